@@ -40,7 +40,7 @@ var followed = []struct {
 	{"internal/server/api/customresources/webhook.go", apiextensions, "pkg/apiserver/conversion/webhook_converter.go", "validateConvertedObject", "0ce32728f358e6b0"},
 	{"internal/server/api/customresources/webhook.go", apiextensions, "pkg/apiserver/conversion/webhook_converter.go", "restoreObjectMeta", "a0ba09bd22c6fec0"},
 	{"internal/server/api/resources/verbs.go", apiserver, "pkg/endpoints/installer.go", "APIInstaller.registerResourceHandlers", "842ef0c7d210a2a7"},
-	{"internal/server/frame.go", apiserver, "pkg/server/config.go", "DefaultBuildHandlerChain", "1eceafc951806d26"},
+	{"internal/server/handling/filters/filters.go", apiserver, "pkg/server/config.go", "DefaultBuildHandlerChain", "1eceafc951806d26"},
 	{"internal/server/handling/inflight/inflight.go", apiserver, "pkg/server/filters/maxinflight.go", "WithMaxInFlightLimit", "9143b1a4f7cd0ce2"},
 	{"internal/server/handling/waiting/finish.go", apiserver, "pkg/endpoints/filters/audit.go", "WithAudit", "e56ad4af1a7f06bc"},
 	{"internal/server/handling/waiting/finish.go", apiserver, "pkg/server/httplog/httplog.go", "respLogger.Log", "e911867c28c509e2"},

@@ -38,6 +38,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/shown"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/filters"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/expressioncost"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
@@ -226,7 +227,7 @@ func newExposed(p *populated) (*exposed, error) {
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
 		Counting: controllers.Counts, NotFound: http.HandlerFunc(a.discover),
 	}
-	a.own = through(a.handler, revision.Handler, ring.Handler)
+	a.own = filters.Through(a.handler, revision.Handler, ring.Handler)
 	a.resources = a.aggregator.Handler(a.own)
 	a.install(p.generic, s.versions.OldClients)
 	if s.Console {

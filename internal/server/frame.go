@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/deadline"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/filters"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
@@ -79,11 +80,11 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
 	room := waiting.NewRoom(maxWaiting)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		filters := s.filters(c, room, func(ctx context.Context, info *request.RequestInfo) bool { return r.links.delegated(ctx, info) })
+		all := s.filters(c, room, r.stopping, func(ctx context.Context, info *request.RequestInfo) bool { return r.links.delegated(ctx, info) })
 		if s.EndAtOnce {
-			filters = append([]filter{patientHealth(r.ready, healthPatience)}, filters...)
+			all = append([]filters.Filter{patientHealth(r.ready, healthPatience)}, all...)
 		}
-		return through(api, filters...)
+		return filters.Through(api, all...)
 	}
 	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(r.db.client.KV)))
 	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
@@ -140,7 +141,7 @@ const healthPatience = time.Second
 // patientHealth has requests for the health of a starting server wait until the server is ready,
 // for patience at most. Test libraries ask every 100 ms. Without the wait they would learn up
 // to 100 ms later that the server is ready.
-func patientHealth(ready <-chan struct{}, patience time.Duration) filter {
+func patientHealth(ready <-chan struct{}, patience time.Duration) filters.Filter {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			switch req.URL.Path {
@@ -158,13 +159,10 @@ func patientHealth(ready <-chan struct{}, patience time.Duration) filter {
 	}
 }
 
-// filter returns a handler that runs before next, and calls it.
-type filter func(next http.Handler) http.Handler
-
 // filters are what a request passes on its way to the API, outermost first. One of the filters is
 // the library's own chain: authentication, audit, authorization and more, in the order of
 // kube-apiserver.
-func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, delegated func(context.Context, *request.RequestInfo) bool) []filter {
+func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopping <-chan struct{}, delegated func(context.Context, *request.RequestInfo) bool) []filters.Filter {
 	limiter := inflight.New(inflight.Options{
 		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting, Fair: s.fair(),
 		LongRunning: func(req *http.Request, info *request.RequestInfo) bool {
@@ -172,7 +170,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, deleg
 		},
 		Serializer: c.Serializer,
 	})
-	return []filter{
+	return []filters.Filter{
 		func(next http.Handler) http.Handler {
 			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
 		},
@@ -180,7 +178,9 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, deleg
 		s.reserving,
 		stack.Handler,
 		s.console,
-		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, c) },
+		func(next http.Handler) http.Handler {
+			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping})
+		},
 		deadline.Handler,
 		stack.Handler,
 		s.rehearsing,
@@ -198,14 +198,6 @@ func (s *settings) reserving(next http.Handler) http.Handler {
 		return next
 	}
 	return inflight.Reserve(next)
-}
-
-// through returns a handler behind filters, of which the first one is outermost.
-func through(handler http.Handler, filters ...filter) http.Handler {
-	for i := len(filters) - 1; i >= 0; i-- {
-		handler = filters[i](handler)
-	}
-	return handler
 }
 
 // identify configures how the server authenticates callers.

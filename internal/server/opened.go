@@ -20,8 +20,10 @@ type opened struct {
 	db       *database
 	// ready is closed once requests are served.
 	ready <-chan struct{}
-	links *links
-	ends  *ends
+	// stopping is closed when serving ends.
+	stopping chan struct{}
+	links    *links
+	ends     *ends
 }
 
 // links are the calls from a part to a part that is made after it. connect sets them, before any

@@ -67,7 +67,7 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 		return startError(ctx, err)
 	}
 	defer db.close()
-	o := &opened{settings: s.settings, listener: listener, db: db, ready: s.ready, links: &links{}, ends: &ends{}}
+	o := &opened{settings: s.settings, listener: listener, db: db, ready: s.ready, stopping: make(chan struct{}), links: &links{}, ends: &ends{}}
 	defer o.ends.close()
 	a, err := assemble(ctx, o)
 	if err != nil {

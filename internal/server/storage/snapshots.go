@@ -20,7 +20,7 @@ const (
 	keepSnapshots = compactionInterval
 )
 
-// snapshots forgets the snapshots that a watch cache keeps for nobody. The cache keeps its
+// snapshots forgets the snapshots of a watch cache that no list asks for. The cache keeps its
 // objects as they were after each event, for the pages of lists and for lists at an exact
 // version: with thousands of writes in a second, these are 100,000 copies of the changed parts
 // of its tree, more than the objects themselves. While nobody reads such lists, only the last
@@ -61,7 +61,7 @@ func (s *snapshots) attributes(attrs apistorage.AttrFunc) apistorage.AttrFunc {
 func (s *snapshots) pass(obj runtime.Object) {
 	if s.events++; s.events%keptSnapshots == 0 {
 		if c := s.cache.Load(); c != nil && s.last != "" && !s.wanted() {
-			// It fails for a version that is no number only.
+			// It fails only for a version that is not a number.
 			_ = (*c).Compact(s.last)
 		}
 	}

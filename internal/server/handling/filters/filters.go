@@ -1,0 +1,131 @@
+package filters
+
+import (
+	"net/http"
+
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericfeatures "k8s.io/apiserver/pkg/features"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/routine"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+)
+
+// Filter returns a handler that runs before next, and calls it.
+type Filter func(next http.Handler) http.Handler
+
+// Through returns a handler behind filters, of which the first one is outermost.
+func Through(handler http.Handler, filters ...Filter) http.Handler {
+	for i := len(filters) - 1; i >= 0; i-- {
+		handler = filters[i](handler)
+	}
+	return handler
+}
+
+// Options are what the filters need in addition to the library's configuration.
+type Options struct {
+	// Traced says that spans of requests go somewhere.
+	Traced bool
+	// Stopping is closed when the server ends. Watches end then, if the configuration gives them
+	// time for that.
+	Stopping <-chan struct{}
+}
+
+// Library returns api behind the library's filters.
+func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handler {
+	authorizer, longRunning := c.Authorization.Authorizer, c.LongRunningFunc
+	filters := []Filter{
+		genericapifilters.WithAuditInit,
+		func(next http.Handler) http.Handler {
+			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
+		},
+		genericapifilters.WithRequestReceivedTimestamp,
+		func(next http.Handler) http.Handler {
+			return genericapifilters.WithRequestInfo(next, c.RequestInfoResolver)
+		},
+		when(c.FeatureGate.Enabled(genericfeatures.APIServingWithRoutine), func(next http.Handler) http.Handler { return routine.WithRoutine(next, longRunning) }),
+		genericapifilters.WithLatencyTrackers,
+		genericfilters.WithHTTPLogging,
+		genericapifilters.WithCacheControl,
+		when(c.ShutdownWatchTerminationGracePeriod > 0, func(next http.Handler) http.Handler {
+			return genericfilters.WithWatchTerminationDuringShutdown(next, stopping(o.Stopping), c.WatchRequestWaitGroup)
+		}),
+		func(next http.Handler) http.Handler {
+			return genericfilters.WithWaitGroup(next, longRunning, c.NonLongRunningRequestWaitGroup)
+		},
+		func(next http.Handler) http.Handler {
+			return genericapifilters.WithRequestDeadline(next, c.AuditBackend, c.AuditPolicyRuleEvaluator, longRunning, c.Serializer, c.RequestTimeout)
+		},
+		func(next http.Handler) http.Handler {
+			return genericfilters.WithTimeoutForNonLongRunningRequests(next, longRunning)
+		},
+		// What is in the handler with the timeout may add warnings at any time.
+		genericapifilters.WithWarningRecorder,
+		begin("authentication"),
+		func(next http.Handler) http.Handler {
+			refuse := genericapifilters.WithFailedAuthenticationAudit(genericapifilters.Unauthorized(c.Serializer), c.AuditBackend, c.AuditPolicyRuleEvaluator)
+			return genericapifilters.WithAuthentication(next, c.Authentication.Authenticator, end(refuse), c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
+		},
+		end,
+		// Who may ask for a span is known after authentication.
+		func(next http.Handler) http.Handler {
+			return ifTraced(o.Traced, genericapifilters.WithTracing(next, c.TracerProvider), next)
+		},
+		begin("audit"),
+		func(next http.Handler) http.Handler {
+			return genericapifilters.WithAudit(next, c.AuditBackend, c.AuditPolicyRuleEvaluator, longRunning)
+		},
+		end,
+	}
+	if c.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
+		filters = append(filters, begin("constrainedimpersonation"), func(next http.Handler) http.Handler {
+			return impersonation.WithConstrainedImpersonation(next, authorizer, c.Serializer)
+		}, end)
+	} else {
+		filters = append(filters, begin("impersonation"), func(next http.Handler) http.Handler {
+			return impersonation.WithImpersonation(next, authorizer, c.Serializer)
+		}, end)
+	}
+	if c.FlowControl != nil {
+		filters = append(filters, begin("priorityandfairness"), func(next http.Handler) http.Handler {
+			work := flowcontrolrequest.NewWorkEstimator(
+				c.StorageObjectCountTracker.Get, c.FlowControl.GetInterestedWatchCount, flowcontrolrequest.DefaultWorkEstimatorConfig(), c.FlowControl.GetMaxSeats)
+			return genericfilters.WithPriorityAndFairness(next, longRunning, c.FlowControl, work, c.RequestTimeout/4)
+		}, end)
+	}
+	return Through(api, append(filters, begin("authorization"), func(next http.Handler) http.Handler {
+		return genericapifilters.WithAuthorization(next, authorizer, c.Serializer)
+	}, end)...)
+}
+
+// when returns a filter, or one that does nothing.
+func when(wanted bool, filter Filter) Filter {
+	if wanted {
+		return filter
+	}
+	return func(next http.Handler) http.Handler { return next }
+}
+
+// stopping is closed when the server ends.
+type stopping <-chan struct{}
+
+var _ request.ServerShutdownSignal = stopping(nil)
+
+func (s stopping) ShuttingDown() <-chan struct{} { return s }
+
+// ifTraced sends requests to traced if spans go somewhere, or if the caller names a span, which is
+// then passed on to webhooks. Other requests go to plain, and have no span.
+func ifTraced(always bool, traced, plain http.Handler) http.Handler {
+	if always {
+		return traced
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if len(req.Header["Traceparent"]) > 0 || len(req.Header["Baggage"]) > 0 {
+			traced.ServeHTTP(w, req)
+			return
+		}
+		plain.ServeHTTP(w, req)
+	})
+}

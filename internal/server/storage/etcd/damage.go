@@ -56,7 +56,7 @@ func startSafely(ctx context.Context, cfg *embed.Config, f *failure) (*embed.Etc
 	case <-ctx.Done():
 		go func() {
 			if r := <-done; r.etcd != nil {
-				closeEtcd(r.etcd)
+				closeEtcd(r.etcd, func() {})
 			}
 		}()
 		return nil, context.Cause(ctx)

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,19 +13,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Direct makes a client of this etcd write by function calls: a connection inside of one
-// process costs more than etcd itself. Reads still use the connection, because a call that
-// waits for a lock of an etcd that hangs cannot be abandoned; a write waits only for the
-// consensus. Watches use the connection, too: etcd's own adapter for watches hangs when many
-// watches of a stream end at once.
+// Direct makes a client of this etcd read and write by function calls: a connection inside of
+// one process costs more than etcd itself. Watches use the connection, because etcd's own adapter
+// for watches hangs when many watches of a stream end at once.
 func (s *Server) Direct(c *clientv3.Client) {
-	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), c.Ctx()}, c)
+	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), &s.reads, c.Ctx()}, c)
 }
 
 // direct reads and writes the keys of an etcd in this process.
 type direct struct {
 	pb.KVClient
 	server pb.KVServer
+	reads  *reads
 	// client is a context that ends when the client is closed.
 	client context.Context
 }
@@ -38,13 +38,77 @@ func (d direct) Txn(ctx context.Context, in *pb.TxnRequest, options ...grpc.Call
 	defer cancel()
 	defer context.AfterFunc(d.client, cancel)()
 	response, err := d.server.Txn(call, in)
+	return response, d.ended(ctx, err)
+}
+
+// ended returns the error of a call, or why the call was ended.
+func (d direct) ended(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
-		return response, nil
+		return nil
 	case ctx.Err() != nil:
-		return nil, status.FromContextError(ctx.Err()).Err()
+		return status.FromContextError(ctx.Err()).Err()
 	case d.client.Err() != nil:
-		return nil, status.Error(codes.Canceled, "the client of etcd is closing")
+		return status.Error(codes.Canceled, "the client of etcd is closing")
 	}
-	return nil, err
+	return err
+}
+
+// Range implements pb.KVClient. A read may wait for a lock of an etcd that hangs, and nobody can
+// end that wait. So the read has a goroutine of its own, which its caller leaves when the time is
+// over. (A write waits only for the consensus, and ends with its context.)
+func (d direct) Range(ctx context.Context, in *pb.RangeRequest, options ...grpc.CallOption) (*pb.RangeResponse, error) {
+	if !d.reads.begin() {
+		return d.KVClient.Range(ctx, in, options...)
+	}
+	call, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		response *pb.RangeResponse
+		err      error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		defer d.reads.running.Done()
+		response, err := d.server.Range(call, in)
+		answers <- answer{response, err}
+	}()
+	select {
+	case a := <-answers:
+		if status.Code(a.err) == codes.Unavailable {
+			// The connection tries again, for instance until there is a leader.
+			return d.KVClient.Range(ctx, in, options...)
+		}
+		return a.response, d.ended(ctx, a.err)
+	case <-ctx.Done():
+		return nil, d.ended(ctx, ctx.Err())
+	case <-d.client.Done():
+		return nil, d.ended(ctx, d.client.Err())
+	}
+}
+
+// reads are the reads by function calls that run now. etcd must not be closed under them.
+type reads struct {
+	mu      sync.RWMutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+// begin begins a read, unless etcd is being closed.
+func (r *reads) begin() bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return false
+	}
+	r.running.Add(1)
+	return true
+}
+
+// end returns when no read runs, and none will.
+func (r *reads) end() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.running.Wait()
 }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// clients returns two clients of a new etcd: one that writes by calls, and one that uses a
+// clients returns two clients of a new etcd: one that reads and writes by calls, and one that uses a
 // connection.
 func clients(t *testing.T) (direct, connected *clientv3.Client) {
 	s, err := Start(t.Context(), Options{Dir: t.TempDir()})
@@ -78,6 +78,125 @@ func TestWritesByCallsAreThoseOfAConnection(t *testing.T) {
 			}
 			if got, want := say(direct, "/direct/"+tc.name), say(connected, "/connected/"+tc.name); got != want {
 				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// Reads by calls get the same answers and errors as reads over a connection.
+func TestReadsByCallsAreThoseOfAConnection(t *testing.T) {
+	direct, connected := clients(t)
+	var first int64
+	for i := range 5 {
+		r, err := direct.Put(t.Context(), fmt.Sprintf("/r/%d", i), "value")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			first = r.Header.Revision
+		}
+	}
+	if _, err := direct.Compact(t.Context(), first, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Hour))
+	defer cancel()
+	for _, tc := range []struct {
+		name, key string
+		ctx       context.Context
+		options   []clientv3.OpOption
+	}{
+		{"one", "/r/1", t.Context(), nil},
+		{"none", "/r/none", t.Context(), nil},
+		{"many", "/r/", t.Context(), []clientv3.OpOption{clientv3.WithPrefix()}},
+		{"some of many", "/r/", t.Context(), []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithLimit(2)}},
+		{"keys", "/r/", t.Context(), []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithKeysOnly()}},
+		{"a count", "/r/", t.Context(), []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithCountOnly()}},
+		{"without consensus", "/r/1", t.Context(), []clientv3.OpOption{clientv3.WithSerializable()}},
+		{"an older revision", "/r/", t.Context(), []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(first + 1)}},
+		{"a compacted revision", "/r/1", t.Context(), []clientv3.OpOption{clientv3.WithRev(1)}},
+		{"a revision to come", "/r/1", t.Context(), []clientv3.OpOption{clientv3.WithRev(1000)}},
+		{"no key", "", t.Context(), nil},
+		{"canceled", "/r/1", ended, nil},
+		{"late", "/r/1", late, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			say := func(c *clientv3.Client) string {
+				r, err := c.Get(tc.ctx, tc.key, tc.options...)
+				if err != nil {
+					return fmt.Sprintf("%T %v", err, err)
+				}
+				return fmt.Sprintf("%d of %d, more %t, at %d, member %x of %x: %v", len(r.Kvs), r.Count, r.More, r.Header.Revision, r.Header.MemberId, r.Header.ClusterId, r.Kvs)
+			}
+			if got, want := say(direct), say(connected); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// reading is an etcd whose reads wait for a lock, whatever their context says, until it is freed.
+type reading struct {
+	pb.KVServer
+	called, free chan struct{}
+}
+
+func (r reading) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	close(r.called)
+	<-r.free
+	return &pb.RangeResponse{}, nil
+}
+
+// A read that waits for an etcd that hangs ends with its context and with its client, and etcd is
+// not closed under it.
+func TestAReadByACallLeavesAnEtcdThatHangs(t *testing.T) {
+	for _, name := range []string{"its context", "its client"} {
+		t.Run(name, func(t *testing.T) {
+			client, closeClient := context.WithCancel(t.Context())
+			defer closeClient()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r, running := reading{called: make(chan struct{}), free: make(chan struct{})}, &reads{}
+			read := make(chan error, 1)
+			go func() {
+				_, err := direct{server: r, reads: running, client: client}.Range(ctx, &pb.RangeRequest{Key: []byte("k")})
+				read <- err
+			}()
+			<-r.called
+			if name == "its client" {
+				closeClient()
+			} else {
+				cancel()
+			}
+			select {
+			case err := <-read:
+				if status.Code(err) != codes.Canceled {
+					t.Errorf("got %v, want a canceled read", err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("the read waits on")
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				running.end()
+			}()
+			for running.begin() {
+				running.running.Done()
+				time.Sleep(time.Millisecond)
+			}
+			select {
+			case <-ended:
+				t.Error("etcd may be closed while a read is in it")
+			default:
+			}
+			close(r.free)
+			select {
+			case <-ended:
+			case <-time.After(time.Minute):
+				t.Error("etcd cannot be closed after the read")
 			}
 		})
 	}

@@ -57,6 +57,7 @@ type Server struct {
 	sockets *os.File
 	failure *failure
 	space   *space
+	reads   reads
 
 	// stop ends the goroutines that watch the etcd, and watchers waits for them.
 	stop     context.CancelFunc
@@ -198,17 +199,18 @@ func (s *Server) Close() {
 	s.stop()
 	s.watchers.Wait()
 	if s.etcd != nil && s.failure.get() == nil {
-		closeEtcd(s.etcd)
+		closeEtcd(s.etcd, s.reads.end)
 	}
 	removeSocketDir(s.sockets)
 	s.lock.Close()
 }
 
-// closeEtcd stops an etcd, and waits for closeTimeout at most.
-func closeEtcd(e *embed.Etcd) {
+// closeEtcd stops an etcd when before has returned, and waits for closeTimeout at most.
+func closeEtcd(e *embed.Etcd, before func()) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
+		before()
 		select {
 		case <-e.Server.ReadyNotify():
 		default:

@@ -58,6 +58,17 @@ func TestPriorityAndFairness(t *testing.T) {
 	if _, err := io.WriteString(rest, configMapNamed("slow")[:10]); err != nil {
 		t.Fatal(err)
 	}
+	// Until it has its seat, another request of alice could take that, and the slow one would be refused.
+	harness.Eventually(t, "the slow request has its seat", func() error {
+		dump := string(admin.Must(http.StatusOK, "GET", "/debug/api_priority_and_fairness/dump_priority_levels", "").Raw)
+		for line := range strings.Lines(dump) {
+			// The name of a level is in the first column, and how many requests it runs in the sixth.
+			if columns := strings.Split(line, ","); len(columns) > 5 && columns[0] == "narrow" && strings.TrimSpace(columns[5]) == "1" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d slow requests have ended, and the levels are:\n%s", len(slow), dump)
+	})
 	harness.Eventually(t, "alice is refused", func() error {
 		r := alice.Do("GET", path, "")
 		if r.Code != http.StatusTooManyRequests {

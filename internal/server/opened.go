@@ -20,7 +20,7 @@ type opened struct {
 	db       *database
 	// ready is closed once requests are served.
 	ready <-chan struct{}
-	// stopping is closed when serving ends.
+	// stopping is closed when no new requests are served, if watches have time to end then.
 	stopping chan struct{}
 	links    *links
 	ends     *ends

@@ -126,7 +126,6 @@ func (a *assembly) serve(ctx context.Context) error {
 	if clients := a.serving.connections; clients != nil {
 		defer context.AfterFunc(ctx, clients.CloseAll)()
 	}
-	defer context.AfterFunc(ctx, func() { close(a.stopping) })()
 	a.generic.ShutdownTimeout = shutdownTimeout
 	return a.generic.PrepareRun().RunWithContext(ctx)
 }

@@ -422,9 +422,19 @@ func keepWatching(ctx context.Context, c *load.Client, from string, to *lines, e
 		if len(to.last) == 0 {
 			continue
 		}
-		var event struct{ Object metav1.PartialObjectMetadata }
+		var event struct {
+			Object struct {
+				metav1.PartialObjectMetadata
+				Code int
+			}
+		}
 		if err := json.Unmarshal(to.last, &event); err != nil {
 			return fmt.Errorf("the last event of a watch: %w", err)
+		}
+		if event.Object.Code == http.StatusGone {
+			// The first objects come in the order of their names, so that the last one may be old.
+			from, to.rest = "0", nil
+			continue
 		}
 		if event.Object.ResourceVersion == "" {
 			return fmt.Errorf("the last event of a watch: %s", to.last)
@@ -438,6 +448,9 @@ func keepWatching(ctx context.Context, c *load.Client, from string, to *lines, e
 func mix(ctx context.Context, w *world, title string) error {
 	// Each watcher is sent all of them first.
 	if err := w.fill(ctx, mixedConfigMaps); err != nil {
+		return err
+	}
+	if err := waitFor(ctx, settled); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(w.server.Config)

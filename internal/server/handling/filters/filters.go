@@ -3,6 +3,7 @@ package filters
 import (
 	"net/http"
 
+	"go.opentelemetry.io/otel/trace"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -28,14 +29,19 @@ func Through(handler http.Handler, filters ...Filter) http.Handler {
 type Options struct {
 	// Traced says that spans of requests go somewhere.
 	Traced bool
-	// Stopping is closed when the server ends. Watches end then, if the configuration gives them
-	// time for that.
+	// Stopping is closed when no new requests are served. Watches end then, if the configuration
+	// gives them time for that.
 	Stopping <-chan struct{}
 }
 
 // Library returns api behind the library's filters.
 func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handler {
 	authorizer, longRunning := c.Authorization.Authorizer, c.LongRunningFunc
+	var tracer trace.Tracer
+	if o.Traced {
+		tracer = c.TracerProvider.Tracer("gatehouse/filters")
+	}
+	begin := func(name string) Filter { return begin(name, tracer) }
 	filters := []Filter{
 		genericapifilters.WithAuditInit,
 		func(next http.Handler) http.Handler {

@@ -11,12 +11,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -163,6 +165,50 @@ func TestTheLibrarysOwnChain(t *testing.T) {
 				t.Errorf("the library's chain and these filters (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// spans notes the names of spans.
+type spans struct {
+	noop.TracerProvider
+	mu    sync.Mutex
+	names []string
+}
+
+func (s *spans) Tracer(string, ...trace.TracerOption) trace.Tracer { return &spanning{all: s} }
+
+func (*spans) Shutdown(context.Context) error { return nil }
+
+type spanning struct {
+	noop.Tracer
+	all *spans
+}
+
+func (s *spanning) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.all.names = append(s.all.names, name)
+	return s.Tracer.Start(ctx, name, options...)
+}
+
+// If spans are exported, each filter has its span, in the library's order.
+func TestFiltersHaveTheLibrarysSpans(t *testing.T) {
+	of := func(build func(http.Handler, *genericapiserver.Config) http.Handler) []string {
+		c, s := newConfig(t), &spans{}
+		c.TracerProvider = s
+		req := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/pods", nil)
+		req.Header.Set("X-Name", "alice")
+		build(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), c).ServeHTTP(httptest.NewRecorder(), req)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.names
+	}
+	want := of(genericapiserver.DefaultBuildHandlerChain)
+	got := of(func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return Library(api, c, Options{Traced: true})
+	})
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < 4 {
+		t.Errorf("spans (-want +got):\n%s", diff)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/server/httplog"
 	"k8s.io/klog/v2"
@@ -28,10 +30,16 @@ func stageOf(ctx context.Context) *stage {
 	return s
 }
 
-// begin returns a filter that notes when a request comes to the filter of a name, which is next.
-func begin(name string) Filter {
+// begin returns a filter that notes when a request comes to the filter of a name, which is next. If
+// there is a tracer, what is behind that filter has a span of that name.
+func begin(name string, tracer trace.Tracer) Filter {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if tracer != nil {
+				ctx, span := tracer.Start(req.Context(), name)
+				defer span.End()
+				req = req.WithContext(ctx)
+			}
 			s := stageOf(req.Context())
 			if s == nil {
 				s = &stage{}

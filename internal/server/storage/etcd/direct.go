@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -75,16 +76,22 @@ func (d direct) Range(ctx context.Context, in *pb.RangeRequest, options ...grpc.
 	}()
 	select {
 	case a := <-answers:
-		if status.Code(a.err) == codes.Unavailable {
-			// The connection tries again, for instance until there is a leader.
+		err := d.ended(ctx, a.err)
+		if again(err) && ctx.Err() == nil && d.client.Err() == nil {
 			return d.KVClient.Range(ctx, in, options...)
 		}
-		return a.response, d.ended(ctx, a.err)
+		return a.response, err
 	case <-ctx.Done():
 		return nil, d.ended(ctx, ctx.Err())
 	case <-d.client.Done():
 		return nil, d.ended(ctx, d.client.Err())
 	}
+}
+
+// again reports whether the connection would read again after an error: for instance when there is
+// no leader, or when the consensus has not answered etcd in time.
+func again(err error) bool {
+	return status.Code(err) == codes.Unavailable || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // reads are the reads by function calls that run now. etcd must not be closed under them.

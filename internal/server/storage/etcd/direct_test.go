@@ -9,7 +9,9 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -197,6 +199,44 @@ func TestAReadByACallLeavesAnEtcdThatHangs(t *testing.T) {
 			case <-ended:
 			case <-time.After(time.Minute):
 				t.Error("etcd cannot be closed after the read")
+			}
+		})
+	}
+}
+
+// refusing is an etcd whose reads fail, and whose connection answers.
+type refusing struct {
+	pb.KVServer
+	err error
+}
+
+func (r refusing) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return nil, r.err
+}
+
+type answering struct{ pb.KVClient }
+
+func (answering) Range(context.Context, *pb.RangeRequest, ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Count: 1}, nil
+}
+
+// A read that may succeed later is tried again by the connection.
+func TestAReadByACallIsTriedAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"no leader", rpctypes.ErrGRPCNoLeader, true},
+		{"the consensus is late", context.DeadlineExceeded, true},
+		{"the consensus was given up", context.Canceled, true},
+		{"compacted", rpctypes.ErrGRPCCompacted, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := direct{KVClient: answering{}, server: refusing{err: tc.err}, reads: &reads{}, client: t.Context()}
+			r, err := d.Range(t.Context(), &pb.RangeRequest{Key: []byte("k")})
+			if again := err == nil && r.GetCount() == 1; again != tc.want || (!again && !errors.Is(err, tc.err)) {
+				t.Errorf("%v, %v; tried again: %t, want %t", r, err, again, tc.want)
 			}
 		})
 	}

@@ -29,9 +29,9 @@ type Known struct {
 	Default bool
 }
 
-// Recommended returns the plugins of the engine. The list has the default order: the first plugin
-// runs first (S9.3, S9.4, S19.2). A server adds its own plugins to the list: a plugin that mutates
-// objects stands before MutatingWebhookName, and the quota plugin stands last.
+// Recommended returns the engine's plugins in the default order: the first plugin runs first (S9.3,
+// S9.4, S19.2). A server adds its own plugins: those that change objects before
+// MutatingWebhookName, and the quota plugin last.
 func Recommended() []Known {
 	list := []Known{{NamespaceLifecycleName, true}}
 	for _, source := range registration.InOrder() {

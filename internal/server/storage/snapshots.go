@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// keptSnapshots is about how many snapshots a watch cache has while nobody asks for them.
+	// keptSnapshots is about how many snapshots a watch cache keeps while no list asks for one.
 	keptSnapshots = 64
 	// keepSnapshots is how long all snapshots stay after a list that asked for one.
 	keepSnapshots = compactionInterval

@@ -112,7 +112,7 @@ func TestPagesAreTheSameWithAndWithoutSnapshots(t *testing.T) {
 	for _, round := range []struct {
 		name string
 		has  bool
-	}{{"nobody has read pages", false}, {"somebody has", true}} {
+	}{{"before the first list by pages", false}, {"after a list by pages", true}} {
 		first, token, version := list(4, "")
 		before := made
 		if !snapshot(version) {

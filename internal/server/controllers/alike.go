@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
 // generated matches what the API appends to metadata.generateName.
@@ -31,8 +33,7 @@ func (a alike) RoundTrip(req *http.Request) (*http.Response, error) {
 	if prefix == "" {
 		return response, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, longestStatus))
-	response.Body.Close()
+	body, err := replies.Peek(response)
 	if err != nil {
 		return nil, err
 	}
@@ -46,10 +47,9 @@ func (a alike) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			response.Header.Set("Content-Type", runtime.ContentTypeJSON)
 			response.Header.Set("Content-Length", strconv.Itoa(len(body)))
-			response.ContentLength = int64(len(body))
+			response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		}
 	}
-	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
 }
 

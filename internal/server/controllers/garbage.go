@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
 // collectors is how many objects the collector checks at the same time, as in a
@@ -66,21 +68,16 @@ func (e everything) RoundTrip(req *http.Request) (*http.Response, error) {
 // again.
 type certain struct{ http.RoundTripper }
 
-// longestStatus bounds how many bytes of an answer are read.
-const longestStatus = 1 << 20
-
 // RoundTrip implements http.RoundTripper.
 func (c certain) RoundTrip(req *http.Request) (*http.Response, error) {
 	response, err := c.RoundTripper.RoundTrip(req)
 	if err != nil || response.StatusCode != http.StatusNotFound {
 		return response, err
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, longestStatus))
-	response.Body.Close()
+	body, err := replies.Peek(response)
 	if err != nil {
 		return nil, err
 	}
-	response.Body = io.NopCloser(bytes.NewReader(body))
 	if !names(body, path.Base(req.URL.Path)) {
 		response.StatusCode, response.Status = http.StatusServiceUnavailable, "503 Service Unavailable"
 		response.Header = http.Header{"Content-Type": {"text/plain"}}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	restclient "k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
 // firstCheck lets upstream's first check of the addresses of services succeed while services are
@@ -33,8 +35,6 @@ const (
 	// knownWithin is how long an answer waits, at most.
 	knownWithin = 10 * time.Second
 	knownEvery  = 10 * time.Millisecond
-	// longestStatus bounds how many bytes of an answer are read.
-	longestStatus = 1 << 20
 )
 
 // client returns the configuration of the clients of the check.
@@ -66,12 +66,10 @@ func (c checking) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || c.done.Load() || response.StatusCode != http.StatusConflict || req.Method != http.MethodPost || path.Base(req.URL.Path) != "ipaddresses" {
 		return response, err
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, longestStatus))
-	response.Body.Close()
+	body, err := replies.Peek(response)
 	if err != nil {
 		return nil, err
 	}
-	response.Body = io.NopCloser(bytes.NewReader(body))
 	decoded, _, err := Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {
 		return response, nil

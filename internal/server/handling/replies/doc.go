@@ -1,0 +1,2 @@
+// Package replies reads the replies that the clients of this server itself get.
+package replies

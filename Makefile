@@ -21,7 +21,7 @@ test: ## run all tests
 	.ci/run test
 
 mutate: ## change one decision after the other, and see a unit test of its package fail; MUTANTS=admission/plan picks some
-	go test . -run 'TestMutants/$(MUTANTS)' -mutate -count=1 -v -timeout 2h
+	go test ./internal/house -run 'TestMutants/$(MUTANTS)' -mutate -count=1 -v -timeout 2h
 
 race: ## run the tests of the engine and of goroutines in the server under the race detector
 	.ci/run race

@@ -1,6 +1,6 @@
 //go:build pins
 
-package gatehouse_test
+package house
 
 // Kubernetes asks for version v0.0.0 of this module, which does not exist, and replaces it in its
 // own build. Nothing of Gatehouse needs its code. The import keeps a version that exists in go.mod:

@@ -1,4 +1,4 @@
-package gatehouse_test
+package house
 
 import (
 	"fmt"
@@ -147,7 +147,7 @@ func citations(text string) []string {
 func TestEveryRuleIsProven(t *testing.T) {
 	named := map[string]bool{}
 	walk(t, func(file string) {
-		if file == "rules_test.go" || !strings.HasSuffix(file, "_test.go") && !strings.HasSuffix(file, ".txtar") {
+		if file == "internal/house/rules_test.go" || !strings.HasSuffix(file, "_test.go") && !strings.HasSuffix(file, ".txtar") {
 			return
 		}
 		for _, number := range citation.FindAllString(read(t, file), -1) {

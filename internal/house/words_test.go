@@ -1,4 +1,4 @@
-package gatehouse_test
+package house
 
 import (
 	"fmt"
@@ -155,7 +155,7 @@ func TestPeopleReadPlainWords(t *testing.T) {
 				}
 				line += strings.Count(paragraph, "\n")
 			}
-		case path.Ext(file) == ".go" && file != "words_test.go":
+		case path.Ext(file) == ".go" && file != "internal/house/words_test.go":
 			plainGo(t, file)
 		}
 	})

@@ -1,4 +1,4 @@
-package gatehouse_test
+package house
 
 import (
 	"os"

@@ -34,7 +34,7 @@ func newBlameCommand(run func(context.Context, *blameOptions) error) *cobra.Comm
 	o := &blameOptions{}
 	cmd := &cobra.Command{
 		Use:   "blame KIND/NAME",
-		Short: "Show which webhook, policy, plugin or initializer set which field of an object",
+		Short: "Show who set which field of an object: webhooks, policies, plugins",
 		Long: `Show which fields of an object were set by webhooks, policies, compiled-in
 plugins and initializers, and in which request. It reads the traces that the
 server keeps, and says how far back they go. It knows nothing of earlier

@@ -49,7 +49,7 @@ func newCheckCommand(run func(context.Context, *checkOptions) error) *cobra.Comm
 	o := &checkOptions{log: newLogging()}
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
-		Short: "Say what a cluster would answer to the manifests of a repository",
+		Short: "Say what a cluster would answer to the files of a repository",
 		Long: `Say what a cluster would answer to manifests: kubectl apply --dry-run=server for
 a whole repository, without a cluster.
 

@@ -19,6 +19,10 @@ func usage(cmd *cobra.Command) error {
 		line = cmd.CommandPath() + " COMMAND"
 	}
 	fmt.Fprintf(&b, "Usage:\n  %s\n", line)
+	var padding int
+	for _, c := range cmd.Commands() {
+		padding = max(padding, len(c.Name()))
+	}
 	list := func(title string, listed func(*cobra.Command) bool) {
 		for _, c := range cmd.Commands() {
 			if !listed(c) {
@@ -28,10 +32,13 @@ func usage(cmd *cobra.Command) error {
 				fmt.Fprintf(&b, "\n%s:\n", title)
 				title = ""
 			}
-			fmt.Fprintf(&b, "  %-*s %s\n", cmd.NamePadding(), c.Name(), c.Short)
+			fmt.Fprintf(&b, "  %-*s %s\n", padding, c.Name(), c.Short)
 		}
 	}
-	list("Commands", (*cobra.Command).IsAvailableCommand)
+	for _, g := range cmd.Groups() {
+		list(g.Title, func(c *cobra.Command) bool { return c.IsAvailableCommand() && c.GroupID == g.ID })
+	}
+	list("Commands", func(c *cobra.Command) bool { return c.IsAvailableCommand() && c.GroupID == "" })
 	list("Help topics", (*cobra.Command).IsAdditionalHelpTopicCommand)
 	for _, s := range flagSections(cmd.Flags()) {
 		fmt.Fprintf(&b, "\n%s:\n%s", s.title, s.flags.FlagUsages())

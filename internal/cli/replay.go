@@ -54,7 +54,7 @@ func newReplayCommand(run func(context.Context, *replayOptions) error) *cobra.Co
 	o := &replayOptions{log: newLogging()}
 	cmd := &cobra.Command{
 		Use:   "replay [REQUESTS...] --with PATH",
-		Short: "Say which recorded requests a change of policies or webhooks judges otherwise",
+		Short: "Say which recorded requests a change would judge otherwise",
 		Long: `Judge recorded requests twice, by the registrations of a baseline and by those
 with a change, and say what differs: which requests are newly rejected, by whom
 and with which message, newly allowed, changed in another way, warned, or sent

@@ -67,6 +67,18 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// doors are the commands by what a user comes for, in the order of the help.
+var doors = []struct {
+	title    string
+	commands []func(Streams) *cobra.Command
+}{
+	{"Run a server", []func(Streams) *cobra.Command{newServe, newKubectl, newWebhook, newEnvtest}},
+	{"Before a write", []func(Streams) *cobra.Command{newExplain, newCheck, newLint, newTest, newSnapshot}},
+	{"After a write", []func(Streams) *cobra.Command{newTrace, newBlame, newConsole, newInitializers}},
+	{"Change admission safely", []func(Streams) *cobra.Command{newRollout, newAudit, newRecord, newReplay, newWaitInForce}},
+	{"Look after a server", []func(Streams) *cobra.Command{newBackup, newEtcd, newDebug, newVersion}},
+}
+
 func newRoot(streams Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gatehouse",
@@ -85,32 +97,15 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 	if isPlugin() {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
 	}
-	for _, command := range []func(Streams) *cobra.Command{
-		newServe,
-		newBackup,
-		newEtcd,
-		newKubectl,
-		newInitializers,
-		newRollout,
-		newExplain,
-		newLint,
-		newCheck,
-		newTest,
-		newSnapshot,
-		newTrace,
-		newBlame,
-		newWebhook,
-		newWaitInForce,
-		newDebug,
-		newEnvtest,
-		newVersion,
-		newRecord,
-		newReplay,
-		newAudit,
-	} {
-		root.AddCommand(command(streams))
+	for _, d := range doors {
+		root.AddGroup(&cobra.Group{ID: d.title, Title: d.title})
+		for _, command := range d.commands {
+			added := command(streams)
+			added.GroupID = d.title
+			root.AddCommand(added)
+		}
 	}
-	root.AddCommand(newConsole(streams))
+	root.SetCompletionCommandGroupID(doors[len(doors)-1].title)
 	root.AddCommand(helpTopics()...)
 	return root
 }

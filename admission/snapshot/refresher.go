@@ -41,7 +41,8 @@ type Options struct {
 	// Reader must be set.
 	Reader Reader
 	// Interval is the time from the beginning of one read to the beginning of the next. Zero
-	// means 1 s (S11.8). After a failed read, the next one begins after a quarter of that.
+	// means 1 s (S11.8). After a failed read, the next one begins after a quarter of that. A
+	// request waits for a read that is later than a quarter of an Interval (S11.9).
 	Interval time.Duration
 	// MaxStaleness is how long ago the last successful read may have begun. Zero
 	// means 5 s (S11.10).
@@ -67,6 +68,10 @@ type Options struct {
 	// read before MaxStaleness is over: 2 s with the defaults.
 	readTimeout time.Duration
 }
+
+// slackShares is the part of an Interval that a regular read may be late without any request
+// that waits for it.
+const slackShares = 4
 
 // patience is how long Acquire waits when no snapshot may be used, counted from the first
 // request that had to wait (S11.13). While the store does not answer, a request whose context
@@ -103,11 +108,12 @@ type Refresher struct {
 	// mu guards the fields below. No goroutine waits for anything while it holds mu.
 	mu struct {
 		sync.Mutex
-		// next is closed by the next read that succeeds, and by the next one that fails with
-		// another error than a missing answer.
+		// next is closed by the next read that succeeds or fails.
 		next chan struct{}
 		// err is why the last read failed; nil when it succeeded, or there was none.
 		err error
+		// failed is when the last read began that failed.
+		failed time.Time
 		// succeeded is when a read last succeeded. waiting is when the first request after that
 		// had to wait; it is not later than succeeded if none had to.
 		succeeded, waiting time.Time
@@ -167,6 +173,9 @@ func (r *Refresher) Run(ctx context.Context) error {
 		var err error
 		if version, err = r.refresh(ctx, &compiler, version, begin); err != nil {
 			next /= retries
+		} else {
+			// The answer may be that to an earlier attempt.
+			begin = r.current.Load().ReadAt
 		}
 		timer.Reset(max(0, next-time.Since(begin)))
 	}
@@ -241,7 +250,7 @@ func (r *Refresher) use(ctx context.Context, compiler *Compiler, version Version
 		s.ReadAt = begin
 		r.succeed(s)
 	} else {
-		r.failed(err)
+		r.failed(begin, err)
 	}
 	if r.options.Observer != nil {
 		r.options.Observer(Read{Begin: begin, Latency: time.Since(begin), Err: err, Late: late, Snapshot: r.current.Load(), Changed: changed})
@@ -270,15 +279,14 @@ func (r *Refresher) read(ctx context.Context, since Version, begin time.Time) (R
 	}
 }
 
-// failed notes why a read failed, and wakes the waiting requests if they should not wait any
-// longer.
-func (r *Refresher) failed(err error) {
+// failed notes why the read failed that began at the given time, and wakes the waiting requests:
+// some of them need not wait any longer.
+func (r *Refresher) failed(begin time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.err = err; !mayAnswer(err) {
-		close(r.mu.next)
-		r.mu.next = make(chan struct{})
-	}
+	r.mu.err, r.mu.failed = err, begin
+	close(r.mu.next)
+	r.mu.next = make(chan struct{})
 }
 
 // succeed puts a snapshot into use and wakes the requests that wait for it.
@@ -340,8 +348,9 @@ const (
 
 var errOver = errors.New("reading registrations has stopped")
 
-// Acquire returns a snapshot that may judge a request. If there is none, Acquire waits for the
-// next read that succeeds. If none succeeds in time, it returns a *NotReadyError, which is the
+// Acquire returns a snapshot that may judge a request. That of a read that began more than one and
+// a quarter Intervals before may do so only when a younger read has failed (S11.9). If there is
+// none, Acquire waits for the next read that succeeds. If none succeeds in time, it returns a *NotReadyError, which is the
 // API status for the client (S11.11). While the store does not answer, it waits until the
 // context ends. When reads fail for another reason, or the context has no deadline, it waits a
 // few seconds at most. Once a request has waited that long without a snapshot, later requests
@@ -367,13 +376,29 @@ func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, er
 // old for the request, however long the read took.
 func (r *Refresher) usable(began, asked, now time.Time) *Snapshot {
 	s := r.current.Load()
-	if s == nil {
+	switch {
+	case s == nil, r.options.Strict && s.ReadAt.Before(began):
 		return nil
-	}
-	if r.options.Strict && s.ReadAt.Before(began) || now.Sub(s.ReadAt) > r.options.MaxStaleness && s.ReadAt.Before(asked) {
+	case !s.ReadAt.Before(asked):
+		return s
+	case now.Sub(s.ReadAt) > r.options.MaxStaleness, !r.options.Strict && r.overdue(s, asked):
 		return nil
 	}
 	return s
+}
+
+// overdue reports whether a request that asks at the given time must wait for another read,
+// because no read is over that began as late as a regular one would have. That is so after the
+// process did not run for a while. Without a bound in time, a process that goes on would judge by
+// registrations from before its pause. A read that failed is enough (S11.9).
+func (r *Refresher) overdue(s *Snapshot, asked time.Time) bool {
+	oldest := asked.Add(-r.options.Interval - r.options.Interval/slackShares)
+	if !s.ReadAt.Before(oldest) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.failed.Before(oldest)
 }
 
 func (r *Refresher) await(ctx context.Context, subject Subject, began, asked time.Time) (*Snapshot, error) {
@@ -405,8 +430,7 @@ func (r *Refresher) await(ctx context.Context, subject Subject, began, asked tim
 	return nil, r.notReady(subject)
 }
 
-// wait returns a channel that is closed when the next read succeeds, or when waiting is
-// pointless. end is when a request that began at the given time stops waiting.
+// wait returns a channel that is closed when the next read succeeds or fails. end is when a request that began at the given time stops waiting.
 func (r *Refresher) wait(ctx context.Context, began time.Time) (next <-chan struct{}, end time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

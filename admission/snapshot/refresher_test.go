@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -182,6 +183,66 @@ func TestOneFailedReadChangesNothing(t *testing.T) {
 			t.Errorf("S11.9 %v, %v, %v", hooks, waited, err)
 		}
 	})
+}
+
+// After a pause of the process, the snapshot is old and no read has failed. A request that comes
+// then waits for a read that is young enough, good or failed. S11.9.
+func TestAfterAPauseARequestWaitsForARead(t *testing.T) {
+	const ms = time.Millisecond
+	away := errors.New("etcd is away")
+	for _, c := range []struct {
+		name string
+		// pause is the time from the last read to the request.
+		pause time.Duration
+		// early makes Run begin a read right before the pause, whose answer is of that moment.
+		early bool
+		// takes is how long a read takes after the pause, and err its error.
+		takes  time.Duration
+		err    error
+		judged string
+		waited time.Duration
+		fails  bool
+	}{
+		{name: "the last read is young enough", pause: 1250 * ms, takes: 10 * ms, judged: "c/before"},
+		{name: "a read answers", pause: 1251 * ms, takes: 10 * ms, judged: "c/after", waited: 10 * ms},
+		{name: "a read answers after a longer pause", pause: 3 * time.Second, takes: 10 * ms, judged: "c/after", waited: 10 * ms},
+		{name: "a read answers that began before the pause", pause: 3 * time.Second, early: true, takes: 10 * ms, judged: "c/after", waited: 10 * ms},
+		{name: "a read fails", pause: 3 * time.Second, takes: 10 * ms, err: away, judged: "c/before", waited: 10 * ms},
+		{name: "a read fails for lack of an answer", pause: 3 * time.Second, takes: 10 * ms, err: ErrUnanswered, judged: "c/before", waited: 10 * ms},
+		{name: "a read does not end in its time", pause: 1500 * ms, takes: time.Hour, judged: "c/before", waited: 2 * time.Second},
+		{name: "S11.10 a read fails after the maximum staleness", pause: 6 * time.Second, takes: 10 * ms, err: away, waited: 4 * time.Second, fails: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &slowStore{}
+				s.put("1", "before")
+				r, err := NewRefresher(Options{Reader: s})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.refresh(t.Context(), &Compiler{}, "", time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				if c.early {
+					// Its answer is what the process finds when it goes on.
+					r.attempts.answers <- attempt{begin: time.Now().Add(ms), found: s.mu.registrations, cancel: func() {}}
+				}
+				time.Sleep(c.pause)
+				s.put("2", "after")
+				s.took = c.takes
+				s.fail(c.err)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- r.Run(ctx) }()
+				hooks, waited, err := acquire(t, r)
+				if got := strings.Join(hooks, " "); got != c.judged || waited != c.waited || (err != nil) != c.fails {
+					t.Errorf("S11.9 judged by %q after %s: %v", got, waited, err)
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
 }
 
 // script is a Reader that gives one answer after the other, and remembers what it was asked

@@ -51,8 +51,8 @@ func newScheme() *runtime.Scheme {
 // definitionCodec is how definitions are stored: in protobuf, which costs a fraction of what JSON
 // does. Upstream stores JSON. Both upstream and this server read either form.
 func definitionCodec() runtime.Codec {
-	return codecs.CodecForVersions(protobuf.NewSerializer(scheme, scheme), codecs.UniversalDeserializer(),
-		apiextensionsv1.SchemeGroupVersion, runtime.InternalGroupVersioner)
+	return storedCodec{codecs.CodecForVersions(protobuf.NewSerializer(scheme, scheme), codecs.UniversalDeserializer(),
+		apiextensionsv1.SchemeGroupVersion, runtime.InternalGroupVersioner)}
 }
 
 // DefinitionEndpoints returns the endpoints of CustomResourceDefinition itself,

@@ -107,6 +107,9 @@ func (p *Process) Stop() error {
 	return fmt.Errorf("%s did not end within %s of SIGTERM", filepath.Base(p.cmd.Path), patience)
 }
 
+// Kill ends the process at once.
+func (p *Process) Kill() { _ = p.cmd.Process.Kill() }
+
 // RSS returns the resident memory of the process, in bytes.
 func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
 

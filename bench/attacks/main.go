@@ -1,0 +1,347 @@
+// Attacks harms kube-apiserver and gatehouse as a hostile user or webhook would, and measures what another user
+// notices. While an attack runs, a bystander creates ConfigMaps. The table says how long these creates took, how much
+// memory the server needed at most, and whether the server survived.
+//
+//	go run ./attacks
+//	go run ./attacks -run patches -servers gatehouse,other
+//
+// Each attack is in a file of its own, whose init function registers the attack.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/compare"
+	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+)
+
+// attack is one way to harm a server.
+type attack struct {
+	// name is the attack's name on the command line, and about says in a sentence what happens.
+	name, about string
+	// only has the kinds of servers that can be attacked like that; empty means all.
+	only []peer.Kind
+	// flags are more of them, for the server.
+	flags []string
+	// prepare makes what the attack needs, before anything is measured; nil means nothing.
+	prepare func(ctx context.Context, t *target) error
+	// strike attacks once. It returns when no request of the attack runs any more, and an error if the attack
+	// could not be made. A server that refuses, or that is gone, is no error.
+	strike func(ctx context.Context, t *target) error
+}
+
+// attacks has the registered attacks by their names.
+var attacks = map[string]attack{}
+
+// register adds an attack to the table.
+func register(a attack) { attacks[a.name] = a }
+
+// kinds are the servers by their names on the command line.
+var kinds = map[string]peer.Kind{"kube-apiserver": peer.KubeAPIServer, "gatehouse": peer.GatehouseEmbedded, "other": peer.GatehouseOther}
+
+type options struct {
+	compare.Options
+	run     *regexp.Regexp
+	servers []peer.Kind
+	quiet   time.Duration
+	strikes int
+	memory  int64
+}
+
+func main() {
+	o := &options{Options: compare.Options{Name: "attacks"}}
+	flag.StringVar(&o.Module, "module", ".", "`directory` of the bench module")
+	flag.StringVar(&o.Binaries, "binaries", "", "`directory` of the programs (default: in the user's cache)")
+	flag.IntVar(&o.Rounds, "rounds", 1, "how many times each server is attacked")
+	flag.DurationVar(&o.quiet, "quiet", 5*time.Second, "how long the bystander is measured without an attack")
+	flag.IntVar(&o.strikes, "strikes", 3, "how many times an attack strikes in a row")
+	flag.Int64Var(&o.memory, "memory", 6<<30, "resident `bytes` at which a server counts as out of memory, and is killed")
+	run := flag.String("run", "", "`regexp` of the names of attacks (default: all)")
+	servers := flag.String("servers", "kube-apiserver,gatehouse", "`list` of kube-apiserver, gatehouse, and other: the program that GATEHOUSE_OTHER names")
+	o.Main(func(ctx context.Context, out, progress io.Writer) (err error) {
+		if o.run, err = regexp.Compile(*run); err != nil {
+			return fmt.Errorf("-run: %w", err)
+		}
+		for name := range strings.SplitSeq(*servers, ",") {
+			kind, known := kinds[name]
+			if !known {
+				return fmt.Errorf("-servers: %q is not one of %s", name, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+			}
+			o.servers = append(o.servers, kind)
+		}
+		return o.attack(ctx, out, progress)
+	})
+}
+
+func (o *options) attack(ctx context.Context, out, progress io.Writer) error {
+	b, err := peer.Build(ctx, o.Module, o.Binaries)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "| attack | server | memory before, at most (MiB) | creates: p99 without (ms) | p50, p99, longest with (ms) | creates that failed | answers to the attack | end |\n|---|---|---|---|---|---|---|---|")
+	for _, name := range slices.Sorted(maps.Keys(attacks)) {
+		a := attacks[name]
+		if !o.run.MatchString(name) {
+			continue
+		}
+		fmt.Fprintf(progress, "%s: %s\n", name, a.about)
+		sides := slices.DeleteFunc(slices.Clone(o.servers), func(k peer.Kind) bool { return len(a.only) > 0 && !slices.Contains(a.only, k) })
+		if err := compare.Alternate(&o.Options, progress, sides, func(kind peer.Kind, dir string) error {
+			row, err := o.measure(ctx, b, a, kind, dir)
+			if err == nil {
+				fmt.Fprintf(out, "| %s | %s | %s |\n", name, kind, row)
+			}
+			return err
+		}); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// target is a server that is attacked.
+type target struct {
+	*peer.Server
+	// client is the administrator's.
+	client kubernetes.Interface
+
+	mu struct {
+		sync.Mutex
+		answers map[string]int
+		ends    []func()
+	}
+}
+
+// answered counts an answer to the attack by its status, or the error of a request without an answer.
+func (t *target) answered(err error) {
+	what, refused := "no answer", (*load.Refused)(nil)
+	switch {
+	case err == nil:
+		what = "2xx"
+	case errors.As(err, &refused):
+		what = fmt.Sprint(refused.Code)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.answers[what]++
+}
+
+// atEnd has f called when the server is stopped.
+func (t *target) atEnd(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.ends = append(t.mu.ends, f)
+}
+
+// each makes n requests at once, and counts their answers. of returns the request with a number.
+func (t *target) each(ctx context.Context, n int, of func(i int) load.Request) error {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			c := load.NewClient(t.Server)
+			defer c.Close()
+			t.answered(c.Do(ctx, of(i), io.Discard))
+		})
+	}
+	all.Wait()
+	return ctx.Err()
+}
+
+// attacker and bystander are users who may write in the namespace default.
+const attacker, bystander = "attacker", "bystander"
+
+// measure attacks a server of its own, and returns the columns of the table.
+func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind peer.Kind, dir string) (row string, err error) {
+	server, err := peer.Start(ctx, b, kind, dir, a.flags...)
+	if err != nil {
+		return "", err
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			_ = server.Stop()
+		}
+	}()
+	t := &target{Server: server}
+	t.mu.answers = map[string]int{}
+	defer func() {
+		for _, end := range t.mu.ends {
+			end()
+		}
+	}()
+	if t.client, err = kubernetes.NewForConfig(server.Config); err != nil {
+		return "", err
+	}
+	if _, err := t.client.RbacV1().RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "writers"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: attacker}, {APIGroup: rbacv1.GroupName, Kind: "User", Name: bystander}},
+	}, metav1.CreateOptions{}); err != nil {
+		return "", err
+	}
+	if a.prepare != nil {
+		if err := a.prepare(ctx, t); err != nil {
+			return "", err
+		}
+	}
+	// Rights are known a moment after they were given; a server that has just started is busy.
+	time.Sleep(3 * time.Second)
+	quiet := watch(ctx, t, o.memory)
+	time.Sleep(o.quiet)
+	before := quiet.end()
+	if len(before.failed) > 0 {
+		return "", fmt.Errorf("creates fail without an attack: %v", before.failed)
+	}
+	loud := watch(ctx, t, o.memory)
+	for range o.strikes {
+		if err := a.strike(ctx, t); err != nil {
+			loud.end()
+			return "", err
+		}
+	}
+	after := loud.end()
+	end := "survived"
+	switch _, gone := t.Process.RSS(); {
+	case after.killed:
+		end = fmt.Sprintf("out of memory: more than %d MiB", o.memory>>20)
+	case gone != nil:
+		end = "the server ended"
+	}
+	began := time.Now()
+	stopped = true
+	if err := server.Stop(); err != nil {
+		end += "; did not end by SIGTERM"
+	} else if end == "survived" {
+		end += fmt.Sprintf("; SIGTERM took %.1f s", time.Since(began).Seconds())
+	}
+	var answers []string
+	for _, what := range slices.Sorted(maps.Keys(t.mu.answers)) {
+		answers = append(answers, fmt.Sprintf("%d × %s", t.mu.answers[what], what))
+	}
+	return fmt.Sprintf("%d, %d | %.0f | %.0f, %.0f, %.0f | %d of %d | %s | %s", before.peak>>20, after.peak>>20, before.percentile(99),
+		after.percentile(50), after.percentile(99), after.percentile(100), len(after.failed), len(after.failed)+len(after.took),
+		strings.Join(answers, ", "), end), nil
+}
+
+// observed is what the bystander noticed.
+type observed struct {
+	// took is how long each create took that succeeded, in ascending order.
+	took   []time.Duration
+	failed []error
+	// peak is the most memory that was resident, in bytes. killed reports whether that was too much.
+	peak   int64
+	killed bool
+}
+
+// percentile returns how long so many percent of the creates took at most, in milliseconds; 0 without any.
+func (o *observed) percentile(p int) float64 {
+	if len(o.took) == 0 {
+		return 0
+	}
+	return float64(o.took[(len(o.took)-1)*p/100].Microseconds()) / 1000
+}
+
+const (
+	// pace is how long the bystander waits between two creates, which do not wait for each other.
+	pace = 100 * time.Millisecond
+	// patience is how long the bystander waits for the answer to a create.
+	patience = time.Minute
+	// sampling is how often the memory is looked at.
+	sampling = 20 * time.Millisecond
+)
+
+// watcher is the bystander at work.
+type watcher struct {
+	stop context.CancelFunc
+	work sync.WaitGroup
+	mu   sync.Mutex
+	observed
+}
+
+// watch has the bystander create ConfigMaps at a steady pace, and looks at the memory of the server, until end.
+func watch(ctx context.Context, t *target, most int64) *watcher {
+	w := &watcher{}
+	ctx, w.stop = context.WithCancel(ctx)
+	_ = t.Process.ForgetPeak()
+	w.work.Go(func() {
+		for every(ctx, sampling) {
+			now, err := t.Process.RSS()
+			if err != nil {
+				return
+			}
+			peak, _ := t.Process.Peak()
+			w.mu.Lock()
+			w.peak = max(w.peak, now, peak)
+			if now > most && !w.killed {
+				w.killed = true
+				t.Process.Kill()
+			}
+			w.mu.Unlock()
+		}
+	})
+	w.work.Go(func() {
+		for every(ctx, pace) {
+			w.work.Go(func() { w.create(t) })
+		}
+	})
+	return w
+}
+
+// every waits, and reports whether the context goes on.
+func every(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(wait):
+		return true
+	}
+}
+
+// create creates a ConfigMap, and notes how long that took.
+func (w *watcher) create(t *target) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := load.NewClient(t.Server)
+	defer c.Close()
+	r := load.ConfigMap.Create()
+	r.As = bystander
+	began := time.Now()
+	err := c.Do(ctx, r, io.Discard)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.failed = append(w.failed, err)
+		return
+	}
+	w.took = append(w.took, time.Since(began))
+}
+
+// end ends the work, and returns what was observed when the last create is answered.
+func (w *watcher) end() *observed {
+	w.stop()
+	w.work.Wait()
+	slices.SortFunc(w.took, cmp.Compare[time.Duration])
+	return &w.observed
+}
+
+// post is a request of the attacker.
+func post(path, body string) load.Request {
+	return load.Request{Method: http.MethodPost, Path: path, Body: body, As: attacker}
+}

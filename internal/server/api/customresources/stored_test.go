@@ -79,7 +79,7 @@ func FuzzDefinitionsAreStoredAsInJSON(f *testing.F) {
 		internal := sent(t, crd)
 		got, want := through(t, definitionCodec(), internal), through(t, json, internal)
 		if !equality.Semantic.DeepEqual(got.Spec, want.Spec) {
-			t.Errorf("protobuf (-) and JSON (+) differ:\n%s", cmp.Diff(got.Spec, want.Spec))
+			t.Errorf("protobuf (-) and JSON (+) differ:\n%.2000s", cmp.Diff(got.Spec, want.Spec))
 		}
 	})
 }

@@ -26,6 +26,9 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
+	if err := there.split(ctx, client); err != nil {
+		return err
+	}
 	rbac, namespaces := client.RbacV1(), client.CoreV1().Namespaces()
 	var tasks []func() error
 	role := func(name string, owner reconciliation.RuleOwner, modifier reconciliation.RuleOwnerModifier) {
@@ -119,6 +122,30 @@ func list(ctx context.Context, client kubernetes.Interface) (*objects, error) {
 		}
 	}
 	return o, nil
+}
+
+// split makes each binding that a release took out of an older one, if the older one is there. The
+// new binding gets the subjects, labels and annotations of the older one: an administrator who
+// narrowed the older binding has narrowed both.
+func (o *objects) split(ctx context.Context, client kubernetes.Interface) error {
+	for older, newer := range bootstrappolicy.ClusterRoleBindingsToSplit() {
+		key := [2]string{"", newer.Name}
+		from, there := o.bindings[[2]string{"", older}]
+		if _, done := o.bindings[key]; done || !there {
+			continue
+		}
+		newer.Subjects, newer.Labels, newer.Annotations = from.GetSubjects(), from.GetLabels(), from.GetAnnotations()
+		made, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &newer, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			// Another server was faster. The task that reconciles the binding reads it.
+			continue
+		}
+		if err != nil {
+			return wrap("role binding", newer.Name, err)
+		}
+		o.bindings[key] = reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: made}
+	}
+	return nil
 }
 
 // knownRole reads a role from the list at first. After that the list may be old, and it reads the

@@ -49,6 +49,47 @@ func TestBootstrapAddsWhatIsMissing(t *testing.T) {
 	}
 }
 
+// system:public-info-viewer was a part of system:discovery. After an upgrade its binding has the
+// subjects that an administrator gave the older one, as with upstream.
+func TestBindingsAreSplit(t *testing.T) {
+	alice := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}
+	binding := func(name, update string, subjects ...rbacv1.Subject) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": name}, Annotations: map[string]string{rbacv1.AutoUpdateAnnotationKey: update}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   subjects,
+		}
+	}
+	const older, newer = "system:discovery", "system:public-info-viewer"
+	for name, c := range map[string]struct {
+		there []runtime.Object
+		want  []string
+	}{
+		"narrowed, and not updated":   {[]runtime.Object{binding(older, "false", alice)}, []string{"alice"}},
+		"widened":                     {[]runtime.Object{binding(older, "true", alice)}, []string{"alice", "system:authenticated", "system:unauthenticated"}},
+		"the newer one is there, too": {[]runtime.Object{binding(older, "false", alice), binding(newer, "false")}, nil},
+		"nothing is there":            {nil, []string{"system:authenticated", "system:unauthenticated"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(c.there...)
+			if err := Bootstrap(t.Context(), client); err != nil {
+				t.Fatal(err)
+			}
+			got, err := client.RbacV1().ClusterRoleBindings().Get(t.Context(), newer, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var subjects []string
+			for _, s := range got.Subjects {
+				subjects = append(subjects, s.Name)
+			}
+			if slices.Sort(subjects); !slices.Equal(subjects, c.want) {
+				t.Errorf("%s has the subjects %q, want %q", newer, subjects, c.want)
+			}
+		})
+	}
+}
+
 // It is not an error that another server makes objects after the roles were listed.
 func TestBootstrapOfTwoServersAtOnce(t *testing.T) {
 	client := fake.NewClientset()

@@ -193,7 +193,7 @@ requests and exits with 0.`,
 		f.StringVar(&proxies.ClientCAFile, "requestheader-client-ca-file", "", "PEM file with the CAs of proxies that may say in headers who a caller is, in addition to the server's own CA for that")
 		f.StringSliceVar(&proxies.AllowedNames, "requestheader-allowed-names", nil, "common names that the certificates of such proxies may have (default any name)")
 		f.StringSliceVar(&proxies.UsernameHeaders, "requestheader-username-headers", nil, "headers with the name of the caller (default X-Remote-User)")
-		f.StringSliceVar(&proxies.UIDHeaders, "requestheader-uid-headers", nil, "headers with the uid of the caller (default X-Remote-Uid)")
+		f.StringSliceVar(&proxies.UIDHeaders, "requestheader-uid-headers", nil, "headers with the uid of the caller, such as X-Remote-Uid; none by default")
 		f.StringSliceVar(&proxies.GroupHeaders, "requestheader-group-headers", nil, "headers with the groups of the caller (default X-Remote-Group)")
 		f.StringSliceVar(&proxies.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "prefixes of headers with extra fields of the caller (default X-Remote-Extra-)")
 	})

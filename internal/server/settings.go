@@ -318,7 +318,8 @@ func (s *settings) checkAudit() error {
 }
 
 // checkProxies checks RequestHeader, and adds the usual names of the headers in which proxies
-// name callers.
+// name callers, except for the uid: as at kube-apiserver, no header names the uid unless the
+// administrator says so. A proxy of before 2025 passes that header on as its client sent it.
 func (s *settings) checkProxies() error {
 	given := &s.proxies
 	*given = *s.RequestHeader
@@ -329,8 +330,7 @@ func (s *settings) checkProxies() error {
 		list *[]string
 		name string
 	}{
-		{&given.UsernameHeaders, "X-Remote-User"}, {&given.UIDHeaders, "X-Remote-Uid"},
-		{&given.GroupHeaders, "X-Remote-Group"}, {&given.ExtraHeaderPrefixes, "X-Remote-Extra-"},
+		{&given.UsernameHeaders, "X-Remote-User"}, {&given.GroupHeaders, "X-Remote-Group"}, {&given.ExtraHeaderPrefixes, "X-Remote-Extra-"},
 	} {
 		if len(*headers.list) == 0 {
 			*headers.list = []string{headers.name}

@@ -13,6 +13,20 @@ func TestAFileThatDoesNotExistIsNamed(t *testing.T) {
 	}
 }
 
+// Headers of proxies have the names of kube-apiserver's documents, except for the uid: a caller could
+// choose one at a proxy that does not know its header (S22.17).
+func TestHeadersOfProxies(t *testing.T) {
+	s, err := newSettings(Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.proxies
+	if got, want := [][]string{p.UsernameHeaders, p.GroupHeaders, p.ExtraHeaderPrefixes, p.UIDHeaders},
+		[][]string{{"X-Remote-User"}, {"X-Remote-Group"}, {"X-Remote-Extra-"}, nil}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestEveryDefaultIsUsed: Defaults has the settings of a server without options.
 func TestEveryDefaultIsUsed(t *testing.T) {
 	s, err := newSettings(Options{DataDir: t.TempDir()})

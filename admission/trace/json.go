@@ -310,6 +310,18 @@ type CallRecord struct {
 	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
 }
 
+// Rejected reports whether the request was rejected because of the call.
+func (c *CallRecord) Rejected() bool { return c.hurts() && c.Enforcement == nil }
+
+// Spared reports whether the request would have been rejected because of the call if the webhook
+// were hard.
+func (c *CallRecord) Spared() bool { return c.hurts() && c.Enforcement != nil }
+
+// hurts reports whether a hard webhook would reject the request because of the call.
+func (c *CallRecord) hurts() bool {
+	return c.Verdict != Allowed.String() && !c.Ignored && c.Fate == Used.String()
+}
+
 // PatchOperation is an operation of a JSON patch.
 type PatchOperation struct {
 	// Op is add, remove, replace, move, copy or test; or merge for a field of an apply

@@ -251,3 +251,32 @@ func TestWriteSamples(t *testing.T) {
 		f.Close()
 	}
 }
+
+// S28.2: who rejected is who was hard, and a soft webhook says what it would have done.
+func TestASoftWebhookDidNotReject(t *testing.T) {
+	call := func(name string, soft *trace.Enforcement) trace.CallRecord {
+		return trace.CallRecord{Webhook: trace.EntryRecord{Kind: "ValidatingWebhookConfiguration", Configuration: name, Name: "hook"}, Verdict: "denied", Fate: "Used", Error: name + " says no", Enforcement: soft}
+	}
+	for _, tc := range []struct {
+		name     string
+		soft     *trace.Enforcement
+		rejected string
+		states   string
+	}{
+		{"on Gatehouse", &trace.Enforcement{Mode: "Audit"}, "b-hard/hook", "would reject, denied"},
+		{"on a kube-apiserver", nil, "a-soft/hook", "denied, denied"},
+	} {
+		w := newWaterfall(&trace.Record{Steps: []trace.StepRecord{{
+			Plugin: "ValidatingAdmissionWebhook", Pass: "validating", Error: "denied", Calls: []trace.CallRecord{call("a-soft", tc.soft), call("b-hard", nil)},
+		}}}, Links{})
+		var states []string
+		for i := range w.Spans {
+			if s := &w.Spans[i]; s.Child {
+				states = append(states, s.State)
+			}
+		}
+		if got := strings.Join(states, ", "); w.Rejected == nil || w.Rejected.By != tc.rejected || got != tc.states {
+			t.Errorf("%s: rejected by %+v, with %s; want %s, with %s", tc.name, w.Rejected, got, tc.rejected, tc.states)
+		}
+	}
+}

@@ -222,7 +222,7 @@ func (w *waterfall) step(s *trace.StepRecord) {
 		one.State, one.StateClass = "waits", "note"
 	}
 	children := len(s.Calls)+len(s.Judgements) > 0
-	rejectedByChild := slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return rejects(&c) }) ||
+	rejectedByChild := slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return c.Rejected() }) ||
 		slices.ContainsFunc(s.Judgements, func(j trace.JudgementRecord) bool { return deniedBy(&j) != "" })
 	if !s.Allowed {
 		one.State, one.StateClass = "rejected", "bad"
@@ -286,14 +286,11 @@ func verdictClass(c *trace.CallRecord) string {
 	switch {
 	case c.Verdict == trace.Allowed.String():
 		return "ok"
-	case c.Ignored:
+	case c.Ignored, c.Spared():
 		return "warn"
 	}
 	return "bad"
 }
-
-// rejects reports whether a call is one for which a request is rejected.
-func rejects(c *trace.CallRecord) bool { return c.Verdict != trace.Allowed.String() && !c.Ignored }
 
 // call draws the call of a webhook.
 func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) {
@@ -309,10 +306,13 @@ func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) 
 	case c.Ignored:
 		one.State, one.Bar.Class = "ignored", "warn"
 		in.Notes = append(in.Notes, "The failure was ignored: failurePolicy is Ignore.")
+	case c.Spared():
+		one.State, one.Bar.Class = "would reject", "warn"
+		in.Notes = append(in.Notes, "The request continues: "+c.Enforcement.String()+".")
 	case c.Verdict != trace.Allowed.String():
 		one.Bar.Class = "bad"
 		// The answer to the client may say more than the error of the call.
-		if !s.Allowed && rejects(c) {
+		if !s.Allowed && c.Rejected() {
 			one.Open = true
 			w.rejected(cause{By: one.Name, Href: one.Href, Text: c.Error})
 		}

@@ -95,7 +95,7 @@ func denialsOf(s *trace.StepRecord) []denial {
 	}
 	for i := range s.Calls {
 		c := &s.Calls[i]
-		if c.Verdict != "allowed" && !c.Ignored && c.Fate == "Used" {
+		if c.Rejected() {
 			list = append(list, denial{Cause{Plugin: s.Plugin, Webhook: c.Webhook.Configuration + "/" + c.Webhook.Name}, c.Error})
 		}
 	}

@@ -45,6 +45,11 @@ var Modes = []Mode{ModeDeny, ModeWarn, ModeAudit}
 // Soft reports whether a request goes on as if the entry did not exist.
 func (m Mode) Soft() bool { return m == ModeWarn || m == ModeAudit }
 
+// Softens reports whether the value of an EnforcementAnnotation makes an entry soft.
+func Softens(value string) bool {
+	return strings.Contains(value, string(ModeWarn)) || strings.Contains(value, string(ModeAudit))
+}
+
 // Enforcement is what the annotations of an object say about one of its entries.
 type Enforcement struct {
 	// Mode is ModeDeny only if the annotation says so. A binding can say Deny to override its

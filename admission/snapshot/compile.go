@@ -47,6 +47,8 @@ type Compiler struct {
 	expressions expression.Cache
 	// last is the snapshot that was made last.
 	last *Snapshot
+	// kubernetes is Registrations.Kubernetes of the snapshot that is being made.
+	kubernetes bool
 	// witness is Options.Witness of a Refresher.
 	witness func(*registration.Entry) expression.Witness
 }
@@ -76,7 +78,7 @@ type compiled struct {
 
 // Compile makes a snapshot of registrations, which are not Partial and have no Rest.
 func (c *Compiler) Compile(r Registrations) *Snapshot {
-	seen := c.begin()
+	seen := c.begin(&r)
 	c.take(r.Objects, seen)
 	return c.finish(r, seen)
 }
@@ -85,7 +87,7 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 // returns its error, and the Compiler has objects of two versions: the next call must compile all
 // registrations, and not a Change.
 func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, error) {
-	seen := c.begin()
+	seen := c.begin(&r)
 	c.take(r.Objects, seen)
 	if r.Rest != nil {
 		if err := r.Rest(ctx, func(objects []runtime.Object) { c.take(objects, seen) }); err != nil {
@@ -98,8 +100,8 @@ func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, 
 // seen are the objects that exist now.
 type seen map[id]struct{}
 
-func (c *Compiler) begin() seen {
-	c.strange = nil
+func (c *Compiler) begin(r *Registrations) seen {
+	c.strange, c.kubernetes = nil, r.Kubernetes
 	return seen{}
 }
 
@@ -137,6 +139,7 @@ func (c *Compiler) finish(r Registrations, seen seen) *Snapshot {
 // with their Changes. It returns nil when the two do not fit together; the caller must then
 // compile all registrations.
 func (c *Compiler) Change(r Registrations) *Snapshot {
+	c.kubernetes = r.Kubernetes
 	for _, change := range r.Changes {
 		key := id{source: change.Source, name: change.Name}
 		if change.Object == nil {
@@ -238,7 +241,7 @@ func (c *Compiler) retain(wanted func(id) bool) {
 // assemble makes a snapshot of the objects that were compiled last, and of what is local.
 func (c *Compiler) assemble(r *Registrations) *Snapshot {
 	local := r.Local
-	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled, NamesOnly: r.NamesOnly, Problems: c.problems(), local: local, sources: make([]Table, sources)}
+	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled, Kubernetes: r.Kubernetes, Problems: c.problems(), local: local, sources: make([]Table, sources)}
 	last := c.last
 	if last == nil {
 		last = &Snapshot{}
@@ -259,7 +262,7 @@ func (c *Compiler) assemble(r *Registrations) *Snapshot {
 			t.add(e, e.Bindings, last.Table(d.Source))
 		}
 		list := c.lists[d.Source].take(byID)
-		for _, e := range arrange(list, r.NamesOnly) {
+		for _, e := range arrange(list) {
 			var b *Bindings
 			if d.Policies {
 				b = c.bindingsOf(bound{d.Bindings, e.Configuration})
@@ -301,14 +304,13 @@ func byID(a, b *compiled) int {
 	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.name, b.name), cmp.Compare(a.copy, b.copy))
 }
 
-// arrange puts the entries of the objects of a source into the order in which they act. With
-// namesOnly, only initializers can ask for another order than that of names.
-func arrange(objects []*compiled, namesOnly bool) []*Entry {
+// arrange puts the entries of the objects of a source into the order in which they act.
+func arrange(objects []*compiled) []*Entry {
 	entries := make([]*Entry, 0, len(objects))
 	asked := false
 	for _, o := range objects {
 		for _, e := range o.entries {
-			asked = asked || e.Order != nil && (!namesOnly || e.Initializer != nil)
+			asked = asked || e.Order != nil
 		}
 		entries = append(entries, o.entries...)
 	}
@@ -345,6 +347,9 @@ func (c *Compiler) compile(key id, obj runtime.Object) *compiled {
 		return o
 	}
 	for _, e := range entries {
+		if c.kubernetes && e.Initializer == nil {
+			e.Order, e.Enforcement = nil, nil
+		}
 		o.entries = append(o.entries, c.entry(e))
 	}
 	return o

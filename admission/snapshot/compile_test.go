@@ -99,10 +99,34 @@ func TestCompileOrdersByAnnotations(t *testing.T) {
 	if diff := cmp.Diff([]string{"b", "a", "c"}, names(s.Entries(registration.MutatingPolicies))); diff != "" {
 		t.Errorf("after a change (-want +got):\n%s", diff)
 	}
-	r.NamesOnly = true
+	r.Kubernetes = true
 	s = Compile(r)
 	if diff := cmp.Diff([]string{"m/1", "m/2", "z/3"}, names(s.Entries(registration.Mutating))); diff != "" || s.Constraints(registration.Mutating) != nil {
 		t.Errorf("of a kube-apiserver (-want +got):\n%s", diff)
+	}
+}
+
+// S28.11: a kube-apiserver ignores the annotation that makes a webhook, a policy or a binding soft.
+func TestCompileForAKubeAPIServer(t *testing.T) {
+	soft := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{registration.EnforcementAnnotation: "Audit"}}
+	}
+	objects := []runtime.Object{
+		&v1.ValidatingWebhookConfiguration{ObjectMeta: soft("w"), Webhooks: []v1.ValidatingWebhook{{Name: "1"}}},
+		&v1.ValidatingAdmissionPolicy{ObjectMeta: soft("p")}, &v1.MutatingAdmissionPolicy{ObjectMeta: soft("m")},
+		&v1.ValidatingAdmissionPolicyBinding{ObjectMeta: soft("b"), Spec: v1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "p"}},
+	}
+	for _, kubernetes := range []bool{false, true} {
+		var c Compiler
+		s := c.Compile(Registrations{Objects: objects, Kubernetes: kubernetes})
+		changed := c.Change(Registrations{Partial: true, Kubernetes: kubernetes, Changes: []Change{{registration.Validating, "w", objects[0]}}})
+		for _, source := range []registration.Source{registration.Validating, registration.ValidatingPolicies, registration.MutatingPolicies, registration.ValidatingBindings} {
+			for _, s := range []*Snapshot{s, changed, s.With(objects)} {
+				if e := s.Entries(source)[0]; (e.Enforcement == nil) != kubernetes {
+					t.Errorf("%s of a kube-apiserver: %v, and its enforcement is %+v", e, kubernetes, e.Enforcement)
+				}
+			}
+		}
 	}
 }
 

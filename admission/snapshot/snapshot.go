@@ -82,9 +82,10 @@ type Registrations struct {
 	Disabled []string
 	// Forbidden are those of Disabled that the reader is not allowed to read.
 	Forbidden []string
-	// NamesOnly reports whether the server that enforces these registrations ignores what
-	// objects ask of the order of webhooks and policies, as a kube-apiserver does (S5.29).
-	NamesOnly bool
+	// Kubernetes reports whether a kube-apiserver enforces these registrations. It ignores the
+	// annotations about the order of webhooks and policies (S5.29) and about their enforcement
+	// (S28.11).
+	Kubernetes bool
 	// Local is what does not come from the API; nil for nothing. A Refresher sets it.
 	Local *Local
 }
@@ -118,8 +119,8 @@ type Snapshot struct {
 	// Disabled names the kinds that are switched off or not readable; they count as
 	// empty (S11.12).
 	Disabled []string
-	// NamesOnly is Registrations.NamesOnly.
-	NamesOnly bool
+	// Kubernetes is Registrations.Kubernetes.
+	Kubernetes bool
 	// Problems are the objects that could not be understood, and count as empty.
 	Problems []error
 
@@ -203,9 +204,6 @@ func find(list []*Entry, name string) *Entry {
 // Constraints lists what the entries of a source ask of their order, in this order. Entries of
 // manifest files and entries of the API do not constrain each other.
 func (s *Snapshot) Constraints(source registration.Source) []registration.Constraint {
-	if s.NamesOnly && source != registration.Initializing {
-		return nil
-	}
 	t := s.Table(source)
 	var list []registration.Constraint
 	for _, part := range [][]*Entry{t.entries[:t.manifests], t.entries[t.manifests:]} {

@@ -12,7 +12,7 @@ import (
 // Each of them takes the place of the stored object of its kind and name. Objects of other kinds
 // have no effect. It is for plans about what is not registered.
 func (s *Snapshot) With(objects []runtime.Object) *Snapshot {
-	extra := Compile(Registrations{Objects: objects, NamesOnly: s.NamesOnly})
+	extra := Compile(Registrations{Objects: objects, Kubernetes: s.Kubernetes})
 	out := *s
 	out.Problems, out.sources = slices.Concat(s.Problems, extra.Problems), make([]Table, sources)
 	copy(out.sources, s.sources)
@@ -33,7 +33,7 @@ func (s *Snapshot) With(objects []runtime.Object) *Snapshot {
 		for _, e := range stored.entries[:stored.manifests] {
 			t.add(e, e.Bindings, &Table{})
 		}
-		for _, e := range arrange([]*compiled{{entries: replace(stored.entries[stored.manifests:], policies)}}, s.NamesOnly) {
+		for _, e := range arrange([]*compiled{{entries: replace(stored.entries[stored.manifests:], policies)}}) {
 			var b *Bindings
 			if list := of[e.Configuration]; len(list) > 0 {
 				b = newBindings(list)

@@ -27,6 +27,7 @@ type auditOptions struct {
 	callRate         float64
 	serviceAddresses []string
 	release          kubernetesRelease
+	enforcer         enforcer
 	output           string
 	log              logging
 }
@@ -79,6 +80,7 @@ judged.`,
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' whose objects are judged, in place of a cluster")
 		f.BoolVar(&o.asCreate, "as-create", false, "judge each object as a create")
 		o.release.addFlag(f, "that of the cluster or snapshot")
+		o.enforcer.addFlag(f, "that of the cluster or snapshot")
 	})
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -95,12 +97,16 @@ judged.`,
 	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
 		panic(err)
 	}
+	completes(cmd, "for", values(forGatehouse, forKubernetes))
 	completes(cmd, "output", values("text", "json", "sarif", "policyreport"))
 	return cmd
 }
 
 func (o *auditOptions) complete() error {
 	if err := oneOf("output", o.output, "text", "json", "sarif", "policyreport"); err != nil {
+		return err
+	}
+	if err := o.enforcer.complete(); err != nil {
 		return err
 	}
 	switch {
@@ -141,7 +147,7 @@ func (o *auditOptions) run(ctx context.Context, streams Streams) error {
 	if err := o.release.chooseOf(options.Snapshot); err != nil {
 		return err
 	}
-	options.VersionNote = o.release.line
+	options.VersionNote, options.Gatehouse = o.release.line, o.enforcer.gatehouse(options.Snapshot)
 	report, err := replay.Audit(ctx, options)
 	shown.End()
 	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {

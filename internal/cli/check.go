@@ -30,6 +30,7 @@ type checkOptions struct {
 	expand                 bool
 	serviceAddresses       []string
 	release                kubernetesRelease
+	enforcer               enforcer
 	output                 string
 	log                    logging
 	namespaceStrict        bool
@@ -117,6 +118,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.StringVar(&o.fromCluster, "from-cluster", "", "`kubeconfig` of a cluster to check against; it is only read")
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' to check against")
 		o.release.addFlag(f, "that of the cluster or snapshot, or that of this program")
+		o.enforcer.addFlag(f, "that of the cluster or snapshot, or kubernetes")
 		f.StringSliceVar(&o.allowUnseen, "allow-unseen", nil, "`resource` of the cluster that need not be read, as PLURAL or PLURAL.GROUP; may be repeated; without a value all. What was not read is an error if it could change the verdict on an object")
 		f.Lookup("allow-unseen").NoOptDefVal = check.EverythingUnseen
 	})
@@ -140,6 +142,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		o.log.addFlags(f, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
 	})
 	completes(cmd, "missing-definitions", values(string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)))
+	completes(cmd, "for", values(forGatehouse, forKubernetes))
 	completes(cmd, "output", values("text", "json", "html", "markdown", "sarif", "junit", "github", "gitlab"))
 	return cmd
 }
@@ -156,6 +159,7 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 	if o.fromCluster == "" {
 		fallback(cmd, "snapshot", &o.snapshot, c.below(c.Check.Snapshot))
 	}
+	fallback(cmd, "for", &o.enforcer.wanted, c.For)
 	fallback(cmd, "allow-unseen", &o.allowUnseen, c.Check.AllowUnseen)
 	fallback(cmd, "namespace", &o.namespace, c.Check.Namespace)
 	o.namespaceStrict = o.namespaceStrict || c.Check.Namespace != ""
@@ -180,6 +184,9 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 // complete checks the command line.
 func (o *checkOptions) complete() error {
 	if err := oneOf("output", o.output, "text", "json", "html", "markdown", "sarif", "junit", "github", "gitlab"); err != nil {
+		return err
+	}
+	if err := o.enforcer.complete(); err != nil {
 		return err
 	}
 	if err := oneOf("missing-definitions", o.missingDefinitions, string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)); err != nil {
@@ -258,6 +265,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	if options.Snapshot, err = o.cluster(ctx, shown); err != nil {
 		return err
 	}
+	options.Gatehouse = o.enforcer.gatehouse(options.Snapshot)
 	if err := o.log.startFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}

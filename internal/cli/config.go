@@ -33,6 +33,7 @@ type configuration struct {
 	APIVersion string             `json:"apiVersion" doc:"gatehouse.dev/v1alpha1"`
 	Kind       string             `json:"kind" doc:"Configuration"`
 	Exclude    []string           `json:"exclude,omitempty" doc:"patterns of files that check and lint do not read, as in a .gitignore"`
+	For        string             `json:"for,omitempty" doc:"server that enforces the registrations: gatehouse or kubernetes" enum:"gatehouse,kubernetes"`
 	Check      checkConfiguration `json:"check,omitempty" doc:"what gatehouse check does"`
 	Lint       lintConfiguration  `json:"lint,omitempty" doc:"what gatehouse lint does"`
 

@@ -53,6 +53,7 @@ type explainOptions struct {
 	enable, disable []string
 	configFile      string
 	release         kubernetesRelease
+	enforcer        enforcer
 }
 
 func newExplain(streams Streams) *cobra.Command {
@@ -148,12 +149,14 @@ command lists as unknown what it cannot read.`,
 	})
 	addSection(cmd, "Files instead of a server", func(f *pflag.FlagSet) {
 		o.release.addFlag(f, "that of the cluster, or with --registrations that of this program")
+		o.enforcer.addFlag(f, "that of the cluster, or with --registrations kubernetes")
 		f.StringSliceVar(&o.registrations, "registrations", nil,
 			"file or directory with webhook configurations, admission policies, params, namespaces and custom resource definitions; may be repeated (`path`)")
 	})
 	o.cluster = newCluster(cmd)
 	completesObject(cmd, o.cluster.kindNames, o.cluster.objectNames(cmd))
 	completes(cmd, "operation", values("CREATE", "UPDATE", "DELETE", "CONNECT"))
+	completes(cmd, "for", values(forGatehouse, forKubernetes))
 	completes(cmd, "output", values("text", "json", "yaml", "html", "markdown"))
 	completes(cmd, "enable-admission-plugins", pluginNames)
 	completes(cmd, "disable-admission-plugins", pluginNames)
@@ -182,6 +185,9 @@ func (o *explainOptions) complete() error {
 	if err := oneOf("output", o.output, "text", "json", "yaml", "html", "markdown"); err != nil {
 		return err
 	}
+	if err := o.enforcer.complete(); err != nil {
+		return err
+	}
 	var err error
 	if o.addresses, err = webhookservices.ParseAddresses(o.serviceAddresses); err != nil {
 		return usageError{err}
@@ -197,6 +203,8 @@ func (o *explainOptions) complete() error {
 		return usageError{fmt.Errorf("--old is for UPDATE and DELETE, not for %s", o.operation)}
 	case len(o.asGroups) > 0 && o.as == "":
 		return usageError{errors.New("--as-group needs --as")}
+	case o.enforcer.wanted != "" && len(o.registrations) == 0:
+		return usageError{errors.New("--for says for which server files are, and a cluster says that itself: name the files with --registrations, or leave out --for")}
 	case len(o.registrations) > 0 && *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != "":
 		return usageError{errors.New("--registrations explains without a server: leave out --kubeconfig and --context")}
 	case len(o.registrations) > 0 && len(o.with) > 0:
@@ -325,6 +333,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 		if namespace == "" {
 			namespace = metav1.NamespaceDefault
 		}
+		world.Registrations.Kubernetes = !o.enforcer.gatehouse(nil)
 		o.world = always(world, nil)
 		return o.offline(world, nil), world.Kinds, namespace, nil
 	}

@@ -30,8 +30,9 @@ import (
 )
 
 type lintOptions struct {
-	release kubernetesRelease
-	cluster *cluster
+	release  kubernetesRelease
+	enforcer enforcer
+	cluster  *cluster
 	// paths are files and directories; with none, a cluster is looked at.
 	paths   []string
 	explain string
@@ -112,6 +113,7 @@ findings of level error, or a file cannot be read or parsed.`,
 		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
 		addConfigFlag(f, &o.config)
 		o.release.addFlag(f, "that of the cluster, or that of this program")
+		o.enforcer.addFlag(f, "that of the cluster; files may be for either")
 		f.StringVar(&o.upgradeTo, "upgrade-to", "", "also look for what a `release` of Kubernetes, such as 1.38, does not serve or newly serves")
 		f.BoolVar(&o.connect, "connect", false, "connect to each webhook from here, to look at its certificate; no request is sent")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as for 'gatehouse serve': NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
@@ -132,6 +134,7 @@ findings of level error, or a file cannot be read or parsed.`,
 	completes(cmd, "explain", ruleNames)
 	completes(cmd, "disable", ruleNames)
 	completes(cmd, "level", values("error", "warning", "note"))
+	completes(cmd, "for", values(forGatehouse, forKubernetes))
 	completes(cmd, "output", values("text", "json", "html", "markdown", "sarif", "github", "gitlab"))
 	return cmd
 }
@@ -147,6 +150,7 @@ func (o *lintOptions) configure(cmd *cobra.Command) error {
 	fallback(cmd, "disable", &o.disable, c.Lint.Disable)
 	fallback(cmd, "skip", &o.skip, c.Lint.Skip)
 	fallback(cmd, "level", &o.level, c.Lint.Level)
+	fallback(cmd, "for", &o.enforcer.wanted, c.For)
 	for _, a := range c.Lint.Accept {
 		if err := knownRule(a.Rule); err != nil {
 			return usageError{fmt.Errorf("%s: lint.accept: %w", c.file, err)}
@@ -171,6 +175,9 @@ func knownRule(id string) error {
 // complete checks the command line.
 func (o *lintOptions) complete() error {
 	if err := oneOf("level", o.level, "error", "warning", "note"); err != nil {
+		return err
+	}
+	if err := o.enforcer.complete(); err != nil {
 		return err
 	}
 	if err := oneOf("output", o.output, "text", "json", "html", "markdown", "sarif", "github", "gitlab"); err != nil {
@@ -298,10 +305,14 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	if !live {
 		over = nil
 	}
+	if o.enforcer.wanted != "" {
+		world.Registrations.Kubernetes = o.enforcer.wanted == forKubernetes
+	}
 	w, err := world.Lint(ctx, o.now(), over)
 	if err != nil {
 		return nil, err
 	}
+	w.Gatehouse = w.Gatehouse || o.enforcer.gatehouse(nil)
 	if len(o.addresses) > 0 {
 		w.Elsewhere = func(service types.NamespacedName) bool { return o.addresses.Has(service.Namespace, service.Name) }
 	}

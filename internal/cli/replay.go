@@ -39,6 +39,7 @@ type replayOptions struct {
 	callRate         float64
 	serviceAddresses []string
 	release          kubernetesRelease
+	enforcer         enforcer
 	output           string
 	log              logging
 }
@@ -103,6 +104,7 @@ The command exits with 0 whatever differs, and with 2 if nothing was judged.`,
 		f.StringVar(&o.existing, "existing", "", "take objects as requests, those of a `snapshot` or cluster: updates that change nothing")
 		f.BoolVar(&o.asCreate, "as-create", false, "take the objects of --existing as creates")
 		o.release.addFlag(f, "that of the baseline or of --existing, or that of this program")
+		o.enforcer.addFlag(f, "that of the baseline or of --existing, or kubernetes")
 	})
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -120,12 +122,16 @@ The command exits with 0 whatever differs, and with 2 if nothing was judged.`,
 	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
 		panic(err)
 	}
+	completes(cmd, "for", values(forGatehouse, forKubernetes))
 	completes(cmd, "output", values("text", "json", "html"))
 	return cmd
 }
 
 func (o *replayOptions) complete() error {
 	if err := oneOf("output", o.output, "text", "json", "html"); err != nil {
+		return err
+	}
+	if err := o.enforcer.complete(); err != nil {
 		return err
 	}
 	switch {
@@ -181,7 +187,7 @@ func (o *replayOptions) run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	options := replay.Options{
-		Source: source, Baseline: base, With: &replay.Cluster{Snapshot: base.Snapshot, Set: with},
+		Source: source, Baseline: base, With: &replay.Cluster{Snapshot: base.Snapshot, Set: with, Gatehouse: base.Gatehouse},
 		Call: o.call, CallsPerSecond: o.callRate, ServiceAddresses: o.serviceAddresses,
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d requests", done, of)) }, VersionNote: o.release.line,
 	}
@@ -280,8 +286,8 @@ func takeSnapshot(ctx context.Context, c *cluster) (*clustersnapshot.Snapshot, *
 	return s, config, nil
 }
 
-// source is where requests come from. It chooses the release that they are judged as: that of the
-// baseline, or of the cluster that has the objects (S26.6).
+// source is where requests come from. It chooses the release and the server that they are judged as:
+// those of the baseline, or of the cluster that has the objects (S26.6, S28.11).
 func (o *replayOptions) source(base *replay.Cluster) (replay.Source, error) {
 	existing := &replay.Existing{AsCreate: o.asCreate}
 	of := base.Snapshot
@@ -293,6 +299,11 @@ func (o *replayOptions) source(base *replay.Cluster) (replay.Source, error) {
 			return nil, err
 		}
 		if of == nil {
+			kinds, err := offline.Discover(existing.Config)
+			if err != nil {
+				return nil, err
+			}
+			base.Gatehouse = o.enforcer.gatehouse(nil) || o.enforcer.wanted == "" && kinds.OfGatehouse()
 			return existing, o.release.chooseFor(existing.Config)
 		}
 	default:
@@ -301,6 +312,7 @@ func (o *replayOptions) source(base *replay.Cluster) (replay.Source, error) {
 		}
 		of = cmp.Or(of, existing.Snapshot)
 	}
+	base.Gatehouse = o.enforcer.gatehouse(of)
 	if err := o.release.chooseOf(of); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ type testOptions struct {
 	update           bool
 	serviceAddresses []string
 	release          kubernetesRelease
+	enforcer         enforcer
 	output           string
 	coverage         string
 	log              logging
@@ -87,6 +88,7 @@ PATH is a file or a directory, and by default the current one.`,
 		f.SortFlags = false
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
 		o.release.addFlag(f, "that of this program")
+		o.enforcer.addFlag(f, "kubernetes")
 		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
 		f.BoolVar(&o.update, "update", false, "write what happened into the files, for tests that fail; comments and order stay")
@@ -102,11 +104,15 @@ PATH is a file or a directory, and by default the current one.`,
 		f.StringVarP(&o.output, "output", "o", "text", "text, json, junit, sarif or github")
 		o.log.addFlags(f, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
 	})
+	completes(cmd, "for", values(forGatehouse, forKubernetes))
 	return cmd
 }
 
 func (o *testOptions) complete() error {
 	if err := oneOf("output", o.output, "text", "json", "junit", "sarif", "github"); err != nil {
+		return err
+	}
+	if err := o.enforcer.complete(); err != nil {
 		return err
 	}
 	if o.coverage != "" && o.coverage != "-" && !slices.Contains([]string{".html", ".info", ".json"}, filepath.Ext(o.coverage)) {
@@ -180,7 +186,7 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 		debug.SetGCPercent(checkCollectAt)
 	}
 	options := suite.Options{
-		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, Repeat: o.command(),
+		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, Repeat: o.command(), Gatehouse: o.enforcer.gatehouse(nil),
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
 	}
 	shown.Set("Starting a server")
@@ -191,6 +197,9 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 	}
 	if report.Summary.Tests == 0 {
 		return usageError{fmt.Errorf("--run %q selects none of the tests", o.run)}
+	}
+	for _, note := range report.Notes {
+		terminal.Fprintf(streams.Err, "note: %s\n", terminal.Indented(note, "  "))
 	}
 	if o.update {
 		return o.updateFiles(streams.Out, report)
@@ -213,6 +222,9 @@ func (o *testOptions) command() string {
 	b.WriteString("gatehouse test")
 	for _, path := range o.paths {
 		b.WriteString(" " + shellWord(path))
+	}
+	if o.enforcer.wanted != "" {
+		b.WriteString(" --for " + o.enforcer.wanted)
 	}
 	if o.call {
 		b.WriteString(" --call")

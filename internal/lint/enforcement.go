@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -25,6 +27,9 @@ var enforcementForgotten = &Rule{
 	Fails:  strings.ReplaceAll(softly(true), "2026-01-01", "2020-01-01"),
 	Passes: softly(false),
 	check: func(p *pass) {
+		if p.Snapshot.Kubernetes {
+			return
+		}
 		for _, o := range enforced(p) {
 			w := p.Written[o]
 			if age := p.Now.Sub(w.Enforced); !w.Enforced.IsZero() && age > forgotten && soft(w.Annotations) {
@@ -51,7 +56,7 @@ var enforcementUntried = &Rule{
 				first = at
 			}
 		}
-		if first.IsZero() {
+		if first.IsZero() || p.Snapshot.Kubernetes {
 			return
 		}
 		seen := map[Object]bool{}
@@ -59,6 +64,12 @@ var enforcementUntried = &Rule{
 			o := objectOf(e.Entry)
 			w := p.Written[o]
 			_, tried := w.Annotations[registration.EnforcementAnnotation]
+			if e.Binding != nil && !tried {
+				// A binding is as hard as its policy (S28.6).
+				if policy := p.Snapshot.Bound(e); policy != nil {
+					_, tried = p.Written[objectOf(policy.Entry)].Annotations[registration.EnforcementAnnotation]
+				}
+			}
 			if tried || seen[o] || e.Source == registration.Initializing || e.Static() || w.Created.Before(first) {
 				return
 			}
@@ -67,6 +78,52 @@ var enforcementUntried = &Rule{
 				return
 			}
 			p.finds(place{o, []any{"metadata", "name"}}, "%s was registered on %s, after others had started soft, and has been hard from the beginning", o, w.Created.Format(time.DateOnly))
+		})
+	},
+}
+
+var enforcementIgnored = &Rule{
+	ID: "enforcement-ignored", Level: Warning,
+	Title: "A webhook or policy is soft by an annotation that a kube-apiserver ignores",
+	Why: "Only Gatehouse obeys the annotation " + registration.EnforcementAnnotation + ". On a kube-apiserver the webhook or policy rejects and changes requests from the " +
+		"moment it is registered.",
+	Fix: "Use validationActions and failurePolicy, and do not register what is to be tried, or say that the files are for a Gatehouse server: --for gatehouse, or for: gatehouse " +
+		"in the configuration file.",
+	Fails:  softly(true),
+	Passes: softly(false),
+	check: func(p *pass) {
+		for _, o := range enforced(p) {
+			if annotations := p.Written[o].Annotations; soft(annotations) && !p.Gatehouse {
+				p.finds(place{o, []any{"metadata", "annotations", registration.EnforcementAnnotation}},
+					"%s has the enforcement %q, and a kube-apiserver ignores that: there it rejects and changes requests", o, annotations[registration.EnforcementAnnotation])
+			}
+		}
+	},
+}
+
+var rolloutOptOut = &Rule{
+	ID: "rollout-opt-out", Level: Warning,
+	Title: "Users who may label a namespace can soften a webhook or policy that is rolled out",
+	Why: "The labels of its namespace decide where a soft webhook or policy is hard already. Where a label makes it soft again, everybody who may change a namespace " +
+		"can add the label.",
+	Fix: "Name the namespaces in the selector by their label " + corev1.LabelMetadataName + ", which nobody can change, or use a share such as 25%; and make the webhook or policy " +
+		"hard when no namespace is left.",
+	Fails:  rolledOut("stage notin (dev)"),
+	Passes: rolledOut(corev1.LabelMetadataName + " notin (dev)"),
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			if e.Enforcement == nil || e.Enforcement.Rollout == nil || e.Enforcement.Rollout.Selector == nil {
+				return
+			}
+			requirements, _ := e.Enforcement.Rollout.Selector.Requirements()
+			for _, r := range requirements {
+				// Only a requirement that namespaces without labels meet is meant: by the others, a
+				// namespace is soft unless somebody gives it a label.
+				if r.Key() != corev1.LabelMetadataName && r.Matches(labels.Set{}) {
+					p.finds(place{objectOf(e.Entry), []any{"metadata", "annotations", registration.RolloutAnnotation}},
+						"a user who may label a namespace can soften %s there: it is hard only in namespaces with %s", e, &r)
+				}
+			}
 		})
 	},
 }
@@ -96,8 +153,7 @@ func enforced(p *pass) []Object {
 
 // soft reports whether the annotation of an object makes it soft.
 func soft(annotations map[string]string) bool {
-	value := annotations[registration.EnforcementAnnotation]
-	return strings.Contains(value, string(registration.ModeWarn)) || strings.Contains(value, string(registration.ModeAudit))
+	return registration.Softens(annotations[registration.EnforcementAnnotation])
 }
 
 // softly is an example with a policy that is soft, or, in the same way, hard again.
@@ -112,4 +168,9 @@ func softly(soft bool) string {
   annotations: {gatehouse.dev/enforcement: `+string(mode)+`}
   managedFields:
   - {manager: gatehouse, operation: Update, apiVersion: admissionregistration.k8s.io/v1, time: "2026-01-01T10:00:00Z", fieldsType: FieldsV1, fieldsV1: {"f:metadata": {"f:annotations": {"f:gatehouse.dev/enforcement": {}}}}}`, 1)
+}
+
+// rolledOut is an example with a policy that is hard already in some namespaces.
+func rolledOut(in string) string {
+	return strings.Replace(softly(true), "enforcement: Audit}", "enforcement: Audit, gatehouse.dev/rollout: "+in+"}", 1)
 }

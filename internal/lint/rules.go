@@ -11,7 +11,7 @@ var rules = []*Rule{
 	// What is not enforced.
 	ruleNeverMatches, selectorNeverMatches, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnDelete, escapedProperty,
 	policyWithoutBinding, bindingWithoutPolicy, warnBindingRejects, validationConstant, registrationWritable, mutationNotValidated,
-	enforcementForgotten, enforcementUntried,
+	enforcementForgotten, enforcementUntried, enforcementIgnored, rolloutOptOut,
 	// What goes wrong under load, or later.
 	timeoutsExceedRequest, timeoutLong, expressionCost, singleReplica, mutatesStatus, manyMutatingWebhooks, notReinvoked, orderCycle, orderByName,
 	mutatingFailsClosed, mutatesMirrorPods, unscoped, webhookOnCustomResource, duplicate, registrationOld,

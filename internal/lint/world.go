@@ -40,6 +40,9 @@ type World struct {
 	Snapshot *snapshot.Snapshot
 	// Now is the time by which certificates expire.
 	Now time.Time
+	// Gatehouse reports whether a Gatehouse server is known to enforce the registrations.
+	// Snapshot.Kubernetes is set when another server is.
+	Gatehouse bool
 	// Partial reports whether what is not here may exist all the same, as with files.
 	Partial bool
 	// Unseen says why a part is not known at all: "may not list services". A part that is

@@ -128,7 +128,7 @@ func newJudging(f *framed) (*judging, error) {
 	cached := fresh.NewNamespaces(s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.namespaces, self.client)
 	reader := fresh.Without(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached), s.versions.Hidden())
 	refreshing := snapshot.Options{
-		Reader:       announced{reader, a.announcer},
+		Reader:       announced{reader, a.announcer, s.Kubernetes},
 		Interval:     s.AdmissionRefreshInterval,
 		MaxStaleness: s.AdmissionMaxStaleness,
 		Strict:       s.strict(),
@@ -265,6 +265,8 @@ func replicaID() string {
 type announced struct {
 	snapshot.Reader
 	announcer *replicas.Announcer
+	// kubernetes is Options.Kubernetes.
+	kubernetes bool
 }
 
 func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
@@ -273,6 +275,7 @@ func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 	if err == nil {
 		err = r.announcer.Covers(begin)
 	}
+	found.Kubernetes = r.kubernetes
 	return found, err
 }
 

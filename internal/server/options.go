@@ -170,6 +170,9 @@ type Options struct {
 	// initialized is kept for initializers that have to release something; 0 means 1 h.
 	InitializerReleaseTimeout time.Duration
 
+	// Kubernetes has requests judged as by a kube-apiserver, which ignores the annotations of
+	// Gatehouse (S5.29, S28.11). It is for programs that predict what another server does.
+	Kubernetes bool
 	// Rehearsals lets this process judge requests for tests (Server.Rehearse). It is for
 	// programs that embed a server.
 	Rehearsals bool

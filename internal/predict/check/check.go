@@ -28,6 +28,9 @@ type Options struct {
 	Groups []string
 	// ServerSide applies as kubectl apply --server-side does.
 	ServerSide bool
+	// Gatehouse judges as a Gatehouse server, and otherwise as a kube-apiserver, which ignores the
+	// annotations of Gatehouse (S28.11).
+	Gatehouse bool
 	// Call calls the webhooks. ServiceAddresses have the addresses of webhooks that name a
 	// service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool

@@ -25,6 +25,7 @@ func (r *run) explain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	world.Registrations.Kubernetes = !r.Gatehouse
 	// The server has judged the objects by policies.
 	world.Registrations.Objects = slices.DeleteFunc(world.Registrations.Objects, func(o runtime.Object) bool {
 		return !r.explains(o)

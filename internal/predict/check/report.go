@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -208,6 +211,20 @@ func newReport(o *Options) *Report {
 	}
 	for _, n := range o.Set.Notes {
 		r.Skipped = append(r.Skipped, Skipped(n))
+	}
+	if !o.Gatehouse {
+		objects := make([]runtime.Object, 0, len(o.Set.Objects))
+		for _, object := range o.Set.Objects {
+			objects = append(objects, &unstructured.Unstructured{Object: object.Content})
+		}
+		if o.Snapshot != nil {
+			for _, u := range o.Snapshot.Objects() {
+				objects = append(objects, u)
+			}
+		}
+		if note := offline.Hardened(objects); note != "" {
+			r.Notes = append(r.Notes, note)
+		}
 	}
 	r.Summary.Files = len(o.Set.Files)
 	if o.Snapshot != nil {

@@ -76,7 +76,7 @@ func start(ctx context.Context, o *Options) (*throwaway, error) {
 	}
 	options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins, off...)
 	options.EnableAdmissionPlugins = slices.DeleteFunc(options.EnableAdmissionPlugins, func(name string) bool { return slices.Contains(off, name) })
-	options.Rehearsals = o.rehearse
+	options.Rehearsals, options.Kubernetes = o.rehearse, !o.Gatehouse
 	if !o.Call && !o.rehearse {
 		options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins,
 			admission.MutatingWebhookName, admission.GenericWebhookName, admission.ValidatingWebhookName)

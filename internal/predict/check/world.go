@@ -302,6 +302,9 @@ func (w *World) Plan(ctx context.Context, q *offline.Request) (*plan.Plan, error
 	// Requests do not change the World, so one connection serves all plans.
 	w.connect.Do(func() {
 		w.connected, w.unconnected = offline.Connect(context.WithoutCancel(ctx), w.run.server.admin, w.run.kinds)
+		if w.unconnected == nil {
+			w.connected.Registrations.Kubernetes = !w.run.Gatehouse
+		}
 	})
 	connected, err := w.connected, w.unconnected
 	if err != nil {

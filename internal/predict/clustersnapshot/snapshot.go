@@ -75,6 +75,12 @@ func (s *Snapshot) ServiceRange() string { return s.Cluster.ServiceRange }
 // KnowsKinds reports whether the snapshot has the kinds that the cluster serves.
 func (s *Snapshot) KnowsKinds() bool { return len(s.Served) > 0 }
 
+// Gatehouse reports whether the server of the cluster is Gatehouse, as far as the snapshot has the
+// kinds that it serves.
+func (s *Snapshot) Gatehouse() bool {
+	return s.Serves(schema.GroupVersionKind{Group: "gatehouse.dev", Version: "v1alpha1", Kind: "AdmissionExplanation"})
+}
+
 // Serves reports whether the cluster serves a kind.
 func (s *Snapshot) Serves(kind schema.GroupVersionKind) bool {
 	i := slices.IndexFunc(s.Served, func(v Served) bool { return v.APIVersion == kind.GroupVersion().String() })

@@ -94,8 +94,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	if w.Registrations, err = snapshot.NewClientReader(client.RESTClient()).Read(ctx, ""); err != nil {
 		return nil, err
 	}
-	_, gatehouse := kinds.Served(ownGroup, explanations)
-	w.Registrations.NamesOnly = !gatehouse
+	w.Registrations.Kubernetes = !kinds.OfGatehouse()
 	for _, d := range registration.Sources() {
 		if slices.Contains(w.Registrations.Forbidden, d.Kind) {
 			w.Hidden[d.Source] = "may not list " + d.Resource

@@ -85,13 +85,12 @@ func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) err
 	}
 	running, parsed := version.ParseGeneric(info.GitVersion)
 	known := plugins.Order(admission.Recommended())
-	_, gatehouse := w.Kinds.Served(ownGroup, explanations)
 	for i := range known {
 		row, ok := plugins.Lookup(known[i].Name)
 		switch {
 		case ok && parsed == nil && running.Major() > 0 && running.Minor() < uint(row.Since):
 			known[i].Default = false
-		case !ok && !gatehouse && slices.Contains([]string{admission.InitializersName, admission.GenericWebhookName}, known[i].Name):
+		case !ok && !w.Kinds.OfGatehouse() && slices.Contains([]string{admission.InitializersName, admission.GenericWebhookName}, known[i].Name):
 			// Current releases of kube-apiserver do not have these plugins.
 			known[i].Default = false
 		}

@@ -1,8 +1,12 @@
 package offline
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/controlplane"
 
@@ -36,6 +40,39 @@ const ownGroup = "gatehouse.dev"
 
 // explanations is the resource that every Gatehouse server has, and no other server.
 const explanations = "admissionexplanations"
+
+// OfGatehouse reports whether the kinds are those of a Gatehouse server.
+func (k *Kinds) OfGatehouse() bool {
+	_, ok := k.Served(ownGroup, explanations)
+	return ok
+}
+
+// Hardened says in a note which registrations a kube-apiserver takes for hard although an
+// annotation makes them soft on Gatehouse; empty for none.
+func Hardened(objects []runtime.Object) string {
+	var names []string
+	for _, obj := range objects {
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			continue
+		}
+		mode, ok := m.GetAnnotations()[registration.EnforcementAnnotation]
+		if _, known := registration.SourceOf(obj); ok && known && registration.Softens(mode) {
+			names = append(names, fmt.Sprintf("%s %s (%s)", kindOf(obj), m.GetName(), mode))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	if n := len(names) - namedSoft; n > 0 {
+		names = append(names[:namedSoft], fmt.Sprintf("%d more", n))
+	}
+	return "a kube-apiserver ignores the annotation " + registration.EnforcementAnnotation + ", so these reject and change requests: " + strings.Join(names, ", ") + "; files for a Gatehouse server need --for gatehouse"
+}
+
+// namedSoft is how many registrations a note names.
+const namedSoft = 5
 
 // OnlyHere reports whether the kind is one of Gatehouse, which no release of Kubernetes serves
 // any more or ever did.

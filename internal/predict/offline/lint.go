@@ -87,6 +87,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	s := newSurvey(now)
 	objects := w.Registrations.Objects
 	s.world.Partial = w.files != nil
+	s.world.Gatehouse = w.cluster != nil && !w.Registrations.Kubernetes
 	for source, why := range w.Hidden {
 		s.world.Hidden[source] = why
 	}

@@ -580,3 +580,51 @@ func TestWebhooksElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// S28.6, S28.11: a binding is as hard as its policy; no rule takes what a kube-apiserver enforces for
+// soft; who may label a namespace can leave a rollout only where no label is needed to be in it.
+func TestRulesAboutEnforcement(t *testing.T) {
+	const policy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: teams
+  creationTimestamp: "2026-01-01T10:00:00Z"
+  annotations: {gatehouse.dev/enforcement: Warn%s}
+  managedFields:
+  - {manager: gatehouse, operation: Update, apiVersion: admissionregistration.k8s.io/v1, time: "2020-01-01T10:00:00Z", fieldsType: FieldsV1, fieldsV1: {"f:metadata": {"f:annotations": {"f:gatehouse.dev/enforcement": {}}}}}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: "object.metadata.name != 'a'"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: teams, creationTimestamp: "2026-02-02T10:00:00Z"}
+spec: {policyName: teams, validationActions: [Deny]}
+`
+	for _, tc := range []struct {
+		name, rollout string
+		change        func(*lint.World)
+		want          []string
+	}{
+		{"files for either server", "", nil, []string{"enforcement-forgotten", "enforcement-ignored"}},
+		{"files for Gatehouse", "", func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
+		{"files for a kube-apiserver", "", func(w *lint.World) { w.Snapshot.Kubernetes = true }, []string{"enforcement-ignored"}},
+		{"a label leaves", ", gatehouse.dev/rollout: stage notin (dev)", func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten", "rollout-opt-out"}},
+		{"the absence of a label", `, gatehouse.dev/rollout: "!experimental"`, func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten", "rollout-opt-out"}},
+		{"a label enters", ", gatehouse.dev/rollout: stage in (dev)", func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
+		{"names", ", gatehouse.dev/rollout: kubernetes.io/metadata.name notin (dev)", func(w *lint.World) { w.Gatehouse = true }, []string{"enforcement-forgotten"}},
+	} {
+		report, _ := lintFile(t, fmt.Sprintf(policy, tc.rollout), tc.change)
+		var got []string
+		for _, f := range report.Findings {
+			if strings.HasPrefix(f.Rule.ID, "enforcement-") || strings.HasPrefix(f.Rule.ID, "rollout-") {
+				got = append(got, f.Rule.ID)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}

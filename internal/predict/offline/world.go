@@ -108,6 +108,14 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	if err != nil {
 		return nil, nil, err
 	}
+	w.compile.Do(func() {
+		if w.compiled = snapshot.Compile(w.Registrations); len(w.Tried) > 0 {
+			w.compiled = w.compiled.With(w.Tried)
+		}
+		if note := Hardened(slices.Concat(w.Registrations.Objects, w.Tried)); note != "" && w.Registrations.Kubernetes {
+			w.Notes = append(w.Notes, note)
+		}
+	})
 	sent, known := q.Kind.sent(q.Subresource)
 	notes := slices.Clone(w.Notes)
 	if !known {
@@ -135,11 +143,6 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	if q.User == nil {
 		in.UserUnknown = w.UserUnknown
 	}
-	w.compile.Do(func() {
-		if w.compiled = snapshot.Compile(w.Registrations); len(w.Tried) > 0 {
-			w.compiled = w.compiled.With(w.Tried)
-		}
-	})
 	compiled := w.compiled
 	w.namespaces(ctx, in, compiled, &prediction.Request)
 	links, err := w.chain(ctx, prediction.Attributes)

@@ -39,6 +39,8 @@ type AuditOptions struct {
 	Progress         func(done, of int)
 	// VersionNote is that of the report.
 	VersionNote string
+	// Gatehouse is that of check.Options.
+	Gatehouse bool
 }
 
 // Result is what a policy says of an object, as a PolicyReport names it.
@@ -127,7 +129,7 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 		version, _ := item["apiVersion"].(string)
 		return strings.HasPrefix(version, registration.GroupName+"/")
 	})
-	c := &Cluster{Snapshot: without, Set: o.Policies}
+	c := &Cluster{Snapshot: without, Set: o.Policies, Gatehouse: o.Gatehouse}
 	objects, files := c.objects()
 	objects, _ = n.furnished(objects)
 	w, notes, err := open(ctx, c, objects, files, o.ServiceAddresses)
@@ -290,10 +292,12 @@ func (a *auditing) one(ctx context.Context, j *audited) {
 			c := &s.Run.Calls[i]
 			f := AuditFinding{Policy: c.Entry.Configuration + "/" + c.Entry.Name, Webhook: true}
 			switch {
-			case c.Err != nil && c.Ignored:
-				f.Result, f.Message = Errs, c.Err.Error()
-			case c.Err != nil:
+			case c.Rejected():
 				f.Result, f.Message, ours = Fails, c.Err.Error(), true
+			case c.Spared():
+				f.Result, f.Message = Warns, c.Err.Error()
+			case c.Err != nil:
+				f.Result, f.Message = Errs, c.Err.Error()
 			case len(c.Patch) > 0:
 				f.Result, f.Message = ChangesIt, "the webhook changes the object: "+string(c.Patch)
 			default:

@@ -28,6 +28,8 @@ type Cluster struct {
 	Snapshot *clustersnapshot.Snapshot
 	// Set are objects of files. They replace those of the snapshot.
 	Set *manifests.Set
+	// Gatehouse is that of check.Options.
+	Gatehouse bool
 }
 
 // objectKey names an object in whatever version it is written.
@@ -156,7 +158,7 @@ func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured,
 	}
 	// What the files define is served, too.
 	s.Served = nil
-	w, err := check.Open(ctx, check.Options{Set: &manifests.Set{}, Snapshot: s, Namespace: "default", ServiceAddresses: addresses})
+	w, err := check.Open(ctx, check.Options{Set: &manifests.Set{}, Snapshot: s, Namespace: "default", ServiceAddresses: addresses, Gatehouse: c.Gatehouse})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -39,6 +39,8 @@ type Options struct {
 	// name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
+	// Gatehouse is that of check.Options.
+	Gatehouse bool
 	// Repeat is the command that repeats the run; a test adds its own name.
 	Repeat string
 	// Coverage has the report say what the tests have shown of the policies and webhooks.
@@ -56,6 +58,8 @@ type Report struct {
 	Summary           Summary `json:"summary"`
 	// Tests are in the order of the files and lines.
 	Tests []*Result `json:"tests"`
+	// Notes say in sentences what the tests did not see.
+	Notes []string `json:"notes,omitempty"`
 	// Coverage is nil unless it was asked for.
 	Coverage *Coverage `json:"coverage,omitempty"`
 }
@@ -247,7 +251,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	if err != nil {
 		return broken(fmt.Errorf("the world of the tests: %w", err))
 	}
-	options := check.Options{Set: set.Set, Namespace: "default", Call: true, ServiceAddresses: slices.Clone(r.ServiceAddresses)}
+	options := check.Options{Set: set.Set, Namespace: "default", Call: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse}
 	running, err := startPrograms(ctx, suites, set, &options)
 	if err != nil {
 		return broken(err)
@@ -261,6 +265,11 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	r.mu.Lock()
 	r.report.Summary.StartSeconds += w.Report.Summary.StartSeconds
 	r.report.Summary.WorldSeconds += w.Report.Summary.CheckSeconds
+	for _, note := range w.Report.Notes {
+		if !slices.Contains(r.report.Notes, note) {
+			r.report.Notes = append(r.report.Notes, note)
+		}
+	}
 	r.mu.Unlock()
 	if failures := w.Report.Failures(); len(failures) > 0 {
 		return broken(&worldError{failures})

@@ -33,6 +33,9 @@ type suiteReport struct {
 // with such tests. 'gatehouse test' judges them with a server of its own. A subtest that fails
 // logs why. A test that cannot be judged fails, and a test that is skipped there is skipped here.
 // A path without tests or a broken file fails t.
+//
+// The programs that the files name are started, as by --start-programs: RunSuite trusts the files as
+// the test that calls it is trusted.
 func RunSuite(t *testing.T, paths ...string) {
 	t.Helper()
 	program, err := binary()
@@ -40,7 +43,7 @@ func RunSuite(t *testing.T, paths ...string) {
 		t.Fatalf("gatehousetest: %v", err)
 	}
 	var out, problems bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), program, append([]string{"test", "-o", "json", "--"}, paths...)...)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"test", "--start-programs", "-o", "json", "--"}, paths...)...)
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err = cmd.Run()
 	var report suiteReport

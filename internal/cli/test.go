@@ -28,6 +28,7 @@ type testOptions struct {
 	paths            []string
 	run              string
 	list, call       bool
+	startPrograms    bool
 	update           bool
 	serviceAddresses []string
 	release          kubernetesRelease
@@ -54,6 +55,9 @@ the world, and documents of the kind AdmissionTests are the tests. A temporary
 server in the command's own process judges the requests, and stores none of
 them: each test sees the world as its files say.
 
+The command is safe on files of others: what they say is judged, and nothing in
+them is run, unless --start-programs or --call says so.
+
 It exits with 1 if a test fails or cannot be judged, and with 2 if a file with
 tests is wrong.
 
@@ -69,7 +73,8 @@ PATH is a file or a directory, and by default the current one.`,
   gatehouse test policies/ -o github
   gatehouse test policies/ -o junit > tests.xml
 
-  # through webhooks that run
+  # through webhooks that the files start, and through others that run
+  gatehouse test policies/ --start-programs
   gatehouse test policies/ --call --service-address hooks/podpolicy=127.0.0.1:8443`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if o.paths = args; len(args) == 0 {
@@ -97,6 +102,7 @@ PATH is a file or a directory, and by default the current one.`,
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.call, "call", false, "call the webhooks that no file answers for")
+		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests name; only for files that you trust")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
@@ -186,7 +192,7 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 		debug.SetGCPercent(checkCollectAt)
 	}
 	options := suite.Options{
-		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, Repeat: o.command(), Gatehouse: o.enforcer.gatehouse(nil),
+		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.gatehouse(nil),
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
 	}
 	shown.Set("Starting a server")
@@ -228,6 +234,9 @@ func (o *testOptions) command() string {
 	}
 	if o.call {
 		b.WriteString(" --call")
+	}
+	if o.startPrograms {
+		b.WriteString(" --start-programs")
 	}
 	for _, address := range o.serviceAddresses {
 		b.WriteString(" --service-address " + shellWord(address))

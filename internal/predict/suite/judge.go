@@ -346,7 +346,7 @@ func (c *callers) answer(t *Test, hook *registration.Entry, req *http.Request) (
 	if s := hook.ClientConfig.Service; s != nil && c.started[s.Namespace+"/"+s.Name] || c.call {
 		return nil, nil, false
 	}
-	return nil, fmt.Errorf("the webhook is not called: give the test an answer for it (webhooks), a program (programs), or say --call"), true
+	return nil, fmt.Errorf("the webhook is not called: give the test an answer for it (webhooks), a program (programs, with --start-programs), or say --call"), true
 }
 
 // answer is what a webhook answers in a test.

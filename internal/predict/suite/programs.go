@@ -113,6 +113,12 @@ func startPrograms(ctx context.Context, suites []*Suite, set *worldSet, o *check
 	return r, nil
 }
 
+// notStarted is why the tests of a file with programs are not judged: the author of the file would
+// choose what runs here (S24.18).
+func notStarted(file string, p *program) error {
+	return &FileError{file, p.line, fmt.Sprintf("the file names a program (%s), which runs with --start-programs only: name that flag if you trust the file", strings.Join(p.command, " "))}
+}
+
 // trusting is a registration whose webhooks behind a service trust an authority; nil when nothing
 // changes.
 func trusting(content map[string]any, service string, authority []byte) map[string]any {

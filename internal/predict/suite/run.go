@@ -41,6 +41,9 @@ type Options struct {
 	ServiceAddresses []string
 	// Gatehouse is that of check.Options.
 	Gatehouse bool
+	// StartPrograms starts the programs that files with tests name (S24.18). Without it, the tests of
+	// such files cannot be judged.
+	StartPrograms bool
 	// Repeat is the command that repeats the run; a test adds its own name.
 	Repeat string
 	// Coverage has the report say what the tests have shown of the policies and webhooks.
@@ -216,11 +219,17 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	results := r.results(suites)
 	judged := results[:0:0]
 	for _, result := range results {
+		if result.Status != "" {
+			continue
+		}
 		if result.test.Skip != "" {
-			if result.Status == "" {
-				result.Status, result.Message = Skipped, result.test.Skip
-				r.did()
-			}
+			result.Status, result.Message = Skipped, result.test.Skip
+			r.did()
+			continue
+		}
+		if programs := result.test.Suite.programs; len(programs) > 0 && !r.StartPrograms {
+			result.Status, result.Message = Broken, notStarted(result.File, &programs[0]).Error()
+			r.did()
 			continue
 		}
 		judged = append(judged, result)

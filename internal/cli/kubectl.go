@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,13 +18,16 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials that kubectl knows in a kubeconfig
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	componentcli "k8s.io/component-base/cli"
 	componentlogs "k8s.io/component-base/logs"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/program"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -36,9 +40,10 @@ func newKubectl(streams Streams) *cobra.Command {
 gatehouse exits with its exit code.
 
 Unless --kubeconfig or $KUBECONFIG names another, it uses the kubeconfig that
-'gatehouse serve' wrote: admin.kubeconfig in ./gatehouse.data, or in
-$GATEHOUSE_DATA_DIR. When there is none in ./gatehouse.data, ~/.kube/config is
-used, as kubectl does everywhere; a $GATEHOUSE_DATA_DIR without one is an error.
+'gatehouse serve' wrote: admin.kubeconfig in ./gatehouse.data, while that server
+runs as this user with an embedded etcd, or in $GATEHOUSE_DATA_DIR. When there
+is none in ./gatehouse.data, ~/.kube/config is used, as kubectl does everywhere;
+one of no server that runs, and a $GATEHOUSE_DATA_DIR without one, are errors.
 Before the first write to a cluster of ~/.kube/config, one line on standard
 error names its context and server. With $GATEHOUSE_ONLY, such writes are
 refused.
@@ -126,17 +131,33 @@ func dataDir() string {
 // KUBECONFIG, unless it is set. It returns what to say when kubectl is about to
 // use a server that no kubeconfig names, nil if it may. A user who calls this program kubectl
 // expects what any kubectl does.
+//
+// A kubeconfig that no flag or variable names, and that lies in the working directory, is used while it is the
+// one of a server of this user only. Otherwise no kubeconfig is used, and not that of the home
+// directory: its server is another one than the folder names.
 func defaultKubeconfig() error {
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() || programName == program.Kubectl {
+	chosen := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if chosen != "" && chosen != os.DevNull || isPlugin() || programName == program.Kubectl {
 		return nil
 	}
 	path := filepath.Join(dataDir(), "admin.kubeconfig")
+	named := os.Getenv(dataDirVariable) != ""
 	_, err := os.Stat(path)
+	if err == nil && !named {
+		if strange := ownServer(path); strange != nil {
+			// The next call sees that, and says why again.
+			os.Setenv(clientcmd.RecommendedConfigPathEnvVar, os.DevNull)
+			return fmt.Errorf("%s is not used: %w. Start a server here with 'gatehouse serve', or name a kubeconfig with --kubeconfig or $KUBECONFIG", path, strange)
+		}
+	}
+	if chosen != "" {
+		return nil
+	}
 	if err == nil {
 		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
 		return nil
 	}
-	if os.Getenv(dataDirVariable) != "" {
+	if named {
 		// Somebody who names a server must not reach another one.
 		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
 		return fmt.Errorf("no kubeconfig of a running server: %s is %q, and %w", dataDirVariable, os.Getenv(dataDirVariable), err)
@@ -145,6 +166,37 @@ func defaultKubeconfig() error {
 		return nil
 	}
 	return fmt.Errorf("no kubeconfig: neither %s nor %s exists. Start a server here with 'gatehouse serve', or name a kubeconfig with --kubeconfig or $KUBECONFIG", path, clientcmd.RecommendedHomeFile)
+}
+
+// ownServer says why a kubeconfig next to a data directory is not that of a server of this user which
+// runs; nil if it is. A folder from elsewhere may have any file: one that runs a program, reads files or
+// sends what commands read to another server.
+func ownServer(path string) error {
+	url, err := etcd.Serving(filepath.Join(filepath.Dir(path), "etcd"))
+	if err != nil {
+		return err
+	}
+	data, err := files.Read(path, files.Configuration)
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.Load(data)
+	if err != nil {
+		return err
+	}
+	for name, c := range config.Clusters {
+		embedded := &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: c.CertificateAuthorityData, Extensions: c.Extensions}
+		if len(c.CertificateAuthorityData) == 0 || !reflect.DeepEqual(c, embedded) {
+			return fmt.Errorf("the cluster %q in it is more than the address of the server that runs, %s, and an embedded certificate", name, url)
+		}
+	}
+	for name, u := range config.AuthInfos {
+		embedded := &clientcmdapi.AuthInfo{ClientCertificateData: u.ClientCertificateData, ClientKeyData: u.ClientKeyData, Extensions: u.Extensions}
+		if !reflect.DeepEqual(u, embedded) {
+			return fmt.Errorf("the user %q in it has more than an embedded certificate", name)
+		}
+	}
+	return nil
 }
 
 // unnamedServer is what kubectl tries when no kubeconfig names a server.

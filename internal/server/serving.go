@@ -115,7 +115,7 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 		return nil, err
 	}
 	v.ca = ca
-	if err := v.writeKubeconfig(s); err != nil {
+	if err := v.writeKubeconfig(s, o.db); err != nil {
 		return nil, err
 	}
 	self, err := newLoopback(v.loopback, ctx.Done())
@@ -276,8 +276,9 @@ func (v *serving) toPeers() http.RoundTripper {
 	}}
 }
 
-// writeKubeconfig writes the credentials of the admin.
-func (v *serving) writeKubeconfig(s *settings) error {
+// writeKubeconfig writes the credentials of the admin, and says in the data directory which address they
+// are for.
+func (v *serving) writeKubeconfig(s *settings, db *database) error {
 	host := s.BindAddress
 	if net.ParseIP(host).IsUnspecified() {
 		host = "127.0.0.1"
@@ -295,7 +296,10 @@ func (v *serving) writeKubeconfig(s *settings) error {
 	if err := os.MkdirAll(filepath.Dir(s.KubeconfigOut), 0o755); err != nil {
 		return fmt.Errorf("--kubeconfig-out: %w", err)
 	}
-	return s.files().Write(s.KubeconfigOut, data, 0o600)
+	if err := s.files().Write(s.KubeconfigOut, data, 0o600); err != nil || db.embedded == nil {
+		return err
+	}
+	return db.embedded.Serves(v.address.URL)
 }
 
 // loopback is the server as a client of itself. The requests of this client go through admission

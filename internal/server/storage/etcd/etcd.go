@@ -89,6 +89,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
+// Serves announces the URL of the API that this process serves from the data (Serving).
+func (s *Server) Serves(url string) error { return s.lock.announce(s.Endpoint(), url) }
+
 func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.space.checkStart(); err != nil {
 		return err
@@ -134,7 +137,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.awaitReady(ctx); err != nil {
 		return err
 	}
-	if err := s.lock.announce(s.Endpoint()); err != nil {
+	if err := s.lock.announce(s.Endpoint(), ""); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	s.space.look()

@@ -16,7 +16,8 @@ import (
 var ErrInUse = errors.New("in use by another process")
 
 // lockName is the name of the file whose lock belongs to the process that uses a directory.
-// When the etcd of that process serves, the process writes its endpoint into the file.
+// When the etcd of that process serves, the process writes its endpoint into the file, and later the
+// URL of the API that it serves.
 const lockName = "lock"
 
 // Lock makes a second process that uses the same data fail at once. The kernel releases the
@@ -48,9 +49,10 @@ func TakeLock(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// announce writes the endpoint of this process's etcd into the file.
-func (l *Lock) announce(endpoint string) error {
-	_, err := l.file.WriteAt(fmt.Appendf(nil, "%s\n%d\n", endpoint, os.Getpid()), 0)
+// announce writes into the file the endpoint of this process's etcd, the number of the process, and the
+// URL of its API; empty when it serves none yet.
+func (l *Lock) announce(endpoint, url string) error {
+	_, err := l.file.WriteAt(fmt.Appendf(nil, "%s\n%d\n%s\n", endpoint, os.Getpid(), url), 0)
 	return err
 }
 
@@ -61,27 +63,62 @@ func (l *Lock) Close() error { return errors.Join(l.file.Truncate(0), l.file.Clo
 // when no process does. The error wraps ErrInUse when a process has the directory and its etcd
 // does not serve, and fs.ErrNotExist when the directory has never had an etcd.
 func Running(dir string) (endpoint string, err error) {
-	path := filepath.Join(dir, lockName)
-	f, err := os.Open(path)
+	f, err := os.Open(filepath.Join(dir, lockName))
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	lines, held, err := holder(f)
+	switch {
+	case err != nil || !held:
+		return "", err
+	case len(lines) < 2:
+		return "", fmt.Errorf("%s is %w, which does not serve", dir, ErrInUse)
+	}
+	return reachable(lines[0], lines[1]), nil
+}
+
+// Serving returns the URL of the API server that has the lock of a directory and belongs to this user.
+// The error says in a sentence why there is none: nobody else may be able to hold the lock, and so the
+// file must be this user's alone.
+func Serving(dir string) (url string, err error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", errNoServer
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if of, ok := info.Sys().(*syscall.Stat_t); !ok || int(of.Uid) != os.Geteuid() || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("other users than this one may use %s", f.Name())
+	}
+	lines, held, err := holder(f)
+	switch {
+	case err != nil:
+		return "", err
+	case !held || len(lines) < 3 || lines[2] == "":
+		return "", errNoServer
+	}
+	return lines[2], nil
+}
+
+var errNoServer = errors.New("no server of this user runs with its data directory")
+
+// holder reports whether a process holds the lock of a file, and returns the lines that it has written.
+func holder(f *os.File) (lines []string, held bool, err error) {
 	// A shared lock keeps no other reader away.
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	if err == nil {
-		return "", nil
+		return nil, false, nil
 	}
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
-		return "", &fs.PathError{Op: "lock", Path: path, Err: err}
+		return nil, false, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 	}
 	text := make([]byte, 4096)
 	n, _ := f.ReadAt(text, 0)
-	endpoint, pid, ok := strings.Cut(strings.TrimSpace(string(text[:n])), "\n")
-	if !ok {
-		return "", fmt.Errorf("%s is %w, which does not serve", dir, ErrInUse)
-	}
-	return reachable(endpoint, pid), nil
+	return strings.Split(string(text[:n]), "\n"), true, nil
 }
 
 // reachable is the endpoint by which this process reaches a socket. A process with temporary

@@ -44,6 +44,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/rejections"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // admitter is the server's admission: the engine, the registrations in force, and the chain of
@@ -216,7 +217,7 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.announcer.Run(ctx) })
 	running.Go(func() { a.params.Run(ctx) })
-	running.Go(func() { a.gone.Run(ctx) })
+	running.Go(func() { survive.Run(ctx, "series of what is gone", a.gone.Run) })
 	running.Go(func() { a.manifests.Run(ctx) })
 	running.Go(func() {
 		exclusions.Follow(ctx, a.settings.AdmissionConfigFile, a.configured, a.manifests.SetExclusions)

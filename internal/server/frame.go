@@ -30,6 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 const (
@@ -87,6 +88,8 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 		return filters.Through(api, all...)
 	}
 	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(r.db.client.KV)))
+	// A part that has ended keeps nobody from using the server, and need not end the others.
+	config.HealthzChecks = append(config.HealthzChecks, survive.Check())
 	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
 		select {
 		case <-r.ready:

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // shutdownTimeout bounds how long connections may hold up the end of a server. Requests have
@@ -72,9 +73,9 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		}
 		return nil
 	})
-	for _, run := range a.running {
+	for _, part := range a.running {
 		group.Go(func() error {
-			run(groupCtx)
+			survive.Run(groupCtx, part.name, part.run)
 			return nil
 		})
 	}
@@ -110,8 +111,8 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 // afterStart runs the functions of whenReady, which work through the API, until ctx ends.
 func (a *assembly) afterStart(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, run := range a.whenReady {
-		running.Go(func() { run(ctx) })
+	for _, part := range a.whenReady {
+		running.Go(func() { survive.Run(ctx, part.name, part.run) })
 	}
 	running.Wait()
 }

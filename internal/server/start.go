@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/bootstrap"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // assembly is the last phase: a server with all its parts in place, not yet serving.
@@ -26,9 +27,15 @@ type assembly struct {
 	// refused during the start.
 	boot    *boot
 	objects *bootstrap.Objects
-	// running are functions that run until the server ends, and whenReady functions that run from
-	// when the server is ready until the server ends.
-	running, whenReady []func(context.Context)
+	// running are parts that run until the server ends, and whenReady parts that run from when the
+	// server is ready until the server ends.
+	running, whenReady []part
+}
+
+// part is a part of the server that neither stores nor judges, so that a panic ends only the part.
+type part struct {
+	name string
+	run  func(context.Context)
 }
 
 // newAssembly lists the steps of the start, and the functions that run after it.
@@ -51,17 +58,18 @@ func newAssembly(c *controlled) (*assembly, error) {
 			{name: bootAggregation, do: c.api.aggregator.Know, lasting: true},
 			{name: bootAuthentication, lasting: true, do: func(ctx context.Context) error { return callers.Publish(ctx, c.loopback.client) }},
 		}, hookSteps(c.hooks, c.loopback))),
-		running: []func(context.Context){c.publisher.Run, c.admitter.rejections.Run},
-		whenReady: []func(context.Context){
-			c.controllers.Run, c.api.aggregator.Run,
+		running: []part{{"service kubernetes", c.publisher.Run}, {"events", c.admitter.rejections.Run}},
+		whenReady: []part{
+			{"controllers", c.controllers.Run},
+			{"aggregation: start", c.api.aggregator.Run},
 			// The certificate by which aggregated servers know this one is read again.
-			func(ctx context.Context) { c.serving.toAggregated.Run(ctx, 1) },
+			{"aggregation: certificate", func(ctx context.Context) { c.serving.toAggregated.Run(ctx, 1) }},
 		},
 	}
 	if c.settings.fair() {
 		known := c.loopback.informers
 		a.boot.add(bootStep{name: bootFairness, do: objects.OrLater(func(ctx context.Context) error { return objects.Fairness(ctx, known) })})
-		a.whenReady = append(a.whenReady, func(ctx context.Context) { objects.KeepFairness(ctx, known) })
+		a.whenReady = append(a.whenReady, part{"default priority levels", func(ctx context.Context) { objects.KeepFairness(ctx, known) }})
 	}
 	if times := c.settings.backups; times != nil {
 		s := c.settings
@@ -69,7 +77,7 @@ func newAssembly(c *controlled) (*assembly, error) {
 			Source: backup.Source{Client: c.db.client.Client, DataDir: s.DataDir, Version: s.ProgramVersion},
 			Times:  times, Dir: s.BackupDir, Keep: s.BackupKeep, Reserve: max(s.MinFreeDisk, 0),
 		}
-		a.whenReady = append(a.whenReady, scheduled.Run)
+		a.whenReady = append(a.whenReady, part{"scheduled backups", scheduled.Run})
 	}
 	return a, c.generic.AddBootSequenceHealthChecks(a.boot.checks()...)
 }
@@ -79,7 +87,10 @@ func hookSteps(hooks []catalog.Hook, self *loopback) []bootStep {
 	var steps []bootStep
 	for _, hook := range hooks {
 		steps = append(steps, bootStep{name: hook.Name, lasting: true, do: func(ctx context.Context) error {
-			if err := hook.Run(genericapiserver.PostStartHookContext{LoopbackClientConfig: self.config, Context: ctx}); err != nil {
+			err := survive.Begin(ctx, hook.Name, func(ctx context.Context) error {
+				return hook.Run(genericapiserver.PostStartHookContext{LoopbackClientConfig: self.config, Context: ctx})
+			})
+			if err != nil {
 				return fmt.Errorf("starting %s: %w", hook.Name, err)
 			}
 			return nil

@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S22.22: an APIService that gives a group version of the server to another server can be taken
-// back by the API, whichever group version it is, also after a restart.
+// S22.22, S22.28: an APIService that gives a group version of the server to another server can be taken
+// back by the API, whichever group version it is, also after a restart. Those of the server's own
+// group come first: with them alone there is no other server to ask.
 func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -33,11 +36,22 @@ func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 		}
 	}
 	own := func(v version) bool { return v.group == "apiregistration.k8s.io" }
+	slices.SortStableFunc(all, func(a, b version) int { return strings.Compare(fmt.Sprint(own(b)), fmt.Sprint(own(a))) })
 	for _, v := range all {
 		name := v.version + "." + v.group
 		spec := fmt.Sprintf(`"spec":{"group":%q,"version":%q,"groupPriorityMinimum":1000,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"nowhere","name":"nobody"}}}`, v.group, v.version)
 		if own(v) {
 			admin.Must(http.StatusCreated, "POST", services, `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"`+name+`"},`+spec)
+			harness.Eventually(t, name+" has a condition", func() error {
+				if r := admin.Get(services + "/" + name); !strings.Contains(string(r.Raw), "ServiceNotFound") {
+					return fmt.Errorf("%s", r.Raw)
+				}
+				return nil
+			})
+			s.Stop(t)
+			s.Restart(t)
+			admin = s.HTTP(t, nil)
+			admin.Must(http.StatusOK, "GET", "/healthz/parts", "")
 			continue
 		}
 		// Without the label, the server leaves it as it is.

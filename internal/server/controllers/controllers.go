@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	clientv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
@@ -22,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // Options are what Controllers need. Selection, Election, Fences, FakeNodes and TokenKey may be
@@ -134,15 +136,25 @@ func (c *Controllers) term(ctx context.Context) {
 	defer t.end()
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { t.followKinds(ctx) })
+	defer utilruntime.HandleCrash()
+	running.Go(func() { survive.Run(ctx, "kinds that controllers know", t.followKinds) })
 	for _, r := range c.rows {
 		if len(r.wakes) > 0 {
-			running.Go(func() { t.wakeAndRun(ctx, r) })
+			running.Go(func() { survive.Run(ctx, r.name, func(ctx context.Context) { t.wakeAndRun(ctx, r) }) })
 			continue
 		}
-		if run := t.start(ctx, r); run != nil {
-			running.Go(func() { run(ctx) })
-		}
+		// The controllers are made in the order of the table.
+		made, done := context.WithCancel(ctx)
+		running.Go(func() {
+			defer done()
+			survive.Run(ctx, r.name, func(ctx context.Context) {
+				if run := t.start(ctx, r); run != nil {
+					done()
+					run(ctx)
+				}
+			})
+		})
+		<-made.Done()
 	}
 }
 
@@ -198,7 +210,7 @@ func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
 	if err != nil {
 		return nil, err
 	}
-	t.startInformers(ctx)
+	t.startInformers()
 	if run == nil {
 		return nil, nil
 	}

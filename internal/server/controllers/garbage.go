@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
@@ -102,7 +103,10 @@ func together(list ...func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		var running sync.WaitGroup
 		for _, f := range list {
-			running.Go(func() { f(ctx) })
+			running.Go(func() {
+				defer utilruntime.HandleCrash()
+				f(ctx)
+			})
 		}
 		running.Wait()
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -121,11 +122,12 @@ func (t *term) only(field, value string) informers.SharedInformerFactory {
 	return f
 }
 
-// startInformers starts the informers that controllers asked for and that do not run yet.
-func (t *term) startInformers(ctx context.Context) {
-	t.informers.Start(ctx.Done())
+// startInformers starts the informers that controllers asked for and that do not run yet. These
+// outlive the controller that is made: others share them.
+func (t *term) startInformers() {
+	t.informers.Start(t.over.Done())
 	for _, f := range t.parts {
-		f.Start(ctx.Done())
+		f.Start(t.over.Done())
 	}
 }
 
@@ -189,6 +191,7 @@ func (t *term) everyKind(ctx context.Context, follow func(context.Context)) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
+			defer utilruntime.HandleCrash()
 			follow(following)
 		}()
 		sleep(ctx, settle)

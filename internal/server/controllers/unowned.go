@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 )
@@ -294,6 +295,7 @@ func (w *hidingWatch) ResultChan() <-chan watch.Event { return w.events }
 
 func (w *hidingWatch) run(ctx context.Context) {
 	defer close(w.events)
+	defer utilruntime.HandleCrash()
 	for events := w.kind.next(nil); ; {
 		for _, e := range events {
 			select {

@@ -28,6 +28,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/internal/series"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // Options are what an Aggregator needs. All but Dial and Gone must be set.
@@ -110,7 +111,7 @@ type Aggregator struct {
 	remote atomic.Pointer[map[schema.GroupVersion]*Proxy]
 	shown  *shown
 	docs   *documents
-	// wake is closed when the first remote APIService is known.
+	// wake is closed when the first APIService that names a service is known.
 	wake     chan struct{}
 	wakeOnce sync.Once
 }
@@ -142,13 +143,18 @@ func (a *Aggregator) Register(ctx context.Context) error { return a.registrar.cr
 func (a *Aggregator) Know(ctx context.Context) error {
 	a.ctx = ctx
 	a.informers.Start(ctx.Done())
-	go a.known.Run(ctx.Done(), a.initiated)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		survive.Run(ctx, "aggregation", func(ctx context.Context) { a.known.Run(ctx.Done(), a.initiated) })
+	}()
 	select {
 	case <-a.initiated:
-		return nil
+	case <-ended:
+		// Without the APIServices, all other requests are served. The health says so.
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }
 
 // SetCustom says which group versions CustomResourceDefinitions define now.
@@ -160,7 +166,7 @@ func (a *Aggregator) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer a.informers.Shutdown()
 	defer running.Wait()
-	running.Go(func() { a.registrar.run(ctx) })
+	running.Go(func() { survive.Run(ctx, "aggregation: local APIServices", a.registrar.run) })
 	// From now on conditions of local APIServices are written, also of those that were seen before.
 	a.up.Store(true)
 	a.known.Enqueue()
@@ -169,14 +175,16 @@ func (a *Aggregator) Run(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	running.Go(func() { a.shown.run(ctx) })
-	running.Go(func() { a.docs.run(ctx) })
+	running.Go(func() { survive.Run(ctx, "aggregation: discovery", a.shown.run) })
+	running.Go(func() { survive.Run(ctx, "aggregation: OpenAPI", a.docs.run) })
 	remote, err := newRemote(ctx, a)
 	if err != nil {
 		logger(ctx).Error(err, "No condition of remote APIServices is kept")
 		return
 	}
-	running.Go(func() { remote.Run(workers, ctx.Done()) })
+	running.Go(func() {
+		survive.Run(ctx, "aggregation: availability", func(ctx context.Context) { remote.Run(workers, ctx.Done()) })
+	})
 }
 
 // workers is how many remote APIServices are checked at once, as in kube-apiserver.

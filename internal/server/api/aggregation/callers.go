@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust"
+
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // authenticationInfo is the ConfigMap in kube-system where servers built on k8s.io/apiserver
@@ -42,7 +44,7 @@ func (c Callers) Publish(ctx context.Context, client kubernetes.Interface) error
 	if c.Proxies != nil {
 		c.Proxies.CAContentProvider.AddListener(controller)
 	}
-	go controller.Run(ctx, 1)
+	go survive.Run(ctx, "authentication of callers by aggregated servers", func(ctx context.Context) { controller.Run(ctx, 1) })
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, publishedWithin, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationInfo, metav1.GetOptions{})
 		return err == nil, nil

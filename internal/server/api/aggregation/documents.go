@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/util/responsewriter"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -118,6 +119,7 @@ func (d *documents) start(s *source) {
 }
 
 func (d *documents) follow(ctx context.Context, s *source) {
+	defer utilruntime.HandleCrash()
 	timer := time.NewTimer(askAgain)
 	defer timer.Stop()
 	retry := firstRetry

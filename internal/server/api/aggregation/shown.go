@@ -27,7 +27,7 @@ type shown struct {
 
 	mu struct {
 		sync.Mutex
-		// manager is made with the first remote APIService.
+		// manager is nil until there is an APIService that names a service.
 		manager  apiserver.DiscoveryAggregationController
 		versions map[schema.GroupVersion]Version
 		// silent are the group versions whose servers did not list their resources when they were
@@ -48,12 +48,6 @@ func newShown(show func([]Version)) *shown {
 // add takes in an APIService whose server handler reaches. The group version is shown at once,
 // without resources until the server has listed them.
 func (s *shown) add(service *apiregistrationv1.APIService, handler http.Handler) {
-	s.mu.Lock()
-	if s.mu.manager == nil {
-		s.mu.manager = apiserver.NewDiscoveryManager(told{s})
-	}
-	manager := s.mu.manager
-	s.mu.Unlock()
 	gv := schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}
 	s.edit(gv, func(v Version, known bool) (Version, bool) {
 		if !known {
@@ -62,7 +56,17 @@ func (s *shown) add(service *apiregistrationv1.APIService, handler http.Handler)
 		v.Priority = Priority{Group: service.Spec.GroupPriorityMinimum, Version: service.Spec.VersionPriority}
 		return v, true
 	})
-	manager.AddAPIService(service, handler)
+	s.manager().AddAPIService(service, handler)
+}
+
+// manager returns upstream's manager, which is made when it is needed first.
+func (s *shown) manager() apiserver.DiscoveryAggregationController {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.manager == nil {
+		s.mu.manager = apiserver.NewDiscoveryManager(told{s})
+	}
+	return s.mu.manager
 }
 
 func (s *shown) remove(gv schema.GroupVersion, name string) {
@@ -76,13 +80,8 @@ func (s *shown) remove(gv schema.GroupVersion, name string) {
 	}
 }
 
-// run asks the remote servers until ctx ends. There must be a remote APIService.
-func (s *shown) run(ctx context.Context) {
-	s.mu.Lock()
-	manager := s.mu.manager
-	s.mu.Unlock()
-	manager.Run(ctx.Done(), nil)
-}
+// run asks the remote servers until ctx ends.
+func (s *shown) run(ctx context.Context) { s.manager().Run(ctx.Done(), nil) }
 
 // edit changes what is shown of a group version, and publishes a change.
 func (s *shown) edit(gv schema.GroupVersion, change func(v Version, known bool) (next Version, keep bool)) {

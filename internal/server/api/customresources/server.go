@@ -34,6 +34,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // resync is how often every definition is looked at again, to finish finalizations that failed.
@@ -204,7 +205,8 @@ func (s *Server) Run(ctx context.Context) error {
 	close(s.ready)
 	var group sync.WaitGroup
 	for _, run := range s.controllers {
-		group.Go(func() { run(ctx) })
+		// They write the conditions of definitions. What serves objects must not end.
+		group.Go(func() { survive.Run(ctx, "conditions of definitions", run) })
 	}
 	group.Go(func() { s.publisher.run(ctx) })
 	group.Go(func() {

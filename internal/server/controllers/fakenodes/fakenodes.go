@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -145,6 +146,7 @@ func (n *Nodes) Run(ctx context.Context) {
 	}
 	for range workers {
 		running.Go(func() {
+			defer utilruntime.HandleCrash()
 			for n.handleNext(ctx) {
 			}
 		})
@@ -154,6 +156,7 @@ func (n *Nodes) Run(ctx context.Context) {
 
 // keep makes a node if it is missing, and renews its Lease until ctx ends.
 func (n *Nodes) keep(ctx context.Context, name string) {
+	defer utilruntime.HandleCrash()
 	for ctx.Err() == nil {
 		err := n.live(ctx, name)
 		if err != nil && ctx.Err() == nil {

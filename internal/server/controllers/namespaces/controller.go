@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -89,6 +90,7 @@ func (c *Controller) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
+			defer utilruntime.HandleCrash()
 			for c.next(ctx) {
 			}
 		})

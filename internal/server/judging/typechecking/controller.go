@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	applyv1 "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
@@ -121,6 +122,7 @@ func (c *Controller) Run(ctx context.Context, client clientv1.ValidatingAdmissio
 	var group sync.WaitGroup
 	group.Go(func() { informer.RunWithContext(ctx) })
 	group.Go(func() {
+		defer utilruntime.HandleCrash()
 		pace := rate.NewLimiter(perSecond, burst)
 		for r.next(ctx) && pace.Wait(ctx) == nil {
 			if r.queue.Len() == 0 {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -224,7 +225,10 @@ func (t *Teller) Run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { t.writeHints(ctx, owners) })
+	running.Go(func() {
+		defer utilruntime.HandleCrash()
+		t.writeHints(ctx, owners)
+	})
 	for {
 		select {
 		case <-ctx.Done():

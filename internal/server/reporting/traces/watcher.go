@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // maxBehind is how many events a watcher may be behind. The traces for a watcher that is behind
@@ -71,7 +72,7 @@ func (r *Ring) watch(ctx context.Context, after int64, bookmark bool, convert fu
 	initial, version := r.since(after), r.mu.version
 	r.mu.watchers[w] = struct{}{}
 	r.mu.Unlock()
-	go w.run(ctx, initial, bookmark, version)
+	go survive.Run(ctx, "watch of traces", func(ctx context.Context) { w.run(ctx, initial, bookmark, version) })
 	return w
 }
 

@@ -1,0 +1,14 @@
+package aggregation
+
+import (
+	"context"
+	"testing"
+)
+
+// S22.28: an APIService of the server's own group names a service, and is not asked. Discovery works
+// without an APIService that is.
+func TestDiscoveryRunsWithoutAServerToAsk(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	newShown(func([]Version) {}).run(ctx)
+}

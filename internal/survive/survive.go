@@ -1,0 +1,160 @@
+package survive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/klog/v2"
+)
+
+// label is the label of the goroutines of a part. A goroutine passes its labels on to the
+// goroutines that it starts, those of libraries included. Profiles show it, too.
+const label = "part"
+
+// known has the parts of this process. A process has one server, but for tests.
+var known struct {
+	sync.Mutex
+	started int
+	// running are the parts by the values of their labels.
+	running map[string]*part
+	// ended are the sentences about the parts that a panic has ended.
+	ended []string
+}
+
+type part struct {
+	name string
+	end  context.CancelFunc
+}
+
+func init() {
+	// The library calls these functions for each panic that HandleCrash catches, and then goes
+	// on with the panic.
+	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, endPart)
+}
+
+// Run runs a part and returns when the part ends: when run returns, or after a panic. Its context
+// ends with the part, by which all goroutines of the part end. A goroutine that run starts must
+// defer HandleCrash of k8s.io/apimachinery/pkg/util/runtime. Those of upstream's loops do.
+func Run(ctx context.Context, name string, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	value, forget := start(&part{name, cancel})
+	defer forget()
+	ended := make(chan struct{})
+	go pprof.Do(ctx, pprof.Labels(label, value), func(ctx context.Context) {
+		defer close(ended)
+		defer utilruntime.HandleCrashWithContext(ctx)
+		run(ctx)
+	})
+	<-ended
+}
+
+// Begin is Run in a goroutine of its own, for a part that is begun by a function which returns.
+// It returns when begin has returned, with its error, or after a panic in begin. What begin has
+// started goes on until ctx ends.
+func Begin(ctx context.Context, name string, begin func(context.Context) error) error {
+	begun := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Run(ctx, name, func(ctx context.Context) {
+			err := begin(ctx)
+			begun <- err
+			if err == nil {
+				<-ctx.Done()
+			}
+		})
+	}()
+	select {
+	case err := <-begun:
+		return err
+	case <-ended:
+		// A panic must not keep a server from starting.
+		return nil
+	}
+}
+
+// Check is a health check that fails when a panic has ended a part.
+func Check() healthz.HealthChecker {
+	return healthz.NamedCheck("parts", func(*http.Request) error {
+		known.Lock()
+		defer known.Unlock()
+		if len(known.ended) == 0 {
+			return nil
+		}
+		return errors.New(strings.Join(known.ended, "; ") + "; the log has more; restart the server")
+	})
+}
+
+func start(p *part) (value string, forget func()) {
+	known.Lock()
+	defer known.Unlock()
+	known.started++
+	value = fmt.Sprintf("%s %d", p.name, known.started)
+	if known.running == nil {
+		known.running = map[string]*part{}
+	}
+	known.running[value] = p
+	return value, func() {
+		known.Lock()
+		defer known.Unlock()
+		delete(known.running, value)
+	}
+}
+
+// endPart ends the part whose goroutine has panicked, and the goroutine. For the goroutine of no
+// part it does nothing, and the panic goes on.
+func endPart(ctx context.Context, reason any) {
+	if reason == http.ErrAbortHandler {
+		return
+	}
+	if !note(reason) {
+		return
+	}
+	runtime.Goexit()
+}
+
+// note notes the end of the part of this goroutine, and reports whether there is one.
+func note(reason any) bool {
+	known.Lock()
+	defer known.Unlock()
+	p := known.running[labelHere()]
+	if p == nil {
+		return false
+	}
+	sentence := p.name + " has ended by a panic"
+	klog.ErrorS(fmt.Errorf("%v", reason), "A part of the server has ended by a panic; the rest goes on; restart the server", "part", p.name)
+	known.ended = append(known.ended, sentence)
+	p.end()
+	return true
+}
+
+// labelHere returns the label of the goroutine that calls it; empty for none. Go shows the labels
+// of a goroutine in profiles only. One goroutine may be in labelHere at a time, since it is by
+// this name that labelHere finds itself.
+//
+//go:noinline
+func labelHere() string {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return ""
+	}
+	for goroutine := range strings.SplitSeq(profile.String(), "\n\n") {
+		if !strings.Contains(goroutine, "/survive.labelHere+") {
+			continue
+		}
+		_, value, _ := strings.Cut(goroutine, fmt.Sprintf("%q:\"", label))
+		value, _, _ = strings.Cut(value, `"`)
+		return value
+	}
+	return ""
+}

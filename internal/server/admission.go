@@ -192,6 +192,17 @@ func newJudging(f *framed) (*judging, error) {
 	return &judging{f, a}, nil
 }
 
+// judges returns an error while registrations cannot be read, and no write can be judged.
+func (a *admitter) judges() error {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := a.refresher.Await(now, func(s *snapshot.Snapshot) bool { return time.Since(s.ReadAt) <= a.settings.AdmissionMaxStaleness })
+	if err != nil {
+		return fmt.Errorf("registrations cannot be read, so no write is judged: %w", err)
+	}
+	return nil
+}
+
 // close ends the goroutines of the plugins, and closes the engine. All requests must have
 // ended.
 func (a *admitter) close() {

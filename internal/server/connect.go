@@ -34,6 +34,7 @@ func connect(a *assembly) {
 				after(obj)
 			}
 		},
+		judges:        a.admitter.judges,
 		customChanged: a.api.customChanged,
 		kindsChanged:  a.controllers.KindsChanged,
 	}

@@ -90,6 +90,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(r.db.client.KV)))
 	// A part that has ended keeps nobody from using the server, and need not end the others.
 	config.HealthzChecks = append(config.HealthzChecks, survive.Check())
+	config.AddReadyzChecks(healthz.NamedCheck("admission", func(*http.Request) error { return r.links.judges() }))
 	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
 		select {
 		case <-r.ready:

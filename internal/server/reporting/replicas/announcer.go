@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -49,6 +50,8 @@ type Announcer struct {
 	// to Announce and then to Run.
 	lease clientv3.LeaseID
 	told  int64
+	// full reports whether the last attempt found that the database of etcd is full.
+	full atomic.Bool
 }
 
 // NewAnnouncer returns an Announcer that has announced nothing.
@@ -57,12 +60,34 @@ func NewAnnouncer(o Options) *Announcer {
 }
 
 // Announce makes the server known. It must have returned before the first read begins by which
-// the server may judge requests.
+// the server may judge requests. When the database of etcd is full, Announce returns nil, and Run
+// makes the server known when there is room.
 func (a *Announcer) Announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	if err := a.grant(ctx); err != nil {
+	err := a.noting(a.grant(ctx))
+	switch {
+	case a.full.Load():
+		klog.ErrorS(err, "Cannot announce this server in etcd, whose database is full; requests are judged without the announcement")
+	case err != nil:
 		return fmt.Errorf("announcing this server in etcd: %w", err)
+	}
+	return nil
+}
+
+// noting notes whether an attempt failed because the database is full.
+func (a *Announcer) noting(err error) error {
+	a.full.Store(errors.Is(err, rpctypes.ErrNoSpace))
+	return err
+}
+
+// Covers returns an error unless the announcement is sure to last as long as a request may be
+// judged by a read that began at the given time. While the database of etcd is full, no server can
+// write a registration, or delete one, since each such write moves a mark. No server then has to
+// wait for this one.
+func (a *Announcer) Covers(begin time.Time) error {
+	if err := a.Log.Covers(begin); err != nil && !a.full.Load() {
+		return err
 	}
 	return nil
 }
@@ -72,6 +97,9 @@ func (a *Announcer) Run(ctx context.Context) {
 	period := a.Lifetime() / announce.Renewals
 	timer := time.NewTimer(period)
 	defer timer.Stop()
+	if a.full.Load() {
+		timer.Reset(retryAfter)
+	}
 	for {
 		step, renewing := a.tell, false
 		select {
@@ -89,6 +117,7 @@ func (a *Announcer) Run(ctx context.Context) {
 			err = a.grant(attempt)
 		}
 		cancel()
+		a.noting(err)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			klog.V(1).InfoS("Could not announce this server in etcd; will retry", "err", err)
@@ -148,21 +177,29 @@ func (a *Announcer) tell(ctx context.Context) error {
 
 // renew renews the lease, and writes news that could not be written before.
 func (a *Announcer) renew(ctx context.Context) error {
+	began := time.Now()
 	if err := a.renewLease(ctx); err != nil {
 		return err
 	}
-	if a.News() != a.told {
-		return a.tell(ctx)
+	if a.News() == a.told {
+		return nil
 	}
+	if err := a.tell(ctx); err != nil {
+		return err
+	}
+	a.Renewed(began)
 	return nil
 }
 
+// renewLease renews the lease. Without an announcement, the lease covers nothing.
 func (a *Announcer) renewLease(ctx context.Context) error {
 	began := time.Now()
 	if _, err := a.options.Etcd.KeepAliveOnce(ctx, a.lease); err != nil {
 		return err
 	}
-	a.Renewed(began)
+	if a.told >= 0 {
+		a.Renewed(began)
+	}
 	return nil
 }
 

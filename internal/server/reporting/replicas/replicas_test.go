@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 
@@ -380,5 +382,47 @@ func TestAnnouncementsAreSmall(t *testing.T) {
 	}
 	if got, err = s.client.Client.Get(t.Context(), prefix+"/a"); err != nil || got.Header.Revision != before {
 		t.Errorf("revision %d after renewing, %d before: %v", got.Header.Revision, before, err)
+	}
+}
+
+// S11.65: while the database of etcd is full, nobody can announce a server, nor write or delete a
+// registration. A server that starts then judges without the announcement, and announces itself as soon
+// as there is room.
+func TestAFullDatabaseKeepsNoServerFromJudging(t *testing.T) {
+	s := newStore(t)
+	s.write("there")
+	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) {
+		t.Helper()
+		status, err := s.client.Status(t.Context(), s.client.Endpoints()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = etcdserverpb.NewMaintenanceClient(s.client.ActiveConnection()).Alarm(t.Context(), &etcdserverpb.AlarmRequest{
+			Action: action, MemberID: status.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	alarm(etcdserverpb.AlarmRequest_ACTIVATE)
+	old, err := s.marked.Get(t.Context(), root+"/"+resource+"/there", etcdkubernetes.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.marked.OptimisticDelete(t.Context(), root+"/"+resource+"/there", old.KV.ModRevision, etcdkubernetes.DeleteOptions{}); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Errorf("a registration is deleted although the database is full: %v", err)
+	}
+	a, _ := s.running("a")
+	if err := a.Covers(time.Now()); err != nil {
+		t.Errorf("a server that cannot be announced does not judge: %v", err)
+	}
+	alarm(etcdserverpb.AlarmRequest_DEACTIVATE)
+	if err := wait.PollUntilContextCancel(t.Context(), 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return cmp.Equal(s.summary("there").By, map[string]string{"a": ""}), nil
+	}); err != nil {
+		t.Fatal("the server does not announce itself when there is room again")
+	}
+	if err := a.Covers(time.Now()); err != nil {
+		t.Errorf("the announced server does not judge: %v", err)
 	}
 }

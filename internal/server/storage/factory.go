@@ -26,6 +26,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 )
 
 // compactionInterval is how often etcd is compacted, as often as by kube-apiserver. Watches
@@ -47,6 +49,8 @@ type Factory struct {
 	past      past
 	// written is called with every write; nil when OnWrite was not called.
 	written func(context.Context, Write)
+	// lines has the updates of each object one after the other.
+	lines inflight.Lines
 	// instead is called before a get of a stored object; nil when there is no such function.
 	instead Instead
 	// filling is how long reads wait for a watch cache: fillingTimeout, but in tests.
@@ -204,7 +208,7 @@ func (f *Factory) decorate(
 	if f.decorator != nil {
 		getAttrs = f.decorator.Attributes(config.GroupResource, getAttrs)
 	}
-	l := &lazy{versioner: apistorage.APIObjectVersioner{}, written: func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error) {
+	l := &lazy{versioner: apistorage.APIObjectVersioner{}, lines: &f.lines, written: func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error) {
 		if f.written == nil {
 			return
 		}

@@ -28,6 +28,8 @@ type lazy struct {
 	cache func(*direct) (*opened, error)
 	// written is called after each write.
 	written func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error)
+	// lines are those of the updates of each object.
+	lines *inflight.Lines
 	// instead may have the object that a get finds; nil when there is no such function.
 	instead func(ctx context.Context, key string, into runtime.Object) (bool, error)
 	// filled is set once the watch cache has been ready.
@@ -105,6 +107,14 @@ func (l *lazy) forOne() (apistorage.Interface, error) {
 		return d, nil
 	}
 	return l.getLocked()
+}
+
+// withoutCache returns a storage without its watch cache.
+func withoutCache(s apistorage.Interface) apistorage.Interface {
+	if o, ok := s.(*opened); ok {
+		return o.raw
+	}
+	return s
 }
 
 // openLocked opens the storage without a watch cache; mu is held.
@@ -239,7 +249,19 @@ func (l *lazy) GuaranteedUpdate(ctx context.Context, key string, destination run
 	if err != nil {
 		return err
 	}
+	turn, err := l.lines.Enter(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	if last := turn.Last(); last != nil {
+		// The watch cache would suggest what it has, which is older.
+		o, cached = withoutCache(o), last
+	}
 	err = o.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
+	if err == nil {
+		turn.Leave(destination)
+	}
 	l.written(ctx, key, destination, Updated, err)
 	return explainWrite(ctx, err)
 }

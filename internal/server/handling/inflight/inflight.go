@@ -75,11 +75,17 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 			return
 		}
 		master, own := rank(req.Context())
+		mutating := info.Verb != "get" && info.Verb != "list" && info.Verb != "watch"
 		if own || master && (!info.IsResourceRequest || registersWebhooks(info)) {
+			if mutating {
+				// It has no place to give back, but may have its turn at an object.
+				p := &place{limiter: l}
+				p.state.Store(left)
+				req = req.WithContext(context.WithValue(req.Context(), placeKey{}, p))
+			}
 			next.ServeHTTP(w, req)
 			return
 		}
-		mutating := info.Verb != "get" && info.Verb != "list" && info.Verb != "watch"
 		taken, got := l.admit(req.Context(), mutating, master)
 		if !got {
 			metrics.RecordDroppedRequest(req, info, metrics.APIServerComponent, mutating)
@@ -144,6 +150,8 @@ type place struct {
 	// seats are those of Fair; nil for none.
 	seats *seats
 	state atomic.Int32
+	// update is the last one of an object that the request has its turn for, or had.
+	update atomic.Pointer[Update]
 }
 
 const (
@@ -156,19 +164,25 @@ type placeKey struct{}
 
 // Yield gives back the place of the write or list that ctx belongs to, which goes on
 // without one. It does nothing when that is done already, when there is no place
-// to give back, and when too many requests have done so.
+// to give back, and when too many requests have done so. Other updates of the object that
+// the request updates do not wait for it any more.
 func Yield(ctx context.Context) {
 	if p, ok := ctx.Value(placeKey{}).(*place); ok {
+		p.leaveLines()
 		p.yield()
 	}
 }
 
 // StepAside is Yield for a while: the function it returns takes the place again,
 // and must be called. It does so also when all places are taken; newcomers then
-// wait the longer.
+// wait the longer. A turn at an object does not come again.
 func StepAside(ctx context.Context) (back func()) {
 	p, ok := ctx.Value(placeKey{}).(*place)
-	if !ok || !p.taken.stepAside() {
+	if !ok {
+		return func() {}
+	}
+	p.leaveLines()
+	if p.state.Load() != held || !p.taken.stepAside() {
 		return func() {}
 	}
 	if !p.yield() {
@@ -186,6 +200,9 @@ func StepAside(ctx context.Context) (back func()) {
 // many have done so. Reads may wait as well as writes.
 func Aside(ctx context.Context, wait func()) bool {
 	p, ok := ctx.Value(placeKey{}).(*place)
+	if ok {
+		p.leaveLines()
+	}
 	if !ok || p.state.Load() != held {
 		wait()
 		return true

@@ -168,7 +168,7 @@ func patientHealth(ready <-chan struct{}, patience time.Duration) filters.Filter
 // kube-apiserver.
 func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopping <-chan struct{}, delegated func(context.Context, *request.RequestInfo) bool) []filters.Filter {
 	limiter := inflight.New(inflight.Options{
-		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting, Fair: s.fair(),
+		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting, Fair: s.fair(), MaxBody: maxRequestBody,
 		LongRunning: func(req *http.Request, info *request.RequestInfo) bool {
 			return c.LongRunningFunc(req, info) || delegated(req.Context(), info)
 		},
@@ -179,11 +179,11 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
 		},
 		room.Doorway,
-		s.reserving,
+		inflight.Reserve,
 		stack.Handler,
 		s.console,
 		func(next http.Handler) http.Handler {
-			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping})
+			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping, Before: limiter.Serve})
 		},
 		deadline.Handler,
 		stack.Handler,
@@ -196,13 +196,6 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 // fair reports whether requests are bounded by API priority and fairness, as FlowSchemas and
 // PriorityLevelConfigurations say. A server of a check has one user.
 func (s *settings) fair() bool { return s.Features.EnablePriorityAndFairness && !s.Rehearsals }
-
-func (s *settings) reserving(next http.Handler) http.Handler {
-	if !s.fair() {
-		return next
-	}
-	return inflight.Reserve(next)
-}
 
 // identify configures how the server authenticates callers.
 func identify(ctx context.Context, config *genericapiserver.Config, s *settings, v *serving, self *loopback) error {

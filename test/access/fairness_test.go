@@ -7,7 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
@@ -20,7 +24,19 @@ func TestPriorityAndFairness(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,uid-alice,\nbob-token,bob,uid-bob,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := harness.Start(t, "--token-auth-file", tokens, "--authorization-mode", "AlwaysAllow", "--enable-priority-and-fairness")
+	// Creates of alice keep their seats until the authority answers. It leaves the decision to others.
+	asked, answer := make(chan struct{}), make(chan struct{})
+	answered := sync.OnceFunc(func() { close(answer) })
+	authority, _ := authorities(t, func(r authorizationv1.SubjectAccessReviewSpec) bool {
+		if r.User == "alice" && r.ResourceAttributes != nil && r.ResourceAttributes.Verb == "create" {
+			close(asked)
+			<-answer
+		}
+		return false
+	})
+	defer answered()
+	s := harness.Start(t, "--token-auth-file", tokens, "--authorization-mode", "Webhook,AlwaysAllow", "--enable-priority-and-fairness",
+		"--authorization-webhook-config-file", askedThrough(t, authority), "--authorization-webhook-version", "v1")
 	admin, alice, bob := s.HTTP(t, nil), s.HTTP(t, s.WithToken("alice-token")), s.HTTP(t, s.WithToken("bob-token"))
 	const group = "/apis/flowcontrol.apiserver.k8s.io/v1/"
 	for _, path := range []string{"flowschemas/global-default", "flowschemas/exempt", "prioritylevelconfigurations/workload-low", "prioritylevelconfigurations/catch-all"} {
@@ -45,30 +61,16 @@ func TestPriorityAndFairness(t *testing.T) {
 		"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":0,"lendablePercent":0,"borrowingLimitPercent":0,"limitResponse":{"type":"Reject"}}}}`)
 	dangling("False")
 	const path = "/api/v1/namespaces/default/configmaps"
-	// A level without shares lets in one request at a time. The body of this one does not end yet.
-	body, rest := io.Pipe()
+	// A level without shares lets in one request at a time. This one has its seat when the authority is asked.
 	slow := make(chan int, 1)
 	go func() {
-		code, err := alice.TrySend(t.Context(), "POST", path, body)
+		code, err := alice.TrySend(t.Context(), "POST", path, strings.NewReader(configMapNamed("slow")))
 		if err != nil {
 			t.Errorf("the slow request: %v", err)
 		}
 		slow <- code
 	}()
-	if _, err := io.WriteString(rest, configMapNamed("slow")[:10]); err != nil {
-		t.Fatal(err)
-	}
-	// Until it has its seat, another request of alice could take that, and the slow one would be refused.
-	harness.Eventually(t, "the slow request has its seat", func() error {
-		dump := string(admin.Must(http.StatusOK, "GET", "/debug/api_priority_and_fairness/dump_priority_levels", "").Raw)
-		for line := range strings.Lines(dump) {
-			// The name of a level is in the first column, and how many requests it runs in the sixth.
-			if columns := strings.Split(line, ","); len(columns) > 5 && columns[0] == "narrow" && strings.TrimSpace(columns[5]) == "1" {
-				return nil
-			}
-		}
-		return fmt.Errorf("%d slow requests have ended, and the levels are:\n%s", len(slow), dump)
-	})
+	<-asked
 	harness.Eventually(t, "alice is refused", func() error {
 		r := alice.Do("GET", path, "")
 		if r.Code != http.StatusTooManyRequests {
@@ -79,10 +81,7 @@ func TestPriorityAndFairness(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := io.WriteString(rest, configMapNamed("slow")[10:]); err != nil {
-		t.Fatal(err)
-	}
-	rest.Close()
+	answered()
 	if code := <-slow; code != http.StatusCreated {
 		t.Errorf("the slow request: %d", code)
 	}
@@ -125,6 +124,69 @@ func TestPriorityAndFairness(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Without priority and fairness, users get 429 when all places are taken. A body that has not arrived takes none
+// (S27.6), and a review that waits for an authority takes one.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	const most = 3
+	tokens := fileOf(t, "tokens.csv", "alice-token,alice,uid-alice,\n")
+	answer := make(chan struct{})
+	answered := sync.OnceFunc(func() { close(answer) })
+	authority, _ := authorities(t, func(r authorizationv1.SubjectAccessReviewSpec) bool {
+		if r.User == "slow" {
+			<-answer
+		}
+		return false
+	})
+	defer answered()
+	// The requests of controllers count, too.
+	s := harness.Start(t, "--max-mutating-requests-inflight", fmt.Sprint(most), "--max-requests-inflight", fmt.Sprint(most), "--controllers", "namespace-controller",
+		"--token-auth-file", tokens, "--authorization-mode", "Webhook,AlwaysAllow", "--authorization-webhook-config-file", askedThrough(t, authority), "--authorization-webhook-version", "v1")
+	admin, alice := s.HTTP(t, nil), s.HTTP(t, s.WithToken("alice-token"))
+	const path = "/api/v1/namespaces/default/configmaps"
+	answers := make(chan *harness.Response, most+2)
+
+	var bodies []*io.PipeWriter
+	for i := range most + 2 {
+		body, w := io.Pipe()
+		bodies = append(bodies, w)
+		go func() { answers <- alice.Send("POST", path, body) }()
+		if _, err := io.WriteString(w, configMapNamed(fmt.Sprintf("slow-%d", i))[:10]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alice.Must(http.StatusCreated, "POST", path, configMapNamed("between"))
+	for i, w := range bodies {
+		if _, err := io.WriteString(w, configMapNamed(fmt.Sprintf("slow-%d", i))[10:]); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		want(t, "code of a request with a slow body", (<-answers).Code, http.StatusCreated)
+	}
+
+	for range most + 2 {
+		go func() {
+			answers <- alice.Do("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+				`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"slow","nonResourceAttributes":{"path":"/","verb":"get"}}}`)
+		}()
+	}
+	for range 2 {
+		refused := <-answers
+		refused.Refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+		if refused.Header.Get("Retry-After") == "" {
+			t.Error("429 without Retry-After")
+		}
+	}
+	// Reading is counted by itself, and the administrator is let in.
+	alice.Get(path)
+	admin.Must(http.StatusCreated, "POST", path, configMapNamed("urgent"))
+	answered()
+	for range most {
+		want(t, "code of a slow review", (<-answers).Code, http.StatusCreated)
+	}
+	alice.Must(http.StatusCreated, "POST", path, configMapNamed("afterwards"))
 }
 
 func configMapNamed(name string) string {

@@ -2,7 +2,6 @@ package objects
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -109,59 +108,4 @@ func TestHistory(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", path, `{"metadata":{"name":"a"}}`)
 	r := h.Must(http.StatusOK, "GET", path+"?watch=1&resourceVersion=1&timeoutSeconds=1&fieldSelector=metadata.name%3Da", "")
 	want(t, "event", r.Text("type")+" "+r.Text("object", "metadata", "name"), "ADDED a")
-}
-
-// TestTooManyRequests fills the server with requests whose bodies do not end.
-func TestTooManyRequests(t *testing.T) {
-	t.Parallel()
-	const most = 3
-	// The requests of controllers count, too.
-	s := harness.Start(t, "--max-mutating-requests-inflight", fmt.Sprint(most), "--max-requests-inflight", fmt.Sprint(most), "--controllers", "namespace-controller")
-	// Members of system:masters are not held up.
-	admin := s.HTTP(t, nil)
-	admin.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", toJSON(`
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: all},
- roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:serviceaccount:default:busy"}, {apiGroup: "", kind: ServiceAccount, namespace: default, name: busy}]}`))
-	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces/default/serviceaccounts", toJSON(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: busy}}`))
-	token := admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces/default/serviceaccounts/busy/token",
-		toJSON(`{apiVersion: authentication.k8s.io/v1, kind: TokenRequest}`)).Text("status", "token")
-	h := s.HTTP(t, s.WithToken(token))
-	const path = "/api/v1/namespaces/default/configmaps"
-	harness.Eventually(t, "the binding is heard of", func() error {
-		if r := h.Do("GET", path, ""); r.Code != http.StatusOK {
-			return fmt.Errorf("%d", r.Code)
-		}
-		return nil
-	})
-
-	// Of the requests whose bodies do not end, as many are let in as there may be.
-	var bodies []*io.PipeWriter
-	answers := make(chan *harness.Response, most+2)
-	for i := range most + 2 {
-		body, w := io.Pipe()
-		bodies = append(bodies, w)
-		go func() { answers <- h.Send("POST", path, body) }()
-		// Nobody reads the body of one that is refused.
-		go func() { _, _ = io.WriteString(w, configMap(fmt.Sprintf("slow-%d", i))[:10]) }()
-	}
-	for range 2 {
-		refused := <-answers
-		refused.Refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
-		if refused.Header.Get("Retry-After") == "" {
-			t.Error("429 without Retry-After")
-		}
-	}
-	// Reading is counted by itself, and the administrator is let in.
-	h.Get(path)
-	admin.Must(http.StatusCreated, "POST", path, configMap("urgent"))
-	for i, w := range bodies {
-		go func() {
-			_, _ = io.WriteString(w, configMap(fmt.Sprintf("slow-%d", i))[10:])
-			w.Close()
-		}()
-	}
-	for range most {
-		want(t, "code of a slow request", (<-answers).Code, http.StatusCreated)
-	}
-	h.Must(http.StatusCreated, "POST", path, configMap("afterwards"))
 }

@@ -32,6 +32,9 @@ type Options struct {
 	// Stopping is closed when no new requests are served. Watches end then, if the configuration
 	// gives them time for that.
 	Stopping <-chan struct{}
+	// Before, if set, is what a request passes before it waits for seats, and after it is known who
+	// sent it.
+	Before Filter
 }
 
 // Library returns api behind the library's filters.
@@ -93,6 +96,9 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 		filters = append(filters, begin("impersonation"), func(next http.Handler) http.Handler {
 			return impersonation.WithImpersonation(next, authorizer, c.Serializer)
 		}, end)
+	}
+	if o.Before != nil {
+		filters = append(filters, o.Before)
 	}
 	if c.FlowControl != nil {
 		filters = append(filters, begin("priorityandfairness"), func(next http.Handler) http.Handler {

@@ -8,7 +8,8 @@
 // It does what the library's filter does, and one thing more: a request that
 // waits for somebody else's request, as the creator of an object waits for its
 // initializers, can give back its place (Yield). Otherwise creators could take
-// all places and keep out those they wait for.
+// all places and keep out those they wait for. Updates of one object wait for each
+// other without places (Lines), and no place waits for a slow client (Serve).
 //
 // A create that waits can also leave its handlers, which is what package waiting is for.
 package inflight

@@ -28,6 +28,8 @@ type Options struct {
 	// Fair says that Fair bounds the requests of all but members of system:masters. They are
 	// counted here, and never refused.
 	Fair bool
+	// MaxBody is how long the body of a request for a resource may be, in bytes.
+	MaxBody int64
 	// LongRunning says which requests do not count, watches above all.
 	LongRunning request.LongRunningRequestCheck
 	// Serializer writes errors.
@@ -42,6 +44,8 @@ type Limiter struct {
 	reads, writes             places
 	masterReads, masterWrites places
 	yielded                   atomic.Int64
+	// arriving has the bodies of requests that have no place yet.
+	arriving budget
 }
 
 // mastersAside is how many of those who wait in line may be let in, for each place
@@ -52,8 +56,8 @@ const mastersAside = 5
 // New returns a Limiter.
 func New(o Options) *Limiter {
 	return &Limiter{
-		options: o,
-		reads:   places{limit: o.Reads, maxAside: o.Reads}, writes: places{limit: o.Writes, maxAside: o.Yielded},
+		options: o, arriving: budget{limit: maxArriving},
+		reads: places{limit: o.Reads, maxAside: o.Reads}, writes: places{limit: o.Writes, maxAside: o.Yielded},
 		masterReads: places{limit: o.Reads, maxAside: o.Reads}, masterWrites: places{limit: o.Writes, maxAside: mastersAside * o.Writes},
 	}
 }
@@ -75,7 +79,7 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 			return
 		}
 		master, own := rank(req.Context())
-		mutating := info.Verb != "get" && info.Verb != "list" && info.Verb != "watch"
+		mutating := mutates(info)
 		if own || master && (!info.IsResourceRequest || registersWebhooks(info)) {
 			if mutating {
 				// It has no place to give back, but may have its turn at an object.
@@ -88,10 +92,7 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 		}
 		taken, got := l.admit(req.Context(), mutating, master)
 		if !got {
-			metrics.RecordDroppedRequest(req, info, metrics.APIServerComponent, mutating)
-			metrics.RecordRequestTermination(req, info, metrics.APIServerComponent, http.StatusTooManyRequests)
-			responsewriters.ErrorNegotiated(apierrors.NewTooManyRequests("too many concurrent requests, please try again later", 1),
-				l.options.Serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+			l.refuse(apierrors.NewTooManyRequests("too many concurrent requests, please try again later", 1), w, req, info)
 			return
 		}
 		p := &place{limiter: l, taken: taken}
@@ -106,6 +107,20 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), placeKey{}, p)))
 	})
+}
+
+// refuse answers a request that is not handled.
+func (l *Limiter) refuse(err *apierrors.StatusError, w http.ResponseWriter, req *http.Request, info *request.RequestInfo) {
+	if apierrors.IsTooManyRequests(err) {
+		metrics.RecordDroppedRequest(req, info, metrics.APIServerComponent, mutates(info))
+	}
+	metrics.RecordRequestTermination(req, info, metrics.APIServerComponent, int(err.ErrStatus.Code))
+	responsewriters.ErrorNegotiated(err, l.options.Serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+}
+
+// mutates reports whether a request does not only read.
+func mutates(info *request.RequestInfo) bool {
+	return info.Verb != "get" && info.Verb != "list" && info.Verb != "watch"
 }
 
 // registersWebhooks reports whether a request is for a registration of webhooks, of admission or of

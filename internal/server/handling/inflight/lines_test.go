@@ -105,7 +105,7 @@ func TestLinesAreBounded(t *testing.T) {
 	})
 }
 
-// S27.8: who waits in a line has no place, and takes it again for the turn.
+// S27.8: a request that waits in a line has no place, and takes it again for the turn.
 func TestUpdatesWaitWithoutPlaces(t *testing.T) {
 	for _, groups := range [][]string{nil, {user.SystemPrivilegedGroup}} {
 		synctest.Test(t, func(t *testing.T) {

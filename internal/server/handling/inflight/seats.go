@@ -24,10 +24,14 @@ type Fair struct {
 	Delegated func(ctx context.Context, info *request.RequestInfo) bool
 }
 
-// Reserve lets the requests behind it give back their seats.
+// Reserve lets the requests behind it give back their seats, and end their connections. It must
+// stand in front of handlers that answer a request while others still handle it.
 func Reserve(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), seatsKey{}, &seats{})))
+		s := &seats{}
+		s.client.response = w
+		defer s.leave()
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), seatsKey{}, s)))
 	})
 }
 
@@ -35,11 +39,35 @@ type seatsKey struct{}
 
 // seats are those of one request. Calls of webhooks may give them back at the same time.
 type seats struct {
+	client struct {
+		sync.Mutex
+		// response is nil when the request is over: its connection may have the next one.
+		response http.ResponseWriter
+	}
 	mu sync.Mutex
 	// take waits for the seats, and reports whether the request has them; nil if the request has
 	// none. giveBack is nil while the request has none.
 	take     func() bool
 	giveBack func()
+}
+
+// connection calls a function with the connection of the request, unless the request is over.
+func (s *seats) connection(act func(*http.ResponseController) error) {
+	if s == nil {
+		return
+	}
+	s.client.Lock()
+	defer s.client.Unlock()
+	if s.client.response != nil {
+		// A connection that is gone needs no end.
+		_ = act(http.NewResponseController(s.client.response))
+	}
+}
+
+func (s *seats) leave() {
+	s.client.Lock()
+	defer s.client.Unlock()
+	s.client.response = nil
 }
 
 // release gives back the seats of a request that has some.

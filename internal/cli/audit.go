@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
-	"github.com/gatehouse-dev/gatehouse/internal/sarif"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -28,7 +28,7 @@ type auditOptions struct {
 	serviceAddresses []string
 	release          kubernetesRelease
 	enforcer         enforcer
-	output           string
+	output           reportFormat
 	log              logging
 }
 
@@ -90,7 +90,7 @@ judged.`,
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif or policyreport (wgpolicyk8s.io/v1alpha2)")
+		o.output.addFlag(f, "policyreport")
 		o.log.addFlags(f, "verbosity: 2 and more also log what the server does")
 	})
 	o.cluster = newCluster(cmd)
@@ -98,12 +98,12 @@ judged.`,
 		panic(err)
 	}
 	completes(cmd, "for", values(forGatehouse, forKubernetes))
-	completes(cmd, "output", values("text", "json", "sarif", "policyreport"))
+	o.output.complete(cmd)
 	return cmd
 }
 
 func (o *auditOptions) complete() error {
-	if err := oneOf("output", o.output, "text", "json", "sarif", "policyreport"); err != nil {
+	if err := o.output.check(); err != nil {
 		return err
 	}
 	if err := o.enforcer.complete(); err != nil {
@@ -148,7 +148,7 @@ func (o *auditOptions) run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	options.VersionNote, options.Gatehouse = o.release.line, o.enforcer.gatehouse(options.Snapshot)
-	report, err := replay.Audit(ctx, options)
+	found, err := replay.Audit(ctx, options)
 	shown.End()
 	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
 		return usageError{wrong}
@@ -156,70 +156,84 @@ func (o *auditOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(streams.Out, report); err != nil {
+	if err := o.output.write(streams.Out, auditReport(found), func(out io.Writer) error { return o.printText(out, found) }); err != nil {
 		return err
 	}
-	if report.Judged == 0 {
-		terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(&report.Input).Error(), "  "))
+	if found.Judged == 0 {
+		terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(&found.Input).Error(), "  "))
 		return exitStatus(exitUsage)
 	}
-	if slices.ContainsFunc(report.Findings, func(f *replay.AuditFinding) bool { return f.Result == replay.Fails }) {
+	if slices.ContainsFunc(found.Findings, func(f *replay.AuditFinding) bool { return f.Result == replay.Fails }) {
 		return exitStatus(exitError)
 	}
 	return nil
 }
 
-func (o *auditOptions) print(out io.Writer, r *replay.AuditReport) error {
-	switch o.output {
-	case "json":
-		data, err := json.MarshalIndent(r, "", "    ")
-		if err != nil {
-			return err
-		}
-		_, err = terminal.Exact(out).Write(append(data, '\n'))
-		return err
-	case "policyreport":
-		return r.PolicyReports(terminal.Exact(out))
-	case "sarif":
-		return printAuditSARIF(terminal.Exact(out), r)
-	}
+func (o *auditOptions) printText(out io.Writer, r *replay.AuditReport) error {
 	var b strings.Builder
 	o.release.print(&b)
 	for _, f := range r.Findings {
 		terminal.Fprintf(&b, "%s %s: %s: %s\n", f.Result, f.Title(), f.Policy, terminal.Indented(f.Message, "  "))
 	}
 	if r.More > 0 {
-		terminal.Fprintf(&b, "%s more\n", counted(r.More, "finding"))
+		terminal.Fprintf(&b, "%s more\n", report.Count(r.More, "finding"))
 	}
 	for _, w := range r.Webhooks {
-		terminal.Fprintf(&b, "not called: %s, for %s\n", w.Name, counted(w.Count, "object"))
+		terminal.Fprintf(&b, "not called: %s, for %s\n", w.Name, report.Count(w.Count, "object"))
 	}
 	printCount(&b, &r.Input)
 	for _, note := range r.Notes {
 		terminal.Fprintf(&b, "note: %s\n", terminal.Indented(note, "  "))
 	}
-	terminal.Fprintf(&b, "%s judged, %d without a finding; by Kubernetes %s\n", counted(r.Judged, "object"), r.Passed, r.KubernetesVersion)
+	terminal.Fprintf(&b, "%s judged, %d without a finding; by Kubernetes %s\n", report.Count(r.Judged, "object"), r.Passed, r.KubernetesVersion)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// auditLevels are the results as SARIF names them.
-var auditLevels = map[replay.Result]sarif.Level{replay.Fails: sarif.Error, replay.Warns: sarif.Warning, replay.Errs: sarif.Warning, replay.ChangesIt: sarif.Note}
+// auditLevels are the levels of results.
+var auditLevels = map[replay.Result]report.Level{replay.Fails: report.Error, replay.Warns: report.Warning, replay.Errs: report.Warning, replay.ChangesIt: report.Note}
 
-// printAuditSARIF writes each finding at the policy: objects of a cluster are in no file.
-func printAuditSARIF(out io.Writer, r *replay.AuditReport) error {
-	run := &sarif.Run{Tool: "gatehouse audit", URI: "https://github.com/gatehouse-dev/gatehouse", Notes: versionAnd(r.VersionNote, slices.Clone(r.Notes))}
-	known := map[string]bool{}
-	for i, f := range r.Findings {
-		if i >= sarif.MaxResults {
-			run.Notes = append(run.Notes, fmt.Sprintf("%d findings are left out", len(r.Findings)-i))
-			break
-		}
-		if !known[f.Policy] {
-			known[f.Policy] = true
-			run.Rules = append(run.Rules, sarif.Rule{ID: f.Policy, Level: sarif.Error, Title: "Judged by " + f.Policy + "."})
-		}
-		run.Findings = append(run.Findings, sarif.Finding{Rule: f.Policy, Level: auditLevels[f.Result], Message: f.Title() + ": " + f.Message, File: f.File, Line: f.Line, Object: f.Title()})
+// auditReport is the report of an audit, for all formats. Each finding is at the policy: objects of a
+// cluster are in no file.
+func auditReport(r *replay.AuditReport) *report.Report {
+	f := &report.Report{
+		Tool:  "gatehouse audit",
+		Title: "Audit of " + report.Count(r.Judged, "object"),
+		Sums:  []report.Sum{{Name: "without a finding", N: r.Passed}, {Name: "findings", N: len(r.Findings) + r.More}},
+		Notes: r.Notes, Kubernetes: r.KubernetesVersion, VersionNote: r.VersionNote, Elsewhere: "cluster", Data: r,
 	}
-	return sarif.Write(out, run)
+	known := map[string]bool{}
+	for _, one := range r.Findings {
+		if !known[one.Policy] {
+			known[one.Policy] = true
+			f.Rules = append(f.Rules, report.Rule{ID: one.Policy, Level: report.Error, Title: "Judged by " + one.Policy + "."})
+		}
+		f.Findings = append(f.Findings, report.Finding{Level: auditLevels[one.Result], Rule: one.Policy, File: one.File, Line: one.Line, Object: one.Title(), Message: one.Message})
+		resource := report.Resource{
+			APIVersion: one.APIVersion, Kind: one.ObjectKind, Namespace: one.Namespace, Name: one.Name, UID: one.UID,
+			Policy: one.Policy, Result: string(one.Result), Message: one.Message,
+		}
+		if one.Result == replay.ChangesIt {
+			// PolicyReports know no changes.
+			resource.Result = string(replay.Warns)
+		}
+		if one.Validation != nil {
+			resource.Rule = strconv.Itoa(*one.Validation)
+		}
+		f.Resources = append(f.Resources, resource)
+	}
+	var uncalled []string
+	for _, w := range r.Webhooks {
+		uncalled = append(uncalled, w.Name+", for "+report.Count(w.Count, "object"))
+	}
+	var left strings.Builder
+	printCount(&left, &r.Input)
+	f.Parts = []report.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Left out", Items: strings.Split(strings.TrimSpace(left.String()), "\n")}, {Heading: "Notes", Items: r.Notes}}
+	if left.Len() == 0 {
+		f.Parts[1].Items = nil
+	}
+	if r.More > 0 {
+		f.Parts[1].Items = append(f.Parts[1].Items, report.Count(r.More, "finding")+" more")
+	}
+	return f
 }

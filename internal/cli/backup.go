@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
@@ -143,7 +144,7 @@ func (o *backupOptions) save(ctx context.Context, file string, streams Streams) 
 	if err != nil {
 		return err
 	}
-	terminal.Fprintf(streams.Out, "saved %s: %s at revision %d, %s\n", saved.File, counted(int(saved.Keys), "key"), saved.Revision, bytesOf(saved.Size))
+	terminal.Fprintf(streams.Out, "saved %s: %s at revision %d, %s\n", saved.File, report.Count(int(saved.Keys), "key"), saved.Revision, bytesOf(saved.Size))
 	return nil
 }
 
@@ -246,7 +247,7 @@ input.`,
 				m, err := backup.Verify(from)
 				if err == nil {
 					terminal.Fprintf(streams.Out, "%s is a good backup: made %s by version %s, %s at revision %d\n",
-						nameOf(o.find(args[0])), m.Created.UTC().Format("2006-01-02 15:04:05Z"), m.Version, counted(int(m.Keys), "key"), m.Revision)
+						nameOf(o.find(args[0])), m.Created.UTC().Format("2006-01-02 15:04:05Z"), m.Version, report.Count(int(m.Keys), "key"), m.Revision)
 				}
 				return err
 			})
@@ -323,7 +324,7 @@ func (o *backupOptions) restore(from io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	terminal.Fprintf(out, "restored %s to the data of %s: %s\n", o.dataDir, restored.Created.UTC().Format("2006-01-02 15:04:05Z"), counted(int(restored.Keys), "key"))
+	terminal.Fprintf(out, "restored %s to the data of %s: %s\n", o.dataDir, restored.Created.UTC().Format("2006-01-02 15:04:05Z"), report.Count(int(restored.Keys), "key"))
 	if restored.Replaced != "" {
 		terminal.Fprintf(out, "the data of before are in %s; remove them when you do not need them\n", restored.Replaced)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -31,7 +32,7 @@ type checkOptions struct {
 	serviceAddresses       []string
 	release                kubernetesRelease
 	enforcer               enforcer
-	output                 string
+	output                 reportFormat
 	log                    logging
 	namespaceStrict        bool
 	config                 string
@@ -138,12 +139,12 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.diff, "diff", false, "show what the server makes of each object; never the values of secrets")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, html (a page), markdown, sarif, junit, github (workflow annotations) or gitlab (code quality)")
+		o.output.addFlag(f)
 		o.log.addFlags(f, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
 	})
 	completes(cmd, "missing-definitions", values(string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)))
 	completes(cmd, "for", values(forGatehouse, forKubernetes))
-	completes(cmd, "output", values("text", "json", "html", "markdown", "sarif", "junit", "github", "gitlab"))
+	o.output.complete(cmd)
 	return cmd
 }
 
@@ -183,7 +184,7 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 
 // complete checks the command line.
 func (o *checkOptions) complete() error {
-	if err := oneOf("output", o.output, "text", "json", "html", "markdown", "sarif", "junit", "github", "gitlab"); err != nil {
+	if err := o.output.check(); err != nil {
 		return err
 	}
 	if err := o.enforcer.complete(); err != nil {
@@ -210,8 +211,8 @@ func (o *checkOptions) complete() error {
 		return usageError{errors.New("--service-address needs --call")}
 	case o.namespace == "":
 		return usageError{errors.New("--namespace must not be empty")}
-	case o.diff && !slices.Contains([]string{"text", "json", "html"}, o.output):
-		return usageError{fmt.Errorf("--diff needs --output text, json or html: %s has no place for it", o.output)}
+	case o.diff && !slices.Contains([]string{"text", "json", "html"}, o.output.name):
+		return usageError{fmt.Errorf("--diff needs --output text, json or html: %s has no place for it", o.output.name)}
 	}
 	if i := slices.Index(o.paths, manifests.Stdin); i >= 0 && slices.Contains(o.paths[i+1:], manifests.Stdin) {
 		return usageError{errors.New("standard input can be read once only")}
@@ -252,7 +253,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	if len(set.Objects) == 0 && len(set.Problems) == 0 && (old == nil || len(old.Objects) == 0) {
 		message := "no Kubernetes objects were found"
 		if len(set.Notes) > 0 {
-			message += ": " + place(set.Notes[0].File, set.Notes[0].Line, 0) + ": " + set.Notes[0].Message
+			message += ": " + report.Place(set.Notes[0].File, set.Notes[0].Line, 0) + ": " + set.Notes[0].Message
 		}
 		return usageError{errors.New(message)}
 	}
@@ -279,16 +280,16 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	}
 	shown.Set("Starting a server")
 	options.Progress = func(what string, done, of int) { shown.Set(fmt.Sprintf("%s %d of %d objects", what, done, of)) }
-	report, err := check.Run(ctx, options)
+	found, err := check.Run(ctx, options)
 	shown.End()
 	if err != nil {
 		return err
 	}
-	if err := o.print(streams.Out, report); err != nil {
+	if err := o.print(streams.Out, found); err != nil {
 		return err
 	}
-	if report.Summary.Errors > 0 {
-		return errRejected{report.Summary.Errors}
+	if found.Summary.Errors > 0 {
+		return errRejected{found.Summary.Errors}
 	}
 	return nil
 }

@@ -2,123 +2,133 @@ package cli
 
 import (
 	"cmp"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
-	"github.com/gatehouse-dev/gatehouse/internal/sarif"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // print writes a report in the format that was asked for.
 func (o *checkOptions) print(out io.Writer, r *check.Report) error {
-	switch o.output {
-	case "json":
-		data, err := r.JSON()
-		if err != nil {
-			return err
-		}
-		_, err = terminal.Exact(out).Write(data)
-		return err
-	case "html", "markdown":
-		return checkView(r).Format(terminal.Exact(out), o.output)
-	case "sarif":
-		return printSARIF(terminal.Exact(out), r)
-	case "junit":
-		return printJUnit(terminal.Exact(out), r)
-	case "github":
-		return printGitHub(terminal.Exact(out), annotationsOf(r))
-	case "gitlab":
-		elsewhere := o.snapshot
-		if elsewhere == "" && len(r.Objects) > 0 {
-			elsewhere = r.Objects[0].File
-		}
-		return printGitLab(terminal.Exact(out), annotationsOf(r), elsewhere)
+	found := checkReport(r)
+	if o.snapshot != "" {
+		found.Elsewhere = o.snapshot
 	}
-	return o.printText(out, r)
+	return o.output.write(out, found, func(out io.Writer) error { return o.printText(out, r) })
 }
 
-// placeOf is the place of a finding; what is in no file is in the cluster.
-func placeOf(f *check.Finding) string {
-	if f.File == "" {
-		return "cluster"
-	}
-	return place(f.File, f.Line, f.Column)
-}
-
-// annotationsOf are the findings for code hosts.
-func annotationsOf(r *check.Report) []annotation {
-	list := make([]annotation, len(r.Findings))
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		list[i] = annotation{level: string(f.Level), rule: f.Rule, object: f.Object, message: f.Text(), file: f.File, line: f.Line, column: f.Column}
-	}
-	return list
-}
-
-// place writes a place as compilers do.
-func place(file string, line, column int) string {
-	switch {
-	case line == 0:
-		return file
-	case column == 0:
-		return fmt.Sprintf("%s:%d", file, line)
-	}
-	return fmt.Sprintf("%s:%d:%d", file, line, column)
-}
-
-// counted writes a number of things.
-func counted(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
-
-// checkView is the page of a report.
-func checkView(r *check.Report) pages.View {
+// checkReport is the report of a check, for all formats.
+func checkReport(r *check.Report) *report.Report {
 	s := &r.Summary
-	f := pages.Findings{
-		Title: fmt.Sprintf("Check of %s in %s", counted(s.Objects, "object"), counted(s.Files, "file")),
-		Sums:  []pages.Sum{{Name: "accepted", N: s.Accepted}, {Name: "rejected", N: s.Rejected}, {Name: "errors", N: s.Errors}, {Name: "warnings", N: s.Warnings}},
-		Foot:  "By Kubernetes " + r.KubernetesVersion + ".",
+	f := &report.Report{
+		Tool:  "gatehouse check",
+		Title: fmt.Sprintf("Check of %s in %s", report.Count(s.Objects, "object"), report.Count(s.Files, "file")),
+		Rules: check.Rules(), Findings: r.Findings, Suppressed: r.Suppressed, Cases: checkCases(r),
+		Sums:       []report.Sum{{Name: "accepted", N: s.Accepted}, {Name: "rejected", N: s.Rejected}, {Name: "errors", N: s.Errors}, {Name: "warnings", N: s.Warnings}},
+		Kubernetes: r.KubernetesVersion, VersionNote: r.VersionNote, Notes: r.Notes, Data: r,
 	}
-	for _, more := range []pages.Sum{{Name: "not checked", N: s.Unknown}, {Name: "skipped", N: s.Skipped}, {Name: "suppressed", N: s.Suppressed}} {
+	known := map[string]bool{}
+	for i := range f.Rules {
+		known[f.Rules[i].ID] = true
+	}
+	add := func(id string) {
+		if !known[id] {
+			known[id] = true
+			f.Rules = append(f.Rules, *check.FindRule(id))
+		}
+	}
+	for i := range r.Findings {
+		add(r.Findings[i].Rule)
+	}
+	for i := range r.Suppressed {
+		add(r.Suppressed[i].Rule)
+	}
+	for _, more := range []report.Sum{{Name: "not checked", N: s.Unknown}, {Name: "skipped", N: s.Skipped}, {Name: "suppressed", N: s.Suppressed}} {
 		if more.N > 0 {
 			f.Sums = append(f.Sums, more)
 		}
 	}
-	for i := range r.Findings {
-		one := &r.Findings[i]
-		f.Findings = append(f.Findings, pages.Finding{Level: string(one.Level), Rule: one.Rule, Object: one.Object, Place: placeOf(one), Text: one.Text()})
-	}
-	for _, object := range r.Objects {
+	for i, object := range r.Objects {
+		if i == 0 {
+			f.Elsewhere = object.File
+		}
 		if object.Diff == "" {
 			continue
 		}
-		d := pages.Difference{Heading: object.Title(), Diff: object.Diff}
+		d := report.Difference{Heading: object.Title(), Diff: object.Diff}
 		for _, c := range object.Changes {
-			d.Notes = append(d.Notes, "set by "+c.By+": "+strings.Join(c.Paths, ", "))
+			d.Notes = append(d.Notes, changedBy(c))
 		}
 		f.Changes = append(f.Changes, d)
 	}
 	var uncalled, skipped []string
-	for _, w := range r.Webhooks {
-		policy := ""
-		if w.FailurePolicy != "" {
-			policy = ", failure policy " + w.FailurePolicy
-		}
-		uncalled = append(uncalled, fmt.Sprintf("%s of %s, for %s%s", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy))
+	for i := range r.Webhooks {
+		uncalled = append(uncalled, notCalled(&r.Webhooks[i]))
 	}
 	for _, k := range r.Skipped {
-		skipped = append(skipped, place(k.File, k.Line, 0)+": "+k.Message)
+		skipped = append(skipped, report.Place(k.File, k.Line, 0)+": "+k.Message)
 	}
-	f.Parts = []pages.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Not seen", Items: notSeen(r)}, {Heading: "Skipped", Items: skipped}}
-	return pages.OfFindings(f)
+	f.Parts = []report.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Not seen", Items: notSeen(r)}, {Heading: "Skipped", Items: skipped}}
+	return f
+}
+
+// changedBy says who changed what of an object.
+func changedBy(c check.Change) string { return "set by " + c.By + ": " + strings.Join(c.Paths, ", ") }
+
+// notCalled says of a webhook that it was not called.
+func notCalled(w *check.Webhook) string {
+	text := fmt.Sprintf("%s of %s, for %s", w.Webhook, w.Plugin, report.Count(w.Objects, "object"))
+	if w.FailurePolicy != "" {
+		text += ", failure policy " + w.FailurePolicy
+	}
+	return text
+}
+
+// checkCases has a case for each object, and one for each file that cannot be read.
+func checkCases(r *check.Report) []report.Case {
+	cases := []report.Case{}
+	// The rule of an object is that of its first error.
+	rules, accepted := map[string]string{}, map[string]string{}
+	key := func(file, title string) string { return file + "\x00" + title }
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if k := key(f.File, f.Object); rules[k] == "" && f.Level == report.Error {
+			rules[k] = f.Rule
+		}
+	}
+	for i := range r.Suppressed {
+		f := &r.Suppressed[i]
+		accepted[key(f.File, f.Object)] = f.Reason
+	}
+	for _, object := range r.Objects {
+		k := key(object.File, object.Title())
+		c := report.Case{Name: object.Title(), Class: object.APIVersion, File: object.File, Line: object.Line, Output: strings.Join(object.Warnings, "\n")}
+		switch object.Verdict {
+		case check.Rejected:
+			if reason, ok := accepted[k]; ok && rules[k] == "" {
+				c.Skipped = "accepted: " + reason + ": " + object.Message
+				break
+			}
+			c.Rule, c.Failure, c.Details = rules[k], object.Message, report.Place(object.File, object.Line, 0)+": "+object.Message
+		case check.Unknown, check.NotJudged:
+			c.Skipped = object.Message
+		}
+		cases = append(cases, c)
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Object == "" && f.Level == report.Error {
+			cases = append(cases, report.Case{
+				Name: report.Place(cmp.Or(f.File, "cluster"), f.Line, 0), File: f.File, Line: f.Line,
+				Rule: f.Rule, Failure: f.Message, Details: f.Place() + ": " + f.Message,
+			})
+		}
+	}
+	return cases
 }
 
 // notSeen says what a check did not see.
@@ -142,12 +152,12 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if object.Diff == "" {
 			continue
 		}
-		terminal.Fprintf(b, "%s: %s\n", place(object.File, object.Line, 0), object.Title())
+		terminal.Fprintf(b, "%s: %s\n", report.Place(object.File, object.Line, 0), object.Title())
 		for line := range strings.Lines(object.Diff) {
 			terminal.Fprintf(b, "    %s\n", diffPainted(strings.TrimSuffix(line, "\n")))
 		}
 		for _, c := range object.Changes {
-			terminal.Fprintf(b, "    set by %s: %s\n", c.By, strings.Join(c.Paths, ", "))
+			terminal.Fprintf(b, "    %s\n", changedBy(c))
 		}
 		terminal.Fprintf(b, "\n")
 	}
@@ -157,7 +167,7 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if f.Object != "" {
 			about = f.Object + ": "
 		}
-		terminal.Fprintf(b, "%s: %s: %s%s %s\n", placeOf(f), levelPainted(string(f.Level)), about, terminal.Indented(f.Text(), "    "), terminal.Paint(terminal.Faint, "["+f.Rule+"]"))
+		terminal.Fprintf(b, "%s: %s: %s%s %s\n", cmp.Or(f.Place(), "cluster"), levelPainted(f.Level), about, terminal.Indented(f.Text(), "    "), terminal.Paint(terminal.Faint, "["+f.Rule+"]"))
 	}
 	if len(r.Findings) > 0 {
 		terminal.Fprintf(b, "\n")
@@ -166,18 +176,14 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if i == 0 {
 			fmt.Fprintln(b, "Not called (--call calls webhooks):")
 		}
-		policy := ""
-		if w.FailurePolicy != "" {
-			policy = ", failure policy " + w.FailurePolicy
-		}
-		terminal.Fprintf(b, "  - %s of %s, for %s%s\n", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy)
+		terminal.Fprintf(b, "  - %s\n", notCalled(&w))
 	}
 	if o.log.verbosity >= 1 {
 		for i, s := range r.Skipped {
 			if i == 0 {
 				fmt.Fprintln(b, "Skipped:")
 			}
-			terminal.Fprintf(b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
+			terminal.Fprintf(b, "  - %s: %s\n", report.Place(s.File, s.Line, 0), s.Message)
 		}
 	} else {
 		hints(b, r)
@@ -192,14 +198,14 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 	if len(o.old) > 0 {
 		terminal.Fprintf(b, "Since the version before: %d created, %d updated, %d deleted, %d unchanged.\n", s.Created, s.Updated, s.Deleted, s.Unchanged)
 	}
-	terminal.Fprintf(b, "%s in %s: %d accepted, %d rejected", counted(s.Objects, "object"), counted(s.Files, "file"), s.Accepted, s.Rejected)
+	terminal.Fprintf(b, "%s in %s: %d accepted, %d rejected", report.Count(s.Objects, "object"), report.Count(s.Files, "file"), s.Accepted, s.Rejected)
 	if s.Unknown > 0 {
 		terminal.Fprintf(b, ", %d not checked", s.Unknown)
 	}
 	if s.Skipped > 0 {
 		terminal.Fprintf(b, ", %d skipped", s.Skipped)
 	}
-	terminal.Fprintf(b, "; %s, %s", counted(s.Errors, "error"), counted(s.Warnings, "warning"))
+	terminal.Fprintf(b, "; %s, %s", report.Count(s.Errors, "error"), report.Count(s.Warnings, "warning"))
 	if s.Suppressed > 0 {
 		terminal.Fprintf(b, ", %d suppressed", s.Suppressed)
 	}
@@ -228,7 +234,7 @@ func hints(b *terminal.Page, r *check.Report) {
 			fmt.Fprintln(b, "Skipped:")
 			title = true
 		}
-		terminal.Fprintf(b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
+		terminal.Fprintf(b, "  - %s: %s\n", report.Place(s.File, s.Line, 0), s.Message)
 	}
 	if other > 0 && !title {
 		terminal.Fprintf(b, "Skipped %s (-v 1 lists them).\n", noObjects(other))
@@ -245,167 +251,4 @@ func diffPainted(line string) any {
 		}
 	}
 	return line
-}
-
-// printSARIF writes the findings for code hosts.
-func printSARIF(out io.Writer, r *check.Report) error {
-	run := &sarif.Run{Tool: "gatehouse check", URI: "https://github.com/gatehouse-dev/gatehouse", Notes: versionAnd(r.VersionNote, r.Notes)}
-	known := map[string]bool{}
-	add := func(rule *check.Rule) {
-		if !known[rule.ID] {
-			known[rule.ID] = true
-			run.Rules = append(run.Rules, sarif.Rule{ID: rule.ID, Level: sarif.Level(rule.Level), Title: rule.Title + ".", Fix: rule.Help})
-		}
-	}
-	for _, rule := range check.Rules() {
-		add(&rule)
-	}
-	find := func(f *check.Finding, accepted string) {
-		message := f.Text()
-		if f.Object != "" {
-			message = f.Object + ": " + message
-		}
-		add(check.FindRule(f.Rule))
-		run.Findings = append(run.Findings, sarif.Finding{
-			Rule: f.Rule, Level: sarif.Level(f.Level), Message: message, File: f.File, Line: f.Line, Object: f.Object, Accepted: accepted,
-		})
-	}
-	for i := range r.Findings {
-		find(&r.Findings[i], "")
-	}
-	for i := range r.Suppressed {
-		find(&r.Suppressed[i].Finding, r.Suppressed[i].Reason)
-	}
-	return sarif.Write(out, run)
-}
-
-// versionAnd puts what is to know of the release in front of other notes.
-func versionAnd(line string, notes []string) []string {
-	if line == "" {
-		return notes
-	}
-	return append([]string{line}, notes...)
-}
-
-// The parts of a JUnit report that CI systems read.
-type (
-	junitSuites struct {
-		XMLName  xml.Name     `xml:"testsuites"`
-		Name     string       `xml:"name,attr"`
-		Tests    int          `xml:"tests,attr"`
-		Failures int          `xml:"failures,attr"`
-		Suites   []junitSuite `xml:"testsuite"`
-	}
-	junitSuite struct {
-		Name     string `xml:"name,attr"`
-		Tests    int    `xml:"tests,attr"`
-		Failures int    `xml:"failures,attr"`
-		Skipped  int    `xml:"skipped,attr"`
-		// Properties are the release that objects are judged as, and what is to know of it.
-		Properties *junitProperties `xml:"properties"`
-		Cases      []junitCase      `xml:"testcase"`
-	}
-	junitCase struct {
-		Name    string        `xml:"name,attr"`
-		Class   string        `xml:"classname,attr"`
-		File    string        `xml:"file,attr"`
-		Line    int           `xml:"line,attr,omitempty"`
-		Failure *junitFailure `xml:"failure"`
-		Skipped *junitSkipped `xml:"skipped"`
-		Output  string        `xml:"system-out,omitempty"`
-	}
-	junitFailure struct {
-		Type    string `xml:"type,attr"`
-		Message string `xml:"message,attr"`
-		Text    string `xml:",chardata"`
-	}
-	junitProperties struct {
-		List []junitProperty `xml:"property"`
-	}
-	junitProperty struct {
-		Name  string `xml:"name,attr"`
-		Value string `xml:"value,attr"`
-	}
-	junitSkipped struct {
-		Message string `xml:"message,attr"`
-	}
-)
-
-// releaseProperties say as which release objects were judged.
-func releaseProperties(version, line string) *junitProperties {
-	p := &junitProperties{List: []junitProperty{{"kubernetesVersion", version}}}
-	if line != "" {
-		p.List = append(p.List, junitProperty{"versionNote", line})
-	}
-	return p
-}
-
-// printJUnit writes a test case for each object, and one for each file that cannot be read.
-func printJUnit(out io.Writer, r *check.Report) error {
-	all := junitSuites{Name: "gatehouse check"}
-	properties := releaseProperties(r.KubernetesVersion, r.VersionNote)
-	places := map[string]int{}
-	suite := func(file string) *junitSuite {
-		i, ok := places[file]
-		if !ok {
-			i = len(all.Suites)
-			places[file] = i
-			all.Suites = append(all.Suites, junitSuite{Name: file, Properties: properties})
-		}
-		return &all.Suites[i]
-	}
-	add := func(c junitCase) {
-		s := suite(c.File)
-		s.Tests++
-		all.Tests++
-		switch {
-		case c.Failure != nil:
-			s.Failures++
-			all.Failures++
-		case c.Skipped != nil:
-			s.Skipped++
-		}
-		s.Cases = append(s.Cases, c)
-	}
-	// The rule of an object is that of its first error.
-	rules, accepted := map[string]string{}, map[string]string{}
-	key := func(file, title string) string { return file + "\x00" + title }
-	for _, f := range r.Findings {
-		if k := key(f.File, f.Object); rules[k] == "" && f.Level == check.LevelError {
-			rules[k] = f.Rule
-		}
-	}
-	for _, f := range r.Suppressed {
-		accepted[key(f.File, f.Object)] = f.Reason
-	}
-	for _, object := range r.Objects {
-		k := key(object.File, object.Title())
-		c := junitCase{Name: object.Title(), Class: object.APIVersion, File: object.File, Line: object.Line, Output: strings.Join(object.Warnings, "\n")}
-		switch object.Verdict {
-		case check.Rejected:
-			if reason, ok := accepted[k]; ok && rules[k] == "" {
-				c.Skipped = &junitSkipped{Message: "accepted: " + reason + ": " + object.Message}
-				break
-			}
-			c.Failure = &junitFailure{Type: rules[k], Message: object.Message, Text: place(object.File, object.Line, 0) + ": " + object.Message}
-		case check.Unknown, check.NotJudged:
-			c.Skipped = &junitSkipped{Message: object.Message}
-		}
-		add(c)
-	}
-	for _, f := range r.Findings {
-		if f.Object == "" && f.Level == check.LevelError {
-			add(junitCase{Name: place(cmp.Or(f.File, "cluster"), f.Line, 0), File: f.File, Line: f.Line, Failure: &junitFailure{Type: f.Rule, Message: f.Message, Text: place(f.File, f.Line, f.Column) + ": " + f.Message}})
-		}
-	}
-	if _, err := io.WriteString(out, xml.Header); err != nil {
-		return err
-	}
-	encoder := xml.NewEncoder(out)
-	encoder.Indent("", "  ")
-	if err := encoder.Encode(all); err != nil {
-		return err
-	}
-	_, err := io.WriteString(out, "\n")
-	return err
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // execution runs a command line of gatehouse and returns what it prints and its exit code.
@@ -28,7 +29,7 @@ func execution(ctx context.Context, in string, args ...string) (out, problems st
 }
 
 // seconds are different in each run.
-var measured = regexp.MustCompile(`("(?:(?:start|check|world|test)S|s|millis)econds": )[0-9.e-]+|\d+\.\d ms`)
+var measured = regexp.MustCompile(`("(?:(?:start|check|world|test)S|s|millis)econds": | time=")[0-9.e-]+|\d+\.\d ms`)
 
 // Each case is files, a command line and what it prints. The first file has the command,
 // and, after it, standard input. The last one has the output and the exit code.
@@ -156,8 +157,8 @@ func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
 
 // The report of a writer that fails is an error.
 func TestCheckReportsThatItCannotWrite(t *testing.T) {
-	for _, format := range []string{"text", "json", "sarif", "junit"} {
-		o := &checkOptions{output: format}
+	for _, format := range report.Formats {
+		o := &checkOptions{output: reportFormat{name: format}}
 		if err := o.print(broken{}, &check.Report{}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("%s: %v", format, err)
 		}

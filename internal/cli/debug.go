@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -127,6 +128,6 @@ func (o *bundleOptions) run(ctx context.Context, streams Streams) error {
 	for _, m := range contents.Missing {
 		terminal.Fprintf(streams.Err, "left out %s: %s\n", m.Name, m.Err)
 	}
-	terminal.Fprintf(streams.Out, "%s has %s\n", o.file, count(len(contents.Read), "part"))
+	terminal.Fprintf(streams.Out, "%s has %s\n", o.file, report.Count(len(contents.Read), "part"))
 	return nil
 }

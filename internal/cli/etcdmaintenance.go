@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -201,7 +202,7 @@ func (m *maintenance) status(ctx context.Context) error {
 		err = printMembers(m.out, all)
 	}
 	if err == nil && silent > 0 {
-		err = fmt.Errorf("%d of %s do not answer", silent, counted(len(all), "member"))
+		err = fmt.Errorf("%d of %s do not answer", silent, report.Count(len(all), "member"))
 	}
 	return err
 }

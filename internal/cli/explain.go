@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -248,7 +249,7 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 	var found []*v1alpha1.AdmissionExplanation
 	var headings []string
 	for i, q := range requests {
-		shown.Set(fmt.Sprintf("Explained %d of %s", i, count(len(requests), "request")))
+		shown.Set(fmt.Sprintf("Explained %d of %s", i, report.Count(len(requests), "request")))
 		e, made, err := explain(ctx, q)
 		if err != nil {
 			return err
@@ -383,9 +384,9 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 	if err := world.Judge(ctx, config, flags); err != nil {
 		return nil, nil, "", err
 	}
-	if o.output != "text" {
+	if line := o.release.line; line != "" && o.output != "text" {
 		// Text has the line on top.
-		world.Notes = versionAnd(o.release.line, world.Notes)
+		world.Notes = append([]string{line}, world.Notes...)
 	}
 	return o.offline(world, func() user.Info { return offline.Caller(ctx, config) }), kinds, namespace, nil
 }

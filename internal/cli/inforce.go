@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -202,21 +203,10 @@ func (o *inForceOptions) look(state *unstructured.Unstructured, err error) (done
 		if source, _, _ := unstructured.NestedString(state.Object, "registration", "source"); source != "" {
 			of = "from manifest files"
 		}
-		return fmt.Sprintf("%s is in force on %s, %s", o.state, count(len(replicas), "server"), of), "", nil
+		return fmt.Sprintf("%s is in force on %s, %s", o.state, report.Count(len(replicas), "server"), of), "", nil
 	}
 	if len(behind) == 0 {
 		return "", "the servers have different manifest files", nil
 	}
 	return "", "not yet in force on " + strings.Join(behind, ", "), nil
-}
-
-// count says how many there are of something.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if stem, ok := strings.CutSuffix(what, "y"); ok {
-		what = stem + "ie"
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

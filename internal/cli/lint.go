@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -43,7 +44,7 @@ type lintOptions struct {
 	// upgradeTo is a release, 1.38; empty for the present one.
 	upgradeTo string
 	level     string
-	output    string
+	output    reportFormat
 	// disable are rules that are not checked, skip objects without findings.
 	exclude, disable, skip []string
 	config                 string
@@ -121,7 +122,7 @@ findings of level error, or a file cannot be read or parsed.`,
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.level, "level", "note", "least `level` of findings that are printed: error, warning or note")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, html (a page), markdown, sarif, github (workflow annotations) or gitlab (code quality)")
+		o.output.addFlag(f)
 		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the rules that were checked")
 	})
 	o.cluster = &cluster{flags: genericclioptions.NewConfigFlags(true)}
@@ -135,7 +136,7 @@ findings of level error, or a file cannot be read or parsed.`,
 	completes(cmd, "disable", ruleNames)
 	completes(cmd, "level", values("error", "warning", "note"))
 	completes(cmd, "for", values(forGatehouse, forKubernetes))
-	completes(cmd, "output", values("text", "json", "html", "markdown", "sarif", "github", "gitlab"))
+	o.output.complete(cmd)
 	return cmd
 }
 
@@ -180,7 +181,7 @@ func (o *lintOptions) complete() error {
 	if err := o.enforcer.complete(); err != nil {
 		return err
 	}
-	if err := oneOf("output", o.output, "text", "json", "html", "markdown", "sarif", "github", "gitlab"); err != nil {
+	if err := o.output.check(); err != nil {
 		return err
 	}
 	var err error
@@ -204,7 +205,7 @@ func (o *lintOptions) complete() error {
 	if err := knownRule(o.explain); err != nil {
 		return err
 	}
-	if len(o.paths) > 0 || o.output != "text" {
+	if len(o.paths) > 0 || o.output.name != "text" {
 		return usageError{fmt.Errorf("--explain prints one rule as text: leave out paths and --output")}
 	}
 	return nil
@@ -221,15 +222,15 @@ func (o *lintOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := r.print(streams.Out, o.output, lint.Level(o.level), o.verbosity); err != nil {
+	if err := r.print(streams.Out, &o.output, report.Level(o.level), o.verbosity); err != nil {
 		return err
 	}
 	var problems []string
 	if n := r.Count(lint.Error); n > 0 {
-		problems = append(problems, "lint found "+count(n, "error"))
+		problems = append(problems, "lint found "+report.Count(n, "error"))
 	}
 	if r.unread > 0 {
-		problems = append(problems, fmt.Sprintf("%s cannot be read, so that nobody knows what they would do: see what was not seen", count(r.unread, "file")))
+		problems = append(problems, fmt.Sprintf("%s cannot be read, so that nobody knows what they would do: see what was not seen", report.Count(r.unread, "file")))
 	}
 	if len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))
@@ -370,5 +371,5 @@ func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
 // subject counts what there is to look at.
 func subject(w *lint.World) string {
 	webhooks, policies, initializers := w.Count()
-	return fmt.Sprintf("%s, %s and %s", count(webhooks, "webhook"), count(policies, "policy"), count(initializers, "initializer"))
+	return fmt.Sprintf("%s, %s and %s", report.Count(webhooks, "webhook"), report.Count(policies, "policy"), report.Count(initializers, "initializer"))
 }

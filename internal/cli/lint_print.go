@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -9,136 +8,87 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
-	"github.com/gatehouse-dev/gatehouse/internal/sarif"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// Addresses of the documentation.
-const (
-	projectURI   = "https://github.com/gatehouse-dev/gatehouse"
-	rulesURI     = projectURI + "/blob/main/docs/lint/"
-	practicesURI = "https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/"
-)
-
-// placed is a finding with its place.
-type placed struct {
-	Rule    string     `json:"rule"`
-	Level   lint.Level `json:"level"`
-	Message string     `json:"message"`
-	Object  struct {
-		Kind      string `json:"kind"`
-		Namespace string `json:"namespace,omitempty"`
-		Name      string `json:"name"`
-	} `json:"object"`
-	Field string `json:"field,omitempty"`
-	File  string `json:"file,omitempty"`
-	// Line and Column count from 1.
-	Line   int `json:"line,omitempty"`
-	Column int `json:"column,omitempty"`
-}
+// practicesURI is the page of Kubernetes that rules of lint stand for.
+const practicesURI = "https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/"
 
 // findings returns what is at least of a level.
-func (r *lintReport) findings(least lint.Level) []placed {
-	levels := []lint.Level{lint.Error, lint.Warning, lint.Note}
-	list := []placed{}
+func (r *lintReport) findings(least report.Level) []*lint.Fault {
+	var list []*lint.Fault
 	for i := range r.Findings {
-		f := &r.Findings[i]
-		if slices.Index(levels, f.Level) > slices.Index(levels, least) {
-			continue
+		if f := &r.Findings[i]; slices.Index(report.Levels, f.Level) <= slices.Index(report.Levels, least) {
+			list = append(list, f)
 		}
-		list = append(list, r.place(f))
 	}
 	return list
 }
 
-// place returns a finding with its place.
-func (r *lintReport) place(f *lint.Finding) placed {
-	p := placed{Rule: f.Rule.ID, Level: f.Level, Message: f.Message, Field: f.Field()}
-	p.Object.Kind, p.Object.Namespace, p.Object.Name = f.Object.Kind, f.Object.Namespace, f.Object.Name
+// placed returns a fault with its place.
+func (r *lintReport) placed(f *lint.Fault) report.Finding {
 	at, _ := r.locate(f.Object, f.Path)
-	p.File, p.Line, p.Column = at.File, at.Line, at.Column
-	return p
+	return f.At(at.File, at.Line, at.Column)
 }
 
-// title names the object of a finding.
-func (p *placed) title() string {
-	return lint.Object{Kind: p.Object.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name}.String()
-}
-
-func (r *lintReport) print(out io.Writer, format string, least lint.Level, verbosity int) error {
+func (r *lintReport) print(out io.Writer, format *reportFormat, least report.Level, verbosity int) error {
 	list := r.findings(least)
-	switch format {
-	case "json":
-		return r.printJSON(terminal.Exact(out), list)
-	case "html", "markdown":
-		return r.view(list).Format(terminal.Exact(out), format)
-	case "sarif":
-		return r.printSARIF(terminal.Exact(out), list)
-	case "github":
-		return printGitHub(terminal.Exact(out), annotationsOfLint(list))
-	case "gitlab":
-		return printGitLab(terminal.Exact(out), annotationsOfLint(list), configFile)
-	}
-	return r.printText(out, list, verbosity)
+	found := r.report(list)
+	return format.write(out, found, func(out io.Writer) error { return r.printText(out, found.Findings, verbosity) })
 }
 
-// annotationsOfLint are findings for code hosts.
-func annotationsOfLint(list []placed) []annotation {
-	annotations := make([]annotation, len(list))
-	for i := range list {
-		p := &list[i]
-		annotations[i] = annotation{level: string(p.Level), rule: p.Rule, object: p.title(), message: p.Message + ".", file: p.File, line: p.Line, column: p.Column}
-	}
-	return annotations
-}
-
-// view is the page of a report.
-func (r *lintReport) view(list []placed) pages.View {
-	f := pages.Findings{
+// report is the report for all formats.
+func (r *lintReport) report(list []*lint.Fault) *report.Report {
+	f := &report.Report{
+		Tool:  "gatehouse lint",
 		Title: "What is dangerous in " + r.subject,
-		Sums:  []pages.Sum{{Name: "errors", N: r.Count(lint.Error)}, {Name: "warnings", N: r.Count(lint.Warning)}, {Name: "notes", N: r.Count(lint.Note)}, {Name: "rules checked", N: len(r.Checked)}},
-		Parts: []pages.Part{{Heading: "Without effect", Items: r.idle}, {Heading: "Not seen", Items: r.Unseen}},
+		Sums:  []report.Sum{{Name: "errors", N: r.Count(lint.Error)}, {Name: "warnings", N: r.Count(lint.Warning)}, {Name: "notes", N: r.Count(lint.Note)}, {Name: "rules checked", N: len(r.Checked)}},
+		Parts: []report.Part{{Heading: "Without effect", Items: r.idle}, {Heading: "Not seen", Items: r.Unseen}},
+		Notes: r.Unseen, VersionNote: r.release.line, Kubernetes: emulation.Behaves("v" + server.KubernetesVersion),
+		Elsewhere: configFile, Data: r.data(list),
 	}
 	if n := len(r.suppressed); n > 0 {
-		f.Sums = append(f.Sums, pages.Sum{Name: "suppressed", N: n})
+		f.Sums = append(f.Sums, report.Sum{Name: "suppressed", N: n})
 	}
-	for i := range list {
-		p := &list[i]
-		one := pages.Finding{Level: string(p.Level), Rule: p.Rule, About: rulesURI + p.Rule + ".md", Object: p.title(), Text: p.Message + "."}
-		if p.Field != "" {
-			one.Text = p.Field + ": " + one.Text
-		}
-		if p.File != "" {
-			one.Place = place(p.File, p.Line, p.Column)
-		}
-		f.Findings = append(f.Findings, one)
+	for _, rule := range r.Checked {
+		f.Rules = append(f.Rules, report.Rule{
+			ID: rule.ID, Level: rule.Level, Title: rule.Title + ".", Why: rule.Why, Fix: rule.Fix,
+			URI: rulesURI + rule.ID + ".md", Tags: []string{"kubernetes", "admission"},
+		})
 	}
-	return pages.OfFindings(f)
+	for _, one := range list {
+		f.Findings = append(f.Findings, r.placed(one))
+	}
+	for i := range r.suppressed {
+		s := &r.suppressed[i]
+		f.Suppressed = append(f.Suppressed, report.Suppressed{Finding: r.placed(&s.finding), Reason: s.reason, By: s.by})
+	}
+	return f
 }
 
-func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) error {
+func (r *lintReport) printText(out io.Writer, list []report.Finding, verbosity int) error {
 	page := terminal.NewPage(out)
 	r.release.print(page)
 	for i := range list {
-		p := &list[i]
-		where := p.title()
-		if p.Field != "" {
-			where += ": " + p.Field
+		f := &list[i]
+		where := f.Object
+		if f.Field != "" {
+			where += ": " + f.Field
 		}
-		if p.File != "" {
-			where = place(p.File, p.Line, p.Column) + ": " + where
+		if f.File != "" {
+			where = f.Place() + ": " + where
 		}
-		text := page.Wrapped(fmt.Sprintf("%s %s: %s.", p.Level, p.Rule, p.Message), "    ")
-		terminal.Fprintf(page, "%s\n    %s%s", terminal.Paint(terminal.Bold, where), levelPainted(string(p.Level)), text[len("    ")+len(p.Level):])
+		text := page.Wrapped(fmt.Sprintf("%s %s: %s", f.Level, f.Rule, f.Message), "    ")
+		terminal.Fprintf(page, "%s\n    %s%s", terminal.Paint(terminal.Bold, where), levelPainted(f.Level), text[len("    ")+len(f.Level):])
 	}
 	if len(list) > 0 {
 		terminal.Fprintf(page, "\n")
 	}
-	terminal.Fprintf(page, "%s, %s and %s in %s, by %s.\n", count(r.Count(lint.Error), "error"), count(r.Count(lint.Warning), "warning"), count(r.Count(lint.Note), "note"), r.subject, count(len(r.Checked), "rule"))
+	terminal.Fprintf(page, "%s, %s and %s in %s, by %s.\n", report.Count(r.Count(lint.Error), "error"), report.Count(r.Count(lint.Warning), "warning"), report.Count(r.Count(lint.Note), "note"), r.subject, report.Count(len(r.Checked), "rule"))
 	if n := len(r.suppressed); n > 0 {
-		terminal.Fprintf(page, "%s suppressed.\n", count(n, "finding"))
+		terminal.Fprintf(page, "%s suppressed.\n", report.Count(n, "finding"))
 	}
 	if len(r.idle) > 0 {
 		terminal.Fprintf(page, "\nWithout effect:\n")
@@ -165,63 +115,68 @@ func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) erro
 	return page.Flush()
 }
 
-// suppressedPlaced is a finding that was accepted, with its place.
-type suppressedPlaced struct {
-	placed
+// lintFinding is a finding in the report for programs.
+type lintFinding struct {
+	Rule    string       `json:"rule"`
+	Level   report.Level `json:"level"`
+	Message string       `json:"message"`
+	Object  struct {
+		Kind      string `json:"kind"`
+		Namespace string `json:"namespace,omitempty"`
+		Name      string `json:"name"`
+	} `json:"object"`
+	Field string `json:"field,omitempty"`
+	File  string `json:"file,omitempty"`
+	// Line and Column count from 1.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+}
+
+// lintSuppressed is a finding that was accepted, in the report for programs.
+type lintSuppressed struct {
+	lintFinding
 	Reason string `json:"reason"`
 	By     string `json:"by"`
 }
 
-func (r *lintReport) printJSON(out io.Writer, list []placed) error {
-	report := struct {
-		Findings []placed `json:"findings"`
-		Checked  []string `json:"checked"`
-		Unseen   []string `json:"unseen"`
-		// Suppressed findings were accepted, WithoutEffect is what accepts none.
-		Suppressed    []suppressedPlaced `json:"suppressed,omitempty"`
-		WithoutEffect []string           `json:"withoutEffect,omitempty"`
-		// KubernetesVersion is the release that the registrations were judged as, VersionNote says
-		// that it is another one than that of the cluster.
-		KubernetesVersion string `json:"kubernetesVersion"`
-		VersionNote       string `json:"versionNote,omitempty"`
-	}{Findings: list, Unseen: append([]string{}, r.Unseen...), WithoutEffect: r.idle, KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: r.release.line}
-	for i := range r.suppressed {
-		s := &r.suppressed[i]
-		report.Suppressed = append(report.Suppressed, suppressedPlaced{r.place(&s.finding), s.reason, s.by})
-	}
-	for _, rule := range r.Checked {
-		report.Checked = append(report.Checked, rule.ID)
-	}
-	data, err := json.MarshalIndent(report, "", "    ")
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(append(data, '\n'))
-	return err
+// lintData is the report for programs. Its JSON is stable: fields are only ever added.
+type lintData struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Findings   []lintFinding `json:"findings"`
+	Checked    []string      `json:"checked"`
+	Unseen     []string      `json:"unseen"`
+	// Suppressed findings were accepted, WithoutEffect is what accepts none.
+	Suppressed    []lintSuppressed `json:"suppressed,omitempty"`
+	WithoutEffect []string         `json:"withoutEffect,omitempty"`
+	// KubernetesVersion is the release that the registrations were judged as, VersionNote says
+	// that it is another one than that of the cluster.
+	KubernetesVersion string `json:"kubernetesVersion"`
+	VersionNote       string `json:"versionNote,omitempty"`
 }
 
-func (r *lintReport) printSARIF(out io.Writer, list []placed) error {
-	run := &sarif.Run{Tool: "gatehouse lint", Version: semantic(), URI: projectURI, Notes: versionAnd(r.release.line, r.Unseen)}
-	for _, rule := range r.Checked {
-		one := sarif.Rule{
-			ID: rule.ID, Level: sarif.Level(rule.Level), Title: rule.Title + ".", Why: rule.Why, Fix: rule.Fix,
-			URI: rulesURI + rule.ID + ".md", Tags: []string{"kubernetes", "admission"},
-		}
-		run.Rules = append(run.Rules, one)
+func (r *lintReport) data(list []*lint.Fault) *lintData {
+	data := &lintData{
+		APIVersion: "gatehouse.dev/v1alpha1", Kind: "LintReport", Findings: []lintFinding{}, Unseen: append([]string{}, r.Unseen...), WithoutEffect: r.idle,
+		KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: r.release.line,
 	}
-	add := func(p *placed, accepted string) {
-		run.Findings = append(run.Findings, sarif.Finding{
-			Rule: p.Rule, Level: sarif.Level(p.Level), Message: p.Message + ".", File: p.File, Line: p.Line, Object: p.title(), Accepted: accepted,
-		})
+	one := func(f *lint.Fault) lintFinding {
+		p := r.placed(f)
+		out := lintFinding{Rule: p.Rule, Level: p.Level, Message: f.Message, Field: p.Field, File: p.File, Line: p.Line, Column: p.Column}
+		out.Object.Kind, out.Object.Namespace, out.Object.Name = f.Object.Kind, f.Object.Namespace, f.Object.Name
+		return out
 	}
-	for i := range list {
-		add(&list[i], "")
+	for _, f := range list {
+		data.Findings = append(data.Findings, one(f))
 	}
 	for i := range r.suppressed {
-		p := r.place(&r.suppressed[i].finding)
-		add(&p, r.suppressed[i].reason)
+		s := &r.suppressed[i]
+		data.Suppressed = append(data.Suppressed, lintSuppressed{one(&s.finding), s.reason, s.by})
 	}
-	return sarif.Write(out, run)
+	for _, rule := range r.Checked {
+		data.Checked = append(data.Checked, rule.ID)
+	}
+	return data
 }
 
 // ruleSection is a part of what there is to say about a rule. An example is YAML.
@@ -249,7 +204,7 @@ func ruleSections(r *lint.Rule) []ruleSection {
 // explainRule prints all that there is to say about a rule.
 func explainRule(out io.Writer, r *lint.Rule) error {
 	b := terminal.NewPage(out)
-	terminal.Fprintf(b, "%s (%s)\n", terminal.Paint(terminal.Bold, r.ID), levelPainted(string(r.Level)))
+	terminal.Fprintf(b, "%s (%s)\n", terminal.Paint(terminal.Bold, r.ID), levelPainted(r.Level))
 	for _, s := range ruleSections(r) {
 		switch {
 		case s.title == "":
@@ -269,14 +224,4 @@ func shifted(text string) string {
 		b.WriteString("    " + line)
 	}
 	return b.String()
-}
-
-// semantic is the version of the program if it is a semantic one, without its v.
-func semantic() string {
-	version := strings.TrimPrefix(currentVersion().Version, "v")
-	if strings.ContainsAny(version, "()") {
-		// The work tree has none.
-		return ""
-	}
-	return version
 }

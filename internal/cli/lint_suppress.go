@@ -12,7 +12,7 @@ import (
 
 // suppressedFinding is a finding that somebody accepted.
 type suppressedFinding struct {
-	finding lint.Finding
+	finding lint.Fault
 	reason  string
 	// by is where it was accepted: FILE:LINE, the configuration, or a flag.
 	by string
@@ -56,7 +56,7 @@ func (r *lintReport) suppress(o *lintOptions, comments []manifests.Acceptance) {
 }
 
 // accepts returns why a finding is accepted, and where that is said; empty when it is not.
-func (o *lintOptions) accepts(r *lintReport, f *lint.Finding) (reason, by string) {
+func (o *lintOptions) accepts(r *lintReport, f *lint.Fault) (reason, by string) {
 	for _, one := range o.skip {
 		kind, name, named := strings.Cut(one, "/")
 		if strings.EqualFold(kind, f.Object.Kind) && (!named || one[len(kind):] == f.Object.String()[len(f.Object.Kind):] || name == f.Object.Name) {

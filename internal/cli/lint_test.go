@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -98,13 +97,12 @@ func TestLintSuppresses(t *testing.T) {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
 	out, _, _ = execution(t.Context(), "", "lint", "hooks.yaml", "-o", "github")
-	if want := "::error file=hooks.yaml,line="; strings.Count(out, "\n") != 1 || !strings.HasPrefix(out, want) || !strings.Contains(out, ",title=service-port-missing::ValidatingWebhookConfiguration/policies: ") {
+	if want := "::error file=hooks.yaml,line="; strings.Count(out, "::error") != 1 || !strings.HasPrefix(out, want) || !strings.Contains(out, ",title=service-port-missing::ValidatingWebhookConfiguration/policies: ") {
 		t.Errorf("%s", out)
 	}
-	var entries []codeQuality
 	out, _, _ = execution(t.Context(), "", "lint", "hooks.yaml", "-o", "gitlab")
-	if err := json.Unmarshal([]byte(out), &entries); err != nil || len(entries) != 1 || entries[0].CheckName != "service-port-missing" || entries[0].Location.Path != "hooks.yaml" || entries[0].Fingerprint == "" {
-		t.Errorf("%v: %s", err, out)
+	if strings.Count(out, `"fingerprint"`) != 1 || !strings.Contains(out, `"check_name": "service-port-missing"`) || !strings.Contains(out, `"path": "hooks.yaml"`) {
+		t.Errorf("%s", out)
 	}
 	if _, problems, code := execution(t.Context(), "", "lint", "--explain", "nope"); code != exitUsage || !strings.Contains(problems, `there is no rule "nope"; the rules are self-deadlock, `) {
 		t.Errorf("exit %d, %s", code, problems)
@@ -136,7 +134,7 @@ func TestLintPrintsSARIF(t *testing.T) {
 	if code != exitError {
 		t.Errorf("code %d", code)
 	}
-	data, err := os.ReadFile("../sarif/testdata/sarif-schema-2.1.0.json")
+	data, err := os.ReadFile("../report/testdata/sarif-schema-2.1.0.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -34,23 +35,23 @@ func checkTypes(ctx context.Context, w *lint.World, about func(lint.Object) bool
 	if err := discardLogs(ctx); err != nil {
 		return err
 	}
-	shown.Set("Checking the types of " + count(policies, "policy"))
+	shown.Set("Checking the types of " + report.Count(policies, "policy"))
 	// A definition may be too large for the annotation of a client-side apply.
-	report, err := check.Run(ctx, check.Options{Set: set, Namespace: "default", ServerSide: true})
+	found, err := check.Run(ctx, check.Options{Set: set, Namespace: "default", ServerSide: true})
 	if err != nil {
 		return fmt.Errorf("checking the types of expressions: %w", err)
 	}
 	var not []string
-	for _, o := range report.Objects {
+	for _, o := range found.Objects {
 		if o.Verdict != check.Accepted {
 			not = append(not, o.Title()+": "+o.Message)
 		}
 	}
-	if not = append(not, report.Notes...); len(not) > 0 {
+	if not = append(not, found.Notes...); len(not) > 0 {
 		w.Unseen[lint.Types] = strings.Join(not, "; ")
 	}
-	for i := range report.Findings {
-		f := &report.Findings[i]
+	for i := range found.Findings {
+		f := &found.Findings[i]
 		if f.Rule != check.RuleTypes {
 			continue
 		}

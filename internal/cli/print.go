@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -40,12 +41,12 @@ func outcomePainted(outcome trace.Outcome) terminal.Painted {
 }
 
 // levelPainted is the level of a finding.
-func levelPainted(level string) terminal.Painted {
+func levelPainted(level report.Level) terminal.Painted {
 	switch level {
-	case "error":
-		return terminal.Paint(terminal.Red, level)
-	case "warning":
-		return terminal.Paint(terminal.Yellow, level)
+	case report.Error:
+		return terminal.Paint(terminal.Red, string(level))
+	case report.Warning:
+		return terminal.Paint(terminal.Yellow, string(level))
 	}
-	return terminal.Paint(terminal.Cyan, level)
+	return terminal.Paint(terminal.Cyan, string(level))
 }

@@ -65,5 +65,5 @@ func execute(ctx context.Context, command func(Streams) *cobra.Command, args []s
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	cmd, err := root.ExecuteContextC(ctx)
-	return report(cmd, err, streams)
+	return complain(cmd, err, streams)
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorder"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -197,13 +198,13 @@ func (o *recordOptions) run(ctx context.Context, streams Streams) error {
 	}
 	counts := r.Counts()
 	if counts.Written > 0 || err == nil {
-		terminal.Fprintf(streams.Out, "%s recorded\n", counted(int(counts.Written), "request"))
+		terminal.Fprintf(streams.Out, "%s recorded\n", report.Count(int(counts.Written), "request"))
 	}
 	if counts.Lost > 0 {
-		terminal.Fprintf(streams.Err, "gatehouse: %s not recorded: there were too many at a time\n", counted(int(counts.Lost), "request"))
+		terminal.Fprintf(streams.Err, "gatehouse: %s not recorded: there were too many at a time\n", report.Count(int(counts.Lost), "request"))
 	}
 	if counts.Unreadable > 0 {
-		terminal.Fprintf(streams.Err, "gatehouse: %s not recorded: not readable\n", counted(int(counts.Unreadable), "request"))
+		terminal.Fprintf(streams.Err, "gatehouse: %s not recorded: not readable\n", report.Count(int(counts.Unreadable), "request"))
 	}
 	return err
 }

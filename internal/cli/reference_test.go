@@ -6,12 +6,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 var update = flag.Bool("update", false, "write the generated pages of docs/reference anew")
@@ -30,6 +34,7 @@ func TestTheReferenceHasAllCommands(t *testing.T) {
 	b.WriteString(commandsHead)
 	root := newRoot(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	root.InitDefaultCompletionCmd()
+	documentFormats(&b, root)
 	document(&b, root)
 	isReference(t, "commands.md", b.String())
 }
@@ -49,6 +54,27 @@ func isReference(t *testing.T, name, want string) {
 	}
 	if diff := cmp.Diff(string(got), want); diff != "" {
 		t.Errorf("docs/reference/%s is not up to date; run go test ./internal/cli -update (-file +code):\n%s", name, diff)
+	}
+}
+
+// documentFormats writes a table of the commands that write a report, and of its formats.
+func documentFormats(b *strings.Builder, root *cobra.Command) {
+	formats := slices.Concat(report.Formats, []string{"policyreport"})
+	b.WriteString("\n## Formats of reports\n\nWhat finds something writes it in these formats (`-o`):\n\n| command | " + strings.Join(formats, " | ") + " |\n|" + strings.Repeat("---|", len(formats)+1) + "\n")
+	for _, cmd := range root.Commands() {
+		output := cmd.Flags().Lookup("output")
+		if output == nil || !strings.Contains(output.Usage, "sarif") {
+			continue
+		}
+		b.WriteString("| `" + cmd.Name() + "` |")
+		for _, name := range formats {
+			mark := ""
+			if regexp.MustCompile(`\b` + name + `\b`).MatchString(output.Usage) {
+				mark = "yes"
+			}
+			b.WriteString(" " + mark + " |")
+		}
+		b.WriteString("\n")
 	}
 }
 

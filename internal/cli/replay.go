@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -155,7 +156,7 @@ func (o *replayOptions) complete() error {
 func errNothing(count *recorded.Count) error {
 	why := "there were no requests"
 	if len(count.LeftOut) > 0 {
-		why = fmt.Sprintf("%s left out, most of them since: %s (%s)", counted(count.Left(), "request"), count.LeftOut[0].Reason, count.LeftOut[0].First)
+		why = fmt.Sprintf("%s left out, most of them since: %s (%s)", report.Count(count.Left(), "request"), count.LeftOut[0].Reason, count.LeftOut[0].First)
 	} else if len(count.Problems) > 0 {
 		why = count.Problems[0]
 	} else if len(count.Other) > 0 {
@@ -193,7 +194,7 @@ func (o *replayOptions) run(ctx context.Context, streams Streams) error {
 	}
 	shown.Set("Reading requests")
 	begin := time.Now()
-	report, err := replay.Run(ctx, options)
+	found, err := replay.Run(ctx, options)
 	shown.End()
 	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
 		return usageError{wrong}
@@ -201,11 +202,11 @@ func (o *replayOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(streams.Out, report); err != nil {
+	if err := o.print(streams.Out, found); err != nil {
 		return err
 	}
-	if report.Judged == 0 {
-		terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(&report.Input).Error(), "  "))
+	if found.Judged == 0 {
+		terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(&found.Input).Error(), "  "))
 		return exitStatus(exitUsage)
 	}
 	if o.log.verbosity > 0 {
@@ -239,7 +240,7 @@ func readRegistrations(paths []string) (*manifests.Set, error) {
 	}
 	for _, p := range set.Problems {
 		if !p.Warning {
-			return nil, usageError{fmt.Errorf("%s: %s", place(p.File, p.Line, 0), p.Message)}
+			return nil, usageError{fmt.Errorf("%s: %s", report.Place(p.File, p.Line, 0), p.Message)}
 		}
 	}
 	if len(set.Objects) == 0 {
@@ -387,12 +388,12 @@ func (o *replayOptions) text(b io.Writer, r *replay.Report) {
 			for _, g := range rest[shortGroups:] {
 				n += g.Count
 			}
-			terminal.Fprintf(b, "%s more, in %s\n", counted(n, "request"), counted(len(rest)-shortGroups, "group"))
+			terminal.Fprintf(b, "%s more, in %s\n", report.Count(n, "request"), report.Count(len(rest)-shortGroups, "group"))
 		}
 		fmt.Fprint(b, "-o html and -o json have all of these groups with examples\n\n")
 	}
 	if r.MoreRequests > 0 {
-		terminal.Fprintf(b, "%s more, in %s: -o json has no more of them\n\n", counted(r.MoreRequests, "request"), counted(r.MoreGroups, "group"))
+		terminal.Fprintf(b, "%s more, in %s: -o json has no more of them\n\n", report.Count(r.MoreRequests, "request"), report.Count(r.MoreGroups, "group"))
 	}
 	if !o.onlyChanges {
 		for _, g := range r.Recorded.Groups[:min(len(r.Recorded.Groups), fullGroups)] {
@@ -410,10 +411,10 @@ func (o *replayOptions) text(b io.Writer, r *replay.Report) {
 		terminal.Fprintf(b, "rejected: %d before, %d after; with warnings: %d, %d; highest cost: %d, %d\n",
 			r.Before.Rejected, r.After.Rejected, r.Before.Warned, r.After.Warned, r.Before.MaxCost, r.After.MaxCost)
 		if r.Recorded.Compared > 0 {
-			terminal.Fprintf(b, "%d of %s with a recorded answer have another one from the baseline\n", r.Recorded.Differ, counted(r.Recorded.Compared, "request"))
+			terminal.Fprintf(b, "%d of %s with a recorded answer have another one from the baseline\n", r.Recorded.Differ, report.Count(r.Recorded.Compared, "request"))
 		}
 	}
-	terminal.Fprintf(b, "%d of %s judged otherwise; by Kubernetes %s\n", r.Changed, counted(r.Judged, "request"), r.KubernetesVersion)
+	terminal.Fprintf(b, "%d of %s judged otherwise; by Kubernetes %s\n", r.Changed, report.Count(r.Judged, "request"), r.KubernetesVersion)
 }
 
 // What a report for people has, so that it fits a few screens: groups with examples, groups in one line
@@ -447,7 +448,7 @@ func printPolicies(b io.Writer, list []*replay.Policy) {
 		terminal.Fprintf(b, "others reject more or fewer than before: %d of them\n", others)
 	}
 	if same > 0 {
-		terminal.Fprintf(b, "others reject as many as before: %d of them, %s\n", same, counted(requests, "request"))
+		terminal.Fprintf(b, "others reject as many as before: %d of them, %s\n", same, report.Count(requests, "request"))
 	}
 }
 
@@ -463,7 +464,7 @@ func printCount(b io.Writer, c *recorded.Count) {
 		terminal.Fprintf(b, "not read to the end: %s\n", p)
 	}
 	if c.Backwards > 0 {
-		terminal.Fprintf(b, "%s came before the one that was read before\n", counted(c.Backwards, "request"))
+		terminal.Fprintf(b, "%s came before the one that was read before\n", report.Count(c.Backwards, "request"))
 	}
 }
 

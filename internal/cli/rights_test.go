@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // What the cluster of the test judges by.
@@ -198,7 +199,7 @@ func TestWhatMayNotBeReadIsNoPass(t *testing.T) {
 	unseen := func(r *check.Report) []string {
 		var list []string
 		for _, f := range r.Findings {
-			if resource, _, _ := strings.Cut(f.Message, ": "); f.Rule == "unseen" && f.Level == check.LevelError {
+			if resource, _, _ := strings.Cut(f.Message, ": "); f.Rule == "unseen" && f.Level == report.Error {
 				list = append(list, resource)
 			}
 		}

@@ -20,9 +20,9 @@ type Streams struct {
 	Err io.Writer
 }
 
-// report says what went wrong with a command, in one sentence, and returns its exit
+// complain says what went wrong with a command, in one sentence, and returns its exit
 // code.
-func report(cmd *cobra.Command, err error, streams Streams) int {
+func complain(cmd *cobra.Command, err error, streams Streams) int {
 	if err != nil && err.Error() != "" {
 		terminal.Fprintf(streams.Err, "%s: %s\n", cmd.Root().DisplayName(), terminal.Indented(err.Error(), "  "))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -94,7 +95,7 @@ func (o *snapshotOptions) run(ctx context.Context, streams Streams) error {
 		terminal.Fprintf(streams.Err, "left out: %s: %s\n", u.Resource, u.Reason)
 	}
 	if o.file != "-" {
-		terminal.Fprintf(streams.Err, "wrote %s: %s of a cluster of Kubernetes %s\n", o.file, counted(len(s.Items), "object"), s.Cluster.KubernetesVersion)
+		terminal.Fprintf(streams.Err, "wrote %s: %s of a cluster of Kubernetes %s\n", o.file, report.Count(len(s.Items), "object"), s.Cluster.KubernetesVersion)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -33,7 +34,7 @@ type testOptions struct {
 	serviceAddresses []string
 	release          kubernetesRelease
 	enforcer         enforcer
-	output           string
+	output           reportFormat
 	coverage         string
 	log              logging
 }
@@ -107,7 +108,7 @@ PATH is a file or a directory, and by default the current one.`,
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, junit, sarif or github")
+		o.output.addFlag(f)
 		o.log.addFlags(f, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
 	})
 	completes(cmd, "for", values(forGatehouse, forKubernetes))
@@ -115,7 +116,7 @@ PATH is a file or a directory, and by default the current one.`,
 }
 
 func (o *testOptions) complete() error {
-	if err := oneOf("output", o.output, "text", "json", "junit", "sarif", "github"); err != nil {
+	if err := o.output.check(); err != nil {
 		return err
 	}
 	if err := o.enforcer.complete(); err != nil {
@@ -139,11 +140,11 @@ type errTests struct{ failed, broken int }
 func (e errTests) Error() string {
 	switch {
 	case e.broken == 0:
-		return counted(e.failed, "test") + " failed"
+		return report.Count(e.failed, "test") + " failed"
 	case e.failed == 0:
-		return counted(e.broken, "test") + " could not be judged"
+		return report.Count(e.broken, "test") + " could not be judged"
 	}
-	return fmt.Sprintf("%s failed, %s could not be judged", counted(e.failed, "test"), counted(e.broken, "test"))
+	return fmt.Sprintf("%s failed, %s could not be judged", report.Count(e.failed, "test"), report.Count(e.broken, "test"))
 }
 
 // errFiles are files with tests that are wrong.
@@ -196,28 +197,28 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
 	}
 	shown.Set("Starting a server")
-	report, err := suite.Run(ctx, options)
+	found, err := suite.Run(ctx, options)
 	shown.End()
 	if err != nil {
 		return err
 	}
-	if report.Summary.Tests == 0 {
+	if found.Summary.Tests == 0 {
 		return usageError{fmt.Errorf("--run %q selects none of the tests", o.run)}
 	}
-	for _, note := range report.Notes {
+	for _, note := range found.Notes {
 		terminal.Fprintf(streams.Err, "note: %s\n", terminal.Indented(note, "  "))
 	}
 	if o.update {
-		return o.updateFiles(streams.Out, report)
+		return o.updateFiles(streams.Out, found)
 	}
-	if err := o.print(streams.Out, report); err != nil {
+	if err := o.print(streams.Out, found); err != nil {
 		return err
 	}
-	if err := o.writeCoverage(report.Coverage); err != nil {
+	if err := o.writeCoverage(found.Coverage); err != nil {
 		return err
 	}
-	if report.Failed() {
-		return errTests{report.Summary.Failed, report.Summary.Errors}
+	if found.Failed() {
+		return errTests{found.Summary.Failed, found.Summary.Errors}
 	}
 	return nil
 }
@@ -260,7 +261,7 @@ func (o *testOptions) printList(out io.Writer, set *suite.Set, selected *regexp.
 			if selected != nil && !selected.MatchString(t.Name) {
 				continue
 			}
-			if _, err := terminal.Fprintf(out, "%s: %s\n", place(s.File, t.Line, 0), t.Name); err != nil {
+			if _, err := terminal.Fprintf(out, "%s: %s\n", report.Place(s.File, t.Line, 0), t.Name); err != nil {
 				return err
 			}
 		}

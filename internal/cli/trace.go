@@ -26,6 +26,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -399,7 +400,7 @@ func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) erro
 		place = " in " + t.Namespace
 	}
 	_, err = terminal.Fprintf(out, "%s %s %s %s%s by %s: %s, %s, %s\n", t.Start.Local().Format("15:04:05.000"), t.ID, t.Request.Operation,
-		t.Request.Object(), place, t.Request.User, t.Outcome, count(t.Reviews(), "review"), pages.Brief(t.TotalMicros))
+		t.Request.Object(), place, t.Request.User, t.Outcome, report.Count(t.Reviews(), "review"), pages.Brief(t.TotalMicros))
 	return err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // seen is what the viewer could read of the registrations.
@@ -199,7 +200,7 @@ func (s *seen) registered(e *snapshot.Entry, found *lint.Report, calls *calls) p
 			r.State, r.Class = "not in force", "warn"
 		}
 		for _, p := range st.Problems {
-			r.Problems = append(r.Problems, pages.Finding{Level: "warning", Rule: p.Code, Text: p.Message})
+			r.Problems = append(r.Problems, report.Finding{Level: report.Warning, Rule: p.Code, Message: p.Message})
 		}
 	}
 	if w := e.Webhook; w != nil {
@@ -213,7 +214,7 @@ func (s *seen) registered(e *snapshot.Entry, found *lint.Report, calls *calls) p
 		if end := expires(w.ClientConfig.CABundle); !end.IsZero() {
 			text := end.UTC().Format(time.DateOnly)
 			if time.Until(end) < 30*24*time.Hour {
-				r.Problems = append(r.Problems, pages.Finding{Level: "warning", Rule: "caBundle", Text: "A certificate of the caBundle expires on " + text + "."})
+				r.Problems = append(r.Problems, report.Finding{Level: report.Warning, Rule: "caBundle", Message: "A certificate of the caBundle expires on " + text + "."})
 			}
 			fact("caBundle expires", text)
 		}
@@ -240,7 +241,7 @@ func (s *seen) registered(e *snapshot.Entry, found *lint.Report, calls *calls) p
 	for i := range found.Findings {
 		f := &found.Findings[i]
 		if f.Object.Kind == d.Kind && f.Object.Name == e.Configuration {
-			r.Problems = append(r.Problems, pages.Finding{Level: string(f.Level), Rule: f.Rule.ID, Text: f.Field() + ": " + f.Message + "."})
+			r.Problems = append(r.Problems, f.At("", 0, 0))
 		}
 	}
 	return r
@@ -277,14 +278,13 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 	}
 	compiled := s.compile()
 	found := s.lint(ctx, compiled)
-	f := pages.Findings{Title: "Health"}
+	f := report.Report{Title: "Health"}
 	href := func(kind, name string) string { return links.Entry(kind, name) }
 	for i := range found.Findings {
 		one := &found.Findings[i]
-		f.Findings = append(f.Findings, pages.Finding{
-			Level: string(one.Level), Rule: one.Rule.ID, Object: one.Object.String(), Href: href(one.Object.Kind, one.Object.Name),
-			Text: one.Field() + ": " + one.Message + ".",
-		})
+		finding := one.At("", 0, 0)
+		finding.Href = href(one.Object.Kind, one.Object.Name)
+		f.Findings = append(f.Findings, finding)
 	}
 	servers := map[string]*server{}
 	waiting := 0
@@ -296,8 +296,8 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 				kind = d.Kind
 			}
 		}
-		add := func(level, rule, text string) {
-			f.Findings = append(f.Findings, pages.Finding{Level: level, Rule: rule, Object: kind + " " + st.Registration.Name, Href: href(kind, st.Registration.Name), Text: text})
+		add := func(level report.Level, rule, text string) {
+			f.Findings = append(f.Findings, report.Finding{Level: level, Rule: rule, Object: kind + " " + st.Registration.Name, Href: href(kind, st.Registration.Name), Message: text})
 		}
 		for _, r := range st.Replicas {
 			one := servers[r.Name]
@@ -334,17 +334,18 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 			}
 		}
 	}
-	levels := map[string]int{}
+	levels := map[report.Level]int{}
 	for i := range f.Findings {
 		levels[f.Findings[i].Level]++
 	}
-	f.Sums = []pages.Sum{{Name: "errors", N: levels["error"]}, {Name: "warnings", N: levels["warning"]}, {Name: "notes", N: levels["note"]},
+	f.Sums = []report.Sum{{Name: "errors", N: levels[report.Error]}, {Name: "warnings", N: levels[report.Warning]}, {Name: "notes", N: levels[report.Note]},
 		{Name: "registrations", N: len(s.Objects)}}
 	if s.States != nil {
-		f.Sums = append(f.Sums, pages.Sum{Name: "not in force everywhere", N: waiting}, pages.Sum{Name: "servers", N: len(servers)})
+		f.Sums = append(f.Sums, report.Sum{Name: "not in force everywhere", N: waiting}, report.Sum{Name: "servers", N: len(servers)})
 	}
-	order := []string{"error", "warning", "note"}
-	slices.SortStableFunc(f.Findings, func(a, b pages.Finding) int { return slices.Index(order, a.Level) - slices.Index(order, b.Level) })
+	slices.SortStableFunc(f.Findings, func(a, b report.Finding) int {
+		return slices.Index(report.Levels, a.Level) - slices.Index(report.Levels, b.Level)
+	})
 	var names []string
 	for _, name := range sorted(servers) {
 		names = append(names, servers[name].String())
@@ -354,9 +355,9 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 	for _, kind := range sorted(s.Hidden) {
 		hidden = append(hidden, kind+": "+s.Hidden[kind])
 	}
-	f.Parts = []pages.Part{{Heading: "Webhooks and policies", Items: head(busy)}, {Heading: "Never matched since the server started", Items: head(idle)},
+	f.Parts = []report.Part{{Heading: "Webhooks and policies", Items: head(busy)}, {Heading: "Never matched since the server started", Items: head(idle)},
 		{Heading: "Servers", Items: names}, {Heading: "Storage", Items: storage(s.Metrics)}, {Heading: "Not allowed, or not there", Items: hidden}, {Heading: "Not seen", Items: []string{"the services, workloads and roles behind the webhooks: gatehouse lint reads them"}}}
-	return pages.OfFindings(f), nil
+	return pages.OfReport(&f), nil
 }
 
 // server is one that judges requests.

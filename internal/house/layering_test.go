@@ -45,10 +45,10 @@ var groups = []group{
 	{"plugins", []string{"admission", "internal"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
 	{"initialization", []string{"admission"}, "uninitialized objects, for this server and for those that embed the engine"},
 	{"internal/manifests", []string{"admission", "internal"}, "files with objects; plans name registrations in them"},
-	{"internal/console", []string{"internal/blame", "internal/pages", "internal/lint", "admission"}, "a page in the browser: draws what its viewers have read, and finds what is dangerous in it"},
+	{"internal/console", []string{"internal/blame", "internal/pages", "internal/lint", "admission", "internal"}, "a page in the browser: draws what its viewers have read, and finds what is dangerous in it"},
 	{"internal/blame", []string{"admission"}, "who set which fields, by traces"},
-	{"internal/pages", []string{"admission"}, "draws traces and plans, for files and for the console"},
-	{"internal/lint", []string{"admission"}, "rules read a snapshot, and ask for the plan of requests that a cluster makes"},
+	{"internal/pages", []string{"admission", "internal"}, "draws traces and plans, for files and for the console"},
+	{"internal/lint", []string{"admission", "internal"}, "rules read a snapshot, and ask for the plan of requests that a cluster makes"},
 	{"admission", []string{"internal"}, "the engine: it needs nothing of the server; how files are read is the same everywhere"},
 	{"internal", nil, "small tools that know nothing of admission"},
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // client is a webhook to which the API server connects.
@@ -45,7 +46,7 @@ func (p *pass) clients() []client {
 }
 
 // finds adds a finding about the client. Clients with the same cause share one.
-func (c *client) finds(p *pass, level Level, where place, cause, format string, args ...any) {
+func (c *client) finds(p *pass, level report.Level, where place, cause, format string, args ...any) {
 	p.findsCause(level, where, cause, c.what, format, args...)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // Options are the options of Check.
@@ -31,7 +32,7 @@ type Options struct {
 // Report is the result of Check.
 type Report struct {
 	// Findings are in the order of their level, then their rules, then their objects.
-	Findings []Finding
+	Findings []Fault
 	// Checked are the rules that ran.
 	Checked []*Rule
 	// Unseen are sentences about parts that could not be seen, and the rules that they concern.
@@ -39,7 +40,7 @@ type Report struct {
 }
 
 // Count returns how many findings there are of a level.
-func (r *Report) Count(level Level) int {
+func (r *Report) Count(level report.Level) int {
 	n := 0
 	for i := range r.Findings {
 		if r.Findings[i].Level == level {
@@ -133,18 +134,18 @@ func (p *pass) finds(where place, format string, args ...any) {
 }
 
 // findsAs adds a finding of another level.
-func (p *pass) findsAs(level Level, where place, format string, args ...any) {
+func (p *pass) findsAs(level report.Level, where place, format string, args ...any) {
 	if !p.wanted(where.object) {
 		return
 	}
-	p.report.Findings = append(p.report.Findings, Finding{
+	p.report.Findings = append(p.report.Findings, Fault{
 		Rule: p.rule, Level: level, Message: fmt.Sprintf(format, args...), Object: where.object, Path: where.path,
 	})
 }
 
 // findsCause adds one of several findings that have a cause in common. The report has the first
 // of these findings, which names the others.
-func (p *pass) findsCause(level Level, where place, cause, who, format string, args ...any) {
+func (p *pass) findsCause(level report.Level, where place, cause, who, format string, args ...any) {
 	before := len(p.report.Findings)
 	p.findsAs(level, where, format, args...)
 	if len(p.report.Findings) > before {
@@ -154,10 +155,10 @@ func (p *pass) findsCause(level Level, where place, cause, who, format string, a
 }
 
 // merge makes one finding of those with a cause in common.
-func merge(findings []Finding) []Finding {
+func merge(findings []Fault) []Fault {
 	type key struct {
 		rule  *Rule
-		level Level
+		level report.Level
 		cause string
 	}
 	first, others := map[key]int{}, map[key][]string{}
@@ -184,12 +185,12 @@ func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format,
 
 // sum sorts the report.
 func (p *pass) sum() {
-	rank := func(l Level) int { return slices.Index([]Level{Error, Warning, Note}, l) }
+	rank := func(l report.Level) int { return slices.Index([]report.Level{Error, Warning, Note}, l) }
 	places := map[*Rule]int{}
 	for i, r := range p.report.Checked {
 		places[r] = i
 	}
-	slices.SortStableFunc(p.report.Findings, func(a, b Finding) int {
+	slices.SortStableFunc(p.report.Findings, func(a, b Fault) int {
 		return cmp.Or(rank(a.Level)-rank(b.Level), places[a.Rule]-places[b.Rule],
 			cmp.Compare(a.Object.String(), b.Object.String()), comparePaths(a.Path, b.Path))
 	})

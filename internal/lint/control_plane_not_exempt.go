@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 var controlPlaneNotExempt = &Rule{
@@ -32,7 +33,7 @@ var controlPlaneNotExempt = &Rule{
 
 // levelOf returns the level of the finding that a webhook intercepts a request that the cluster
 // needs. Only a webhook that runs in the cluster and fails closed stops itself for good.
-func (p *pass) levelOf(h hit) Level {
+func (p *pass) levelOf(h hit) report.Level {
 	_, inside := p.serviceOf(&h.ClientConfig)
 	switch {
 	case !failsClosed(h.Entry):

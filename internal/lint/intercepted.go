@@ -5,6 +5,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // intercepted is a webhook and the probes to which it applies.
@@ -40,7 +41,7 @@ func (p *pass) interceptors(probes []*probe, want func(*snapshot.Entry) bool) []
 
 // closed returns a level for webhooks that fail closed. It is not Error if the hit depends on a
 // part that cannot be seen.
-func closed(h hit, level Level) Level {
+func closed(h hit, level report.Level) report.Level {
 	if h.unsure != "" && level == Error {
 		return Warning
 	}

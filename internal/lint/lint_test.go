@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // Rules are complete, and say what they are in the same way. That their examples do what
@@ -18,7 +20,7 @@ func TestRulesAreComplete(t *testing.T) {
 			t.Errorf("the name %q is not one, or stands there twice", r.ID)
 		}
 		seen[r.ID] = true
-		if !slices.Contains([]Level{Error, Warning, Note}, r.Level) {
+		if !slices.Contains(report.Levels, r.Level) {
 			t.Errorf("%s: level %q", r.ID, r.Level)
 		}
 		if r.Title == "" || strings.HasSuffix(r.Title, ".") {

@@ -3,16 +3,15 @@ package lint
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// Level says how bad a finding is.
-type Level string
-
-// The levels, the worst first.
+// The levels of rules and findings.
 const (
-	Error   Level = "error"
-	Warning Level = "warning"
-	Note    Level = "note"
+	Error   = report.Error
+	Warning = report.Warning
+	Note    = report.Note
 )
 
 // Rule finds one kind of fault.
@@ -20,7 +19,7 @@ type Rule struct {
 	// ID names the rule. It does not change.
 	ID string
 	// Level is the level of its worst findings.
-	Level Level
+	Level report.Level
 	// Title says in one sentence what the fault is. Why says what happens then, and Fix what to
 	// do.
 	Title, Why, Fix string
@@ -53,10 +52,10 @@ func (o Object) String() string {
 	return o.Kind + "/" + o.Namespace + "/" + o.Name
 }
 
-// Finding is one place where a rule is broken.
-type Finding struct {
+// Fault is one place where a rule is broken.
+type Fault struct {
 	Rule  *Rule
-	Level Level
+	Level report.Level
 	// Message is one sentence or two, without a full stop at the end.
 	Message string
 	// Object is the object with the fault. Path is the place: names of fields and indexes of
@@ -69,8 +68,17 @@ type Finding struct {
 	cause, who string
 }
 
+// At returns the finding of a report: the fault, at a place of a file. The place of what is in no
+// file is empty.
+func (f *Fault) At(file string, line, column int) report.Finding {
+	return report.Finding{
+		Level: f.Level, Rule: f.Rule.ID, Object: f.Object.String(), Field: f.Field(), Message: f.Message + ".",
+		File: file, Line: line, Column: column,
+	}
+}
+
 // Field returns the path as users write it: webhooks[0].rules[1].
-func (f *Finding) Field() string { return pathText(f.Path) }
+func (f *Fault) Field() string { return pathText(f.Path) }
 
 func pathText(path []any) string {
 	var b strings.Builder

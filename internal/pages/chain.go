@@ -1,6 +1,10 @@
 package pages
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+)
 
 // Chain is what judges requests: the plugins of both passes, and what is registered.
 type Chain struct {
@@ -36,7 +40,7 @@ type Registered struct {
 	Calls, Counted string
 	Facts          []Fact
 	Rules          []string
-	Problems       []Finding
+	Problems       []report.Finding
 }
 
 // Fact is a name and what it stands for.
@@ -67,9 +71,7 @@ func OfChain(c Chain, links Links) View {
 				if e.Name != "" {
 					d.Title += "/" + e.Name
 				}
-				for _, f := range e.Problems {
-					d.Problems = append(d.Problems, drawnFinding{f, levelClasses[f.Level]})
-				}
+				d.Problems = drawFindings(e.Problems, nil)
 				one.Entries = append(one.Entries, d)
 			}
 			pass.Plugins = append(pass.Plugins, one)

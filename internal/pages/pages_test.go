@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -80,8 +81,8 @@ func views(text string) map[string]View {
 		"traces": OfTraces([]*trace.Record{record(text), record(text)}),
 		"plan":   OfPlans([]Explained{{Plan: p, Tried: []Tried{{Name: "ValidatingAdmissionPolicy " + text, Problems: []string{text}, Costs: []Cost{{Field: text, WorstCase: text, Limit: 7}}}}}}, links),
 		"plans":  OfPlans([]Explained{{Plan: p}, {Heading: text, Asked: text, Error: text}}, Links{}),
-		"findings": OfFindings(Findings{Title: text, Sums: []Sum{{"errors", 1}}, Findings: []Finding{{Level: "error", Rule: text, Object: text, Place: text, Text: text}},
-			Changes: []Difference{{Heading: text, Diff: "@@\n-a\n+" + text, Notes: []string{text}}}, Parts: []Part{{Heading: "Not seen", Items: []string{text}}}}),
+		"report": OfReport(&report.Report{Title: text, Sums: []report.Sum{{Name: "errors", N: 1}}, Findings: []report.Finding{{Level: report.Error, Rule: text, Object: text, File: text, Message: text}},
+			Changes: []report.Difference{{Heading: text, Diff: "@@\n-a\n+" + text, Notes: []string{text}}}, Parts: []report.Part{{Heading: "Not seen", Items: []string{text}}}}),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // Acceptance accepts findings.
@@ -33,7 +34,7 @@ func (r *run) skips(t *task) bool {
 }
 
 // matches reports whether an acceptance is about a finding.
-func (a *Acceptance) matches(f *Finding) bool {
+func (a *Acceptance) matches(f *report.Finding) bool {
 	if !ruleMatches(a.Rule, f.Rule) {
 		return false
 	}
@@ -77,7 +78,7 @@ func (r *run) accept() {
 			kept = append(kept, f)
 			continue
 		}
-		r.report.Suppressed = append(r.report.Suppressed, Suppressed{Finding: f, Reason: reason, By: by})
+		r.report.Suppressed = append(r.report.Suppressed, report.Suppressed{Finding: f, Reason: reason, By: by})
 	}
 	r.report.Findings = kept
 	for i := range r.Set.Acceptances {
@@ -92,6 +93,6 @@ func (r *run) accept() {
 		default:
 			message = fmt.Sprintf("nothing of the rule %s is found here", a.Rule)
 		}
-		r.report.Findings = append(r.report.Findings, Finding{Level: LevelWarning, Rule: ruleAccept, File: a.File, Line: a.Line, Column: 1, Message: message})
+		r.report.Findings = append(r.report.Findings, report.Finding{Level: report.Warning, Rule: ruleAccept, File: a.File, Line: a.Line, Column: 1, Message: message})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // The operations on an object.
@@ -298,7 +299,7 @@ func (r *run) judgedRemovals() {
 		r.report.judged(t)
 		for i := range r.report.Findings[found:] {
 			f := &r.report.Findings[found+i]
-			if f.Level == LevelError {
+			if f.Level == report.Error {
 				f.Message = "the deletion would be rejected: " + f.Message
 			} else {
 				f.Message = "the deletion: " + f.Message

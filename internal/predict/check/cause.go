@@ -13,39 +13,13 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// Cause is what denied an object, or warned of it.
-type Cause struct {
-	// Plugin is the admission plugin, such as PodSecurity.
-	Plugin string `json:"plugin,omitempty"`
-	// Policy and Binding are the names of the admission policy and its binding; Validation is the
-	// field of the policy that was violated.
-	Policy     string `json:"policy,omitempty"`
-	Binding    string `json:"binding,omitempty"`
-	Validation string `json:"validation,omitempty"`
-	// Webhook is CONFIGURATION/NAME.
-	Webhook string `json:"webhook,omitempty"`
-}
-
-// rule names the cause behind a rule: denied/PodSecurity, denied/policy/NAME,
-// denied/webhook/CONFIGURATION/NAME.
-func (c *Cause) rule(base string) string {
-	switch {
-	case c.Policy != "":
-		return base + "/policy/" + c.Policy
-	case c.Webhook != "":
-		return base + "/webhook/" + c.Webhook
-	case c.Plugin != "":
-		return base + "/" + c.Plugin
-	}
-	return base
-}
-
 // denial is one reason why admission denied an object. Several policies and webhooks may have one.
 type denial struct {
-	Cause
+	report.Cause
 	message string
 }
 
@@ -89,18 +63,18 @@ func denialsOf(s *trace.StepRecord) []denial {
 				continue
 			}
 			list = append(list, denial{
-				Cause{Plugin: s.Plugin, Policy: j.Policy.Configuration, Binding: c.Binding, Validation: validationOf(j, c)}, c.Message,
+				report.Cause{Plugin: s.Plugin, Policy: j.Policy.Configuration, Binding: c.Binding, Validation: validationOf(j, c)}, c.Message,
 			})
 		}
 	}
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		if c.Rejected() {
-			list = append(list, denial{Cause{Plugin: s.Plugin, Webhook: c.Webhook.Configuration + "/" + c.Webhook.Name}, c.Error})
+			list = append(list, denial{report.Cause{Plugin: s.Plugin, Webhook: c.Webhook.Configuration + "/" + c.Webhook.Name}, c.Error})
 		}
 	}
 	if len(list) == 0 {
-		list = append(list, denial{Cause: Cause{Plugin: s.Plugin}})
+		list = append(list, denial{Cause: report.Cause{Plugin: s.Plugin}})
 	}
 	return list
 }
@@ -128,14 +102,14 @@ var (
 )
 
 // warningCause returns the cause of a warning, as far as its text names it.
-func warningCause(text string) Cause {
+func warningCause(text string) report.Cause {
 	if m := policyWarning.FindStringSubmatch(text); m != nil {
-		return Cause{Plugin: admission.ValidatingPolicyName, Policy: m[1], Binding: m[2]}
+		return report.Cause{Plugin: admission.ValidatingPolicyName, Policy: m[1], Binding: m[2]}
 	}
 	if podSecurityWarning.MatchString(text) {
-		return Cause{Plugin: "PodSecurity"}
+		return report.Cause{Plugin: "PodSecurity"}
 	}
-	return Cause{}
+	return report.Cause{}
 }
 
 // deniedRule returns the rule of a denial. A missing namespace has a rule of its own.
@@ -143,5 +117,5 @@ func deniedRule(s *metav1.Status, d *denial) string {
 	if base := ruleOf(s); base == ruleNamespace {
 		return base
 	}
-	return d.rule(ruleDenied)
+	return d.Rule(ruleDenied)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // application is what a team has in a repository, nine objects.
@@ -230,13 +231,13 @@ spec:
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", Expand: expand})
+		found, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", Expand: expand})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, f := range report.Findings {
-			if f.Level == check.LevelError {
+		for _, f := range found.Findings {
+			if f.Level == report.Error {
 				got = append(got, fmt.Sprintf("%d %s %s: %s", f.Line, f.Rule, f.Object, f.Text()))
 			}
 		}
@@ -253,8 +254,8 @@ spec:
 				t.Errorf("no %q in %q", w, got)
 			}
 		}
-		if len(got) != 2 || report.Summary.Accepted != 5 {
-			t.Errorf("%d accepted, %q", report.Summary.Accepted, got)
+		if len(got) != 2 || found.Summary.Accepted != 5 {
+			t.Errorf("%d accepted, %q", found.Summary.Accepted, got)
 		}
 	}
 }

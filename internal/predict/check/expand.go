@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // expand tries to create the objects that controllers create for the accepted workloads, each as
@@ -83,7 +84,7 @@ func (r *run) dependents(ctx context.Context, controllers *controllerClients, t 
 				field := strings.Join(d.Template, ".")
 				message := fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetKind(), d.Of, cause.message)
 				findings = append(findings, func() {
-					r.report.findCause(t, LevelError, cause.rule(ruleDependent), field, message, cause.Cause)
+					r.report.findCause(t, report.Error, cause.Rule(ruleDependent), field, message, cause.Cause)
 				})
 			}
 		}

@@ -2,7 +2,6 @@ package check
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -30,8 +30,8 @@ type Report struct {
 	VersionNote string  `json:"versionNote,omitempty"`
 	Summary     Summary `json:"summary"`
 	// Findings are in the order of the files and lines.
-	Findings []Finding `json:"findings"`
-	Objects  []*Object `json:"objects"`
+	Findings []report.Finding `json:"findings"`
+	Objects  []*Object        `json:"objects"`
 	// Webhooks are those that would be called and were not.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 	// Skipped is what was read and is not an object.
@@ -39,7 +39,7 @@ type Report struct {
 	// Unseen is what was not read of the cluster.
 	Unseen []*Unseen `json:"unseen,omitempty"`
 	// Suppressed are findings that somebody accepted. They do not count.
-	Suppressed []Suppressed `json:"suppressed,omitempty"`
+	Suppressed []report.Suppressed `json:"suppressed,omitempty"`
 	// Notes say in sentences what the check did not see.
 	Notes []string `json:"notes,omitempty"`
 
@@ -99,7 +99,7 @@ type Object struct {
 	Message  string   `json:"message,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	// Cause is what denied the object.
-	Cause Cause `json:"cause,omitzero"`
+	Cause report.Cause `json:"cause,omitzero"`
 	// Webhooks would be called, and were not.
 	Webhooks []Call `json:"webhooks,omitempty"`
 	// Diff is what the server made of the object, as a unified diff, and Changes who
@@ -148,42 +148,10 @@ type Skipped struct {
 	Message string `json:"message"`
 }
 
-// Finding is one thing to tell.
-type Finding struct {
-	Level Level  `json:"level"`
-	Rule  string `json:"rule"`
-	File  string `json:"file"`
-	// Line and Column count from 1. Line is 0 for the whole file.
-	Line   int `json:"line,omitempty"`
-	Column int `json:"column,omitempty"`
-	// Object is the title of the object; empty for a file. Field is the path of the field.
-	Object  string `json:"object,omitempty"`
-	Field   string `json:"field,omitempty"`
-	Message string `json:"message"`
-	// Cause is what denied the object, or warned of it.
-	Cause Cause `json:"cause,omitzero"`
-}
-
-// Suppressed is a finding that somebody accepted.
-type Suppressed struct {
-	Finding
-	// Reason is why, and By where it was accepted: FILE:LINE.
-	Reason string `json:"reason"`
-	By     string `json:"by"`
-}
-
-// Text is the message with the field.
-func (f *Finding) Text() string {
-	if f.Field == "" || strings.Contains(f.Message, f.Field) {
-		return f.Message
-	}
-	return f.Field + ": " + f.Message
-}
-
 func newReport(o *Options) *Report {
 	r := &Report{
 		APIVersion: "gatehouse.dev/v1alpha1", Kind: "CheckReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote,
-		Findings: []Finding{}, Objects: []*Object{}, order: map[string]int{},
+		Findings: []report.Finding{}, Objects: []*Object{}, order: map[string]int{},
 	}
 	place := func(file string) {
 		if _, ok := r.order[file]; !ok {
@@ -195,12 +163,12 @@ func newReport(o *Options) *Report {
 	}
 	for _, p := range o.Set.Problems {
 		place(p.File)
-		f := Finding{Level: LevelError, Rule: ruleUnreadable, File: p.File, Line: p.Line, Message: p.Message}
+		f := report.Finding{Level: report.Error, Rule: ruleUnreadable, File: p.File, Line: p.Line, Message: p.Message}
 		if p.Line > 0 {
 			f.Column = 1
 		}
 		if p.Warning {
-			f.Level, f.Rule = LevelWarning, ruleDuplicateKey
+			f.Level, f.Rule = report.Warning, ruleDuplicateKey
 		}
 		r.Findings = append(r.Findings, f)
 	}
@@ -244,27 +212,27 @@ func (r *Report) add(t *task) *Object {
 }
 
 // find adds a finding about an object.
-func (r *Report) find(t *task, level Level, rule, field, message string) {
+func (r *Report) find(t *task, level report.Level, rule, field, message string) {
 	line, column := t.object.Place(field)
-	r.Findings = append(r.Findings, Finding{
+	r.Findings = append(r.Findings, report.Finding{
 		Level: level, Rule: rule, File: t.object.File, Line: line, Column: column, Object: t.result.Title(), Field: field, Message: message,
 	})
 }
 
 // findCause adds a finding with its cause.
-func (r *Report) findCause(t *task, level Level, rule, field, message string, cause Cause) {
+func (r *Report) findCause(t *task, level report.Level, rule, field, message string, cause report.Cause) {
 	r.find(t, level, rule, field, message)
 	r.Findings[len(r.Findings)-1].Cause = cause
 }
 
 func (r *Report) warn(t *task, rule, field, message string) {
-	r.find(t, LevelWarning, rule, field, message)
+	r.find(t, report.Warning, rule, field, message)
 }
 
 // refuse rejects an object that was not sent to the server.
 func (r *Report) refuse(t *task, rule, field, message string) {
 	t.result.Verdict, t.result.Message = Rejected, message
-	r.find(t, LevelError, rule, field, message)
+	r.find(t, report.Error, rule, field, message)
 }
 
 // missingKind judges an object of a kind without a definition.
@@ -339,7 +307,7 @@ func (r *Report) judged(t *task) {
 			field = before
 		}
 		cause := warningCause(w)
-		r.findCause(t, LevelWarning, cause.rule(rule), field, w, cause)
+		r.findCause(t, report.Warning, cause.Rule(rule), field, w, cause)
 	}
 	if a.ok() {
 		if t.result.Verdict == Unknown {
@@ -352,7 +320,7 @@ func (r *Report) judged(t *task) {
 	if len(t.denials) > 0 {
 		for i := range t.denials {
 			d := &t.denials[i]
-			r.findCause(t, LevelError, deniedRule(s, d), "", d.message, d.Cause)
+			r.findCause(t, report.Error, deniedRule(s, d), "", d.message, d.Cause)
 		}
 		t.result.Cause = t.denials[0].Cause
 		return
@@ -364,7 +332,7 @@ func (r *Report) judged(t *task) {
 			if slices.Contains(t.later, m[2]) {
 				message += ", which came after this release of Kubernetes"
 			}
-			r.find(t, LevelError, rule, m[2], message)
+			r.find(t, report.Error, rule, m[2], message)
 		}
 		if t.lenient != nil {
 			// The lenient answer has the further errors.
@@ -383,7 +351,7 @@ func (r *Report) judged(t *task) {
 				// The field <nil> means the object itself.
 				field = ""
 			}
-			r.find(t, LevelError, rule, field, c.Message)
+			r.find(t, report.Error, rule, field, c.Message)
 		}
 		return
 	}
@@ -392,8 +360,8 @@ func (r *Report) judged(t *task) {
 		field = m[1]
 	}
 	line, column := t.object.Place(field)
-	r.Findings = append(r.Findings, Finding{
-		Level: LevelError, Rule: rule, File: t.object.File, Line: line, Column: column, Object: t.result.Title(), Message: s.Message,
+	r.Findings = append(r.Findings, report.Finding{
+		Level: report.Error, Rule: rule, File: t.object.File, Line: line, Column: column, Object: t.result.Title(), Message: s.Message,
 	})
 }
 
@@ -420,7 +388,7 @@ func ruleOf(s *metav1.Status) string {
 
 // sort sorts the findings and removes duplicates.
 func (r *Report) sort() {
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+	slices.SortStableFunc(r.Findings, func(a, b report.Finding) int {
 		return cmp.Or(cmp.Compare(r.order[a.File], r.order[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Level, b.Level))
 	})
 	r.Findings = slices.Compact(r.Findings)
@@ -455,16 +423,10 @@ func (r *Report) count() {
 	}
 	for _, f := range r.Findings {
 		switch f.Level {
-		case LevelError:
+		case report.Error:
 			s.Errors++
-		case LevelWarning:
+		case report.Warning:
 			s.Warnings++
 		}
 	}
-}
-
-// JSON writes the report for programs.
-func (r *Report) JSON() ([]byte, error) {
-	data, err := json.MarshalIndent(r, "", "    ")
-	return append(data, '\n'), err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
@@ -161,7 +162,7 @@ func (r *run) weighUnseen() {
 			return allowed == EverythingUnseen || strings.EqualFold(allowed, u.Resource) || strings.EqualFold(allowed, strings.Split(u.Resource, ".")[0])
 		})
 		if u.Objects > 0 && !u.Allowed {
-			r.report.Findings = append(r.report.Findings, Finding{Level: LevelError, Rule: ruleUnseen, Message: u.finding()})
+			r.report.Findings = append(r.report.Findings, report.Finding{Level: report.Error, Rule: ruleUnseen, Message: u.finding()})
 		}
 	}
 	slices.SortFunc(r.report.Unseen, func(a, b *Unseen) int { return cmp.Compare(a.Resource, b.Resource) })

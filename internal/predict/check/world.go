@@ -23,6 +23,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
@@ -331,10 +332,10 @@ func (r *run) inOrder() []stage {
 }
 
 // Failures returns the findings for which a World differs from its files, one for each line.
-func (r *Report) Failures() []Finding {
-	var list []Finding
+func (r *Report) Failures() []report.Finding {
+	var list []report.Finding
 	for i := range r.Findings {
-		if f := &r.Findings[i]; f.Level == LevelError {
+		if f := &r.Findings[i]; f.Level == report.Error {
 			list = append(list, *f)
 		}
 	}

@@ -55,7 +55,7 @@ func lintFile(t *testing.T, content string, change func(*lint.World)) (*lint.Rep
 }
 
 // of returns the findings of a rule.
-func of(r *lint.Report, id string) (list []lint.Finding) {
+func of(r *lint.Report, id string) (list []lint.Fault) {
 	for _, f := range r.Findings {
 		if f.Rule.ID == id {
 			list = append(list, f)
@@ -252,7 +252,7 @@ func TestIncidentsAreFound(t *testing.T) {
 			}
 			all := strings.Join(texts, "\n")
 			for _, id := range tc.errors {
-				if !slices.ContainsFunc(of(report, id), func(f lint.Finding) bool { return f.Level == lint.Error }) {
+				if !slices.ContainsFunc(of(report, id), func(f lint.Fault) bool { return f.Level == lint.Error }) {
 					t.Errorf("%s does not find it:\n%s", id, all)
 				}
 			}

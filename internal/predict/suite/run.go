@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -299,7 +300,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 }
 
 // worldError says that the objects around the tests cannot be made.
-type worldError struct{ findings []check.Finding }
+type worldError struct{ findings []report.Finding }
 
 func (e *worldError) Error() string {
 	f := &e.findings[0]

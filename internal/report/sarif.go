@@ -1,4 +1,4 @@
-package sarif
+package report
 
 import (
 	"crypto/sha256"
@@ -11,15 +11,8 @@ import (
 	"strings"
 )
 
-// Level says how bad a finding is.
-type Level string
-
-// The levels of SARIF.
-const (
-	Error   Level = "error"
-	Warning Level = "warning"
-	Note    Level = "note"
-)
+// ProjectURI is where people read about the program.
+const ProjectURI = "https://github.com/gatehouse-dev/gatehouse"
 
 // MaxResults is how many results a run may have: GitHub refuses files with more.
 const MaxResults = 25000
@@ -27,95 +20,63 @@ const MaxResults = 25000
 // Schema is the address of the schema that logs follow.
 const Schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-// Run is one run of a tool.
-type Run struct {
-	// Tool is the name of the program, Version its semantic version without a leading v,
-	// empty if it has none, and URI where people read about it.
-	Tool, Version, URI string
-	// Rules are all rules that were checked. Every Finding names one of them.
-	Rules    []Rule
-	Findings []Finding
-	// Notes are sentences about what could not be looked at.
-	Notes []string
-}
-
-// Rule is what findings are instances of.
-type Rule struct {
-	// ID names the rule, such as self-deadlock. Level is what its findings have usually.
-	ID    string
-	Level Level
-	// Title is one short sentence, Why a longer text, and Fix says what to do. All are plain
-	// text.
-	Title, Why, Fix string
-	// URI is where people read about the rule; it may be empty.
-	URI string
-	// Tags are at most ten words by which code hosts filter.
-	Tags []string
-}
-
-// Finding is one place where a rule is broken.
-type Finding struct {
-	// Rule is the ID of a rule of the run.
-	Rule    string
-	Level   Level
-	Message string
-	// File is the path of a file as the user would write it, empty when the object is in no
-	// file. Line counts from 1; 0 means that it is not known.
-	File string
-	Line int
-	// Accepted is why somebody accepted the finding; empty when nobody did.
-	Accepted string
-	// Object names what the finding is about, such as
-	// ValidatingWebhookConfiguration/hooks; it may be empty.
-	Object string
-}
-
-// Write writes a run. The error is that of the writer, or names a finding whose rule the run
-// does not have.
-func Write(w io.Writer, r *Run) error {
-	driver := component{Name: r.Tool, InformationURI: r.URI, SemanticVersion: r.Version, Rules: []reportingDescriptor{}}
+// sarif writes the report for code scanning.
+func (r *Report) sarif(w io.Writer) error {
+	driver := component{Name: r.Tool, InformationURI: ProjectURI, SemanticVersion: r.Version, Rules: []reportingDescriptor{}}
 	places := make(map[string]int, len(r.Rules))
+	add := func(rule *Rule) {
+		places[rule.ID] = len(driver.Rules)
+		driver.Rules = append(driver.Rules, descriptor(rule))
+	}
 	for i := range r.Rules {
-		places[r.Rules[i].ID] = i
-		driver.Rules = append(driver.Rules, descriptor(&r.Rules[i]))
+		add(&r.Rules[i])
 	}
 	out := run{Tool: tool{driver}, Results: []result{}, Invocations: []invocation{{Successful: true}}}
-	notes := r.Notes
-	findings := r.Findings
-	if n := len(findings); n > MaxResults {
-		findings = findings[:MaxResults]
+	notes := r.notes()
+	findings, suppressed := r.Findings, r.Suppressed
+	if n := len(findings) + len(suppressed); n > MaxResults {
+		findings = findings[:min(len(findings), MaxResults)]
+		suppressed = suppressed[:MaxResults-len(findings)]
 		notes = append(notes[:len(notes):len(notes)], fmt.Sprintf("%d findings are left out: a run has at most %d", n-MaxResults, MaxResults))
 	}
 	for _, note := range notes {
 		out.Invocations[0].Notifications = append(out.Invocations[0].Notifications, notification{Level: Note, Message: message{note}})
 	}
-	seen := map[string]int{}
-	for i := range findings {
-		f := &findings[i]
-		place, ok := places[f.Rule]
-		if !ok {
-			return fmt.Errorf("sarif: the run has no rule %q", f.Rule)
+	prints := fingerprints{}
+	one := func(f *Finding, accepted ...suppression) {
+		if _, ok := places[f.Rule]; !ok {
+			add(&Rule{ID: f.Rule, Level: f.Level, Title: f.Rule + "."})
 		}
-		one := result{RuleID: f.Rule, RuleIndex: place, Level: f.Level, Message: message{f.Message}}
-		if f.Accepted != "" {
-			one.Suppressions = []suppression{{Kind: "external", Justification: f.Accepted}}
-		}
-		if l := locate(f); l != nil {
-			one.Locations = []location{*l}
-		}
-		// The line is not part of it: a finding stays the same when lines are added above.
-		sum := sha256.Sum256([]byte(strings.Join([]string{f.Rule, f.File, f.Object, f.Message}, "\x00")))
-		hash := hex.EncodeToString(sum[:8])
-		seen[hash]++
-		one.Fingerprints = map[string]string{"primaryLocationLineHash": fmt.Sprintf("%s:%d", hash, seen[hash])}
-		out.Results = append(out.Results, one)
+		out.Results = append(out.Results, result{
+			RuleID: f.Rule, RuleIndex: places[f.Rule], Level: f.Level, Message: message{f.About()}, Suppressions: accepted,
+			Locations: locate(f), Fingerprints: map[string]string{"primaryLocationLineHash": prints.of(f, 8, ":")},
+		})
 	}
+	for i := range findings {
+		one(&findings[i])
+	}
+	for i := range suppressed {
+		one(&suppressed[i].Finding, suppression{Kind: "external", Justification: suppressed[i].Reason})
+	}
+	out.Tool.Driver.Rules = driver.Rules
 	data, err := json.MarshalIndent(log{Schema: Schema, Version: "2.1.0", Runs: []run{out}}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("sarif: %w", err)
 	}
 	_, err = w.Write(append(data, '\n'))
 	return err
+}
+
+// fingerprints tell the findings of a report apart. They do not have the line: a finding stays the
+// same when lines are added above.
+type fingerprints map[string]int
+
+// of returns the fingerprint of a finding, from so many bytes of a hash. Equal findings are numbered.
+func (p fingerprints) of(f *Finding, size int, separator string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{f.Rule, f.File, f.Object, f.Text()}, "\x00")))
+	hash := hex.EncodeToString(sum[:size])
+	p[hash]++
+	return fmt.Sprintf("%s%s%d", hash, separator, p[hash])
 }
 
 func descriptor(r *Rule) reportingDescriptor {
@@ -132,21 +93,21 @@ func descriptor(r *Rule) reportingDescriptor {
 	return d
 }
 
-func locate(f *Finding) *location {
+func locate(f *Finding) []location {
 	if f.File == "" && f.Object == "" {
 		return nil
 	}
-	l := &location{}
+	l := location{}
 	if f.File != "" {
 		l.Physical = &physicalLocation{Artifact: artifact{uriOf(f.File)}}
 		if f.Line > 0 {
-			l.Physical.Region = &region{StartLine: f.Line}
+			l.Physical.Region = &region{StartLine: f.Line, StartColumn: f.Column}
 		}
 	}
 	if f.Object != "" {
 		l.Logical = []logicalLocation{{FullName: f.Object, Kind: "object"}}
 	}
-	return l
+	return []location{l}
 }
 
 // uriOf is a path as a URI: relative paths stay relative.
@@ -230,7 +191,8 @@ type (
 		URI string `json:"uri"`
 	}
 	region struct {
-		StartLine int `json:"startLine"`
+		StartLine   int `json:"startLine"`
+		StartColumn int `json:"startColumn,omitempty"`
 	}
 	logicalLocation struct {
 		FullName string `json:"fullyQualifiedName"`

@@ -1,0 +1,109 @@
+package report
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+)
+
+// The parts of a JUnit report that CI systems read.
+type (
+	junitSuites struct {
+		XMLName  xml.Name      `xml:"testsuites"`
+		Name     string        `xml:"name,attr"`
+		Tests    int           `xml:"tests,attr"`
+		Failures int           `xml:"failures,attr"`
+		Suites   []*junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string `xml:"name,attr"`
+		Tests    int    `xml:"tests,attr"`
+		Failures int    `xml:"failures,attr"`
+		Skipped  int    `xml:"skipped,attr"`
+		Time     string `xml:"time,attr,omitempty"`
+		// Properties are the release that was judged by, and what is to know of it.
+		Properties *junitProperties `xml:"properties"`
+		Cases      []junitCase      `xml:"testcase"`
+
+		seconds float64
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		File    string        `xml:"file,attr"`
+		Line    int           `xml:"line,attr,omitempty"`
+		Time    string        `xml:"time,attr,omitempty"`
+		Failure *junitFailure `xml:"failure"`
+		Skipped *junitSkipped `xml:"skipped"`
+		Output  string        `xml:"system-out,omitempty"`
+	}
+	junitFailure struct {
+		Type    string `xml:"type,attr"`
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+	junitProperties struct {
+		List []junitProperty `xml:"property"`
+	}
+	junitProperty struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
+	junitSkipped struct {
+		Message string `xml:"message,attr"`
+	}
+)
+
+// junit writes a test case for each thing that was judged, in a suite for each file.
+func (r *Report) junit(w io.Writer) error {
+	all := junitSuites{Name: r.Tool}
+	var properties *junitProperties
+	if r.Kubernetes != "" {
+		properties = &junitProperties{List: []junitProperty{{"kubernetesVersion", r.Kubernetes}}}
+		if r.VersionNote != "" {
+			properties.List = append(properties.List, junitProperty{"versionNote", r.VersionNote})
+		}
+	}
+	suites := map[string]*junitSuite{}
+	for _, c := range r.cases() {
+		s := suites[c.File]
+		if s == nil {
+			s = &junitSuite{Name: c.File, Properties: properties}
+			suites[c.File] = s
+			all.Suites = append(all.Suites, s)
+		}
+		out := junitCase{Name: c.Name, Class: c.Class, File: c.File, Line: c.Line, Time: seconds(c.Seconds), Output: c.Output}
+		s.Tests++
+		all.Tests++
+		switch {
+		case c.Failure != "":
+			out.Failure = &junitFailure{Type: c.Rule, Message: c.Failure, Text: c.Details}
+			s.Failures++
+			all.Failures++
+		case c.Skipped != "":
+			out.Skipped = &junitSkipped{Message: c.Skipped}
+			s.Skipped++
+		}
+		s.seconds += c.Seconds
+		s.Time = seconds(s.seconds)
+		s.Cases = append(s.Cases, out)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	encoder := xml.NewEncoder(w)
+	encoder.Indent("", "  ")
+	if err := encoder.Encode(all); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+// seconds is a time as JUnit has it; empty when it is not known.
+func seconds(s float64) string {
+	if s == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.4f", s)
+}

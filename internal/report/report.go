@@ -245,7 +245,7 @@ func ForPeople(format string) bool {
 func (r *Report) Write(w io.Writer, format string) error {
 	write := writers[format]
 	if write == nil {
-		return fmt.Errorf("%q is no format for programs", format)
+		return fmt.Errorf("%q is not a format for programs", format)
 	}
 	return write(r, w)
 }

@@ -189,9 +189,16 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind p
 	if t.client, err = kubernetes.NewForConfig(server.Config); err != nil {
 		return "", err
 	}
+	// The roles edit and admin are empty at a kube-apiserver without a kube-controller-manager.
+	if _, err := t.client.RbacV1().Roles("default").Create(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "writers"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		return "", err
+	}
 	if _, err := t.client.RbacV1().RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "writers"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "writers"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: attacker}, {APIGroup: rbacv1.GroupName, Kind: "User", Name: bystander}},
 	}, metav1.CreateOptions{}); err != nil {
 		return "", err

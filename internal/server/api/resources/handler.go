@@ -142,7 +142,7 @@ func (h *Handler) newCall(e *Endpoint, info *request.RequestInfo, req *http.Requ
 }
 
 func verbName(info *request.RequestInfo, req *http.Request) string {
-	if info.Verb != "" {
+	if info.Verb != "" && req.Method != http.MethodHead {
 		return info.Verb
 	}
 	return strings.ToLower(req.Method)

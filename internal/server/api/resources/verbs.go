@@ -119,6 +119,10 @@ func (c *call) handler() http.HandlerFunc {
 		}
 		return handlers.ConnectResource(connecter, c.Scope, c.admit, c.Discovery.Name, c.info.Subresource != "")
 	}
+	if c.req.Method == http.MethodHead && !c.Custom {
+		// As at kube-apiserver. A HEAD of a list would cost as much as the list.
+		return nil
+	}
 	for _, v := range verbs {
 		if v.name == c.info.Verb && v.has(c.Storage) && v.at(c) {
 			return v.serve(c)

@@ -74,6 +74,7 @@ type Caller struct {
 	targets targets
 	// waiting counts the bodies of calls that wait for a place at any of the targets.
 	waiting bodies
+	memory  memory
 }
 
 // New returns a Caller. A negative limit is an error.
@@ -105,7 +106,7 @@ func New(o Options) (*Caller, error) {
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight = defaultMaxInFlight
 	}
-	c := &Caller{options: o}
+	c := &Caller{options: o, memory: newMemory()}
 	c.waiting.max = maxWaitingBodies
 	c.targets.max = o.maxTargets
 	c.targets.mu.byKey = make(map[key]*list.Element)
@@ -129,6 +130,9 @@ type Invocation struct {
 	Mutating bool
 	// Timeout is how long the call may take; zero means the hook's own timeout.
 	Timeout time.Duration
+	// Share is what the answers to the API request take of the memory of the Caller; nil if
+	// nothing is taken once the call is over.
+	Share *Share
 	// Facts is what Call finds out in addition to the answer.
 	Facts Facts
 }
@@ -157,7 +161,12 @@ func (c *Caller) Call(ctx context.Context, inv *Invocation) (*review.Response, *
 	if inv.Body == nil {
 		return nil, Failed(h, NoVersion, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)"))
 	}
-	a := admissionCall{inv: inv, max: c.options.maxResponseBytes}
+	a := admissionCall{inv: inv, max: c.options.maxResponseBytes, share: inv.Share}
+	if a.share == nil {
+		a.share = &Share{}
+		defer a.share.Release()
+	}
+	a.share.bind(&c.memory)
 	a.parcel, a.to, a.limit, a.tellTimeout, a.base, a.facts = &a, &h.ClientConfig, cmp.Or(inv.Timeout, h.Timeout), true, plainHeaders, &inv.Facts
 	if failure := c.deliver(ctx, &a.exchange); failure != nil {
 		return nil, &Error{Hook: h, Failure: *failure}
@@ -171,6 +180,7 @@ type admissionCall struct {
 	exchange
 	inv      *Invocation
 	max      int64
+	share    *Share
 	response *review.Response
 }
 
@@ -188,10 +198,13 @@ func (a *admissionCall) open() (io.ReadCloser, int64) {
 func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class, error) {
 	b := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(b)
-	if err := readAll(b, answer, a.max); err != nil {
-		if errors.As(err, new(*tooLargeError)) {
-			return Answer, err
-		}
+	switch err := a.readAll(ctx, b, answer); {
+	case err == nil:
+	case errors.As(err, new(*tooLargeError)):
+		return Answer, err
+	case errors.As(err, new(*NoRoomError)):
+		return NoRoom, err
+	default:
 		return Transport, fmt.Errorf("reading the answer: %w", err)
 	}
 	response, err := review.Decode(a.inv.Body.Version(), a.inv.Mutating, a.inv.UID, answer.StatusCode, answer.Header.Get("Content-Type"), b.Bytes())
@@ -208,6 +221,69 @@ func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class,
 		return Invalid, err
 	}
 	return Answer, err
+}
+
+// readAll reads an answer, and takes memory for it if it is large. After an error it has taken
+// nothing.
+func (a *admissionCall) readAll(ctx context.Context, b *bytes.Buffer, answer *http.Response) (err error) {
+	length := answer.ContentLength
+	if length > a.max {
+		return &tooLargeError{a.max}
+	}
+	var taken []*entry
+	defer func() {
+		if err != nil {
+			for _, e := range taken {
+				e.trim(0)
+			}
+		}
+	}()
+	holds := int64(0)
+	// An answer that does not say how long it is takes more memory as it turns out to be longer.
+	limit := min(smallAnswer, a.max)
+	for {
+		if length >= 0 && length <= limit {
+			b.Grow(int(length) + bytes.MinRead)
+		}
+		if _, err := b.ReadFrom(io.LimitReader(answer.Body, limit+1-int64(b.Len()))); err != nil {
+			return err
+		}
+		read := int64(b.Len())
+		if read <= limit {
+			break
+		}
+		if read > a.max {
+			return &tooLargeError{a.max}
+		}
+		next := a.max
+		if length > 0 {
+			next = length
+		} else if limit < usualAnswer {
+			next = min(usualAnswer, a.max)
+		}
+		e, err := a.share.enter(ctx, a.target.answers, perByte*next-holds)
+		if err != nil {
+			return err
+		}
+		taken, holds, limit = append(taken, e), perByte*next, next
+	}
+	return a.weigh(b.Bytes(), taken)
+}
+
+// weigh takes what an answer needs that is about to be decoded, and gives back what it does not need.
+func (a *admissionCall) weigh(answer []byte, taken []*entry) error {
+	if len(taken) == 0 {
+		return nil
+	}
+	needs := perByte * int64(len(answer))
+	for _, e := range taken {
+		e.trim(needs)
+		needs -= e.all.bytes
+	}
+	if decoded := review.Weight(answer); decoded > perByte*int64(len(answer)) {
+		return a.share.Take(decoded - perByte*int64(len(answer)))
+	}
+	return nil
 }
 
 // Address returns the URL of a webhook without the query, which Call adds. The path

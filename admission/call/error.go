@@ -48,6 +48,9 @@ const (
 	// Busy: the webhook server was not called, because too many calls of it are
 	// running.
 	Busy
+	// NoRoom: the answer or its patch was not used, because answers of webhooks take too much
+	// memory already (S4.22).
+	NoRoom
 )
 
 // classes holds what S7.4 fixes for each class.
@@ -69,6 +72,7 @@ var classes = [...]struct {
 	Panic:            {"Panic", "", http.StatusInternalServerError},
 	CircuitOpen:      {"CircuitOpen", "not called: ", http.StatusServiceUnavailable},
 	Busy:             {"Busy", "not called: ", http.StatusServiceUnavailable},
+	NoRoom:           {"NoRoom", "there is no memory for the answer: ", http.StatusServiceUnavailable},
 }
 
 // String returns the name of the constant.
@@ -148,8 +152,11 @@ func (e *Failure) explain(b *strings.Builder) {
 		b.WriteString("; the API request was cancelled by its client")
 	case e.TimedOut:
 		what, which := "answer", "timeoutSeconds of the webhook"
-		if e.Dial {
+		switch {
+		case e.Dial:
 			what = "connection"
+		case e.Class == PatchFailed:
+			what = "result"
 		}
 		if e.RequestLimited {
 			which = "the time that the API request had left"
@@ -189,8 +196,8 @@ func roots(to *registration.ClientConfig) string {
 
 // Status returns the rejection of an API request whose webhook failed and whose failure policy
 // is Fail: code 500, reason InternalError, a message that names the webhook, its configuration
-// and what to check (S7.2, S7.12, S7.15). With class Busy, the status asks the client to retry,
-// because the webhook was not called. When the API request had no more time, the code is 504
+// and what to check (S7.2, S7.12, S7.15). With classes Busy and NoRoom, the status asks the client
+// to retry. When the API request had no more time, the code is 504
 // and the reason is Timeout (S7.8).
 func (e *Error) Status() *apierrors.StatusError {
 	h := e.Hook
@@ -207,7 +214,7 @@ func (e *Error) Status() *apierrors.StatusError {
 		return apierrors.NewTimeoutError("request did not complete within the allotted timeout: "+failure.Error(), 0)
 	}
 	status := apierrors.NewInternalError(failure)
-	if e.Class == Busy {
+	if e.Class == Busy || e.Class == NoRoom {
 		status.ErrStatus.Details.RetryAfterSeconds = busyRetrySeconds
 	}
 	return status
@@ -236,6 +243,8 @@ func (e *Error) remedy() string {
 			return fmt.Sprintf("; check the pods behind service %s/%s", s.Namespace, s.Name)
 		}
 		return "; check that a server answers at that URL"
+	case NoRoom:
+		return "; the webhook should answer less, such as only the changes of the object"
 	case Panic:
 		return ""
 	}

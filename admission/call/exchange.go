@@ -343,20 +343,6 @@ func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("the answer is larger than %d bytes", e.max)
 }
 
-func readAll(b *bytes.Buffer, answer *http.Response, most int64) error {
-	if answer.ContentLength > most {
-		return &tooLargeError{most}
-	}
-	if answer.ContentLength > 0 {
-		b.Grow(int(answer.ContentLength) + bytes.MinRead)
-	}
-	n, err := b.ReadFrom(io.LimitReader(answer.Body, most+1))
-	if err == nil && n > most {
-		return &tooLargeError{most}
-	}
-	return err
-}
-
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // putBuffer keeps a buffer for the next answer unless it is unusually large.

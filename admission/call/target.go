@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
@@ -52,6 +54,8 @@ type target struct {
 
 	breaker breaker
 	slots   slots
+	// answers is the memory that answers of the server may take.
+	answers *semaphore.Weighted
 
 	// users counts the running calls; a retired target has left the cache.
 	users   atomic.Int64
@@ -68,7 +72,7 @@ var plainHeaders = http.Header{
 
 // newTarget prepares the connections to a server. Nothing is connected yet.
 func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
-	t := &target{key: k}
+	t := &target{key: k, answers: semaphore.NewWeighted(maxOfTarget)}
 	t.breaker.mode, t.breaker.name, t.breaker.observe = c.options.Breaker, k.host, c.options.Observe
 	t.slots.name, t.slots.max, t.slots.bodies = k.host, c.options.MaxInFlight, &c.waiting
 	cfg, files, err := id.config()

@@ -70,7 +70,7 @@ type Round interface {
 // Changer changes the object of a request, as *objects.Set does. changed reports whether the
 // object differs from before. An error that is ErrUnknown means that the result of the change
 // is unknown.
-type Changer func(kind schema.GroupVersionKind, change *mutation.Change) (changed bool, err error)
+type Changer func(ctx context.Context, kind schema.GroupVersionKind, change *mutation.Change) (changed bool, err error)
 
 // Mutate evaluates the mutating policies of candidates about a request, one binding and one
 // param after the other, and makes their changes to the object (S18.2, S18.3). All policies are
@@ -276,7 +276,7 @@ func (m *mutator) mutate(one *Mutation, p *policy.Policy, in *policy.Input, kind
 		if m.in.Change == nil {
 			one.Err = fmt.Errorf("%w: what becomes of the object is not known here", ErrUnknown)
 		} else {
-			one.Changed, one.Err = m.in.Change(kind, one.Change)
+			one.Changed, one.Err = m.in.Change(m.ctx, kind, one.Change)
 		}
 	}
 	if one.Changed {

@@ -104,6 +104,7 @@ func (r *run) ask(ctx context.Context, to ready, c *trace.Call, later int) (resp
 		UID:      c.UID,
 		Mutating: h.Source.Descriptor().Pass == registration.MutatingPass,
 		Timeout:  to.step.Timeout(),
+		Share:    r.share,
 	}
 	response, callErr := r.options.Caller.Call(ctx, inv)
 	c.Sent, c.Host, c.Deprecated = inv.Facts.Sent, inv.Facts.Host, inv.Facts.Deprecated

@@ -71,18 +71,27 @@ func newBudget(ctx context.Context, source registration.Source, now time.Time) b
 // limit returns the context for a call of a hook. later is how many shares the later hooks of
 // the pass need. The Caller applies the hook's own timeout.
 func (b budget) limit(ctx context.Context, now time.Time, step *plan.Candidate, later int) (context.Context, context.CancelFunc) {
+	if b.deadline.IsZero() || b.end(step, later).Sub(now) >= step.Timeout() {
+		return ctx, func() {}
+	}
+	return b.until(ctx, step, later)
+}
+
+// until is limit for the patch that a hook answered with, which has no timeout of its own.
+func (b budget) until(ctx context.Context, step *plan.Candidate, later int) (context.Context, context.CancelFunc) {
 	if b.deadline.IsZero() {
 		return ctx, func() {}
 	}
+	return context.WithDeadline(ctx, b.end(step, later))
+}
+
+// end returns when the time of a hook ends.
+func (b budget) end(step *plan.Candidate, later int) time.Time {
 	kept := min(b.share, maxVerdict)
 	if step.Forgives() {
 		kept = min(b.share*time.Duration(b.after+later), b.most)
 	}
-	end := b.deadline.Add(-kept)
-	if end.Sub(now) >= step.Timeout() {
-		return ctx, func() {}
-	}
-	return context.WithDeadline(ctx, end)
+	return b.deadline.Add(-kept)
 }
 
 // sharesOf returns how many shares hooks need that are called one after the other.

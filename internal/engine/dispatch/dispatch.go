@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -74,7 +75,9 @@ type run struct {
 	objects *objects.Set
 	input   plan.Input
 	budget  budget
-	trace   *trace.Run
+	// share is what the answers to the request take of the memory for answers.
+	share *call.Share
+	trace *trace.Run
 }
 
 // Run runs the candidates of the dispatcher's source, in order. It returns nil, or the API
@@ -94,6 +97,7 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 		steps:      steps,
 		objects:    objects.New(a, o),
 		budget:     newBudget(ctx, d.options.Source, now),
+		share:      &call.Share{},
 		trace: &trace.Run{
 			Request:  RequestOf(req),
 			Source:   d.options.Source,
@@ -111,6 +115,7 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 		Authorizer:      d.options.Authorizer,
 	}
 	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, r.trace.Round)
+	defer func() { r.share.ReleaseAfter(ctx) }()
 	err := r.pass(inside)
 	end(err)
 	r.exclusions()

@@ -15,6 +15,7 @@ import (
 func (r *run) mutate(ctx context.Context) error {
 	again := r.a.GetReinvocationContext()
 	memory := remembered(again, r.options.Plugin)
+	r.share = &memory.share
 	wanted := func(*plan.Candidate) bool { return true }
 	if again.IsReinvoke() {
 		if err := memory.resume(r.objects); err != nil {
@@ -81,12 +82,13 @@ func (r *run) call(ctx context.Context, i int, to ready, e plan.Enforced, ahead 
 	r.trace.Calls = append(r.trace.Calls, r.record(to.step, len(r.trace.Calls)))
 	c := &r.trace.Calls[len(r.trace.Calls)-1]
 	response, status, ok := ahead.take(i, c)
+	later := sharesOf(r.steps[i+1:])
 	if !ok {
-		response, status = r.ask(ctx, to, c, sharesOf(r.steps[i+1:]))
+		response, status = r.ask(ctx, to, c, later)
 	}
 	c.Enforcement = enforcement(e)
 	if status == nil && len(response.Patch) > 0 {
-		status = r.patch(to, c, response)
+		status = r.patch(ctx, to, c, response, later)
 	}
 	if status = judge(to.step, c, status); status != nil {
 		return c, status

@@ -187,7 +187,7 @@ func TestEncodingIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if changed, _, err := s.Apply(two, patch); !changed || err != nil {
+	if changed, _, err := s.Apply(t.Context(), nil, two, patch); !changed || err != nil {
 		t.Fatalf("changed: %v, %v", changed, err)
 	}
 	_, again := encoded(widgetV1)

@@ -52,12 +52,12 @@ func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admissi
 
 // changer returns a Changer of the objects of a request, which uses the schemas of kinds.
 func changer(set *objects.Set, schemas mutation.Schemas) plan.Changer {
-	return func(kind schema.GroupVersionKind, change *mutation.Change) (bool, error) {
+	return func(ctx context.Context, kind schema.GroupVersionKind, change *mutation.Change) (bool, error) {
 		f, err := set.As(kind)
 		if err != nil {
 			return false, err
 		}
-		return set.Mutate(f, change, schemas)
+		return set.Mutate(ctx, f, change, schemas)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
@@ -37,6 +38,8 @@ type memory struct {
 	// invoked is not empty.
 	kind   schema.GroupVersionKind
 	object []byte
+	// share is what the answers in both passes take of the memory for answers.
+	share call.Share
 }
 
 // remembered returns the memory of a request, a new one in the first pass.

@@ -20,7 +20,7 @@ func patched(t *testing.T, expression, object string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, _, err := change.Patch.ApplyToMap(content(t, object))
+	out, _, err := change.Patch.ApplyToMap(t.Context(), nil, content(t, object))
 	if errors.Is(err, review.ErrTestFailed) {
 		return object, nil
 	}
@@ -145,7 +145,7 @@ func FuzzValue(f *testing.F) {
 		object := map[string]any{"s": s, "i": i, "d": d, "b": b}
 		change, err := evaluate(mutation.JSONPatch, `[JSONPatch{op: "add", path: "/" + jsonpatch.escapeKey(object.s), value: object.s}]`, object)
 		if err == nil && change.Patch[0].HasPath {
-			if out, _, err := change.Patch.ApplyToMap(map[string]any{}); err != nil || out[s] != s {
+			if out, _, err := change.Patch.ApplyToMap(t.Context(), nil, map[string]any{}); err != nil || out[s] != s {
 				t.Fatalf("%q gives %v, %v", s, out, err)
 			}
 		}

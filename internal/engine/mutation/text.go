@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,13 @@ import (
 // JSON, because of cause. The sentence is that of upstream's patch library (S18.18): people
 // know it, and tools search for it.
 func PatchError(object []byte, patch review.Patch, cause error) error {
+	if limit := (*review.LimitError)(nil); errors.As(cause, &limit) {
+		return fmt.Errorf("JSON Patch: %w", limit)
+	}
+	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+		// The library would apply the patch again, without a limit of time.
+		return fmt.Errorf("JSON Patch: %w", cause)
+	}
 	if err := libraryError(object, patch); err != nil && !errors.Is(err, jsonpatch.ErrTestFailed) {
 		return fmt.Errorf("JSON Patch: %w", err)
 	}

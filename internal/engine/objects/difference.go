@@ -2,6 +2,7 @@ package objects
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -70,7 +71,7 @@ func Edits(before runtime.Object, patch []byte, kind schema.GroupVersionKind, o 
 	if err != nil {
 		return nil
 	}
-	return p.Edits(content)
+	return p.Edits(context.Background(), content)
 }
 
 // difference is a JSON patch.

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -21,9 +22,10 @@ var errInitializers = errors.New("metadata.initializers cannot be changed by a p
 // differs from the object before. After an error the object is as before.
 //
 // A JSON patch whose test fails changes nothing, and is not an error (S18.19). After a JSON
-// patch, a typed object must have no unknown fields (S18.20).
-func (s *Set) Mutate(f *Form, change *mutation.Change, schemas mutation.Schemas) (changed bool, err error) {
-	object, err := s.mutated(f, change, schemas)
+// patch, a typed object must have no unknown fields (S18.20). Applying a JSON patch ends when ctx
+// ends.
+func (s *Set) Mutate(ctx context.Context, f *Form, change *mutation.Change, schemas mutation.Schemas) (changed bool, err error) {
+	object, err := s.mutated(ctx, f, change, schemas)
 	if err != nil {
 		return false, err
 	}
@@ -48,11 +50,11 @@ func (s *Set) Mutate(f *Form, change *mutation.Change, schemas mutation.Schemas)
 
 // mutated returns the object of f with a change applied, before defaulting; nil when nothing
 // changes.
-func (s *Set) mutated(f *Form, change *mutation.Change, schemas mutation.Schemas) (runtime.Object, error) {
+func (s *Set) mutated(ctx context.Context, f *Form, change *mutation.Change, schemas mutation.Schemas) (runtime.Object, error) {
 	if change.Type == mutation.ApplyConfiguration {
 		return s.merged(f, change.Configuration, schemas)
 	}
-	_, object, err := s.patched(f, change.Patch, true, &change.Edits)
+	_, object, err := s.patched(f, &patching{ctx: ctx, patch: change.Patch, strict: true, edits: &change.Edits})
 	failed := (*review.PatchError)(nil)
 	switch {
 	case err == nil:

@@ -193,7 +193,7 @@ func TestMutate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			changed, err := set.Mutate(f, tt.change, schemas)
+			changed, err := set.Mutate(t.Context(), f, tt.change, schemas)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -241,7 +241,7 @@ func TestMutateOfACustomObject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			changed, err := set.Mutate(f, change, one{managedfields.NewDeducedTypeConverter()})
+			changed, err := set.Mutate(t.Context(), f, change, one{managedfields.NewDeducedTypeConverter()})
 			if err != nil || !changed {
 				t.Fatalf("changed: %v, %v", changed, err)
 			}

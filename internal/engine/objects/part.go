@@ -11,7 +11,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 // layout has the places of the top-level members of a kind in its Go type.
@@ -62,8 +61,8 @@ func newLayout(t reflect.Type) *layout {
 // members. Only these members are converted to JSON and back; the others stay as they are. The
 // cost of a patch then depends on the members it touches: labels of a large object are cheap to
 // set. ok is false when the patch or the type is not like that.
-func (s *Set) patchedPart(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, ok bool, err error) {
-	members, ok := p.Members()
+func (s *Set) patchedPart(f *Form, p *patching) (changed bool, object runtime.Object, ok bool, err error) {
+	members, ok := p.patch.Members()
 	if !ok || initializers.Has(f.object) {
 		return false, nil, false, nil
 	}
@@ -87,7 +86,7 @@ func (s *Set) patchedPart(f *Form, p review.Patch, strict bool, edits *[]review.
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &content); err != nil {
 		return false, nil, true, err
 	}
-	content, changed, err = applied(p, content, edits)
+	content, changed, err = p.applied(content)
 	if err != nil || !changed {
 		return false, nil, true, err
 	}
@@ -98,10 +97,10 @@ func (s *Set) patchedPart(f *Form, p review.Patch, strict bool, edits *[]review.
 	if to.Type() != from.Type() {
 		return false, nil, false, nil
 	}
-	if err := decodeObject(content, object, strict); err != nil {
+	if err := decodeObject(content, object, p.strict); err != nil {
 		return false, nil, true, err
 	}
-	if strict {
+	if p.strict {
 		restoreKind(object, f.kind)
 	}
 	if err := checkKind(object, f.kind); err != nil {

@@ -106,8 +106,8 @@ func TestAPatchOfSomeMembersIsThatOfTheWhole(t *testing.T) {
 				}
 				before := object.DeepCopyObject()
 				s := &Set{a: admission.NewAttributesRecord(object, nil, gvk, "ns", "o", schema.GroupVersionResource{}, "", admission.Create, nil, false, nil), o: i}
-				wholeChanged, wholeObject, wholeErr := s.patchedWhole(&Form{kind: gvk, object: object}, p, false, new([]review.Edit))
-				changed, patched, ok, err := s.patchedPart(&Form{kind: gvk, object: object}, p, false, new([]review.Edit))
+				wholeChanged, wholeObject, wholeErr := s.patchedWhole(&Form{kind: gvk, object: object}, &patching{ctx: t.Context(), patch: p, edits: new([]review.Edit)})
+				changed, patched, ok, err := s.patchedPart(&Form{kind: gvk, object: object}, &patching{ctx: t.Context(), patch: p, edits: new([]review.Edit)})
 				if ok == c.whole {
 					t.Fatalf("done by parts: %t", ok)
 				}
@@ -130,7 +130,7 @@ func TestAPatchOfSomeMembersIsThatOfTheWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, ok, err := (&Set{o: i}).patchedPart(&Form{kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), object: object}, p, false, new([]review.Edit))
+		_, _, ok, err := (&Set{o: i}).patchedPart(&Form{kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), object: object}, &patching{ctx: t.Context(), patch: p, edits: new([]review.Edit)})
 		if ok || err != nil {
 			t.Errorf("done by parts: %t, %v", ok, err)
 		}

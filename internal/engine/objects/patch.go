@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,9 +31,10 @@ func (e *KindError) Error() string {
 // Apply applies a patch to the object of f, and makes the result the newest object, with its
 // kind's defaults (S5.4). It reports whether the patch changed the object before defaulting
 // (S5.5); if so, edits describe its operations. The error is a *KindError, or says why the
-// patch cannot be applied; the object is then as before (S5.12).
-func (s *Set) Apply(f *Form, p review.Patch) (changed bool, edits []review.Edit, err error) {
-	changed, object, err := s.patched(f, p, false, &edits)
+// patch cannot be applied; the object is then as before (S5.12). Applying ends when ctx ends, and
+// takes memory of room, which may be nil (S5.33).
+func (s *Set) Apply(ctx context.Context, room review.Room, f *Form, p review.Patch) (changed bool, edits []review.Edit, err error) {
+	changed, object, err := s.patched(f, &patching{ctx: ctx, room: room, patch: p, edits: &edits})
 	if err != nil {
 		return false, nil, err
 	}
@@ -51,25 +53,34 @@ func (s *Set) Apply(f *Form, p review.Patch) (changed bool, edits []review.Edit,
 	return false, nil, nil
 }
 
+// patching is a patch that is applied until ctx ends, with memory of room, nil for any.
+type patching struct {
+	ctx   context.Context
+	room  review.Room
+	patch review.Patch
+	// strict makes unknown fields of a typed object an error. Otherwise they are dropped.
+	strict bool
+	// edits is set to the Edits of the patch.
+	edits *[]review.Edit
+}
+
 // patched returns the object of f with a patch applied, before defaulting, and whether the two
-// differ (S5.4, S5.5). It sets edits to the Edits of the patch. If the two do not differ, it
-// returns no object. Unknown fields of a typed object are dropped, or an error if strict is
-// set.
+// differ (S5.4, S5.5). If they do not, it returns no object.
 //
 // The result may share memory with the object it was made from. Defaulting it in place is safe
 // nevertheless: the other object belongs to the same request, and is not used any more.
-func (s *Set) patched(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
+func (s *Set) patched(f *Form, p *patching) (changed bool, object runtime.Object, err error) {
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
-		return patchedContent(u, f.kind, p, edits)
+		return p.content(u, f.kind)
 	}
-	if changed, object, ok, err := s.patchedPart(f, p, strict, edits); ok || err != nil {
+	if changed, object, ok, err := s.patchedPart(f, p); ok || err != nil {
 		return changed, object, err
 	}
-	return s.patchedWhole(f, p, strict, edits)
+	return s.patchedWhole(f, p)
 }
 
 // patchedWhole is patched for a typed object, by way of its JSON.
-func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
+func (s *Set) patchedWhole(f *Form, p *patching) (changed bool, object runtime.Object, err error) {
 	payload, err := s.Encode(f)
 	if err != nil {
 		return false, nil, err
@@ -78,17 +89,17 @@ func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool, edits *[]review
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(payload.Object, &content); err != nil {
 		return false, nil, err
 	}
-	content, changed, err = applied(p, content, edits)
+	content, changed, err = p.applied(content)
 	if err != nil || !changed {
 		return false, nil, err
 	}
 	if object, err = s.o.GetObjectCreater().New(f.kind); err != nil {
 		return false, nil, err
 	}
-	if err := decodeObject(content, object, strict); err != nil {
+	if err := decodeObject(content, object, p.strict); err != nil {
 		return false, nil, err
 	}
-	if strict {
+	if p.strict {
 		restoreKind(object, f.kind)
 	}
 	if err := checkKind(object, f.kind); err != nil {
@@ -97,25 +108,25 @@ func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool, edits *[]review
 	return !asWritten.DeepEqual(f.object, object), object, nil
 }
 
-// applied returns content with a patch applied, and whether the patch changed it. If it did,
+// applied returns content with the patch applied, and whether the patch changed it. If it did,
 // applied sets edits.
-func applied(p review.Patch, content map[string]any, edits *[]review.Edit) (patched map[string]any, changed bool, err error) {
-	patched, changed, err = p.ApplyToMap(content)
+func (p *patching) applied(content map[string]any) (patched map[string]any, changed bool, err error) {
+	patched, changed, err = p.patch.ApplyToMap(p.ctx, p.room, content)
 	if err == nil && changed {
-		*edits = p.Edits(content)
+		*p.edits = p.patch.Edits(p.ctx, content)
 	}
 	return patched, changed, err
 }
 
-// patchedContent is patched for an unstructured object.
-func patchedContent(u *unstructured.Unstructured, kind schema.GroupVersionKind, p review.Patch, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
+// content is patched for an unstructured object.
+func (p *patching) content(u *unstructured.Unstructured, kind schema.GroupVersionKind) (changed bool, object runtime.Object, err error) {
 	content, shows := u.Object, initializers.Shows(u)
 	if !shows && initializers.Has(u) {
 		if content, err = exposed(u); err != nil {
 			return false, nil, err
 		}
 	}
-	content, changed, err = applied(p, content, edits)
+	content, changed, err = p.applied(content)
 	if err != nil || !changed {
 		return false, nil, err
 	}
@@ -128,7 +139,7 @@ func patchedContent(u *unstructured.Unstructured, kind schema.GroupVersionKind, 
 	if err := checkKind(patched, kind); err != nil {
 		return changed, patched, err
 	}
-	return changed, patched, checkContent(patched, p)
+	return changed, patched, checkContent(patched, p.patch)
 }
 
 var (

@@ -1,8 +1,10 @@
 package review
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,18 +19,24 @@ type (
 	editList struct{ items []any }
 )
 
+// MarshalJSON implements json.Marshaler.
+func (l *editList) MarshalJSON() ([]byte, error) { return json.Marshal(l.items) }
+
 // edit applies the patch to root without changing it. The result may hold
-// editMap and editList.
+// editMap and editList. An operation that does more than w allows fails (S5.33).
 //
 // The semantics are those of the patch library of Kubernetes' own API server, with its known
 // peculiarities: a pointer may lack its first slash; replacing a missing member adds it;
 // copying a missing member gives null; a negative index counts from the end (S5.7). Where that
 // library compares how values are spelled, or panics, edit follows RFC 6902: test compares
 // values, and finds a null in a list.
-func (p Patch) edit(root any) (any, error) {
-	left := allowance(maxCopied)
+func (p Patch) edit(root any, w *work) (any, error) {
 	for i := range p {
-		if err := p[i].apply(&root, &left); err != nil {
+		err := w.begin()
+		if err == nil {
+			err = p[i].apply(&root, w)
+		}
+		if err != nil {
 			o := &p[i]
 			e := &PatchError{Index: i, Op: o.Op, Path: o.Path, Cause: err}
 			if o.Op == "copy" || o.Op == "move" {
@@ -48,15 +56,15 @@ var (
 // ErrTestFailed is the cause of a [PatchError] when a test finds another value.
 var ErrTestFailed = errors.New("test failed: the value differs")
 
-func (o *Operation) apply(root *any, left *allowance) error {
+func (o *Operation) apply(root *any, w *work) error {
 	if !o.HasPath {
 		return errNoPath
 	}
 	switch o.Op {
 	case "add":
-		return add(root, o.Path, runtime.DeepCopyJSONValue(o.Value))
+		return add(root, o.Path, runtime.DeepCopyJSONValue(o.Value), w)
 	case "remove":
-		_, err := remove(root, o.Path)
+		_, err := remove(root, o.Path, w)
 		return err
 	case "replace":
 		return replace(root, o.Path, runtime.DeepCopyJSONValue(o.Value))
@@ -74,11 +82,11 @@ func (o *Operation) apply(root *any, left *allowance) error {
 			return errNoFrom
 		}
 		if o.Op == "move" {
-			v, err := remove(root, o.From)
+			v, err := remove(root, o.From, w)
 			if err != nil {
 				return err
 			}
-			return add(root, o.Path, v)
+			return add(root, o.Path, v, w)
 		}
 		if o.From == "" {
 			return errWhole
@@ -87,15 +95,15 @@ func (o *Operation) apply(root *any, left *allowance) error {
 		if err != nil {
 			return err
 		}
-		if v, err = left.duplicate(v); err != nil {
+		if v, err = w.duplicate(v); err != nil {
 			return err
 		}
-		return add(root, o.Path, v)
+		return add(root, o.Path, v, w)
 	}
 	return errors.New("unknown operation")
 }
 
-func add(root *any, path string, v any) error {
+func add(root *any, path string, v any, w *work) error {
 	parent, key, err := locate(root, path, true)
 	if err != nil {
 		return err
@@ -110,14 +118,15 @@ func add(root *any, path string, v any) error {
 				return err
 			}
 		}
-		c.items = append(c.items, nil)
-		copy(c.items[at+1:], c.items[at:])
-		c.items[at] = v
+		if err := w.move(len(c.items) - at); err != nil {
+			return err
+		}
+		c.items = slices.Insert(c.items, at, v)
 	}
 	return nil
 }
 
-func remove(root *any, path string) (any, error) {
+func remove(root *any, path string, w *work) (any, error) {
 	parent, key, err := locate(root, path, true)
 	if err != nil {
 		return nil, err
@@ -136,7 +145,10 @@ func remove(root *any, path string) (any, error) {
 			return nil, err
 		}
 		v := c.items[at]
-		c.items = append(c.items[:at], c.items[at+1:]...)
+		if err := w.move(len(c.items) - at - 1); err != nil {
+			return nil, err
+		}
+		c.items = slices.Delete(c.items, at, at+1)
 		return v, nil
 	}
 	return nil, missing(path)

@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
@@ -14,7 +15,7 @@ func ExamplePatch_ApplyToMap() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(patch.ApplyToMap(pod))
+		fmt.Println(patch.ApplyToMap(context.Background(), nil, pod))
 	}
 	apply(`[{"op":"add","path":"/metadata/labels","value":{"team":"red"}}]`)
 	fmt.Println(pod)

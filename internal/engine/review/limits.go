@@ -1,58 +1,125 @@
 package review
 
-import "errors"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
 
 const (
-	// maxCopied bounds what the copy operations of a patch may copy, in bytes of
-	// memory, about: copying an object into itself doubles it, and a few dozen
+	// maxCopied bounds what the copy operations of a patch may copy, in bytes of JSON. It is
+	// the bound of kube-apiserver: copying an object into itself doubles it, and a few dozen
 	// operations would fill any memory.
-	maxCopied = 64 << 20
+	maxCopied = 3 << 20
+	// maxMoved bounds by how many places the operations of a patch may move elements of lists,
+	// all together. Each operation at the front of a list moves all elements behind it, so that
+	// some thousand operations on a long list would take minutes. These many places take some
+	// tenths of a second. They are enough to empty a list of 11,000 elements from the front.
+	maxMoved = 64 << 20
 	// maxDepth bounds how deep objects may be nested. It is that of the decoder of
 	// JSON: a deeper object could be stored, and never be read again.
 	maxDepth = 10_000
+	// lookEvery is after how much work the context is looked at. The unit is an operation;
+	// movedPerUnit elements take at most as long.
+	lookEvery, movedPerUnit = 1000, 1 << 10
 )
+
+// LimitError means that a patch was given up, because it does more than a patch may (S5.33).
+type LimitError struct{ problem string }
+
+func (e *LimitError) Error() string { return e.problem }
 
 var (
-	errCopied = errors.New("the patch copies more than 64 MiB")
-	errDeep   = errors.New("the patch nests the object more than 10000 levels deep")
+	errMoved = &LimitError{fmt.Sprintf("the patch moves elements of lists by more than %d places", maxMoved)}
+	errDeep  = errors.New("the patch nests the object more than 10000 levels deep")
 )
 
-// allowance is how many bytes may still be copied.
-type allowance int
+// Room is memory that what a patch makes may take.
+type Room interface {
+	// Take takes so many bytes, or returns an error that says why there are not so many.
+	Take(bytes int64) error
+}
 
-// duplicate returns a plain deep copy of v, or errCopied.
-func (left *allowance) duplicate(v any) (any, error) {
-	const value, container = 16, 48
-	*left -= value
-	if s, ok := v.(string); ok {
-		*left -= allowance(len(s))
+// Weight returns about how many bytes of memory JSON takes that is decoded and copied once. The
+// cost does not depend on what is in the text.
+func Weight(text []byte) int64 {
+	// An empty object and its place in a list take 64 bytes, for three bytes of text.
+	const structure = 64
+	values := 0
+	for _, mark := range []string{",", "{", "["} {
+		values += bytes.Count(text, []byte(mark))
 	}
-	if *left < 0 {
-		return nil, errCopied
+	return 2*int64(len(text)) + structure*int64(values)
+}
+
+// work counts what the operations of one patch have done, and ends it when that is too much.
+type work struct {
+	ctx context.Context
+	// room is nil if the memory has no bound but that of copied.
+	room          Room
+	copied, moved int
+	// unseen is how much may still be done before the context is looked at.
+	unseen int
+}
+
+// begin counts an operation, and returns the error of the context if it is time to look at it.
+func (w *work) begin() error {
+	if w.unseen--; w.unseen > 0 {
+		return nil
 	}
-	var err error
+	w.unseen = lookEvery
+	return w.ctx.Err()
+}
+
+// move counts elements of a list that change their place.
+func (w *work) move(elements int) error {
+	w.unseen -= elements / movedPerUnit
+	if w.moved += elements; w.moved > maxMoved {
+		return errMoved
+	}
+	return nil
+}
+
+// duplicate returns a plain deep copy of v, unless that is too much.
+func (w *work) duplicate(v any) (any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if w.copied += len(text); w.copied > maxCopied {
+		// These are upstream's words.
+		return nil, &LimitError{fmt.Sprintf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", w.copied, maxCopied)}
+	}
+	if w.room != nil {
+		if err := w.room.Take(Weight(text)); err != nil {
+			return nil, err
+		}
+	}
+	return plain(v), nil
+}
+
+// plain returns a deep copy of v without the types that stand for copies.
+func plain(v any) any {
 	if m, ok := asMap(v); ok && m != nil {
-		*left -= container
 		c := make(map[string]any, len(m))
 		for k, e := range m {
-			*left -= allowance(value + len(k))
-			if c[k], err = left.duplicate(e); err != nil {
-				return nil, err
-			}
+			c[k] = plain(e)
 		}
-		return c, nil
+		return c
 	}
 	if l, ok := asList(v); ok && l != nil {
-		*left -= container
 		c := make([]any, len(l))
 		for i, e := range l {
-			if c[i], err = left.duplicate(e); err != nil {
-				return nil, err
-			}
+			c[i] = plain(e)
 		}
-		return c, nil
+		return c
 	}
-	return v, nil
+	return v
 }
 
 // tooDeep reports whether v has more than so many levels.

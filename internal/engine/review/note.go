@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -30,20 +31,23 @@ const (
 	maxNamed = 256
 )
 
-// Edits describes the first operations of a patch that can be applied to obj. It does not
-// change obj, and the result shares no memory with obj.
-func (p Patch) Edits(obj map[string]any) []Edit {
+// Edits describes the first operations of a patch that can be applied to obj, as far as it gets
+// until ctx ends. It does not change obj, and the result shares no memory with obj.
+func (p Patch) Edits(ctx context.Context, obj map[string]any) []Edit {
 	p = p[:min(len(p), maxEdits)]
 	edits := make([]Edit, 0, len(p))
-	root, copies, all := any(obj), allowance(maxCopied), maxWasAll
+	root, w, all := any(obj), &work{ctx: ctx}, maxWasAll
 	for i := range p {
+		if ctx.Err() != nil {
+			return edits
+		}
 		o := &p[i]
 		e := Edit{Field: o.field(root)}
 		if was, there := o.replaces(&root); there {
 			e.keep(was, &all)
 		}
 		edits = append(edits, e)
-		if err := o.apply(&root, &copies); err != nil {
+		if err := o.apply(&root, w); err != nil {
 			return edits
 		}
 	}
@@ -95,15 +99,6 @@ func weight(v any, most int) int {
 		size += len(s)
 	}
 	return min(size, most)
-}
-
-// plain returns v without the types that stand for copies.
-func plain(v any) any {
-	left := allowance(maxCopied)
-	if c, err := left.duplicate(v); err == nil {
-		return c
-	}
-	return nil
 }
 
 // replaces returns what the operation replaces or removes. An addition to a list replaces

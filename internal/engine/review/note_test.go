@@ -50,7 +50,7 @@ func TestEdits(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, e := range p.Edits(object) {
+			for _, e := range p.Edits(t.Context(), object) {
 				text := e.Field
 				if e.Was != nil {
 					text += " was " + string(e.Was)
@@ -71,14 +71,14 @@ func TestEdits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := p.Edits(object)[0]; e.Was != nil || e.WasBytes != MaxWas+1 {
+		if e := p.Edits(t.Context(), object)[0]; e.Was != nil || e.WasBytes != MaxWas+1 {
 			t.Errorf("of a large value are kept %d bytes, and its size is %d", len(e.Was), e.WasBytes)
 		}
 		many := strings.Repeat(`{"op":"add","path":"/list/0","value":{"name":"a"}},`, 10_000)
 		if p, err = DecodePatch([]byte("[" + strings.TrimSuffix(many, ",") + "]")); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(p.Edits(map[string]any{"list": []any{}})); got != maxEdits {
+		if got := len(p.Edits(t.Context(), map[string]any{"list": []any{}})); got != maxEdits {
 			t.Errorf("%d operations are looked at, want %d", got, maxEdits)
 		}
 		list := make([]any, 40)
@@ -90,7 +90,7 @@ func TestEdits(t *testing.T) {
 		if p, err = DecodePatch([]byte("[" + strings.Join(patch, ",") + "]")); err != nil {
 			t.Fatal(err)
 		}
-		if size := Size(p.Edits(map[string]any{"list": list})); size > maxWasAll+10<<10 {
+		if size := Size(p.Edits(t.Context(), map[string]any{"list": list})); size > maxWasAll+10<<10 {
 			t.Errorf("%d bytes are kept of one patch", size)
 		}
 	})

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &root); err != nil {
 		return nil, fmt.Errorf("reading the object to patch: %w", err)
 	}
-	patched, err := p.edit(root)
+	patched, err := p.edit(root, &work{ctx: context.Background()})
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +112,17 @@ var errNotObject = errors.New("the patch replaces the object with a value that i
 // applied, and whether that differs from obj (S5.5). obj is not changed. The
 // result shares with obj all parts that the patch does not touch, and obj itself is
 // returned when nothing changed; a caller that changes the result in place must
-// copy it before. An operation that fails gives a *[PatchError].
+// copy it before. An operation that fails gives a *[PatchError]. Its cause is a *[LimitError] if
+// the operation does more than a patch may, the error of ctx if that ends, and that of room if
+// there is none for what is copied (S5.33). A nil room has no bound of its own.
 //
 // The cost depends on the patch and on the width of the maps and lists it
 // touches, not on the size of the object.
-func (p Patch) ApplyToMap(obj map[string]any) (patched map[string]any, changed bool, err error) {
+func (p Patch) ApplyToMap(ctx context.Context, room Room, obj map[string]any) (patched map[string]any, changed bool, err error) {
 	if len(p) == 0 {
 		return obj, false, nil
 	}
-	root, err := p.edit(obj)
+	root, err := p.edit(obj, &work{ctx: ctx, room: room})
 	if err != nil {
 		return nil, false, err
 	}

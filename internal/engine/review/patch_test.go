@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func TestPatchToMapSharesAndCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, changed, err := p.ApplyToMap(obj)
+	first, changed, err := p.ApplyToMap(t.Context(), nil, obj)
 	if err != nil || !changed {
 		t.Fatal(changed, err)
 	}
@@ -105,7 +106,7 @@ func TestPatchToMapSharesAndCopies(t *testing.T) {
 		t.Error("a copied value is still tied to its source")
 	}
 	first["metadata"].(map[string]any)["labels"].(map[string]any)["c"].(map[string]any)["v"].([]any)[0] = "spoiled"
-	second, _, err := p.ApplyToMap(obj)
+	second, _, err := p.ApplyToMap(t.Context(), nil, obj)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func FuzzPatch(f *testing.F) {
 			return
 		}
 		before := runtime.DeepCopyJSON(obj)
-		got, changed, ourErr := ours.ApplyToMap(obj)
+		got, changed, ourErr := ours.ApplyToMap(t.Context(), nil, obj)
 		gotDoc, docErr := ours.Apply(plain)
 		if diff := cmp.Diff(before, obj); diff != "" {
 			t.Fatalf("the object was changed (-want +got):\n%s", diff)
@@ -357,5 +358,5 @@ func applyPatchToMap(obj map[string]any, patch []byte) (patched map[string]any, 
 	if err != nil {
 		return nil, false, err
 	}
-	return p.ApplyToMap(obj)
+	return p.ApplyToMap(context.Background(), nil, obj)
 }

@@ -14,7 +14,7 @@ build: ## build ./gatehouse
 release: ## build the files of a release into ./dist; RELEASE="-platforms linux/amd64" builds some
 	cd internal/release && go run . $(RELEASE)
 
-quick: ## vet and test what changed, and the engine's decisions, in seconds; BASE=main compares with main
+quick: ## vet and test what changed, its importers and the engine's decisions, in seconds; BASE=main compares with main
 	.ci/run quick
 
 test: ## run all tests

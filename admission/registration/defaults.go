@@ -9,6 +9,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
+// The timeouts of webhooks whose registrations name none, in seconds: by the version of the
+// registration (S1.2, S1.9, S3.4). External hooks cannot name one.
+const (
+	timeoutV1       = 10
+	timeoutV1beta1  = 30
+	timeoutExternal = 30
+)
+
 // Default sets the fields that the writer of a registration object left out to the defaults of
 // the object's version (S1.2, S1.9, S1.32), and moves the verbs of external hooks to operations
 // (S1.31). It does not change other objects, nor unstructured ones.
@@ -19,7 +27,7 @@ func Default(obj runtime.Object) {
 			w := &c.Webhooks[i]
 			fill(&w.FailurePolicy, v1.Fail)
 			fill(&w.MatchPolicy, v1.Equivalent)
-			fill(&w.TimeoutSeconds, 10)
+			fill(&w.TimeoutSeconds, timeoutV1)
 			fill(&w.ReinvocationPolicy, v1.NeverReinvocationPolicy)
 			defaultSelection(&w.NamespaceSelector, &w.ObjectSelector, w.Rules)
 			if s := w.ClientConfig.Service; s != nil {
@@ -31,7 +39,7 @@ func Default(obj runtime.Object) {
 			w := &c.Webhooks[i]
 			fill(&w.FailurePolicy, v1.Fail)
 			fill(&w.MatchPolicy, v1.Equivalent)
-			fill(&w.TimeoutSeconds, 10)
+			fill(&w.TimeoutSeconds, timeoutV1)
 			defaultSelection(&w.NamespaceSelector, &w.ObjectSelector, w.Rules)
 			if s := w.ClientConfig.Service; s != nil {
 				fill(&s.Port, 443)
@@ -99,7 +107,7 @@ func defaultBeta(failure **v1beta1.FailurePolicyType, match **v1beta1.MatchPolic
 	fill(failure, v1beta1.Ignore)
 	fill(match, v1beta1.Exact)
 	fill(effects, v1beta1.SideEffectClassUnknown)
-	fill(timeout, 30)
+	fill(timeout, timeoutV1beta1)
 	if len(*versions) == 0 {
 		*versions = []string{"v1beta1"}
 	}

@@ -36,9 +36,9 @@ func Entries(obj runtime.Object) ([]*Entry, error) {
 func parseMutating(obj runtime.Object) ([]*Entry, bool) {
 	switch c := obj.(type) {
 	case *v1.MutatingWebhookConfiguration:
-		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, c.Webhooks, 10)), true
+		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, c.Webhooks, timeoutV1)), true
 	case *v1beta1.MutatingWebhookConfiguration:
-		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, each(c.Webhooks, mutatingToV1), 30)), true
+		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, each(c.Webhooks, mutatingToV1), timeoutV1beta1)), true
 	}
 	return nil, false
 }
@@ -56,9 +56,9 @@ func inOrder(meta *metav1.ObjectMeta, entries []*Entry) []*Entry {
 func parseValidating(obj runtime.Object) ([]*Entry, bool) {
 	switch c := obj.(type) {
 	case *v1.ValidatingWebhookConfiguration:
-		return webhooks(Validating, &c.ObjectMeta, each(c.Webhooks, validatingAsMutating), 10), true
+		return webhooks(Validating, &c.ObjectMeta, each(c.Webhooks, validatingAsMutating), timeoutV1), true
 	case *v1beta1.ValidatingWebhookConfiguration:
-		return webhooks(Validating, &c.ObjectMeta, each(each(c.Webhooks, validatingToV1), validatingAsMutating), 30), true
+		return webhooks(Validating, &c.ObjectMeta, each(each(c.Webhooks, validatingToV1), validatingAsMutating), timeoutV1beta1), true
 	}
 	return nil, false
 }
@@ -147,7 +147,7 @@ func parseExternal(obj runtime.Object) ([]*Entry, bool) {
 		// The v1alpha1 review has no field for a dry run, and the hook cannot declare side
 		// effects (S12.16).
 		h.SideEffects = string(v1.SideEffectClassUnknown)
-		h.Timeout = 30 * time.Second
+		h.Timeout = timeoutExternal * time.Second
 		h.ReviewVersions = []string{"v1alpha1"}
 		entries[i] = h
 	}

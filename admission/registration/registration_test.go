@@ -289,6 +289,40 @@ func TestHooksWithoutDefaults(t *testing.T) {
 	}
 }
 
+// A registration that names no timeout has the one of its version, whether the API filled it in or
+// not (S1.2, S1.9, S3.4).
+func TestTimeoutsThatNobodyNamed(t *testing.T) {
+	for _, c := range []struct {
+		kind string
+		want time.Duration
+	}{
+		{"admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration", 10 * time.Second},
+		{"admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration", 10 * time.Second},
+		{"admissionregistration.k8s.io/v1beta1\nkind: MutatingWebhookConfiguration", 30 * time.Second},
+		{"admissionregistration.k8s.io/v1beta1\nkind: ValidatingWebhookConfiguration", 30 * time.Second},
+		{"admissionregistration.k8s.io/v1alpha1\nkind: ExternalAdmissionHookConfiguration", 30 * time.Second},
+	} {
+		body := "\nmetadata: {name: c}\nwebhooks: [{name: a.example.com}]\nexternalAdmissionHooks: [{name: a.example.com}]"
+		u := &unstructured.Unstructured{Object: content(t, "apiVersion: "+c.kind+body)}
+		bare, err := Entries(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed, err := FromContent(u.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		Default(typed)
+		filled, err := Entries(typed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bare[0].Timeout != c.want || filled[0].Timeout != c.want {
+			t.Errorf("%s: %v without defaults, %v with them, want %v", c.kind, bare[0].Timeout, filled[0].Timeout, c.want)
+		}
+	}
+}
+
 func TestInitializers(t *testing.T) {
 	obj, err := Parse(content(t, `
 apiVersion: admissionregistration.k8s.io/v1alpha1

@@ -250,10 +250,9 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 		c.note(Note{File: file, Line: o.Line, Message: "the description of a Helm chart is not an object"})
 		return
 	case strings.HasPrefix(apiVersion, "kustomize.config.k8s.io/"):
-		c.note(Note{File: file, Line: o.Line, Message: "a " + kind + " of kustomize is not an object of a cluster"})
+		c.note(Note{File: file, Line: o.Line, Message: "kustomize reads this " + kind + ", which is not an object of a cluster"})
 		return
 	case strings.HasPrefix(apiVersion, "gatehouse.dev/") && slices.Contains(ownKinds, kind):
-		c.note(Note{File: file, Line: o.Line, Message: "a " + kind + " of gatehouse is not an object of a cluster"})
 		return
 	case object["apiVersion"] == nil && object["kind"] == nil:
 		c.note(Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has neither apiVersion nor kind"})
@@ -262,7 +261,7 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	c.flatten(o)
 }
 
-// ownKinds are those of files of gatehouse, which no server has.
+// ownKinds are those of files of gatehouse, which no server has. Nobody needs to hear that they are in a tree.
 var ownKinds = []string{"AdmissionTests", "CheckReport", "ClusterSnapshot", "Configuration"}
 
 // skipped counts the lines before the first one with content.

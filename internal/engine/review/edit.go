@@ -1,7 +1,6 @@
 package review
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,11 +18,9 @@ type (
 	editList struct{ items []any }
 )
 
-// MarshalJSON implements json.Marshaler.
-func (l *editList) MarshalJSON() ([]byte, error) { return json.Marshal(l.items) }
-
 // edit applies the patch to root without changing it. The result may hold
-// editMap and editList. An operation that does more than w allows fails (S5.33).
+// editMap and editList. An operation that does more than w allows fails (S5.33). What was copied
+// stands in several places of the result without being copied: apart copies it.
 //
 // The semantics are those of the patch library of Kubernetes' own API server, with its known
 // peculiarities: a pointer may lack its first slash; replacing a missing member adds it;
@@ -46,6 +43,28 @@ func (p Patch) edit(root any, w *work) (any, error) {
 		}
 	}
 	return root, nil
+}
+
+// apart returns the result of edit, in which no value stands in two places any more. It copies the
+// top-level members that operations wrote, if anything was copied. A patch that fails costs no copy.
+func (p Patch) apart(root any, w *work) any {
+	if !w.shared {
+		return root
+	}
+	members, ok := root.(editMap)
+	done := map[string]bool{}
+	for i := range p {
+		rest, pointer := strings.CutPrefix(p[i].Path, "/")
+		if !ok || !pointer {
+			return plain(root)
+		}
+		name, _, _ := strings.Cut(rest, "/")
+		name = unescape(name)
+		if member, there := members[name]; there && !done[name] {
+			members[name], done[name] = plain(member), true
+		}
+	}
+	return root
 }
 
 var (
@@ -91,11 +110,11 @@ func (o *Operation) apply(root *any, w *work) error {
 		if o.From == "" {
 			return errWhole
 		}
-		v, err := get(root, o.From)
+		v, err := frozen(root, o.From)
 		if err != nil {
 			return err
 		}
-		if v, err = w.duplicate(v); err != nil {
+		if err := w.copy(v); err != nil {
 			return err
 		}
 		return add(root, o.Path, v, w)
@@ -190,6 +209,22 @@ func get(root *any, path string) (any, error) {
 		return nil, err
 	}
 	v, _, err := child(parent, key, path)
+	return v, err
+}
+
+// frozen is get for a value that comes to stand in another place, too: what changes in one place
+// afterwards is copied before.
+func frozen(root *any, path string) (any, error) {
+	parent, key, err := locate(root, path, false)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := child(parent, key, path)
+	switch v.(type) {
+	case editMap, *editList:
+		v = finish(v)
+		setChild(parent, key, v)
+	}
 	return v, err
 }
 

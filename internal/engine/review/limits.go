@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf8"
 )
 
 const (
@@ -45,13 +47,75 @@ type Room interface {
 // Weight returns about how many bytes of memory JSON takes that is decoded and copied once. The
 // cost does not depend on what is in the text.
 func Weight(text []byte) int64 {
+	s := size{text: len(text)}
+	for _, mark := range []string{",", "{", "["} {
+		s.marks += bytes.Count(text, []byte(mark))
+	}
+	return s.weight()
+}
+
+// size is how long a value is as JSON, in bytes, and how many commas and opening brackets that has.
+type size struct{ text, marks int }
+
+func (s *size) weight() int64 {
 	// An empty object and its place in a list take 64 bytes, for three bytes of text.
 	const structure = 64
-	values := 0
-	for _, mark := range []string{",", "{", "["} {
-		values += bytes.Count(text, []byte(mark))
+	return 2*int64(s.text) + structure*int64(s.marks)
+}
+
+// add adds a value as encoding/json writes it, which is how the library of kube-apiserver counts.
+// It stops soon after the text is longer than most.
+func (s *size) add(v any, most int) {
+	if s.text > most {
+		return
 	}
-	return 2*int64(len(text)) + structure*int64(values)
+	if m, ok := asMap(v); ok && m != nil {
+		s.container(len(m))
+		for k, e := range m {
+			s.text += quoted(k) + len(":")
+			s.add(e, most)
+		}
+		return
+	}
+	if l, ok := asList(v); ok && l != nil {
+		s.container(len(l))
+		for _, e := range l {
+			s.add(e, most)
+		}
+		return
+	}
+	switch v := v.(type) {
+	case string:
+		s.text += quoted(v)
+	case int64:
+		s.text += len(strconv.AppendInt(make([]byte, 0, 20), v, 10))
+	default:
+		s.text += marshalled(v)
+	}
+}
+
+// container adds the brackets of an object or array, and the commas between its elements.
+func (s *size) container(elements int) {
+	s.marks += max(elements, 1)
+	s.text += len("{}") + max(elements-1, 0)
+}
+
+// quoted returns how long a string is as JSON.
+func quoted(s string) int {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return marshalled(s)
+		}
+	}
+	return len(s) + len(`""`)
+}
+
+func marshalled(v any) int {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return 0
+	}
+	return len(text)
 }
 
 // work counts what the operations of one patch have done, and ends it when that is too much.
@@ -60,6 +124,8 @@ type work struct {
 	// room is nil if the memory has no bound but that of copied.
 	room          Room
 	copied, moved int
+	// shared reports whether a value may stand in two places.
+	shared bool
 	// unseen is how much may still be done before the context is looked at.
 	unseen int
 }
@@ -82,25 +148,24 @@ func (w *work) move(elements int) error {
 	return nil
 }
 
-// duplicate returns a plain deep copy of v, unless that is too much.
-func (w *work) duplicate(v any) (any, error) {
+// copy counts a value that is copied, and takes the memory for that.
+func (w *work) copy(v any) error {
 	if v == nil {
-		return nil, nil
+		return nil
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	if w.copied += len(text); w.copied > maxCopied {
+	var s size
+	s.add(v, maxCopied)
+	if w.copied += s.text; w.copied > maxCopied {
 		// These are upstream's words.
-		return nil, &LimitError{fmt.Sprintf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", w.copied, maxCopied)}
+		return &LimitError{fmt.Sprintf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", w.copied, maxCopied)}
 	}
 	if w.room != nil {
-		if err := w.room.Take(Weight(text)); err != nil {
-			return nil, err
+		if err := w.room.Take(s.weight()); err != nil {
+			return err
 		}
 	}
-	return plain(v), nil
+	w.shared = true
+	return nil
 }
 
 // plain returns a deep copy of v without the types that stand for copies.

@@ -97,6 +97,33 @@ func TestCopiesAreCountedAsUpstreamCountsThem(t *testing.T) {
 	}
 }
 
+// What was copied is of its own in the result, and while the patch is applied.
+func TestCopiesAreApart(t *testing.T) {
+	obj := map[string]any{"a": map[string]any{"list": []any{map[string]any{"x": int64(1)}}}}
+	patched, _, err := applyPatchToMap(obj, []byte(`[
+		{"op":"add","path":"/a/list/0/y","value":1},
+		{"op":"copy","from":"/a","path":"/b"},
+		{"op":"copy","from":"/b","path":"/c"},
+		{"op":"add","path":"/a/list/0/y","value":2},
+		{"op":"add","path":"/b/list/0/y","value":3}
+	]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	element := func(of any, name string) map[string]any {
+		return of.(map[string]any)[name].(map[string]any)["list"].([]any)[0].(map[string]any)
+	}
+	element(patched, "b")["y"] = int64(4)
+	for name, want := range map[string]int64{"a": 2, "b": 4, "c": 1} {
+		if got := element(patched, name)["y"]; got != want {
+			t.Errorf("%s has %v, want %d", name, got, want)
+		}
+	}
+	if _, there := element(obj, "a")["y"]; there {
+		t.Error("the object was changed")
+	}
+}
+
 // A patch ends with the context, soon after it (S5.34).
 func TestPatchesEndWithTheirContext(t *testing.T) {
 	ops := strings.Repeat(`{"op":"add","path":"/a","value":1},`, 3*lookEvery)

@@ -96,14 +96,15 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &root); err != nil {
 		return nil, fmt.Errorf("reading the object to patch: %w", err)
 	}
-	patched, err := p.edit(root, &work{ctx: context.Background()})
+	w := &work{ctx: context.Background()}
+	patched, err := p.edit(root, w)
 	if err != nil {
 		return nil, err
 	}
 	if tooDeep(patched, maxDepth) {
 		return nil, errDeep
 	}
-	return json.Marshal(finish(patched))
+	return json.Marshal(finish(p.apart(patched, w)))
 }
 
 var errNotObject = errors.New("the patch replaces the object with a value that is not an object")
@@ -122,7 +123,8 @@ func (p Patch) ApplyToMap(ctx context.Context, room Room, obj map[string]any) (p
 	if len(p) == 0 {
 		return obj, false, nil
 	}
-	root, err := p.edit(obj, &work{ctx: ctx, room: room})
+	w := &work{ctx: ctx, room: room}
+	root, err := p.edit(obj, w)
 	if err != nil {
 		return nil, false, err
 	}
@@ -132,7 +134,7 @@ func (p Patch) ApplyToMap(ctx context.Context, room Room, obj map[string]any) (p
 	if tooDeep(root, maxDepth) {
 		return nil, false, errDeep
 	}
-	patched, ok := finish(root).(map[string]any)
+	patched, ok := finish(p.apart(root, w)).(map[string]any)
 	if !ok {
 		return nil, false, errNotObject
 	}

@@ -40,6 +40,8 @@ type attack struct {
 	only []peer.Kind
 	// flags are more of them, for the server.
 	flags []string
+	// bystander returns the next request of the bystander; nil for one that creates a ConfigMap.
+	bystander func() load.Request
 	// prepare makes what the attack needs, before anything is measured; nil means nothing.
 	prepare func(ctx context.Context, t *target) error
 	// strike attacks once. It returns when no request of the attack runs any more, and an error if the attack
@@ -121,6 +123,8 @@ type target struct {
 	*peer.Server
 	// client is the administrator's.
 	client kubernetes.Interface
+	// bystander is that of the attack.
+	bystander func() load.Request
 
 	mu struct {
 		sync.Mutex
@@ -179,7 +183,7 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind p
 			_ = server.Stop()
 		}
 	}()
-	t := &target{Server: server}
+	t := &target{Server: server, bystander: a.bystander}
 	t.mu.answers = map[string]int{}
 	defer func() {
 		for _, end := range t.mu.ends {
@@ -329,6 +333,9 @@ func (w *watcher) create(t *target) {
 	defer c.Close()
 	r := load.ConfigMap.Create()
 	r.As = bystander
+	if t.bystander != nil {
+		r = t.bystander()
+	}
 	began := time.Now()
 	err := c.Do(ctx, r, io.Discard)
 	w.mu.Lock()

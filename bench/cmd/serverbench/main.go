@@ -48,6 +48,8 @@ type options struct {
 	patience time.Duration
 	// profiles is where profiles go; empty means none.
 	profiles string
+	// as is the user who makes the requests of operations; empty means the administrator.
+	as string
 }
 
 // shortNames are how the servers are named in flags.
@@ -73,6 +75,7 @@ func main() {
 	scales := flag.String("scale", "", "measure more and more of these, a `list`, and not webhooks and starts: all, or of "+scaleNames())
 	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long one size of -scale may take; after one that takes longer, no larger one is tried")
 	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions, and of the CPU and of what is allocated with operations; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
+	flag.StringVar(&o.as, "as", "", "the `user` who makes the requests of operations, and may do everything: priority and fairness is not for administrators (default: the administrator)")
 	o.Main(func(ctx context.Context, out, progress io.Writer) error {
 		if err := o.parseDefinitions(*numbers, *fields); err != nil {
 			return err

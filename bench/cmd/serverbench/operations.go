@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -39,6 +40,8 @@ const (
 	fewObjects = 200
 	// manyLists lists of manyTimes the objects are read at once, each listsEach times.
 	manyLists, manyTimes, listsEach = 20, 4, 3
+	// hotClients patch one object.
+	hotClients = 64
 	// settled is how long a server is left alone before its memory is read a second time.
 	settled = 10 * time.Second
 )
@@ -105,6 +108,7 @@ var allOperations = []operation{
 		})
 	}},
 	{"lease", "update a lease", leases},
+	{"hot", fmt.Sprintf("%d clients patch one ConfigMap", hotClients), hot},
 	hooked("patch+validate", "create ConfigMaps, one webhook that patches and one that validates"),
 	hooked("validating=10", "create ConfigMaps, 10 validating webhooks"),
 	{"watch", fmt.Sprintf("create ConfigMaps, %d watchers", watchers), fanOut},
@@ -175,6 +179,12 @@ func (o *options) operate(ctx context.Context, s *peer.Server, hook *peer.Webhoo
 	if err := account(ctx, s); err != nil {
 		return err
 	}
+	if o.as != "" {
+		if err := trust(ctx, s, o.as); err != nil {
+			return err
+		}
+		s.As = o.as
+	}
 	w := &world{options: o, server: s, hook: hook, table: r}
 	if !slices.ContainsFunc(o.operations, func(op operation) bool { return op.name == "pods" }) {
 		// The others need them.
@@ -192,6 +202,19 @@ func (o *options) operate(ctx context.Context, s *peer.Server, hook *peer.Webhoo
 		}
 	}
 	return nil
+}
+
+// trust lets a user do everything, and waits until the server knows it.
+func trust(ctx context.Context, s *peer.Server, who string) error {
+	c := load.NewClient(s)
+	defer c.Close()
+	if err := c.Do(ctx, load.Request{Method: http.MethodPost, Path: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", Body: fmt.Sprintf(
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"serverbench"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%q}]}`, who)}, io.Discard); err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, inForce, true, func(ctx context.Context) (bool, error) {
+		return c.Do(ctx, load.Request{Path: "/metrics", Accept: "text/plain", As: who}, io.Discard) == nil, ctx.Err()
+	})
 }
 
 // add adds the rows of an operation; those without a title are not measured.
@@ -284,6 +307,51 @@ func leases(ctx context.Context, w *world, title string) error {
 	})
 	w.add(title, r)
 	return err
+}
+
+// hot has many clients patch one ConfigMap, while another client creates ConfigMaps.
+func hot(ctx context.Context, w *world, title string) error {
+	const name, updates = "hot", `etcd_requests_total{group="",operation="update",resource="configmaps"}`
+	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, name)
+	collection := "/api/v1/namespaces/default/configmaps"
+	patch := func(ctx context.Context, c *load.Client, _ int) error {
+		return c.Do(ctx, load.Request{
+			Method: http.MethodPatch, Path: collection + "/" + name, ContentType: "application/merge-patch+json",
+			Body: fmt.Sprintf(`{"data":{"number":"%d"}}`, w.number.Add(1)),
+		}, io.Discard)
+	}
+	c := load.NewClient(w.server)
+	defer c.Close()
+	if err := errors.Join(c.Do(ctx, load.Request{Method: http.MethodPost, Path: collection, Body: body}, io.Discard), patch(ctx, c, 0)); err != nil {
+		return err
+	}
+	triedBefore, err := metric(ctx, w.server, updates)
+	if err != nil {
+		return err
+	}
+	doneBefore := w.number.Load()
+	stop := make(chan struct{})
+	var others []time.Duration
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		others, err = load.Create(ctx, w.server, load.ConfigMap, 1, stop)
+		return err
+	})
+	r, err := measureTurns(ctx, w.server, hotClients, w.duration, patch)
+	close(stop)
+	if err := errors.Join(err, group.Wait()); err != nil {
+		return err
+	}
+	tried, err := metric(ctx, w.server, updates)
+	if err != nil {
+		return err
+	}
+	w.add(title, r)
+	w.table.Add(title+": 99th percentile", "ms", string(w.server.Kind), r.p99.Seconds()*1e3)
+	w.table.Add(title+": tries of a patch", "", string(w.server.Kind), (tried-triedBefore)/float64(w.number.Load()-doneBefore))
+	slices.Sort(others)
+	w.table.Add("create ConfigMaps meanwhile, 1 client: 99th percentile", "ms", string(w.server.Kind), others[(len(others)-1)*99/100].Seconds()*1e3)
+	return nil
 }
 
 // hooked creates ConfigMaps while webhooks are registered.

@@ -119,6 +119,8 @@ func CreateOne(ctx context.Context, s *peer.Server) error {
 
 // Client makes requests over one connection.
 type Client struct {
+	// As is the user that the administrator impersonates where a request says nothing else.
+	As        string
 	host      string
 	transport *http.Transport
 }
@@ -127,7 +129,7 @@ type Client struct {
 func NewClient(s *peer.Server) *Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.Config.CAData)
-	return &Client{s.Config.Host, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DisableCompression: true}}
+	return &Client{s.As, s.Config.Host, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DisableCompression: true}}
 }
 
 // Close closes the connection when no request uses it.
@@ -155,8 +157,8 @@ func (c *Client) Do(ctx context.Context, r Request, answer io.Writer) error {
 		req.Header.Set("Content-Type", cmp.Or(r.ContentType, "application/json"))
 	}
 	req.Header.Set("Accept", cmp.Or(r.Accept, "application/json"))
-	if r.As != "" {
-		req.Header.Set("Impersonate-User", r.As)
+	if as := cmp.Or(r.As, c.As); as != "" {
+		req.Header.Set("Impersonate-User", as)
 	}
 	if r.Compressed {
 		req.Header.Set("Accept-Encoding", "gzip")

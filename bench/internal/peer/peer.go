@@ -51,6 +51,8 @@ type Server struct {
 	Kind Kind
 	// Config is the administrator's, without a limit on the rate of requests.
 	Config *rest.Config
+	// As is the user that loads impersonate; empty means that they are the administrator's.
+	As string
 	// Ready is how long it took from the start of the first process, etcd
 	// included, until /readyz answered 200.
 	Ready time.Duration

@@ -30,7 +30,7 @@ type profile struct {
 	// configuration of plugins, as in the file of --admission-control-config-file.
 	// {images} stands for a kubeconfig of the webhook that judges images.
 	configuration string
-	// fair servers run API priority and fairness, and answers are compared by the FlowSchema and the
+	// Answers of fair servers are compared by the FlowSchema and the
 	// PriorityLevelConfiguration that they name.
 	fair bool
 	// refusing servers let nothing be made: what the cases need is made before, while the
@@ -98,9 +98,6 @@ func loadPlugins(profile string) ([]policyCase, error) {
 // flags are those of servers of the profile.
 func (p profile) flags(dir, images string) ([]string, error) {
 	var flags []string
-	if p.fair {
-		flags = append(flags, "--enable-priority-and-fairness=true")
-	}
 	if len(p.enabled) > 0 {
 		flags = append(flags, "--enable-admission-plugins="+strings.Join(p.enabled, ","))
 	}

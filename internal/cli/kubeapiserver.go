@@ -112,6 +112,8 @@ webhook or a policy is in force as soon as its registration is acknowledged:
 	setDefault(cmd, "admission-consistency", "strict")
 	// Suites begin to serve webhooks after they registered them.
 	setDefault(cmd, "admission-webhook-breaker", "off")
+	// A suite is one user.
+	setDefault(cmd, "enable-priority-and-fairness", "false")
 	cmd.Flags().Lookup("controllers").DefValue = strings.Join(suiteControllers, ",")
 	cmd.Flags().Lookup("data-dir").DefValue = "gatehouse in the directory of --cert-dir, or a temporary directory"
 	return cmd

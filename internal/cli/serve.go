@@ -37,6 +37,8 @@ var testDefaults = []struct{ flag, value string }{
 	// Tests begin to serve webhooks after they registered them.
 	{"admission-webhook-breaker", "off"},
 	{"min-free-disk", "0"},
+	// A suite is one user.
+	{"enable-priority-and-fairness", "false"},
 }
 
 // forTests makes a server one that starts and ends quickly and leaves nothing behind.
@@ -142,12 +144,12 @@ requests and exits with 0.`,
 		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address of this server in the endpoints of the service kubernetes (default that of --bind-address, or of the interface with the default route)")
 		f.IntVar(&s.SecurePort, "secure-port", 6443, "port to listen on; 0 means any free port")
 		f.StringVar(&s.KubeconfigOut, "kubeconfig-out", "", "where to write the administrator's kubeconfig (default admin.kubeconfig in the data directory)")
-		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", d.MaxRequestsInFlight, "maximum concurrent requests that only read; the server rejects further ones with 429")
-		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "maximum concurrent requests that write; the server rejects further ones with 429")
+		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", d.MaxRequestsInFlight, "seats of priority and fairness, together with those of --max-mutating-requests-inflight; without it, maximum concurrent requests that only read: further ones get 429")
+		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "seats of priority and fairness, together with those of --max-requests-inflight; without it, maximum concurrent requests that write: further ones get 429")
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
 		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
 		f.BoolVar(&s.Console, "console", true, "serve a page for the browser at /console/; it shows a viewer what the viewer may read by the API")
-		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker, and traces that say why webhooks were not called; it ends at once, and with the process that started it")
+		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker, no priority and fairness, and traces that say why webhooks were not called; it ends at once, and with the process that started it")
 	})
 	addSection(cmd, "Log and debugging", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -157,7 +159,7 @@ requests and exits with 0.`,
 		for _, name := range []string{"profiling", "contention-profiling", "debug-socket-path", "enable-priority-and-fairness"} {
 			f.AddFlag(features.Lookup(name))
 		}
-		f.Lookup("enable-priority-and-fairness").Usage = "bound requests as FlowSchemas and PriorityLevelConfigurations say; otherwise --max-requests-inflight and --max-mutating-requests-inflight are the bounds"
+		f.Lookup("enable-priority-and-fairness").Usage = "let requests wait for seats as FlowSchemas and PriorityLevelConfigurations say, so that no user keeps out others"
 		f.Lookup("profiling").Usage = "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to those who may get these paths"
 		f.Lookup("contention-profiling").Usage = "with --profiling, also record where goroutines wait"
 		f.Lookup("debug-socket-path").Usage = "Unix socket that serves profiles to everybody who may open the file"

@@ -27,6 +27,32 @@ func parse(t *testing.T, args ...string) (*serveOptions, error) {
 	return got, err
 }
 
+// S27.1: servers of many users have priority and fairness unless the command line says otherwise; those of a suite
+// have it only if the command line says so.
+func TestServersAreFairByDefault(t *testing.T) {
+	for args, want := range map[string]bool{
+		"":                                     true,
+		"--enable-priority-and-fairness=false": false,
+		"--test --data-dir d":                  false,
+		"--test --data-dir d --enable-priority-and-fairness": true,
+	} {
+		got, err := parse(t, strings.Fields(args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fair := got.server.Features.EnablePriorityAndFairness; fair != want {
+			t.Errorf("serve %s: %t, want %t", args, fair, want)
+		}
+	}
+	got, _, err := standIn(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.server.Features.EnablePriorityAndFairness {
+		t.Error("a kube-apiserver of a suite has priority and fairness")
+	}
+}
+
 // The names and defaults that other programs rely on when they start a server.
 func TestServeParsesTheContract(t *testing.T) {
 	t.Setenv(dataDirVariable, "")

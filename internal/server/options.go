@@ -241,9 +241,6 @@ const (
 func Defaults() Options {
 	authorization := kubeoptions.NewBuiltInAuthorizationOptions()
 	authorization.Modes = []string{"RBAC"}
-	// It costs at start and idle, which docs/decisions/012-fairness-of-the-library.md has figures of.
-	features := options.NewFeatureOptions()
-	features.EnablePriorityAndFairness = false
 	return Options{
 		BindAddress:                 "127.0.0.1",
 		EtcdPrefix:                  "/registry",
@@ -268,7 +265,7 @@ func Defaults() Options {
 		InitializerReleaseTimeout:   time.Hour,
 		Controllers:                 controllers.Default(),
 		Audit:                       options.NewAuditOptions(),
-		Features:                    features,
+		Features:                    options.NewFeatureOptions(),
 		RequestHeader:               &options.RequestHeaderAuthenticationOptions{},
 	}
 }

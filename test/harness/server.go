@@ -52,8 +52,9 @@ type Runner interface {
 	Kill() error
 }
 
-// Start runs a server with the given flags of serve, and with two controllers only if
-// --controllers is not among them, and stops it when the test
+// Start runs a server with the given flags of serve, with two controllers only if
+// --controllers is not among them, and without priority and fairness if
+// --enable-priority-and-fairness is not. It stops the server when the test
 // is over. It fails the test when the server does not get ready, does not end
 // in order, or logs a panic.
 func Start(t testing.TB, args ...string) *Server {
@@ -148,6 +149,11 @@ func (s *Server) start(port string) error {
 	}
 	if !slices.Contains(s.args, "--controllers") {
 		args = append(args, "--controllers", strings.Join(Controllers, ","))
+	}
+	const fairness = "--enable-priority-and-fairness"
+	// The program of another release may not know the flag.
+	if s.program == "" && !slices.ContainsFunc(s.args, func(arg string) bool { return strings.HasPrefix(arg, fairness) }) {
+		args = append(args, fairness+"=false")
 	}
 	attr := tied()
 	if s.wrap != nil {

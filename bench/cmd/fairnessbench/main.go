@@ -1,6 +1,6 @@
 // Fairnessbench measures what a user notices of another one: how long creates of one user take while
 // nothing else happens, and while many clients of another user list everything. It prints a Markdown
-// table of kube-apiserver, and of gatehouse with API priority and fairness and without; and of both with a
+// table of kube-apiserver, and of gatehouse without API priority and fairness and with; and of both with a
 // level of its own for the user who lists.
 package main
 
@@ -37,8 +37,8 @@ type side string
 const (
 	upstream       side = "kube-apiserver"
 	upstreamNarrow side = "kube-apiserver, lists in a level of few seats"
-	unfair         side = "gatehouse"
-	fair           side = "gatehouse, `--enable-priority-and-fairness`"
+	unfair         side = "gatehouse, `--enable-priority-and-fairness=false`"
+	fair           side = "gatehouse"
 	fairNarrow     side = "gatehouse, the same, lists in a level of few seats"
 )
 
@@ -113,8 +113,8 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, s side, dir stri
 	switch s {
 	case upstream, upstreamNarrow:
 		kind = peer.KubeAPIServer
-	case fair, fairNarrow:
-		flags = []string{"--enable-priority-and-fairness"}
+	case unfair:
+		flags = []string{"--enable-priority-and-fairness=false"}
 	}
 	server, err := peer.Start(ctx, b, kind, dir, flags...)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // Start runs a server in the test process and stops it when the test is over. An empty
-// DataDir means a directory of the test, and no Controllers those of the harness.
+// DataDir means a directory of the test, no Controllers those of the harness, and no Features
+// no priority and fairness.
 func Start(t testing.TB, o server.Options) *harness.Server {
 	t.Helper()
 	if o.DataDir == "" {
@@ -19,6 +20,11 @@ func Start(t testing.TB, o server.Options) *harness.Server {
 	}
 	if o.Controllers == nil {
 		o.Controllers = harness.Controllers
+	}
+	if o.Features == nil {
+		// As in package harness.
+		o.Features = server.Defaults().Features
+		o.Features.EnablePriorityAndFairness = false
 	}
 	i, address, err := start(o)
 	if err != nil {

@@ -73,7 +73,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := makeSocketDir()
+	sockets, err := makeSocketDir(o.Dir)
 	if err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("directory of etcd's socket: %w", err)

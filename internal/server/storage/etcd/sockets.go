@@ -3,25 +3,71 @@ package etcd
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
 )
 
-// socketDirs is the beginning of the names of directories with sockets, and socketName the name
-// of the socket in each.
-const socketDirs, socketName = "gatehouse-socket-", "client"
+const (
+	// socketDir is the directory of the socket in the directory of the data. socketDirs begins the
+	// names of temporary directories with sockets. socketName is the name of the socket in each.
+	socketDir, socketDirs, socketName = "socket", "gatehouse-socket-", "client"
+	// maxSocketPath is how long the path of a socket may be on every system, in bytes.
+	maxSocketPath = 100
+)
 
 // errSocketDir means that this process must not lock a directory.
 var errSocketDir = errors.New("in use, gone or of another user")
 
-// makeSocketDir makes a directory for the socket of an etcd, and removes the directories that
-// killed servers left behind. The directory is locked until the file is closed; the kernel
-// closes the file of a process that is killed.
+// makeSocketDir makes a directory for the socket of the etcd whose data are in data, which this
+// process has locked. The directory is locked until the file is closed; the kernel closes the
+// file of a process that is killed.
 //
-// The directory is a temporary directory with a short path: the path of a unix socket is
-// limited to about 100 bytes, and a data directory may have a longer path.
-func makeSocketDir() (*os.File, error) {
+// The directory is among the data, which may be the only place where the server may write. The
+// path of a unix socket is short, and some file systems have no sockets: then the directory is a
+// temporary one.
+func makeSocketDir(data string) (*os.File, error) {
+	name, err := filepath.Abs(filepath.Join(data, socketDir))
+	if err != nil {
+		return nil, err
+	}
+	if mayHaveSocket(name) {
+		return lockSocketDir(name)
+	}
+	f, err := makeTemporarySocketDir()
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot have the socket, since its path is too long or its file system has no sockets, and neither can another directory; choose a shorter --data-dir, or a directory for temporary files by TMPDIR: %w", data, err)
+	}
+	return f, nil
+}
+
+// mayHaveSocket makes a directory that only this user may enter, and reports whether etcd can
+// listen there.
+func mayHaveSocket(dir string) bool {
+	socket := filepath.Join(dir, socketName)
+	// etcd has the path in a URL.
+	if address := (url.URL{Path: socket}); len(socket) > maxSocketPath || address.EscapedPath() != socket {
+		return false
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return false
+	}
+	// A killed server leaves its socket.
+	os.Remove(socket)
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		os.Remove(dir)
+		return false
+	}
+	return listener.Close() == nil
+}
+
+// makeTemporarySocketDir makes a temporary directory for a socket, and removes the directories
+// that killed servers left behind.
+func makeTemporarySocketDir() (*os.File, error) {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), socketDirs+"*"))
 	if err != nil {
 		return nil, err

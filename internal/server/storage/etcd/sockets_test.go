@@ -34,7 +34,9 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	t.Setenv("TMPDIR", dir)
-	alive, err := Start(t.Context(), Options{Dir: filepath.Join(dir, "alive")})
+	// Their sockets are temporary files, since the paths of the data are too long.
+	data := func(name string) string { return filepath.Join(dir, strings.Repeat("long", 25), name) }
+	alive, err := Start(t.Context(), Options{Dir: data("alive")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,19 +63,19 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	}
 
 	var killed []string
-	for _, data := range []string{"first", "second", "second"} {
-		socket := serveAndKill(t, filepath.Join(dir, data))
+	for _, name := range []string{"first", "second", "second"} {
+		socket := serveAndKill(t, data(name))
 		if _, err := os.Stat(socket); err != nil {
 			t.Fatalf("the killed server did not leave its socket: %v", err)
 		}
 		killed = append(killed, filepath.Dir(socket))
 	}
-	next, err := Start(t.Context(), Options{Dir: filepath.Join(dir, "next")})
+	next, err := Start(t.Context(), Options{Dir: data("next")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	socketDir := func(s *Server) string { return filepath.Dir(strings.TrimPrefix(s.Endpoint(), "unix://")) }
-	want := []string{socketDir(alive), socketDir(next), kept, linked}
+	dirOf := func(s *Server) string { return filepath.Dir(strings.TrimPrefix(s.Endpoint(), "unix://")) }
+	want := []string{dirOf(alive), dirOf(next), kept, linked}
 	slices.Sort(want)
 	left, err := filepath.Glob(filepath.Join(dir, socketDirs+"*"))
 	if err != nil || !slices.Equal(left, want) {
@@ -90,10 +92,47 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	if _, err := client.KV.Get(t.Context(), "a", clientv3.WithCountOnly()); err != nil {
 		t.Error(err)
 	}
-	own := socketDir(next)
+	own := dirOf(next)
 	next.Close()
 	if _, err := os.Stat(own); !os.IsNotExist(err) {
 		t.Errorf("a server that was closed left %s: %v", own, err)
+	}
+}
+
+// A server whose data have a short path writes nowhere else: its socket is among the data, also
+// after a kill.
+func TestTheSocketIsAmongTheData(t *testing.T) {
+	dir, err := os.MkdirTemp("", "data-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", filepath.Join(dir, "is-not-there"))
+	t.Chdir(dir)
+	for name, data := range map[string]string{"an absolute path": filepath.Join(dir, "absolute"), "a relative path": "relative"} {
+		t.Run(name, func(t *testing.T) {
+			want := filepath.Join(dir, filepath.Base(data), socketDir, socketName)
+			if socket := serveAndKill(t, data); socket != want {
+				t.Errorf("the socket is %s, want %s", socket, want)
+			}
+			s, err := Start(t.Context(), Options{Dir: data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if socket := strings.TrimPrefix(s.Endpoint(), "unix://"); socket != want {
+				t.Errorf("after a kill, the socket is %s, want %s", socket, want)
+			}
+			s.Close()
+			if _, err := os.Stat(filepath.Dir(want)); !os.IsNotExist(err) {
+				t.Errorf("a server that was closed left its socket: %v", err)
+			}
+		})
+	}
+	for name, data := range map[string]string{"a long path": strings.Repeat("long", 25), "a path that a URL writes in another way": "a b"} {
+		_, err := Start(t.Context(), Options{Dir: data})
+		if err == nil || !strings.Contains(err.Error(), "TMPDIR") {
+			t.Errorf("%s: %v; want an error that says what to do", name, err)
+		}
 	}
 }
 

@@ -1,0 +1,42 @@
+package harness
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// confine makes every file read-only but those below a directory, and runs a command as a user.
+const confine = `mount --bind "$1" "$1" && for at in / /tmp /var/tmp /dev/shm /run; do
+	if mountpoint -q "$at"; then mount -o remount,bind,ro "$at" || exit 1; fi
+done && user=$2 && shift 2 && exec unshare --user --map-user="$user" --map-group="$user" "$@"`
+
+// StartConfined starts a server as a container with a read-only root does: the server has the given
+// user, and may write below its data directory only. On a machine that lets no test mount anything,
+// the directory for temporary files and that of the user cannot be written.
+func StartConfined(t testing.TB, dir string, user int, args ...string) *Server {
+	t.Helper()
+	wrap := func(name string, args ...string) []string {
+		return append([]string{"-c", confine, "sh", dir, strconv.Itoa(user), name}, args...)
+	}
+	s := &Server{DataDir: dir, args: args}
+	probe := exec.Command("/bin/sh", wrap("true")...)
+	probe.SysProcAttr = ownMounts()
+	if out, err := probe.CombinedOutput(); err != nil {
+		t.Logf("this machine does not let a test make its files read-only: %v %s", err, out)
+		closed := t.TempDir()
+		if err := os.Chmod(closed, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		s.wrap = func(name string, args ...string) (string, []string, *syscall.SysProcAttr) {
+			return "/usr/bin/env", append([]string{"TMPDIR=" + closed, "HOME=" + closed, name}, args...), tied()
+		}
+	} else {
+		s.wrap = func(name string, args ...string) (string, []string, *syscall.SysProcAttr) {
+			return "/bin/sh", wrap(name, args...), ownMounts()
+		}
+	}
+	return startServer(t, s)
+}

@@ -1,0 +1,100 @@
+package operations
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// The program starts as each manifest says: with its user, its arguments, its volumes and no other
+// place to write. Its probes then succeed.
+func TestTheServersOfTheManifestsStart(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"base", "three"} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			set := statefulSet(t, filepath.Join(deployed(t), "kustomize", folder))
+			pod, container := set.Spec.Template.Spec, set.Spec.Template.Spec.Containers[0]
+			if root := container.SecurityContext.ReadOnlyRootFilesystem; root == nil || !*root {
+				t.Fatal("the root of the container can be written")
+			}
+			data, err := os.MkdirTemp("", "data-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(data) })
+			var args []string
+			for _, arg := range container.Args[1:] {
+				name, value, _ := strings.Cut(arg, "=")
+				switch name {
+				case "--data-dir":
+					if !mounted(container, set.Spec.VolumeClaimTemplates, value) {
+						t.Errorf("%s is in no volume that lasts", value)
+					}
+					continue
+				case "--bind-address":
+					value = "127.0.0.1"
+				case "--advertise-address":
+					value = "192.0.2.1"
+				case "--secure-port":
+					continue
+				case "--etcd-servers":
+					value = harness.StartEtcd(t).URL
+				case "--etcd-cafile", "--etcd-certfile", "--etcd-keyfile":
+					// The etcd of this test has no certificates.
+					continue
+				}
+				args = append(args, name+"="+value)
+			}
+			s := harness.StartConfined(t, data, int(*pod.SecurityContext.RunAsUser), args...)
+			h := s.HTTP(t, nil)
+			for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe, container.LivenessProbe} {
+				h.Must(http.StatusOK, "GET", probe.HTTPGet.Path, "")
+			}
+			h.Must(http.StatusCreated, "POST", namespaces, `{"metadata":{"name":"written"}}`)
+		})
+	}
+}
+
+// statefulSet returns the StatefulSet that kustomize makes of a folder.
+func statefulSet(t *testing.T, folder string) *appsv1.StatefulSet {
+	t.Helper()
+	r := harness.Run(t, "kubectl", "kustomize", folder)
+	if r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(r.Out), 4096)
+	for {
+		set := &appsv1.StatefulSet{}
+		if err := decoder.Decode(set); errors.Is(err, io.EOF) {
+			t.Fatalf("no StatefulSet in %s", r.Out)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if set.Kind == "StatefulSet" {
+			return set
+		}
+	}
+}
+
+// mounted reports whether a directory is that of a volume of the claims.
+func mounted(c corev1.Container, claims []corev1.PersistentVolumeClaim, dir string) bool {
+	for _, m := range c.VolumeMounts {
+		for _, claim := range claims {
+			if m.Name == claim.Name && m.MountPath == dir && !m.ReadOnly {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -161,6 +161,40 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// A link or a pipe that another user has put there is not written through.
+func TestNothingIsWrittenThroughTheLinksOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make links of another user")
+	}
+	const other = 4711
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(
+		os.WriteFile(at("target"), []byte("old"), 0o644), os.Symlink("target", at("link")), os.Symlink("missing", at("dangling")),
+		os.Symlink(os.DevNull, at("null")), os.Symlink("link", at("own")), syscall.Mkfifo(at("pipe"), 0o600),
+		os.Lchown(at("link"), other, other), os.Lchown(at("dangling"), other, other), os.Lchown(at("null"), other, other), os.Lchown(at("pipe"), other, other),
+	); err != nil {
+		t.Fatal(err)
+	}
+	// Without a reader, the pipe would refuse the content by itself.
+	reader, err := os.OpenFile(at("pipe"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, name := range []string{"link", "dangling", "null", "own", "pipe"} {
+		if err := Replace(at(name), []byte("secret"), 0o600, false); err == nil || !strings.Contains(err.Error(), "another user") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := os.ReadFile(at("target")); err != nil || string(got) != "old" {
+		t.Errorf("the target has %q, %v", got, err)
+	}
+	if _, err := os.Lstat(at("missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the target of the dangling link is there: %v", err)
+	}
+}
+
 func TestErrorsAreShort(t *testing.T) {
 	short := errors.New("short")
 	if Shorten(short) != short || Shorten(nil) != nil {

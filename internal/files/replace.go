@@ -14,7 +14,8 @@ const maxLinks = 40
 // Replace writes a file so that a reader sees the old content or the new one, never a part. A
 // link stays, and the file that it points to is replaced. What is not a regular file, such as
 // the null device or a pipe that somebody reads, stays and is written to. With sync, the disk has
-// the content when Replace returns.
+// the content when Replace returns. A link or a named pipe of another user is an error, unless that
+// is root: in a directory where all may write, it would choose who gets the content.
 func Replace(path string, data []byte, mode fs.FileMode, sync bool) error {
 	at, err := follow(path)
 	if err != nil {
@@ -27,6 +28,8 @@ func Replace(path string, data []byte, mode fs.FileMode, sync bool) error {
 		return err
 	case info.IsDir():
 		return &fs.PathError{Op: "write", Path: path, Err: syscall.EISDIR}
+	case info.Mode()&fs.ModeNamedPipe != 0 && !trusted(info):
+		return &fs.PathError{Op: "write", Path: path, Err: errors.New("the pipe belongs to another user")}
 	case !info.Mode().IsRegular():
 		return pass(at, data)
 	}
@@ -51,6 +54,12 @@ func Replace(path string, data []byte, mode fs.FileMode, sync bool) error {
 	return err
 }
 
+// trusted reports whether a file belongs to this user or to root.
+func trusted(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
+}
+
 // follow returns the path that links end at. The links in /proc, which lead to what is open,
 // are no paths: these stay.
 func follow(path string) (string, error) {
@@ -58,6 +67,9 @@ func follow(path string) (string, error) {
 		info, err := os.Lstat(at)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 			return at, nil
+		}
+		if !trusted(info) {
+			return "", &fs.PathError{Op: "open", Path: at, Err: errors.New("the link belongs to another user; remove it, or write the file elsewhere")}
 		}
 		if info, err := os.Stat(at); err == nil && !info.Mode().IsRegular() {
 			return at, nil

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -292,6 +293,10 @@ func (v *serving) writeKubeconfig(s *settings, db *database) error {
 	data, err := clientcmd.Write(*kubeconfig)
 	if err != nil {
 		return err
+	}
+	// A data directory that came with a repository must not choose where the credentials go.
+	if info, err := os.Lstat(s.KubeconfigOut); err == nil && info.Mode()&fs.ModeSymlink != 0 && s.KubeconfigOut == s.defaultKubeconfig() {
+		return fmt.Errorf("--data-dir: %s is a link; remove it, or say by --kubeconfig-out where the administrator's kubeconfig goes", s.KubeconfigOut)
 	}
 	if err := os.MkdirAll(filepath.Dir(s.KubeconfigOut), 0o755); err != nil {
 		return fmt.Errorf("--kubeconfig-out: %w", err)

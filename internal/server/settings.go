@@ -69,6 +69,9 @@ func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyS
 func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, plugin) }
 
 // files returns the writer of the server's own files.
+// defaultKubeconfig is where the kubeconfig of the admin is without --kubeconfig-out.
+func (s *settings) defaultKubeconfig() string { return filepath.Join(s.DataDir, "admin.kubeconfig") }
+
 func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsync} }
 
 // ownKey is the prefix in etcd of data of a name that servers keep there in addition to
@@ -119,7 +122,7 @@ func (s *settings) parsePaths() error {
 	}
 	s.DataDir = dir
 	if s.KubeconfigOut == "" {
-		s.KubeconfigOut = filepath.Join(s.DataDir, "admin.kubeconfig")
+		s.KubeconfigOut = s.defaultKubeconfig()
 	}
 	if !strings.HasPrefix(s.EtcdPrefix, "/") {
 		return fmt.Errorf("--etcd-prefix %q must start with a slash", s.EtcdPrefix)

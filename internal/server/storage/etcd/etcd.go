@@ -93,6 +93,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 func (s *Server) Serves(url string) error { return s.lock.announce(s.Endpoint(), url) }
 
 func (s *Server) start(ctx context.Context, o Options) error {
+	if err := removeCopies(o.Dir); err != nil {
+		return err
+	}
 	if err := s.space.checkStart(); err != nil {
 		return err
 	}
@@ -146,6 +149,23 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.watchers.Go(func() { s.space.run(watching) })
 	s.watchers.Go(func() { (&quota{limit: limit, space: s.space}).run(watching, etcd.Server) })
 	s.watchers.Go(func() { s.awaitEnd(watching) })
+	return nil
+}
+
+// removeCopies removes the copies of the database that a process was making smaller when it was
+// killed. etcd leaves them, each as large as what is in use.
+func removeCopies(dir string) error {
+	snap := filepath.Join(dir, "member", "snap")
+	// A new directory has none.
+	entries, _ := os.ReadDir(snap)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "db.tmp.") {
+			continue
+		}
+		if err := os.Remove(filepath.Join(snap, e.Name())); err != nil {
+			return fmt.Errorf("data directory: a copy of the database that was not completed: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -2,12 +2,40 @@ package etcd
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
+
+// A process that is killed while it makes the database smaller leaves a copy. The next one removes it,
+// and nothing else.
+func TestCopiesOfTheDatabaseAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Start(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	snap := filepath.Join(dir, "member", "snap")
+	for _, name := range []string{"db.tmp.123", "db.tmp.456", "kept"} {
+		if err := os.WriteFile(filepath.Join(snap, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err = Start(t.Context(), Options{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	left, err := filepath.Glob(filepath.Join(snap, "*"))
+	if want := []string{filepath.Join(snap, "db"), filepath.Join(snap, "kept")}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("%v, %v; want %v", left, err, want)
+	}
+}
 
 func TestDefragPays(t *testing.T) {
 	const mib = 1 << 20

@@ -8,6 +8,30 @@ import (
 	"time"
 )
 
+// A start does not wait for a disk that has no room for writes.
+func TestAStartDoesNotWaitForRoom(t *testing.T) {
+	ready := make(chan struct{})
+	full := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer full.Close()
+	client := http.Client{Transport: starting{http.DefaultTransport, ready}}
+	for _, want := range []string{"", "1"} {
+		response, err := client.Get(full.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if got := response.Header.Get("Retry-After"); got != want {
+			t.Errorf("the server's own client is asked to try again after %q, want %q", got, want)
+		}
+		if want == "" {
+			close(ready)
+		}
+	}
+}
+
 func TestQuestionsForHealthWaitUntilTheServerIsReady(t *testing.T) {
 	const start, patience = 300 * time.Millisecond, time.Second
 	for _, c := range []struct {

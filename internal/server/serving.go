@@ -119,7 +119,7 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 	if err := v.writeKubeconfig(s, o.db); err != nil {
 		return nil, err
 	}
-	self, err := newLoopback(v.loopback, ctx.Done())
+	self, err := newLoopback(v.loopback, o.ready, ctx.Done())
 	if err != nil {
 		return nil, err
 	}
@@ -322,9 +322,35 @@ type loopback struct {
 	stopped <-chan struct{}
 }
 
-func newLoopback(config *restclient.Config, stopped <-chan struct{}) (*loopback, error) {
+// starting is the server's own client until the server is ready. It does not try again when the
+// storage has no room for writes: a start would wait for ten seconds, and the server writes later
+// what it could not write at its start.
+type starting struct {
+	http.RoundTripper
+	ready <-chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s starting) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := s.RoundTripper.RoundTrip(req)
+	if err != nil || response.StatusCode != http.StatusServiceUnavailable {
+		return response, err
+	}
+	select {
+	case <-s.ready:
+	default:
+		response.Header.Del("Retry-After")
+	}
+	return response, nil
+}
+
+// WrappedRoundTripper implements the interface of k8s.io/apimachinery/pkg/util/net.
+func (s starting) WrappedRoundTripper() http.RoundTripper { return s.RoundTripper }
+
+func newLoopback(config *restclient.Config, ready, stopped <-chan struct{}) (*loopback, error) {
 	reads := &aggregation.Reads{}
 	config.Wrap(reads.Wrap)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return starting{next, ready} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 	var err error
 	if !s.sharesEtcd() {
 		db.dir = filepath.Join(s.DataDir, "etcd")
-		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: db.dir, MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, NoFsync: s.UnsafeNoFsync})
+		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: db.dir, MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, Version: s.ProgramVersion, NoFsync: s.UnsafeNoFsync})
 		if err != nil {
 			return nil, err
 		}

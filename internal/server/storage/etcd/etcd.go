@@ -41,6 +41,8 @@ type Options struct {
 	MinFree int64
 	// Quota is how many bytes the database may have; 0 means DefaultQuota.
 	Quota int64
+	// Version is the version of the program, for programs that find this one at work on the data.
+	Version string
 	// NoFsync lets etcd answer before a write is on the disk: a crash of the machine loses data,
 	// a crash of the process does not.
 	NoFsync bool
@@ -72,6 +74,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	lock, err := TakeLock(o.Dir)
 	if err != nil {
 		return nil, err
+	}
+	lock.version = o.Version
+	if err := lock.announce("", ""); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	sockets, err := makeSocketDir(o.Dir)
 	if err != nil {

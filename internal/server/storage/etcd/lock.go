@@ -15,14 +15,19 @@ import (
 // directory.
 var ErrInUse = errors.New("in use by another process")
 
-// lockName is the name of the file whose lock belongs to the process that uses a directory.
-// When the etcd of that process serves, the process writes its endpoint into the file, and later the
-// URL of the API that it serves.
+// lockName is the name of the file whose lock belongs to the process that uses a directory. The lines
+// of the file are the endpoint of the process's etcd, the number of the process, the URL of its API,
+// and its version. The first and the third are empty while the process does not serve that. Programs
+// before the first release with backups write nothing, and later ones may write more lines.
 const lockName = "lock"
 
 // Lock makes a second process that uses the same data fail at once. The kernel releases the
 // lock when the process ends, however the process ends.
-type Lock struct{ file *os.File }
+type Lock struct {
+	file *os.File
+	// version is that of the program.
+	version string
+}
 
 // TakeLock takes the lock of a directory. It makes the directory if that does not exist. The
 // error wraps ErrInUse when another process has the lock.
@@ -46,13 +51,13 @@ func TakeLock(dir string) (*Lock, error) {
 		f.Close()
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	return &Lock{f}, nil
+	return &Lock{file: f}, nil
 }
 
-// announce writes into the file the endpoint of this process's etcd, the number of the process, and the
-// URL of its API; empty when it serves none yet.
+// announce writes into the file what this process offers: the endpoint of its etcd, and the URL of its
+// API; empty for what it does not serve yet.
 func (l *Lock) announce(endpoint, url string) error {
-	_, err := l.file.WriteAt(fmt.Appendf(nil, "%s\n%d\n%s\n", endpoint, os.Getpid(), url), 0)
+	_, err := l.file.WriteAt(fmt.Appendf(nil, "%s\n%d\n%s\n%s\n", endpoint, os.Getpid(), url, l.version), 0)
 	return err
 }
 
@@ -73,7 +78,9 @@ func Running(dir string) (endpoint string, err error) {
 	case err != nil || !held:
 		return "", err
 	case len(lines) < 2:
-		return "", fmt.Errorf("%s is %w, which does not serve", dir, ErrInUse)
+		return "", fmt.Errorf("%s is %w, which has not written where its etcd is: it is starting, or it is a server of an older version, whose own program works on its data", dir, ErrInUse)
+	case lines[0] == "":
+		return "", fmt.Errorf("%s is %w, a server of version %q that does not serve yet", dir, ErrInUse, lines[3])
 	}
 	return reachable(lines[0], lines[1]), nil
 }

@@ -1,0 +1,55 @@
+package etcd
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is said of a process that has a directory: where its etcd is, or why that is not known.
+func TestTheLockSaysWhoHasTheData(t *testing.T) {
+	for name, c := range map[string]struct{ written, endpoint, refused string }{
+		"a server that serves":                  {"unix:///s\n1\nhttps://h:1\nv1.2.3\n", "unix:///s", ""},
+		"one that writes more than is known":    {"unix:///s\n1\nhttps://h:1\nv9.0.0\nmore\n", "unix:///s", ""},
+		"one of a version that wrote two lines": {"unix:///s\n1\n", "unix:///s", ""},
+		"one that starts":                       {"\n1\n\nv1.2.3\n", "", `a server of version "v1.2.3" that does not serve yet`},
+		"one of a version that wrote nothing":   {"", "", "a server of an older version, whose own program works on its data"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			lock, err := TakeLock(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			if err := os.WriteFile(filepath.Join(dir, lockName), []byte(c.written), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			endpoint, err := Running(dir)
+			if endpoint != c.endpoint {
+				t.Errorf("the endpoint is %q, want %q", endpoint, c.endpoint)
+			}
+			if c.refused == "" && err != nil || c.refused != "" && (!errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), c.refused)) {
+				t.Errorf("%v; want %q", err, c.refused)
+			}
+		})
+	}
+}
+
+// A server writes its version as soon as it has the data, and the rest when it serves.
+func TestAServerWritesWhatItOffers(t *testing.T) {
+	s, err := Start(t.Context(), Options{Dir: t.TempDir(), Version: "v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Serves("https://h:1"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(s.dir, lockName))
+	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) != 5 || lines[0] != s.Endpoint() || lines[2] != "https://h:1" || lines[3] != "v1.2.3" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -144,10 +144,31 @@ func alerts(t *testing.T) []expression {
 	return list
 }
 
+// README.md lists the alerts, and no others.
+func TestTheAlertsAreListed(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed, want []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Gatehouse\\w+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		listed = append(listed, row[1])
+	}
+	for _, a := range alerts(t) {
+		_, name, _ := strings.Cut(a.where, ", alert ")
+		want = append(want, name)
+	}
+	slices.Sort(listed)
+	slices.Sort(want)
+	if !slices.Equal(listed, want) {
+		t.Errorf("README.md lists %q, and the alerts are %q", listed, want)
+	}
+}
+
 // TestQueriesAskForWhatThereIs proves that every metric, label and value in the
 // dashboard and in the alerts is served by a server under traffic (S10).
 func TestQueriesAskForWhatThereIs(t *testing.T) {
-	s := inside.Start(t, server.Options{InitializerTimeout: 2 * time.Second})
+	s := inside.Start(t, server.Options{InitializerTimeout: 2 * time.Second, BackupSchedule: "@yearly"})
 	h := s.HTTP(t, nil)
 	drive(t, h)
 	queries := append(dashboards(t), alerts(t)...)

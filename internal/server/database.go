@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"path/filepath"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
@@ -29,6 +30,8 @@ type database struct {
 	// embedded is nil for an external etcd; dir is its directory.
 	embedded *etcd.Server
 	dir      string
+	// serving has the certificates that metrics are about; nil before they are there.
+	serving atomic.Pointer[serving]
 }
 
 // openDatabase starts or connects to etcd. It stops the server when an embedded etcd ends

@@ -2,23 +2,27 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apiserver/pkg/storage/etcd3/metrics"
+	certutil "k8s.io/client-go/util/cert"
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // measured is the etcd that /metrics is about: that of the server of this process that started last.
 // Nothing is measured until somebody reads /metrics.
 var measured atomic.Pointer[database]
 
-// measure has /metrics show the size of the database, as kube-apiserver does, and the free space of
-// the disk of an embedded etcd.
+// measure has /metrics show the size of the database, as kube-apiserver does, and ownState.
 func (db *database) measure() {
 	measured.Store(db)
 	metrics.SetStorageMonitorGetter(func() ([]metrics.Monitor, error) {
@@ -27,7 +31,7 @@ func (db *database) measure() {
 		}
 		return nil, nil
 	})
-	registerFree()
+	registerOwnState()
 }
 
 // Monitor implements metrics.Monitor.
@@ -42,26 +46,66 @@ func (db *database) Monitor(ctx context.Context) (metrics.StorageMetrics, error)
 // Close implements metrics.Monitor. The server closes its etcd itself.
 func (db *database) Close() error { return nil }
 
-// free is the metric of the free space.
-type free struct {
+// ownState are the metrics of what ends by itself: space, certificates, parts of the server.
+type ownState struct {
 	componentmetrics.BaseStableCollector
 }
 
-var freeBytes = componentmetrics.NewDesc("gatehouse_storage_free_bytes", "Bytes that are free on the disk of the embedded etcd. The server refuses writes when they are fewer than --min-free-disk.", nil, nil, componentmetrics.ALPHA, "")
+// metricOf describes a metric of ownState.
+func metricOf(name, help string, labels ...string) *componentmetrics.Desc {
+	return componentmetrics.NewDesc("gatehouse_"+name, help, labels, nil, componentmetrics.ALPHA, "")
+}
+
+var (
+	freeBytes  = metricOf("storage_free_bytes", "Bytes that are free on the disk of the embedded etcd. The server refuses writes when they are fewer than --min-free-disk.")
+	quotaBytes = metricOf("storage_quota_bytes", "Bytes that the database of the embedded etcd may have: --etcd-quota. The server refuses writes when the database is larger.")
+	expiration = metricOf("certificate_expiration_timestamp_seconds", "When a certificate of the server expires, by use: serving, authority (the server's own, of clients and of serving certificates) or aggregation (by which aggregated servers know this one).", "use")
+	endedParts = metricOf("ended_parts", "Parts of the server, such as controllers, that a panic has ended. The check parts of /healthz names them.")
+)
 
 // DescribeWithStability implements StableCollector.
-func (*free) DescribeWithStability(to chan<- *componentmetrics.Desc) { to <- freeBytes }
-
-// CollectWithStability implements StableCollector.
-func (*free) CollectWithStability(to chan<- componentmetrics.Metric) {
-	db := measured.Load()
-	if db == nil || db.embedded == nil {
-		return
-	}
-	// What cannot be read is not shown.
-	if n, err := etcd.FreeSpace(db.dir); err == nil {
-		to <- componentmetrics.NewLazyConstMetric(freeBytes, componentmetrics.GaugeValue, float64(n))
+func (*ownState) DescribeWithStability(to chan<- *componentmetrics.Desc) {
+	for _, desc := range []*componentmetrics.Desc{freeBytes, quotaBytes, expiration, endedParts} {
+		to <- desc
 	}
 }
 
-var registerFree = sync.OnceFunc(func() { legacyregistry.CustomMustRegister(&free{}) })
+// CollectWithStability implements StableCollector. What cannot be read is not shown.
+func (*ownState) CollectWithStability(to chan<- componentmetrics.Metric) {
+	show := func(desc *componentmetrics.Desc, value float64, labels ...string) {
+		to <- componentmetrics.NewLazyConstMetric(desc, componentmetrics.GaugeValue, value, labels...)
+	}
+	show(endedParts, float64(survive.Ended()))
+	db := measured.Load()
+	if db == nil {
+		return
+	}
+	if db.embedded != nil {
+		show(quotaBytes, float64(db.embedded.Quota()))
+		if n, err := etcd.FreeSpace(db.dir); err == nil {
+			show(freeBytes, float64(n))
+		}
+	}
+	v := db.serving.Load()
+	if v == nil {
+		return
+	}
+	serving, _ := v.info.Cert.CurrentCertKeyContent()
+	aggregation, _ := v.toAggregated.CurrentCertKeyContent()
+	for use, data := range map[string][]byte{"serving": serving, "authority": v.pki.CA, "aggregation": aggregation} {
+		if until, ok := firstExpiration(data); ok {
+			show(expiration, float64(until.Unix()), use)
+		}
+	}
+}
+
+// firstExpiration returns when the first of some PEM certificates expires.
+func firstExpiration(data []byte) (first time.Time, ok bool) {
+	certs, err := certutil.ParseCertsPEM(data)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return slices.MinFunc(certs, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter, true
+}
+
+var registerOwnState = sync.OnceFunc(func() { legacyregistry.CustomMustRegister(&ownState{}) })

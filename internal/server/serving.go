@@ -119,6 +119,7 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 	if err := v.writeKubeconfig(s, o.db); err != nil {
 		return nil, err
 	}
+	o.db.serving.Store(v)
 	self, err := newLoopback(v.loopback, o.ready, ctx.Done())
 	if err != nil {
 		return nil, err

@@ -95,6 +95,13 @@ func Check() healthz.HealthChecker {
 	})
 }
 
+// Ended returns how many parts a panic has ended.
+func Ended() int {
+	known.Lock()
+	defer known.Unlock()
+	return len(known.ended)
+}
+
 func start(p *part) (value string, forget func()) {
 	known.Lock()
 	defer known.Unlock()

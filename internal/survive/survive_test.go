@@ -57,6 +57,9 @@ func TestAPanicEndsItsPart(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "the part has ended by a panic") || strings.Contains(err.Error(), "other") {
 				t.Errorf("the check says %v", err)
 			}
+			if n := Ended(); n != 1 {
+				t.Errorf("%d parts have ended, want 1", n)
+			}
 			if other.Err() != nil {
 				t.Error("the other part has ended, too")
 			}

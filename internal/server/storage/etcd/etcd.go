@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -54,6 +55,7 @@ type Options struct {
 // Server is an embedded etcd.
 type Server struct {
 	dir     string
+	limit   int64
 	etcd    *embed.Etcd
 	lock    *Lock
 	sockets *os.File
@@ -86,7 +88,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("directory of etcd's socket: %w", err)
 	}
 	s := &Server{
-		dir: o.Dir, lock: lock, sockets: sockets, failure: newFailure(), space: newSpace(o),
+		dir: o.Dir, limit: cmp.Or(o.Quota, DefaultQuota), lock: lock, sockets: sockets, failure: newFailure(), space: newSpace(o),
 		stop: func() {}, errors: make(chan error, 1),
 	}
 	if err := s.start(ctx, o); err != nil {
@@ -95,6 +97,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+// Quota returns how many bytes the database may have.
+func (s *Server) Quota() int64 { return s.limit }
 
 // Serves announces the URL of the API that this process serves from the data (Serving).
 func (s *Server) Serves(url string) error { return s.lock.announce(s.Endpoint(), url) }
@@ -105,10 +110,6 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	}
 	if err := s.space.checkStart(); err != nil {
 		return err
-	}
-	limit := o.Quota
-	if limit == 0 {
-		limit = DefaultQuota
 	}
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
@@ -131,7 +132,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.LogLevel = "error"
 	// Objects may have 1.5 MiB in storage, but etcd limits the whole request.
 	cfg.MaxRequestBytes = 8 << 20
-	cfg.QuotaBackendBytes = limit
+	cfg.QuotaBackendBytes = s.limit
 	cfg.UnsafeNoFsync = o.NoFsync
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("etcd: %w", err)
@@ -154,7 +155,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.watchers.Go(func() { s.space.run(watching) })
-	s.watchers.Go(func() { (&quota{limit: limit, space: s.space}).run(watching, etcd.Server) })
+	s.watchers.Go(func() { (&quota{limit: s.limit, space: s.space}).run(watching, etcd.Server) })
 	s.watchers.Go(func() { s.awaitEnd(watching) })
 	return nil
 }

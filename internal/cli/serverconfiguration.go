@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -84,8 +85,15 @@ func configurable(flags *pflag.FlagSet) (byField map[string]*pflag.Flag, names [
 
 // configure sets the flags that are not on the command line to the values of a file.
 func configure(flags *pflag.FlagSet, data []byte) error {
-	var document yamlv3.Node
-	if err := yamlv3.Unmarshal(data, &document); err != nil {
+	documents := yamlv3.NewDecoder(bytes.NewReader(data))
+	var document, second yamlv3.Node
+	if err := documents.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	switch err := documents.Decode(&second); {
+	case err == nil:
+		return fmt.Errorf("line %d: is a second document; a configuration is one", second.Line)
+	case !errors.Is(err, io.EOF):
 		return err
 	}
 	wanted := fmt.Sprintf("write apiVersion: %s and kind: %s", configVersion, serverConfigurationKind)
@@ -97,25 +105,29 @@ func configure(flags *pflag.FlagSet, data []byte) error {
 		return fmt.Errorf("line %d: is not a list of fields: %s", root.Line, wanted)
 	}
 	byField, names := configurable(flags)
-	values, types := map[string]*yamlv3.Node{}, map[string]string{}
+	values := map[string]*yamlv3.Node{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		if value.Kind == yamlv3.AliasNode {
 			value = value.Alias
 		}
 		switch name := key.Value; {
-		case name == "apiVersion" || name == "kind":
-			types[name] = value.Value
-		case byField[name] == nil:
-			return fmt.Errorf("line %d: unknown field %s%s", key.Line, name, nearest.Suggestion("", name, names))
 		case values[name] != nil:
 			return fmt.Errorf("line %d: field %s is there twice", key.Line, name)
+		case name != "apiVersion" && name != "kind" && byField[name] == nil:
+			return fmt.Errorf("line %d: unknown field %s%s", key.Line, name, nearest.Suggestion("", name, names))
 		default:
 			values[name] = value
 		}
 	}
-	if types["apiVersion"] != configVersion || types["kind"] != serverConfigurationKind {
-		return fmt.Errorf("is of kind %q in version %q: %s", types["kind"], types["apiVersion"], wanted)
+	text := func(field string) string {
+		if value := values[field]; value != nil {
+			return value.Value
+		}
+		return ""
+	}
+	if text("apiVersion") != configVersion || text("kind") != serverConfigurationKind {
+		return fmt.Errorf("is of kind %q in version %q: %s", text("kind"), text("apiVersion"), wanted)
 	}
 	for _, name := range names {
 		f, value := byField[name], values[name]

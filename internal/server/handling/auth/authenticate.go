@@ -78,7 +78,7 @@ func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticat
 	token := tokenunion.New(tokens...)
 
 	known := union.New(
-		rememberVerified(x509.NewDynamic(o.ClientCA.VerifyOptions, x509.CommonNameUserConversion)),
+		rememberVerified(x509.NewDynamic(o.ClientCA.VerifyOptions, x509.CommonNameUserConversion), o.ClientCA),
 		bearertoken.New(token),
 		websocket.NewProtocolAuthenticator(token),
 	)

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
 const (
-	// verifiedFor is how long a verified client certificate is trusted without another
-	// check. A changed CA bundle takes effect that much later, at most.
+	// verifiedFor is how long a verified client certificate is trusted without another check.
 	verifiedFor = 10 * time.Second
 	// maxVerified bounds the number of certificates that are remembered.
 	maxVerified = 4096
@@ -20,24 +20,38 @@ const (
 // verifiedCertificates remembers the answers of an authenticator for client
 // certificates. Checking a signature costs more than the rest of a small
 // request's handling before storage, and a client sends the same certificate
-// with every request of a connection.
+// with every request of a connection. It forgets them all when the authorities change.
 type verifiedCertificates struct {
 	authenticator.Request
 	mu struct {
 		sync.RWMutex
 		known map[[sha256.Size]byte]verified
+		// changes counts the changes of the authorities.
+		changes int
 	}
 }
+
+var _ dynamiccertificates.Listener = (*verifiedCertificates)(nil)
 
 type verified struct {
 	response *authenticator.Response
 	until    time.Time
 }
 
-func rememberVerified(r authenticator.Request) authenticator.Request {
+// rememberVerified returns an authenticator that verifies by r, whose authorities are those of from.
+func rememberVerified(r authenticator.Request, from dynamiccertificates.Notifier) authenticator.Request {
 	v := &verifiedCertificates{Request: r}
 	v.mu.known = map[[sha256.Size]byte]verified{}
+	from.AddListener(v)
 	return v
+}
+
+// Enqueue implements dynamiccertificates.Listener: the authorities are others than before.
+func (v *verifiedCertificates) Enqueue() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.changes++
+	clear(v.mu.known)
 }
 
 func (v *verifiedCertificates) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
@@ -58,6 +72,7 @@ func (v *verifiedCertificates) AuthenticateRequest(req *http.Request) (*authenti
 	now := time.Now()
 	v.mu.RLock()
 	known, ok := v.mu.known[key]
+	changes := v.mu.changes
 	v.mu.RUnlock()
 	if ok && now.Before(known.until) {
 		return known.response, true, nil
@@ -71,10 +86,14 @@ func (v *verifiedCertificates) AuthenticateRequest(req *http.Request) (*authenti
 		until = expires
 	}
 	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.mu.changes != changes {
+		// The certificate may have been verified by the authorities before the change.
+		return response, true, nil
+	}
 	if len(v.mu.known) >= maxVerified {
 		clear(v.mu.known)
 	}
 	v.mu.known[key] = verified{response: response, until: until}
-	v.mu.Unlock()
 	return response, true, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
 // put stores a certificate that is valid for a time, signed by ca or by itself.
@@ -78,19 +79,27 @@ func TestDirectoryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A certificate whose CA is no longer trusted is rejected when its cache entry ends, at
-// the latest.
+// changing is a source of authorities.
+type changing struct{ listener dynamiccertificates.Listener }
+
+func (c *changing) AddListener(l dynamiccertificates.Listener) { c.listener = l }
+
+// A certificate whose CA is no longer trusted is rejected at once. A certificate is verified again
+// after a while in any case.
 func TestVerifiedCertificatesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, err := newCA(ownCA)
 		if err != nil {
 			t.Fatal(err)
 		}
-		believed, asked := true, 0
+		believed, asked, during := true, 0, func() {}
+		authorities := &changing{}
 		a := rememberVerified(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 			asked++
-			return &authenticator.Response{User: &user.DefaultInfo{Name: "u"}}, believed, nil
-		}))
+			answer := believed
+			during()
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "u"}}, answer, nil
+		}), authorities)
 		authenticate := func(want bool, times int) {
 			t.Helper()
 			asked = 0
@@ -109,6 +118,19 @@ func TestVerifiedCertificatesAreForgotten(t *testing.T) {
 		authenticate(true, 0)
 		time.Sleep(time.Nanosecond)
 		authenticate(false, 1)
+		authenticate(false, 1)
+
+		believed = true
+		authenticate(true, 1)
+		believed = false
+		authorities.listener.Enqueue()
+		authenticate(false, 1)
+		// The authorities change while a certificate is verified by those before.
+		believed, during = true, func() {
+			believed, during = false, func() {}
+			authorities.listener.Enqueue()
+		}
+		authenticate(true, 1)
 		authenticate(false, 1)
 	})
 }

@@ -2,12 +2,14 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"k8s.io/klog/v2"
 )
 
@@ -16,6 +18,8 @@ const (
 	DefaultQuota = 8 << 30
 	// quotaInterval is how often the size of the database is checked.
 	quotaInterval = 10 * time.Second
+	// history is how much of its history a full database keeps: as much as one that is not full.
+	history = 5 * time.Minute
 	// quotaTimeout bounds each request to etcd to free space.
 	quotaTimeout = 10 * time.Second
 
@@ -38,6 +42,9 @@ type quota struct {
 	space *space
 	// full is set while etcd refuses to store more.
 	full bool
+	// marked is the revision of the time at, for the next compaction; 0 for none.
+	marked int64
+	at     time.Time
 	// tidied is when the database was last made smaller to give back space.
 	tidied time.Time
 }
@@ -76,7 +83,7 @@ func (q *quota) run(ctx context.Context, server *etcdserver.EtcdServer) {
 	tick := time.NewTicker(quotaInterval)
 	defer tick.Stop()
 	for {
-		if err := q.look(ctx, server); err != nil && ctx.Err() == nil {
+		if err := q.look(ctx, server, time.Now()); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Could not free space in etcd's database, which is full; will retry")
 		}
 		if err := q.tidy(server.Backend(), time.Now()); err != nil && ctx.Err() == nil {
@@ -90,14 +97,39 @@ func (q *quota) run(ctx context.Context, server *etcdserver.EtcdServer) {
 	}
 }
 
+// compact has etcd forget what was before the last history. The compactor of the stores cannot do
+// that while the database is full: it writes a key with each compaction. What was deleted would stay
+// in the history, and the database full, for ever.
+func (q *quota) compact(ctx context.Context, server *etcdserver.EtcdServer, now time.Time) error {
+	if q.marked != 0 && now.Sub(q.at) < history {
+		return nil
+	}
+	before := q.marked
+	q.marked, q.at = server.KV().Rev(), now
+	if before == 0 {
+		return nil
+	}
+	_, err := server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: before, Physical: true})
+	if errors.Is(err, mvcc.ErrCompacted) {
+		return nil
+	}
+	return err
+}
+
 // look lifts the alarm if there is one and it can be lifted.
-func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer) error {
+func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer, now time.Time) error {
 	alarmed := false
 	for _, alarm := range server.Alarms() {
 		alarmed = alarmed || alarm.GetAlarm() == etcdserverpb.AlarmType_NOSPACE
 	}
 	if !alarmed {
+		q.marked = 0
 		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, quotaTimeout)
+	defer cancel()
+	if err := q.compact(ctx, server, now); err != nil {
+		return err
 	}
 	backend := server.Backend()
 	if !q.full {
@@ -119,8 +151,6 @@ func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, quotaTimeout)
-	defer cancel()
 	if _, err := server.Alarm(ctx, &etcdserverpb.AlarmRequest{
 		Action: etcdserverpb.AlarmRequest_DEACTIVATE, Alarm: etcdserverpb.AlarmType_NOSPACE, MemberID: uint64(server.MemberID()),
 	}); err != nil {

@@ -197,7 +197,7 @@ func TestAFullDatabaseTakesWritesAgainWhenThereIsRoom(t *testing.T) {
 	watch := &quota{limit: 8 * mib, space: s.space}
 	lifted := func() bool {
 		t.Helper()
-		if err := watch.look(ctx, s.etcd.Server); err != nil {
+		if err := watch.look(ctx, s.etcd.Server, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		_, err := client.KV.Put(ctx, "small", "x")
@@ -232,7 +232,7 @@ func TestAFullDatabaseTakesWritesAgainWhenThereIsRoom(t *testing.T) {
 	// The database counts pages as free when it is written the next time.
 	remove(last)
 	await(t, "the database is found to be too large for a copy on the disk", func() bool {
-		err := watch.look(ctx, s.etcd.Server)
+		err := watch.look(ctx, s.etcd.Server, time.Now())
 		return err != nil && strings.Contains(err.Error(), "has 1 MiB free, but a copy of the database needs")
 	})
 	d.free.Store(1000 * mib)
@@ -240,6 +240,34 @@ func TestAFullDatabaseTakesWritesAgainWhenThereIsRoom(t *testing.T) {
 	if size := s.etcd.Server.Backend().Size(); size > 4*mib {
 		t.Errorf("the database still has %d bytes", size)
 	}
+}
+
+// What was deleted from a full database leaves the history by itself, and makes room.
+func TestAFullDatabaseIsCompacted(t *testing.T) {
+	d := &disk{}
+	d.free.Store(1000 * mib)
+	s, client := start(t, Options{Dir: t.TempDir(), Quota: 8 * mib, free: d.space})
+	fill(t, client)
+	if _, err := client.KV.Delete(t.Context(), "key-", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	watch, begun := &quota{limit: 8 * mib, space: s.space}, time.Now()
+	writes := func(after time.Duration) bool {
+		t.Helper()
+		if err := watch.look(t.Context(), s.etcd.Server, begun.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := client.KV.Put(t.Context(), "small", "x")
+		return err == nil
+	}
+	if writes(0) || writes(history-time.Second) {
+		t.Error("what was deleted is still in the history, and room for it")
+	}
+	await(t, "writes are accepted", func() bool {
+		// The database counts pages as free when it is written the next time.
+		s.etcd.Server.Backend().ForceCommit()
+		return writes(history)
+	})
 }
 
 func TestALargerQuotaLetsWritesIn(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -64,6 +65,27 @@ func TestTheServersOfTheManifestsStart(t *testing.T) {
 			h.Must(http.StatusCreated, "POST", namespaces, `{"metadata":{"name":"written"}}`)
 		})
 	}
+}
+
+// The unit starts the program likewise, with a user of its own and one directory to write to.
+func TestTheServerOfTheUnitStarts(t *testing.T) {
+	t.Parallel()
+	unit, err := os.ReadFile(filepath.Join(deployed(t), "systemd", "gatehouse.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^ExecStart=\S+ serve --data-dir \$\{STATE_DIRECTORY\} (.*) \$GATEHOUSE_FLAGS$`).FindSubmatch(unit)
+	if command == nil {
+		t.Fatal("the unit starts no server with its data in the directory that systemd makes")
+	}
+	data, err := os.MkdirTemp("", "data-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(data) })
+	const user = 61184 // the first one of DynamicUser
+	s := harness.StartConfined(t, data, user, strings.Fields(strings.ReplaceAll(string(command[1]), "0.0.0.0", "127.0.0.1"))...)
+	s.HTTP(t, nil).Must(http.StatusCreated, "POST", namespaces, `{"metadata":{"name":"written"}}`)
 }
 
 // statefulSet returns the StatefulSet that kustomize makes of a folder.

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
@@ -310,7 +311,9 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	defer stop()
-	keeping.Go(func() { keepMemory(serving, garbage) })
+	keeping.Go(func() {
+		survive.Run(serving, "memory", func(ctx context.Context) { keepMemory(ctx, garbage) })
+	})
 	systemd := newSupervisor()
 	defer context.AfterFunc(ctx, func() { systemd.notify(stopping) })()
 	return s.Run(ctx, func(a server.Address) {

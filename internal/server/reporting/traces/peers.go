@@ -3,6 +3,7 @@ package traces
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 const (
@@ -63,8 +65,12 @@ func (p *Peers) find(ctx context.Context, name string) (*v1alpha1.AdmissionTrace
 	answers := make(chan answer, len(addresses))
 	for _, address := range addresses {
 		go func() {
-			t, err := p.ask(ctx, address, request.NamespaceValue(ctx), name, caller)
-			answers <- answer{address, t, err}
+			got := answer{address, nil, errors.New("asking it ended by a panic")}
+			survive.Run(ctx, "traces of other servers", func(ctx context.Context) {
+				t, err := p.ask(ctx, address, request.NamespaceValue(ctx), name, caller)
+				got = answer{address, t, err}
+			})
+			answers <- got
 		}()
 	}
 	for range addresses {

@@ -137,3 +137,13 @@ func TestAServerThatHangsIsNotWaitedForLong(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+// S22.28: a panic while another server is asked ends neither this server nor the request.
+func TestAPanicWhileAnotherServerIsAsked(t *testing.T) {
+	broken := roundTripper(func(*http.Request) (*http.Response, error) { panic("broken") })
+	peers := &Peers{Transport: broken, Addresses: func(context.Context) ([]string, error) { return []string{"https://192.0.2.1"}, nil }}
+	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "u"})
+	if found, note := peers.find(ctx, "abc"); found != nil || !strings.Contains(note, "192.0.2.1 could not be asked") {
+		t.Errorf("%v, %q", found, note)
+	}
+}

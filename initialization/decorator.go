@@ -60,9 +60,12 @@ type Event struct {
 	Initializer string
 	// After is how long the turn of the initializer took.
 	After time.Duration
-	// Finalizer and Object are set for Abandoned; Object must not be changed.
+	// Finalizer is set for Abandoned.
 	Finalizer string
-	Object    runtime.Object
+	// Object is set for Abandoned, Initialized, Rejected and SeenRejected; it must not be changed.
+	Object runtime.Object
+	// Err is set for Rejected and SeenRejected. It is the error that a creator gets who waits.
+	Err error
 }
 
 // EventKind says what happened.
@@ -78,6 +81,13 @@ const (
 	TimedOutFailed
 	// Repaired: the initializer was removed when a client read the object.
 	Repaired
+	// Initialized: an object that this server follows is initialized.
+	Initialized
+	// Rejected: the initializer set a result through this server.
+	Rejected
+	// SeenRejected: the watch cache of this server has an object with a result, which may have been
+	// set through another server. There may be several such events for one object.
+	SeenRejected
 	// Discarded: the object was deleted because its initialization failed.
 	Discarded
 	// Abandoned: the server removed the initializer's finalizer from an object that was held for
@@ -329,6 +339,9 @@ func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 	m, err := meta.Accessor(out)
 	if err != nil {
 		return apistorage.NewInternalError(err)
+	}
+	if field.Result != nil && before != nil && before.Result == nil && len(before.Pending) > 0 {
+		s.d.Observe(Event{Kind: Rejected, Resource: s.resource, Initializer: before.Pending[0].Name, Object: out, Err: failure(field.Result)})
 	}
 	switch {
 	case held(m, field):

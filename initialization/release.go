@@ -146,9 +146,13 @@ func (s *store) resume(key string, obj runtime.Object, m metav1.Object, field *i
 	return false
 }
 
-// notice is called with every uninitialized object that the watch cache takes in. Another server
-// may have left behind an object that is held.
+// notice is called with every uninitialized object that the watch cache takes in. An initializer
+// may have rejected the object through another server. Another server may have left behind an
+// object that is held.
 func (s *store) notice(obj runtime.Object) {
+	if result := initializers.Result(obj); result != nil {
+		s.d.Observe(Event{Kind: SeenRejected, Resource: s.resource, Object: obj, Err: failure(result)})
+	}
 	m, err := meta.Accessor(obj)
 	if err != nil || m.GetDeletionTimestamp() == nil || s.tracker.follows(m.GetUID()) {
 		return

@@ -146,6 +146,7 @@ func (t *tracker) update(e *entry, obj runtime.Object, field *initializers.Initi
 		t.end(e, nil, apierrors.NewInternalError(err))
 	case version <= e.version:
 	case field == nil:
+		t.store.d.Observe(Event{Kind: Initialized, Resource: t.store.resource, Object: obj})
 		t.take(e, version, &initializers.Initializers{}, time.Time{})
 		if !e.waited {
 			t.end(e, nil, nil)

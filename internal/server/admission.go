@@ -77,6 +77,8 @@ type admitter struct {
 	namespaces corelisters.NamespaceLister
 	// caches are the caches that requests are judged by.
 	caches *caches.Caches
+	// rejected knows the owners whose new objects initializers rejected.
+	rejected *controllers.Rejections
 	// creations counts the creates that the chain has let pass and that are not stored yet.
 	creations *namespaces.Creations
 	// fences keep quotas exact.
@@ -112,7 +114,7 @@ func newJudging(f *framed) (*judging, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--controllers: %w", err)
 	}
-	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas.Applied{}, gone: series.NewGone(seriesStay), drained: make(chan struct{})}
+	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, rejected: controllers.NewRejections(), creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas.Applied{}, gone: series.NewGone(seriesStay), drained: make(chan struct{})}
 	a.counted.Gone = a.gone
 	id := replicaID()
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
@@ -295,14 +297,26 @@ func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 // an initializer had not released what it allocated for the object (S11.59).
 const reasonAbandoned = "ReleaseAbandoned"
 
-// observe counts what happens to uninitialized objects. It leaves an event on an object that
-// the server deleted although an initializer had not released what it allocated.
+// observe counts what happens to uninitialized objects. The owner of an object that an initializer
+// rejected hears of it. So does an object that the server deleted although an initializer had not
+// released what it allocated.
 func (a *admitter) observe(e initialization.Event) {
 	initialization.Count(e)
-	if e.Kind != initialization.Abandoned {
+	if e.Object == nil {
 		return
 	}
-	if object, err := meta.Accessor(e.Object); err == nil {
+	object, err := meta.Accessor(e.Object)
+	if err != nil {
+		return
+	}
+	switch e.Kind {
+	case initialization.Initialized:
+		a.rejected.Initialized(e.Resource, object)
+	case initialization.SeenRejected:
+		a.rejected.Seen(e.Resource, object, e.Err)
+	case initialization.Rejected:
+		a.rejections.Initializer(e.Resource, object, e.Initializer, e.Err)
+	case initialization.Abandoned:
 		a.rejections.About(e.Resource, object, reasonAbandoned, fmt.Sprintf(
 			"The object was deleted before it was initialized. Initializer %q did not remove its finalizer %q within %s, so the server removed it: what the initializer allocated for uid %s may be left.",
 			e.Initializer, e.Finalizer, a.settings.InitializerReleaseTimeout, object.GetUID()))

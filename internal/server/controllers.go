@@ -60,6 +60,7 @@ func newControllers(e *exposed) (*controllers.Controllers, error) {
 		CheckTypes: e.api.types.Run,
 		FakeNodes:  s.FakeNodes,
 		Fences:     e.admitter.fences,
+		Rejections: e.admitter.rejected,
 		RootCA:     e.serving.ca,
 		CAFile:     e.serving.pki.CAFile, CAKeyFile: e.serving.pki.CAKeyFile,
 		TokenKey: e.serving.tokens.Key,

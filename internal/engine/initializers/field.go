@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,6 +88,18 @@ func Has(obj runtime.Object) bool {
 	}
 	_, ok := carried(obj)
 	return ok
+}
+
+// Result returns the result that an initializer of the object has set, nil when there is none. It
+// reads the field only when there may be one.
+func Result(obj runtime.Object) *metav1.Status {
+	if value, ok := carried(obj); ok && !strings.Contains(value, `"result"`) {
+		return nil
+	}
+	if i, err := Get(obj); err == nil && i != nil {
+		return i.Result
+	}
+	return nil
 }
 
 // Shows reports whether the object has the field where users see it, rather than in

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -26,8 +27,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// Options are what Controllers need. Selection, Election, Fences, FakeNodes and TokenKey may be
-// left out. So may the fields of controllers that are not chosen.
+// Options are what Controllers need. Selection, Election, Fences, FakeNodes, Rejections and TokenKey
+// may be left out. So may the fields of controllers that are not chosen.
 type Options struct {
 	// Selection is the value of --controllers; empty means Default.
 	Selection []string
@@ -58,6 +59,8 @@ type Options struct {
 	// Fences keep quotas exact while they are counted. With nil, quotas are counted as upstream
 	// counts them.
 	Fences *quotas.Fences
+	// Rejections are the objects that initializers rejected.
+	Rejections *Rejections
 	// FakeNodes is how many nodes to play, in addition to the selected controllers; 0 means none.
 	FakeNodes int
 	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets; nil for no such
@@ -78,6 +81,9 @@ type Controllers struct {
 func New(o Options) (*Controllers, error) {
 	if len(o.Selection) == 0 {
 		o.Selection = Default()
+	}
+	if o.Rejections == nil {
+		o.Rejections = NewRejections()
 	}
 	rows, err := choose(o.Selection, table)
 	if err != nil {
@@ -197,7 +203,9 @@ func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
 	defer t.making.begin()()
 	config := t.config(r.account)
 	if r.counts {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return alike{everything{next}} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return alike{paced{everything{next}, t.options.Rejections, cmp.Or(r.again, usual)}}
+		})
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -2,9 +2,11 @@ package controllers
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/controller/job"
 )
 
 // row is a controller: a row of the table.
@@ -24,6 +26,9 @@ type row struct {
 	// a create that timed out, its object exists, and the controller would otherwise make it once
 	// more (S11.62).
 	counts bool
+	// again is how long a controller that counts waits after a create that failed; the zero value
+	// is usual.
+	again pace
 	// make makes the controller. It returns a function that runs the controller until its context
 	// ends, or nil when there is nothing to run.
 	make func(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error)
@@ -56,8 +61,8 @@ var table = []row{
 	{name: "serviceaccount-token-controller", aliases: []string{"serviceaccount-token"}, account: "tokens-controller", wakes: core("secrets"), make: serviceAccountTokens},
 
 	{name: "endpoints-controller", aliases: []string{"endpoint"}, account: "endpoint-controller", counts: true, make: endpoints},
-	{name: "endpointslice-controller", aliases: []string{"endpointslice"}, account: "endpointslice-controller", counts: true, make: endpointSlices},
-	{name: "endpointslice-mirroring-controller", aliases: []string{"endpointslicemirroring"}, account: "endpointslicemirroring-controller", counts: true, make: mirrorEndpoints},
+	{name: "endpointslice-controller", aliases: []string{"endpointslice"}, account: "endpointslice-controller", counts: true, again: pace{time.Second, 1000 * time.Second}, make: endpointSlices},
+	{name: "endpointslice-mirroring-controller", aliases: []string{"endpointslicemirroring"}, account: "endpointslicemirroring-controller", counts: true, again: pace{time.Second, 100 * time.Second}, make: mirrorEndpoints},
 	{name: "service-cidr-controller", account: "service-cidrs-controller", make: serviceRanges},
 	{name: "disruption-controller", aliases: []string{"disruption"}, account: "disruption-controller", wakes: in("policy", "poddisruptionbudgets"), make: disruptionBudgets},
 
@@ -77,7 +82,7 @@ var table = []row{
 	{name: "replicationcontroller-controller", aliases: []string{"replicationcontroller"}, off: true, account: "replication-controller", counts: true, wakes: core("replicationcontrollers"), make: runReplicationControllers},
 	{name: "statefulset-controller", aliases: []string{"statefulset"}, off: true, account: "statefulset-controller", counts: true, wakes: in("apps", "statefulsets"), make: runStatefulSets},
 	{name: "daemonset-controller", aliases: []string{"daemonset"}, off: true, account: "daemon-set-controller", counts: true, wakes: in("apps", "daemonsets"), make: runDaemonSets},
-	{name: "job-controller", aliases: []string{"job"}, off: true, account: "job-controller", counts: true, wakes: in("batch", "jobs"), make: runJobs},
+	{name: "job-controller", aliases: []string{"job"}, off: true, account: "job-controller", counts: true, again: pace{job.DefaultJobApiBackOff, job.MaxJobApiBackOff}, wakes: in("batch", "jobs"), make: runJobs},
 	{name: "cronjob-controller", aliases: []string{"cronjob"}, off: true, account: "cronjob-controller", counts: true, wakes: in("batch", "cronjobs"), make: runCronJobs},
 	{name: "ttl-controller", aliases: []string{"ttl"}, off: true, account: "ttl-controller", wakes: core("nodes"), make: annotateNodes},
 	{name: "bootstrap-signer-controller", aliases: []string{"bootstrapsigner"}, off: true, account: "bootstrap-signer", wakes: core("secrets"), make: signBootstrap},

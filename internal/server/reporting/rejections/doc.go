@@ -5,6 +5,8 @@
 // writes an Event on the owner, with the reason FailedAdmission and the error that the controller
 // got.
 //
+// Initializer writes such an event about an object that an initializer rejected after it was stored.
+//
 // About writes such an event about something that the server itself did to an object.
 //
 // Hinting writes an event on a workload whose controller does not run, and on a pod for which

@@ -117,17 +117,44 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 		return
 	}
 	owner := metav1.GetControllerOf(object)
-	if owner == nil || reports(a, owner) {
+	resource := a.GetResource().GroupResource()
+	if owner == nil || a.GetUserInfo() != nil && reportsAs(resource, owner, a.GetUserInfo().GetName()) {
 		return
 	}
-	r := rejection{namespace: a.GetNamespace(), owner: *owner, message: message(a, object, err)}
+	happened := "failed"
+	if rejected(err) {
+		happened = "was rejected"
+	}
+	secret := trace.AboutSecrets(resource, a.GetSubresource())
+	r := rejection{namespace: a.GetNamespace(), owner: *owner, message: message(a.GetKind().Kind, happened, object, secret, err)}
 	if followed := trace.FromContext(ctx); followed != nil {
 		r.trace = followed.ID
 	}
+	t.queue(r)
+}
+
+// Initializer queues an event for the owner of an object that an initializer rejected, unless the
+// owner's controller writes one (S11.66). It does not block.
+func (t *Teller) Initializer(resource schema.GroupResource, object metav1.Object, initializer string, err error) {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return
+	}
+	if _, ok := reporterOf(resource, owner); ok {
+		return
+	}
+	happened := fmt.Sprintf("was rejected by initializer %q", initializer)
+	t.queue(rejection{
+		namespace: object.GetNamespace(), owner: *owner,
+		message: message(resource.String(), happened, object, trace.AboutSecrets(resource, ""), err),
+	})
+}
+
+func (t *Teller) queue(r rejection) {
 	select {
 	case t.waiting <- r:
 	default:
-		klog.FromContext(ctx).V(2).Info("Dropping an event about a rejected create: too many events wait", "owner", owner.UID)
+		klog.V(2).InfoS("Dropping an event about a rejected create: too many events wait", "owner", r.owner.UID)
 	}
 }
 
@@ -148,22 +175,21 @@ var reporters = map[schema.GroupKind]reporter{
 	{Group: "batch", Kind: "CronJob"}:    {"cronjob-controller", schema.GroupResource{Group: "batch", Resource: "jobs"}},
 }
 
-// reports reports whether the controller that makes an object itself writes an event on the owner
-// when the create fails.
-func reports(a admission.Attributes, owner *metav1.OwnerReference) bool {
+// reporterOf returns the controller that itself writes an event on an owner when its create of an
+// object of a resource fails.
+func reporterOf(resource schema.GroupResource, owner *metav1.OwnerReference) (r reporter, ok bool) {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil || a.GetUserInfo() == nil {
-		return false
+	if err != nil {
+		return r, false
 	}
-	r, ok := reporters[schema.GroupKind{Group: gv.Group, Kind: owner.Kind}]
-	if !ok || r.resource != a.GetResource().GroupResource() {
-		return false
-	}
-	switch a.GetUserInfo().GetName() {
-	case user.KubeControllerManager, serviceaccount.MakeUsername(metav1.NamespaceSystem, r.account):
-		return true
-	}
-	return false
+	r, ok = reporters[schema.GroupKind{Group: gv.Group, Kind: owner.Kind}]
+	return r, ok && r.resource == resource
+}
+
+// reportsAs reports whether a user is such a controller.
+func reportsAs(resource schema.GroupResource, owner *metav1.OwnerReference, name string) bool {
+	r, ok := reporterOf(resource, owner)
+	return ok && (name == user.KubeControllerManager || name == serviceaccount.MakeUsername(metav1.NamespaceSystem, r.account))
 }
 
 // About queues a warning about an object of a resource. The object may be gone. About does not
@@ -179,9 +205,10 @@ func (t *Teller) About(resource schema.GroupResource, object metav1.Object, reas
 	}
 }
 
-// message returns the text of an event. It is the same for all objects that are made from one
-// template, so that equal events can be counted in one.
-func message(a admission.Attributes, object metav1.Object, err error) string {
+// message returns the text of an event about an object of a kind: what happened, and why. It is
+// the same for all objects that are made from one template, so that equal events can be counted in
+// one. secret is set if the reason must stay out.
+func message(kind, happened string, object metav1.Object, secret bool, err error) string {
 	name := object.GetName()
 	if prefix := object.GetGenerateName(); prefix != "" {
 		name = prefix + "*"
@@ -191,16 +218,11 @@ func message(a admission.Attributes, object metav1.Object, err error) string {
 		// Plugins name the object, and each try has another name.
 		why = strings.ReplaceAll(why, made, name)
 	}
-	if trace.AboutSecrets(a.GetResource().GroupResource(), a.GetSubresource()) {
+	if secret {
 		// The webhook may quote the object that it got.
 		why = "see the answer to the request"
 	}
-	verb := "failed"
-	if outcome := rejected(err); outcome {
-		verb = "was rejected"
-	}
-	text := fmt.Sprintf("Create of %s %q %s: %s", a.GetKind().Kind, name, verb, why)
-	return trace.Cut(text, maxMessage)
+	return trace.Cut(fmt.Sprintf("Create of %s %q %s: %s", kind, name, happened, why), maxMessage)
 }
 
 // rejected reports whether a webhook or plugin objects to the object; otherwise a webhook could

@@ -123,3 +123,40 @@ func TestNoRequestWaitsForAnEvent(t *testing.T) {
 		t.Errorf("%d rejections wait", len(teller.waiting))
 	}
 }
+
+// S11.66: the owner of an object that an initializer rejects gets an event, unless its controller
+// writes one.
+func TestOwnersHearWhatInitializersReject(t *testing.T) {
+	yes := true
+	pods := schema.GroupResource{Resource: "pods"}
+	made := func(apiVersion, kind string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-", Name: "web-x7k2p", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: apiVersion, Kind: kind, Name: "o", UID: "u", Controller: &yes},
+		}}}
+	}
+	for _, c := range []struct {
+		name     string
+		resource schema.GroupResource
+		object   *corev1.Pod
+		want     string
+	}{
+		{"an owner of a kind that no controller here knows", pods, made("example.com/v1", "Shop"), `Create of pods "web-*" was rejected by initializer "a.example.com": no room for web-*`},
+		{"an event has nothing of secrets", schema.GroupResource{Resource: "secrets"}, made("example.com/v1", "Shop"), `Create of secrets "web-*" was rejected by initializer "a.example.com": see the answer to the request`},
+		{"an owner whose controller reports it", pods, made("apps/v1", "ReplicaSet"), ""},
+		{"another object of such an owner", schema.GroupResource{Resource: "configmaps"}, made("apps/v1", "ReplicaSet"), `Create of configmaps "web-*" was rejected by initializer "a.example.com": no room for web-*`},
+		{"no owner", pods, &corev1.Pod{}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			teller := New(nil, nil)
+			teller.Initializer(c.resource, c.object, "a.example.com", errors.New("no room for web-x7k2p"))
+			var got rejection
+			select {
+			case got = <-teller.waiting:
+			default:
+			}
+			if got.message != c.want || c.want != "" && (got.owner.UID != "u" || got.namespace != "shop") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}

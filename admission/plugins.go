@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apiserver/pkg/admission"
@@ -92,9 +93,10 @@ type Selection struct {
 }
 
 // Names returns the names of the plugins to run, in order. known lists every
-// plugin there is, in the recommended order. The error says in one sentence
-// which flag is wrong (S9.6, S9.7).
+// plugin there is, in the recommended order. Spaces around a name do not count. The error says
+// in one sentence which flag is wrong, and has all unknown names (S9.6, S9.7).
 func (s Selection) Names(known []Known) ([]string, error) {
+	s = Selection{trimmed(s.Control), trimmed(s.Enable), trimmed(s.Disable)}
 	if len(s.Control) > 0 {
 		return s.controlled(known)
 	}
@@ -133,15 +135,32 @@ func (s Selection) controlled(known []Known) ([]string, error) {
 	return slices.Clone(s.Control), nil
 }
 
+// trimmed returns names without the spaces around them: lists are written with spaces after the
+// commas, too.
+func trimmed(names []string) []string {
+	list := slices.Clone(names)
+	for i, name := range list {
+		list[i] = strings.TrimSpace(name)
+	}
+	return list
+}
+
 func checkKnown(flag string, names []string, known []Known) error {
-	var all []string
+	var all, unknown []string
 	for _, k := range known {
 		all = append(all, k.Name)
 	}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return fmt.Errorf("%s: unknown plugin %q; known plugins: %s", flag, name, strings.Join(all, ", "))
+			unknown = append(unknown, strconv.Quote(name))
 		}
 	}
-	return nil
+	if len(unknown) == 0 {
+		return nil
+	}
+	plugins := "plugin"
+	if len(unknown) > 1 {
+		plugins = "plugins"
+	}
+	return fmt.Errorf("%s: unknown %s %s; known plugins: %s", flag, plugins, strings.Join(unknown, ", "), strings.Join(all, ", "))
 }

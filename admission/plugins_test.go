@@ -29,6 +29,16 @@ func TestSelectionNames(t *testing.T) {
 			err:       `admission-control: unknown plugin "X"; known plugins: ` + listed,
 		},
 		{
+			name:      "S9.6 several unknown names",
+			selection: Selection{Control: []string{"X", "NamespaceLifecycle", "openshift.io/Y"}},
+			err:       `admission-control: unknown plugins "X", "openshift.io/Y"; known plugins: ` + listed,
+		},
+		{
+			name:      "S9.6 spaces around names do not count",
+			selection: Selection{Control: []string{"Initializers", " NamespaceLifecycle "}},
+			want:      []string{"Initializers", "NamespaceLifecycle"},
+		},
+		{
 			name:      "S9.6 a name given twice",
 			selection: Selection{Control: []string{"Initializers", "NamespaceLifecycle", "Initializers"}},
 			err:       `admission-control plugin "Initializers" is given twice`,

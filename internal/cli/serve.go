@@ -178,6 +178,15 @@ requests and exits with 0.`,
 		f.StringSliceVar(&s.EtcdServers, "etcd-servers", nil, "URLs of an external etcd cluster (default an embedded etcd in the data directory)")
 		f.Var(newByteCount(&s.MinFreeDisk, d.MinFreeDisk), "min-free-disk", "disk space to keep free for the embedded etcd; the server refuses writes while less is free; 0 disables the check")
 		f.Var(newByteCount(&s.EtcdQuota, d.EtcdQuota), "etcd-quota", "maximum size of the database of the embedded etcd; at this size the server accepts only deletions")
+		f.BoolFunc("etcd-quorum-read", "", func(value string) error {
+			if value != "true" {
+				return errors.New("reads of etcd always go through a quorum here; leave the flag out")
+			}
+			return nil
+		})
+		if err := f.MarkDeprecated("etcd-quorum-read", "reads of etcd always go through a quorum"); err != nil {
+			panic(err)
+		}
 		f.StringVar(&s.EtcdPrefix, "etcd-prefix", d.EtcdPrefix, "prefix of every key in etcd")
 		f.StringVar(&s.BackupSchedule, "backup-schedule", "", "when to back up the embedded etcd, as a CronJob says it, such as \"0 */6 * * *\" or @daily (default never)")
 		f.IntVar(&s.BackupKeep, "backup-keep", d.BackupKeep, "number of the latest backups that stay when a scheduled one is made")
@@ -222,7 +231,7 @@ requests and exits with 0.`,
 		plugins.AddFlags(f)
 		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for aggregated servers (default one that the server creates), and for external hooks (v1alpha1) without a user in the configuration file")
 		f.StringVar(&s.ProxyClientKeyFile, "proxy-client-key-file", "", "PEM file with the key of --proxy-client-cert-file")
-		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "API versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on); /v1beta1=true adds MutatingAdmissionPolicy to v1beta1; extensions/v1beta1=true, apps/v1beta1=true or apps/v1beta2=true (default all off); a version that kube-apiserver has and does not serve by default, such as resource.k8s.io/v1beta2=true, or one resource of it; api/all=true, api/beta=true or api/alpha=true for all of these versions; api/legacy=true switches on everything that clients of 2017 need")
+		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "API versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on); /v1beta1=true adds MutatingAdmissionPolicy to v1beta1; extensions/v1beta1=true, apps/v1beta1=true or apps/v1beta2=true (default all off); a version that kube-apiserver has and does not serve by default, such as resource.k8s.io/v1beta2=true, or one resource of it; api/all=true, api/beta=true or api/alpha=true for all of these versions; api/legacy=true switches on extensions/v1beta1, apps/v1beta1 and apps/v1beta2, and OpenAPI where clients of 2017 read it")
 		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", d.AdmissionRefreshInterval, "how often the server reads registrations")
 		f.DurationVar(&s.AdmissionMaxStaleness, "admission-max-staleness", d.AdmissionMaxStaleness, "maximum age of the last read of registrations; the server refuses writes when it is older")
 		f.StringVar(&s.AdmissionConsistency, "admission-consistency", d.AdmissionConsistency, "when a registration is in force on every server. bounded: within 1.25 refresh intervals; strict: as soon as its write is acknowledged")
@@ -276,6 +285,7 @@ func leaveOutDropped(s *server.Options, warn func(string, ...any)) {
 		{"admission-control", &s.AdmissionControl}, {"enable-admission-plugins", &s.EnableAdmissionPlugins}, {"disable-admission-plugins", &s.DisableAdmissionPlugins},
 	} {
 		*list.names = slices.DeleteFunc(slices.Clone(*list.names), func(name string) bool {
+			name = strings.TrimSpace(name)
 			why, dropped := plugins.Dropped[name]
 			if dropped {
 				warn("--%s: the plugin %s is left out: %s", list.flag, name, why)

@@ -85,6 +85,7 @@ func TestServeParsesTheContract(t *testing.T) {
 				o.EtcdCAFile, o.EtcdCertFile, o.EtcdKeyFile = "ca", "c", "k"
 			})},
 		{"--min-free-disk 1G --etcd-quota 2Gi", with(func(o *server.Options) { o.MinFreeDisk, o.EtcdQuota = 1e9, 2<<30 })},
+		{"--etcd-quorum-read=true", with(func(*server.Options) {})},
 		{"--min-free-disk 0", with(func(o *server.Options) { o.MinFreeDisk = -1 })},
 		{"--tls-cert-file c --tls-private-key-file k --client-ca-file ca --token-auth-file t",
 			with(func(o *server.Options) {
@@ -172,6 +173,28 @@ func TestServeParsesTheContract(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// S9.6: the plugins of OpenShift have another place here.
+func TestOpenShiftsPluginsHaveAHint(t *testing.T) {
+	err := runServe(t.Context(), &serveOptions{server: server.Options{DataDir: "d", AdmissionControl: []string{
+		"NamespaceLifecycle", " openshift.io/BuildDefaults", "X",
+	}}}, Streams{Out: io.Discard, Err: io.Discard})
+	for _, want := range []string{
+		`--admission-control: unknown plugins "openshift.io/BuildDefaults", "X"; known plugins: `,
+		`; leave out OpenShift's own plugins (openshift.io/BuildDefaults), and use the policies, webhooks and initializers of examples/openshift instead`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
+			t.Errorf("%v does not have %q", err, want)
+		}
+	}
+}
+
+// Reads of etcd always go through a quorum: the flag of old says nothing new, and cannot say no.
+func TestReadsThroughAQuorumCannotBeSwitchedOff(t *testing.T) {
+	if _, err := parse(t, "--etcd-quorum-read=false"); err == nil || !strings.Contains(err.Error(), "leave the flag out") {
+		t.Errorf("got %v", err)
 	}
 }
 

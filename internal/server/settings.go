@@ -290,7 +290,7 @@ func (s *settings) parseAdmission() error {
 	if s.plugins, err = (admission.Selection{
 		Control: s.AdmissionControl, Enable: s.EnableAdmissionPlugins, Disable: s.DisableAdmissionPlugins,
 	}).Names(chain.Known()); err != nil {
-		return fmt.Errorf("--%w", err)
+		return fmt.Errorf("--%w%s", err, chain.Hint(slices.Concat(s.AdmissionControl, s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)))
 	}
 	if !emulation.JudgesByMutatingPolicies() {
 		s.plugins = slices.DeleteFunc(s.plugins, func(name string) bool { return name == admission.MutatingPolicyName })

@@ -3,6 +3,7 @@ package chain
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	apiadmission "k8s.io/apiserver/pkg/admission"
 
@@ -46,4 +47,19 @@ type charged struct {
 func (o Options) charging(plugin chargingPlugin) apiadmission.Interface {
 	limits := quotas.Limits{Cached: o.Informers.Core().V1().ResourceQuotas().Lister(), Stored: o.Client.CoreV1()}
 	return charged{o.Fences.Charging(plugin, limits), plugin, plugin}
+}
+
+// Hint says, after an error about unknown plugins, what to do with those of OpenShift among them. It is
+// empty when there are none.
+func Hint(names []string) string {
+	var theirs []string
+	for _, name := range names {
+		if name = strings.TrimSpace(name); plugins.OfOpenShift(name) {
+			theirs = append(theirs, name)
+		}
+	}
+	if len(theirs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; leave out OpenShift's own plugins (%s), and use the policies, webhooks and initializers of examples/openshift instead", strings.Join(theirs, ", "))
 }

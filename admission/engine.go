@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -70,6 +71,8 @@ type Options struct {
 	// Reviews has webhooks judge the virtual resources of S2.41, too, as in Kubernetes before
 	// 1.37 (S26.4).
 	Reviews bool
+	// InitializerTimeout is how long an initializer may take, for plans. Zero means 5 s.
+	InitializerTimeout time.Duration
 	// Serial makes the engine call every mutating webhook only in its turn. Without Serial, a
 	// webhook that declares no side effects and may be reinvoked can be called earlier.
 	// Verdicts are the same in both cases. Serial is for tests that compare the calls of two

@@ -88,6 +88,7 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	p.Request.Reviews = e.options.Reviews
 	in := p.Input
 	in.NamespaceLabels, in.Namespace, in.Params, in.Authorizer = e.namespaceLabels, e.namespace, e.options.Params, e.options.Authorizer
+	in.InitializerTimeout = e.options.InitializerTimeout
 	if options.NamespaceHidden != "" {
 		in.NamespaceLabels = func(context.Context, string) (map[string]string, error) {
 			return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, options.NamespaceHidden)

@@ -114,6 +114,8 @@ type Input struct {
 	Fork func(kind schema.GroupVersionKind) (Objects, Changer, error)
 	// Authorizer answers conditions that use the variable authorizer; with nil these fail.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// InitializerTimeout is for plans. It is how long an initializer may take; zero means 5 s.
+	InitializerTimeout time.Duration
 	// UserUnknown, if set, says why the user who makes the request is unknown, and
 	// RightsUnknown why the user's permissions are. Match conditions that use them are then
 	// unknown.

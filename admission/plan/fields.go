@@ -10,7 +10,7 @@ func (Plan) SwaggerDoc() map[string]string {
 		"revision":         "Revision is the storage revision of the registrations.",
 		"steps":            "Steps are the entries that apply, in order. Those that do not apply are among them, in their places, if the plan was asked for them.",
 		"rejection":        "Rejection is what the request is rejected with before any webhook is asked for its opinion; empty when that is up to the webhooks.",
-		"worstCaseSeconds": "WorstCaseSeconds is how long the webhooks may take together, each one its whole timeout: one after the other in the mutating pass, those of a plugin at the same time in the validating pass. The time that a request has bounds it.",
+		"worstCaseSeconds": "WorstCaseSeconds is how long the webhooks and initializers may take together, each one its whole timeout: webhooks one after the other in the mutating pass, those of a plugin at the same time in the validating pass, and initializers in turns. The time that a request has bounds it.",
 		"notes":            "Notes say in sentences what the plan cannot know, and what was guessed. The caller of New adds them; New adds none.",
 	}
 }

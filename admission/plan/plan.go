@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,9 +71,10 @@ type Plan struct {
 	// Rejection is what the request is rejected with before any webhook is asked for its
 	// opinion; empty when that is up to the webhooks.
 	Rejection string `json:"rejection,omitempty"`
-	// WorstCaseSeconds is how long the webhooks may take together, each one its whole
-	// timeout: one after the other in the mutating pass, those of a plugin at the same
-	// time in the validating pass. The time that a request has bounds it.
+	// WorstCaseSeconds is how long the webhooks and initializers may take together, each one
+	// its whole timeout: webhooks one after the other in the mutating pass, those of a plugin at
+	// the same time in the validating pass, and initializers in turns. The time that a request
+	// has bounds it.
 	WorstCaseSeconds float64 `json:"worstCaseSeconds"`
 	// Notes say in sentences what the plan cannot know, and what was guessed. The caller of New
 	// adds them; New adds none.
@@ -479,6 +481,7 @@ func (b *builder) initializers(l *Link) {
 		b.reject(fmt.Sprintf("%d registered initializers apply, more than the limit of %d", len(given), initializers.MaxPending))
 	} else if len(given) > 0 {
 		b.input.Objects.Pend(given)
+		b.worst += time.Duration(turns(given)) * cmp.Or(b.input.InitializerTimeout, defaultInitializerTimeout)
 	}
 	if !b.all {
 		return
@@ -496,6 +499,22 @@ func (b *builder) initializers(l *Link) {
 		}
 		b.skip(l, e, reason)
 	}
+}
+
+// defaultInitializerTimeout is how long an initializer may take, unless the Input says otherwise
+// (S11.44).
+const defaultInitializerTimeout = 5 * time.Second
+
+// turns returns how many initializers act one after the other: neighbours that are parallel share a
+// turn (S11.42).
+func turns(given []*registration.Entry) int {
+	n := 0
+	for i, e := range given {
+		if i == 0 || !e.Initializer.Parallel || !given[i-1].Initializer.Parallel {
+			n++
+		}
+	}
+	return n
 }
 
 func position(list []Candidate, e *snapshot.Entry) int {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/admissionregistration/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
@@ -433,6 +435,39 @@ func many(hooks, matching int) *snapshot.Snapshot {
 	}
 	registration.Default(c)
 	return snapshot.Compile(snapshot.Registrations{Objects: objects(c)})
+}
+
+// S5.31: a create waits for its initializers, each one its whole time-out, and parallel neighbours
+// together.
+func TestInitializersCountInTheWorstCase(t *testing.T) {
+	rules := []v1alpha1.Rule{{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}
+	chain := []Link{Acting(registration.Initializing, nil)}
+	for _, c := range []struct {
+		name string
+		// parallel has an entry for each initializer.
+		parallel []bool
+		timeout  time.Duration
+		want     float64
+	}{
+		{"none", nil, 0, 0},
+		{"one, with the default", []bool{false}, 0, 5},
+		{"two", []bool{false, false}, 2 * time.Second, 4},
+		{"parallel neighbours share a turn", []bool{true, true, true}, 2 * time.Second, 2},
+		{"one between them", []bool{true, true, false, true}, 2 * time.Second, 6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			configuration := &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+			for i, parallel := range c.parallel {
+				configuration.Initializers = append(configuration.Initializers, v1alpha1.Initializer{Name: fmt.Sprintf("i%d.example.com", i), Rules: rules, Parallel: parallel})
+			}
+			s := snapshot.Compile(snapshot.Registrations{Objects: objects(configuration)})
+			r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop", Name: "web"}
+			in := &Input{Objects: AsWritten(labelled(), nil), InitializerTimeout: c.timeout}
+			if got := New(t.Context(), chain, s, r, nil, in, false); got.WorstCaseSeconds != c.want || len(got.Steps) != len(c.parallel) {
+				t.Errorf("S5.31 %v s, want %v, of %d steps", got.WorstCaseSeconds, c.want, len(got.Steps))
+			}
+		})
+	}
 }
 
 var sink []Candidate

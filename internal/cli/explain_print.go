@@ -122,7 +122,7 @@ func printExplanation(b *terminal.Page, e *v1alpha1.AdmissionExplanation, notes 
 	fmt.Fprintln(b)
 	printSteps(b, p)
 	if p.WorstCaseSeconds > 0 {
-		terminal.Fprintf(b, "\nIn the worst case the webhooks take %s in total.\n", pages.Seconds(p.WorstCaseSeconds))
+		terminal.Fprintf(b, "\nIn the worst case webhooks and initializers take %s in total.\n", pages.Seconds(p.WorstCaseSeconds))
 	}
 	printNotes(b, "Unknown to this plan", notes)
 	var problems []string

@@ -6,7 +6,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // expire applies the failure policies of initializers that did not act in time (S11.45, S11.46).
@@ -128,5 +132,75 @@ func (t *tracker) again(e *entry, name string) {
 	if i := slices.IndexFunc(e.turns, func(turn turn) bool { return turn.name == name }); i >= 0 {
 		e.turns[i].late = false
 		e.turns[i].since = t.store.d.Clock.Now()
+	}
+}
+
+// stuck is an object that is not followed because initializers must act whose time has passed.
+type stuck struct {
+	key          string
+	initializers []string
+}
+
+// remember notes an object that is about to be dropped, if it is stuck: it is followed again when
+// the policy is not Fail any more (S11.47). The lock is held.
+func (t *tracker) remember(e *entry) {
+	var late []string
+	for _, turn := range e.turns {
+		if turn.late {
+			late = append(late, turn.name)
+		}
+	}
+	if len(late) == 0 {
+		return
+	}
+	if t.mu.stuck == nil {
+		t.mu.stuck = map[types.UID]stuck{}
+	}
+	if len(t.mu.stuck) >= t.store.d.maxTimers {
+		// The object is left to the repair (S11.50).
+		return
+	}
+	t.mu.stuck[e.uid] = stuck{e.key, late}
+	t.lookLater()
+}
+
+// lookLater calls lookAtStuck when a Timeout has passed. The lock is held.
+func (t *tracker) lookLater() {
+	if t.mu.looking {
+		return
+	}
+	t.mu.looking = true
+	d := t.store.d
+	d.Clock.AfterFunc(d.Timeout, func() { d.spawn(t.lookAtStuck) })
+}
+
+// lookAtStuck follows the objects again whose initializers need not act any more. An initializer
+// gets its time once more then.
+func (t *tracker) lookAtStuck() {
+	d := t.store.d
+	var free []string
+	t.mu.Lock()
+	t.mu.looking = false
+	for uid, one := range t.mu.stuck {
+		if !slices.ContainsFunc(one.initializers, d.MustAct) {
+			free = append(free, one.key)
+			delete(t.mu.stuck, uid)
+		}
+	}
+	if len(t.mu.stuck) > 0 {
+		t.lookLater()
+	}
+	t.mu.Unlock()
+	for _, key := range free {
+		obj := t.store.newObject()
+		if err := t.store.Interface.Get(d.ctx, key, apistorage.GetOptions{}, obj); err != nil {
+			if !apistorage.IsNotFound(err) && d.ctx.Err() == nil {
+				klog.ErrorS(err, "Could not follow an object again whose initializers need not act any more; a read repairs it later", "resource", t.store.resource, "key", key)
+			}
+			continue
+		}
+		if field, err := initializers.Get(obj); err == nil && field != nil {
+			t.follow(key, obj, field, false)
+		}
 	}
 }

@@ -109,6 +109,30 @@ func TestTimeouts(t *testing.T) {
 		e.clock.Step(5 * time.Second)
 		e.awaitPending("o", "initialized")
 	})
+	t.Run("S11.47 Fail that becomes Ignore while objects wait frees them", func(t *testing.T) {
+		var fail atomic.Bool
+		fail.Store(true)
+		e := newEnv(t, func(o *Options) { o.MustAct = func(name string) bool { return name == "a.example.com" && fail.Load() } })
+		w := e.begin(e.ctx, object("o", "a.example.com"))
+		e.create(object("p", "a.example.com"), nil)
+		e.create(object("q", "a.example.com"), nil)
+		e.clock.Step(5 * time.Second)
+		_, err := w.result(t)
+		refused(t, err, 504, `initializer "a.example.com" did not act`)
+		e.await("nothing is followed", func() bool { return e.followed() == 0 })
+		// One of them is initialized after all.
+		e.write(e.store, "q", setField(nil))
+		e.await("the stuck are looked at later", e.clock.HasWaiters)
+		fail.Store(false)
+		e.clock.Step(5 * time.Second)
+		e.await("the others are followed again", func() bool { return e.followed() == 2 })
+		if got := e.pending("o"); got != "a" {
+			t.Errorf("before the initializer had its time once more: the object is %s", got)
+		}
+		e.clock.Step(5 * time.Second)
+		e.awaitPending("o", "initialized")
+		e.awaitPending("p", "initialized")
+	})
 	t.Run("S11.45 one that acted in the last moment is left alone", func(t *testing.T) {
 		e := newEnv(t)
 		e.create(object("o", "a.example.com", "b.example.com"), nil)

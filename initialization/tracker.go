@@ -30,6 +30,11 @@ type tracker struct {
 		// which the goroutine has seen all events.
 		watching bool
 		seen     uint64
+		// stuck are objects that are not followed and that an initializer keeps whose policy was
+		// Fail when its time had passed, maxTimers at most. looking is true while a timer of
+		// lookAtStuck runs.
+		stuck   map[types.UID]stuck
+		looking bool
 	}
 }
 
@@ -235,7 +240,7 @@ func (t *tracker) schedule(e *entry) {
 		t.arm(e, due.Sub(d.Clock.Now()))
 	}
 	if !e.armed && !e.waited && !e.busy {
-		t.end(e, nil, nil)
+		t.drop(e)
 	}
 }
 
@@ -277,6 +282,14 @@ func (t *tracker) end(e *entry, final runtime.Object, err error) {
 	e.answer(final, err)
 }
 
+// drop stops following an object that still waits. The lock is held.
+func (t *tracker) drop(e *entry) {
+	if !e.ended {
+		t.remember(e)
+	}
+	t.end(e, nil, nil)
+}
+
 // answer ends the waiting of the creator, if there is one. The object may still be followed.
 func (e *entry) answer(final runtime.Object, err error) {
 	e.answered.Do(func() {
@@ -291,7 +304,7 @@ func (t *tracker) leave(e *entry) {
 	defer t.mu.Unlock()
 	e.waited = false
 	if !e.armed && !e.busy {
-		t.end(e, nil, nil)
+		t.drop(e)
 	}
 }
 

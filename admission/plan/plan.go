@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -215,6 +216,39 @@ func (p *Plan) Verdict() Verdict {
 		return VerdictWebhooks
 	}
 	return VerdictAccepted
+}
+
+// Each yields the steps.
+func (p *Plan) Each() iter.Seq[*Step] { return p.only(func(*Step) bool { return true }) }
+
+// Acting yields the steps of registrations that apply, or may.
+func (p *Plan) Acting() iter.Seq[*Step] {
+	return p.only(func(s *Step) bool { return s.Entry != nil && s.Effect != Skip })
+}
+
+// Calls yields the steps in which a webhook is called.
+func (p *Plan) Calls() iter.Seq[*Step] { return p.only(func(s *Step) bool { return s.Effect == Call }) }
+
+// only yields the steps that are wanted.
+func (p *Plan) only(wanted func(*Step) bool) iter.Seq[*Step] {
+	return func(yield func(*Step) bool) {
+		for i := range p.Steps {
+			if s := &p.Steps[i]; wanted(s) && !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// UpToMutation reports whether a mutating webhook is called, which may change the object, and so the
+// verdict of later steps.
+func (p *Plan) UpToMutation() bool {
+	for s := range p.Calls() {
+		if s.Pass == registration.MutatingPass.String() {
+			return true
+		}
+	}
+	return false
 }
 
 // RejectedBy names what rejects the request, empty when nothing does.

@@ -281,6 +281,8 @@ func (ConsequenceRecord) SwaggerDoc() map[string]string {
 		"code":        "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
 		"message":     "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
 		"reason":      "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
+		"index":       "Index is the place of the validation or mutation in the policy, and Annotation the key of the audit annotation, that the consequence is about; they are absent if it is about none.",
+		"annotation":  "Index is the place of the validation or mutation in the policy, and Annotation the key of the audit annotation, that the consequence is about; they are absent if it is about none.",
 		"actions":     "Actions are those of the binding that count, in order.",
 		"denied":      "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
 		"ignored":     "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -171,21 +172,6 @@ func (r *RequestRecord) Object() string {
 	return text
 }
 
-// Reviews counts the reviews that were delivered to webhooks.
-func (r *Record) Reviews() int {
-	n := 0
-	for i := range r.Steps {
-		for _, calls := range [][]CallRecord{r.Steps[i].Calls, r.Steps[i].Discarded} {
-			for k := range calls {
-				if calls[k].Sent {
-					n++
-				}
-			}
-		}
-	}
-	return n
-}
-
 // StepRecord is what one plugin did in one pass.
 type StepRecord struct {
 	// Plugin is the name of the admission plugin.
@@ -310,18 +296,6 @@ type CallRecord struct {
 	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
 }
 
-// Rejected reports whether the request was rejected because of the call.
-func (c *CallRecord) Rejected() bool { return c.hurts() && c.Enforcement == nil }
-
-// Spared reports whether the request would have been rejected because of the call if the webhook
-// were hard.
-func (c *CallRecord) Spared() bool { return c.hurts() && c.Enforcement != nil }
-
-// hurts reports whether a hard webhook would reject the request because of the call.
-func (c *CallRecord) hurts() bool {
-	return c.Verdict != Allowed.String() && !c.Ignored && c.Fate == Used.String()
-}
-
 // PatchOperation is an operation of a JSON patch.
 type PatchOperation struct {
 	// Op is add, remove, replace, move, copy or test; or merge for a field of an apply
@@ -417,9 +391,23 @@ type RecordOptions struct {
 // contents: no values of patches, no deeper paths than to a member of the object, and no
 // texts that come from webhooks, which could quote what they were sent.
 func (t *Trace) Record(o RecordOptions) Record {
-	subject, steps := t.Subject(), t.Steps()
-	w := writer{secret: AboutSecrets(subject.Resource.GroupResource(), subject.Subresource)}
+	subject := t.Subject()
+	w := writer{secret: AboutSecrets(subject.Resource.GroupResource(), subject.Subresource), changes: true, most: MaxText, consequences: maxConsequences}
 	w.redact = o.RedactPatches || w.secret
+	return t.record(w, &subject)
+}
+
+// Verdicts returns the trace as a Record for the caller alone: nothing that policies and webhooks
+// said or did is withheld or cut off. It has what compiled-in plugins changed only with changes,
+// which takes time, and no fields and earlier values of patches.
+func (t *Trace) Verdicts(changes bool) *Record {
+	subject := t.Subject()
+	r := t.record(writer{changes: changes, plain: true, most: math.MaxInt, consequences: math.MaxInt}, &subject)
+	return &r
+}
+
+func (t *Trace) record(w writer, subject *Subject) Record {
+	steps := t.Steps()
 	r := Record{
 		ID: t.ID, AuditID: t.AuditID, Start: at(t.Start), Outcome: t.Outcome(), Redacted: w.redact,
 		Request: RequestRecord{
@@ -456,6 +444,10 @@ type writer struct {
 	// redact leaves out the values of patches, and secret all texts that may come from the
 	// object.
 	redact, secret bool
+	// changes writes what compiled-in plugins changed. plain leaves out the edits of patches.
+	changes, plain bool
+	// most is how many bytes of a text, and consequences how many of a policy, are written.
+	most, consequences int
 }
 
 // withheld stands for a text that could quote a secret.
@@ -464,10 +456,12 @@ const withheld = "(not shown: the request was about secrets)"
 func (w writer) step(s *Step) StepRecord {
 	out := StepRecord{
 		Plugin: s.Plugin, Pass: s.Pass.String(), Round: s.Round, Namespace: s.Object.Namespace, Name: s.Object.Name,
-		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: text(s.Err),
+		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: w.text(s.Err),
 	}
-	if patch := s.Patch(); patch != nil {
-		out.Patch = w.patch(patch, w.edits(s.Change, patch))
+	if w.changes && s.Change != nil {
+		if patch := s.Patch(); patch != nil {
+			out.Patch = w.patch(patch, w.edits(s.Change, patch))
+		}
 	}
 	run := s.Run
 	if run == nil {
@@ -496,7 +490,7 @@ func (w writer) step(s *Step) StepRecord {
 	}
 	for i := range run.Conditions {
 		c := &run.Conditions[i]
-		condition := ConditionRecord{Entry: entryRecord(&c.Entry), Micros: c.Latency.Microseconds(), Errors: c.Errors, Excluded: c.Excluded, Error: text(c.Err)}
+		condition := ConditionRecord{Entry: entryRecord(&c.Entry), Micros: c.Latency.Microseconds(), Errors: c.Errors, Excluded: c.Excluded, Error: w.text(c.Err)}
 		if w.secret && c.Err != nil {
 			condition.Error = withheld
 		}
@@ -504,7 +498,7 @@ func (w writer) step(s *Step) StepRecord {
 	}
 	for i := range run.Skips {
 		k := &run.Skips[i]
-		out.Skips = append(out.Skips, SkipRecord{Entry: entryRecord(&k.Entry), Code: k.Code, Reason: cut(k.Reason)})
+		out.Skips = append(out.Skips, SkipRecord{Entry: entryRecord(&k.Entry), Code: k.Code, Reason: w.cut(k.Reason)})
 	}
 	for i := range run.Exclusions {
 		x := &run.Exclusions[i]
@@ -524,7 +518,7 @@ func (w writer) call(c *Call) CallRecord {
 		Kind: kindRecord(c.Kind), Resource: resourceRecord(c.Resource), Subresource: c.Subresource, Equivalent: c.Equivalent,
 		ReviewVersion: c.ReviewVersion, UID: string(c.UID), Start: at(c.Start), Micros: c.Latency.Microseconds(),
 		Turn: c.Turn.String(), Sent: c.Sent, Fate: c.Fate.String(), Verdict: c.Verdict.String(), Code: c.Code,
-		Error: text(c.Err), Class: c.Class, Reason: c.Reason, Ignored: c.Ignored, ClientGone: c.ClientGone,
+		Error: w.text(c.Err), Class: c.Class, Reason: c.Reason, Ignored: c.Ignored, ClientGone: c.ClientGone,
 		Deprecated: slices.Clone(c.Deprecated), Mutated: c.Mutated, Patch: w.patch(c.Patch, c.Edits),
 		AuditAnnotations: maps.Clone(c.AuditAnnotations), Enforcement: c.Enforcement.record(),
 	}
@@ -532,7 +526,7 @@ func (w writer) call(c *Call) CallRecord {
 		out.WouldPatch = w.patch(c.WouldPatch, c.Edits)
 	}
 	for _, warning := range c.Warnings {
-		out.Warnings = append(out.Warnings, cut(warning))
+		out.Warnings = append(out.Warnings, w.cut(warning))
 	}
 	if !w.secret {
 		return out
@@ -552,7 +546,7 @@ func (w writer) call(c *Call) CallRecord {
 
 // edits returns the edits of a change, unless they are redacted.
 func (w writer) edits(c Change, patch []byte) []Edit {
-	if w.redact {
+	if w.redact || w.plain {
 		return nil
 	}
 	return c.Edits(patch)
@@ -577,6 +571,7 @@ func (w writer) patch(data []byte, edits []Edit) []PatchOperation {
 		switch {
 		case w.redact:
 			p.Value = nil
+		case w.plain:
 		case i < len(edits):
 			p.Field, p.Was, p.WasBytes = edits[i].Field, edits[i].Was, edits[i].WasBytes
 		case p.Op == "merge":
@@ -599,15 +594,15 @@ func member(path string) string {
 	return "/" + name
 }
 
-// text returns the message of an error, in at most MaxText bytes.
-func text(err error) string {
+// text returns the message of an error.
+func (w writer) text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return cut(err.Error())
+	return w.cut(err.Error())
 }
 
-func cut(s string) string { return Cut(s, MaxText) }
+func (w writer) cut(s string) string { return Cut(s, w.most) }
 
 // Cut shortens a text to most bytes, with a mark at the end that says so.
 func Cut(s string, most int) string {

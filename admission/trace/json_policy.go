@@ -1,6 +1,13 @@
 package trace
 
-import "slices"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
 
 // JudgementRecord is what one admission policy did about a request.
 type JudgementRecord struct {
@@ -132,6 +139,10 @@ type ConsequenceRecord struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Reason  string `json:"reason,omitempty"`
+	// Index is the place of the validation or mutation in the policy, and Annotation the key of the
+	// audit annotation, that the consequence is about; they are absent if it is about none.
+	Index      *int   `json:"index,omitempty"`
+	Annotation string `json:"annotation,omitempty"`
 	// Actions are those of the binding that count, in order.
 	Actions []string `json:"actions,omitempty"`
 	// Denied reports whether the request is rejected for it, Ignored whether nothing follows,
@@ -156,17 +167,21 @@ func (w writer) judgement(j *Judgement) JudgementRecord {
 		out.Evaluations = append(out.Evaluations, w.evaluation(&j.Evaluations[i]))
 	}
 	list := j.Consequences
-	if len(list) > maxConsequences {
-		out.MoreConsequences = len(list) - maxConsequences
-		list = list[:maxConsequences]
+	if len(list) > w.consequences {
+		out.MoreConsequences = len(list) - w.consequences
+		list = list[:w.consequences]
 	}
 	for i := range list {
 		c := &list[i]
-		out.Consequences = append(out.Consequences, ConsequenceRecord{
+		one := ConsequenceRecord{
 			Binding: c.Binding, Param: paramRecord(c.Param), Code: c.Code, Message: w.said(c.Message, c.Configuration), Reason: string(c.Reason),
 			Actions: slices.Clone(c.Actions), Denied: c.Denied, Ignored: c.Forgiven,
-			Enforcement: c.Enforcement.record(), Spared: c.Spared,
-		})
+			Enforcement: c.Enforcement.record(), Spared: c.Spared, Annotation: c.Key,
+		}
+		if !c.Configuration && c.Key == "" {
+			one.Index = copyOf(&c.Index)
+		}
+		out.Consequences = append(out.Consequences, one)
 	}
 	return out
 }
@@ -178,30 +193,30 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 	}
 	for i := range e.Validations {
 		v := &e.Validations[i]
-		one := ValidationRecord{Verdict: v.Verdict(), Message: w.said(v.Message, false), Expression: cut(v.Expression), Cost: int64(v.Cost), Nanos: v.Latency.Nanoseconds()}
+		one := ValidationRecord{Verdict: v.Verdict(), Message: w.said(v.Message, false), Expression: w.cut(v.Expression), Cost: int64(v.Cost), Nanos: v.Latency.Nanoseconds()}
 		if !v.Whole {
 			one.Index = copyOf(&v.Index)
 		}
 		if !w.redact {
-			one.Because = cut(v.Because)
+			one.Because = w.cut(v.Because)
 			for _, part := range v.Values {
-				one.Values = append(one.Values, PartValueRecord{cut(part.Expression), cut(part.Value)})
+				one.Values = append(one.Values, PartValueRecord{w.cut(part.Expression), w.cut(part.Value)})
 			}
 		}
 		out.Validations = append(out.Validations, one)
 	}
 	out.Enforcement = e.Enforcement.record()
-	out.Spared, out.Error = e.Spared, w.said(text(e.Err), false)
+	out.Spared, out.Error = e.Spared, w.said(w.text(e.Err), false)
 	for i := range e.Mutations {
 		m := &e.Mutations[i]
 		out.Mutations = append(out.Mutations, MutationRecord{
-			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch, m.Edits), WouldPatch: w.patch(m.WouldPatch, m.Edits), Error: w.said(text(m.Err), false),
+			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch, m.Edits), WouldPatch: w.patch(m.WouldPatch, m.Edits), Error: w.said(w.text(m.Err), false),
 			Cost: int64(m.Cost), Micros: m.Latency.Microseconds(),
 		})
 	}
 	for i := range e.Annotations {
 		a := &e.Annotations[i]
-		out.AuditAnnotations = append(out.AuditAnnotations, AnnotationRecord{Key: a.Key, Value: w.said(a.Value, false), Error: w.said(text(a.Err), false)})
+		out.AuditAnnotations = append(out.AuditAnnotations, AnnotationRecord{Key: a.Key, Value: w.said(a.Value, false), Error: w.said(w.text(a.Err), false)})
 	}
 	return out
 }
@@ -212,7 +227,7 @@ func (w writer) said(s string, configuration bool) string {
 	if w.secret && !configuration && s != "" {
 		return withheld
 	}
-	return cut(s)
+	return w.cut(s)
 }
 
 func paramRecord(p *Param) *ParamRecord {
@@ -244,7 +259,7 @@ func copyJudgements(list []JudgementRecord) []JudgementRecord {
 		}
 		for k := range j.Consequences {
 			c := &j.Consequences[k]
-			c.Param, c.Actions, c.Enforcement = copyOf(c.Param), slices.Clone(c.Actions), copyOf(c.Enforcement)
+			c.Param, c.Index, c.Actions, c.Enforcement = copyOf(c.Param), copyOf(c.Index), slices.Clone(c.Actions), copyOf(c.Enforcement)
 		}
 	}
 	return list
@@ -256,4 +271,127 @@ func copyOf[T any](p *T) *T {
 	}
 	out := *p
 	return &out
+}
+
+// String describes the judgement for people, one line for the policy and one for each
+// consequence. Times are left out.
+func (j *JudgementRecord) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, about a %s: ", &j.Policy, j.Kind)
+	excluded := 0
+	for i := range j.Evaluations {
+		if j.Evaluations[i].FalseCondition != "" {
+			excluded++
+		}
+	}
+	switch {
+	case len(j.Evaluations) == 0:
+		b.WriteString("not evaluated")
+	case excluded == len(j.Evaluations):
+		fmt.Fprintf(&b, "match condition %q is false", j.Evaluations[0].FalseCondition)
+	case j.Policy.Kind == registration.MutatingPolicies.String():
+		b.WriteString(j.changes())
+	case len(j.Consequences) == 0:
+		b.WriteString("no objection")
+	case j.denied():
+		b.WriteString("denied")
+	default:
+		b.WriteString("not denied")
+	}
+	if n := len(j.Evaluations); n > 1 {
+		fmt.Fprintf(&b, ", evaluated with %d params", n)
+	}
+	for i := range j.Evaluations {
+		j.Evaluations[i].mutations(&b)
+	}
+	for i := range j.Consequences {
+		fmt.Fprintf(&b, "\n    %s", j.Consequences[i].String())
+	}
+	return b.String()
+}
+
+// mutations writes what the mutations of a mutating policy did, one line for each. Failed
+// mutations are among the consequences.
+func (e *EvaluationRecord) mutations(b *strings.Builder) {
+	for i := range e.Mutations {
+		m := &e.Mutations[i]
+		if m.Error != "" {
+			continue
+		}
+		fmt.Fprintf(b, "\n    binding %s", e.Bindings[0])
+		if e.Param != nil {
+			fmt.Fprintf(b, " with param %s", e.Param)
+		}
+		fmt.Fprintf(b, ": mutation %d ", m.Index+1)
+		if len(m.WouldPatch) > 0 {
+			fmt.Fprintf(b, "would change the object: %s (%s)", operations(m.WouldPatch), e.Enforcement)
+		} else if m.Mutated {
+			fmt.Fprintf(b, "changed the object: %s", operations(m.Patch))
+		} else {
+			b.WriteString("changed nothing")
+		}
+	}
+}
+
+// changes describes what a mutating policy changed.
+func (j *JudgementRecord) changes() string {
+	changed, spared := 0, 0
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		if e.Spared {
+			spared++
+		}
+		for k := range e.Mutations {
+			if e.Mutations[k].Mutated {
+				changed++
+			}
+		}
+	}
+	switch {
+	case j.denied():
+		return "denied"
+	case spared == len(j.Evaluations):
+		return "not repeated"
+	case changed == 0:
+		return "changed nothing"
+	case changed == 1:
+		return "changed the object"
+	}
+	return fmt.Sprintf("changed the object %d times", changed)
+}
+
+// String describes the consequence on one line.
+func (c *ConsequenceRecord) String() string {
+	var b strings.Builder
+	if c.Binding != "" {
+		fmt.Fprintf(&b, "binding %s", c.Binding)
+		if c.Param != nil {
+			fmt.Fprintf(&b, " with param %s", c.Param)
+		}
+		b.WriteString(": ")
+	}
+	b.WriteString(c.Message)
+	switch {
+	case c.Ignored:
+		b.WriteString("; the request goes on, because failurePolicy is Ignore")
+	case c.Spared:
+		fmt.Fprintf(&b, " (%s)", c.Enforcement)
+	case len(c.Actions) > 0:
+		fmt.Fprintf(&b, " (%s)", strings.Join(c.Actions, ", "))
+	}
+	return b.String()
+}
+
+// denied reports whether the policy rejects the request.
+func (j *JudgementRecord) denied() bool {
+	return slices.ContainsFunc(j.Consequences, func(c ConsequenceRecord) bool { return c.Denied })
+}
+
+// operations are those of a patch, as JSON.
+func operations(patch []PatchOperation) []byte {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return data
 }

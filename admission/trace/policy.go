@@ -1,8 +1,7 @@
 package trace
 
 import (
-	"fmt"
-	"strings"
+	"math"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -227,108 +226,6 @@ const violatedCode = "Violated"
 // String describes the judgement for people, one line for the policy and one for each
 // consequence. Times are left out.
 func (j *Judgement) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, about a %s %s: ", &j.Policy, j.Kind.GroupVersion(), j.Kind.Kind)
-	excluded := 0
-	for i := range j.Evaluations {
-		if j.Evaluations[i].False != "" {
-			excluded++
-		}
-	}
-	switch {
-	case len(j.Evaluations) == 0:
-		b.WriteString("not evaluated")
-	case excluded == len(j.Evaluations):
-		fmt.Fprintf(&b, "match condition %q is false", j.Evaluations[0].False)
-	case j.Policy.Source == registration.MutatingPolicies:
-		b.WriteString(j.changes())
-	case len(j.Consequences) == 0:
-		b.WriteString("no objection")
-	case j.Denied():
-		b.WriteString("denied")
-	default:
-		b.WriteString("not denied")
-	}
-	if n := len(j.Evaluations); n > 1 {
-		fmt.Fprintf(&b, ", evaluated with %d params", n)
-	}
-	for i := range j.Evaluations {
-		j.Evaluations[i].mutations(&b)
-	}
-	for i := range j.Consequences {
-		fmt.Fprintf(&b, "\n    %s", j.Consequences[i].String())
-	}
-	return b.String()
-}
-
-// mutations writes what the mutations of a mutating policy did, one line for each. Failed
-// mutations are among the consequences.
-func (e *Evaluation) mutations(b *strings.Builder) {
-	for i := range e.Mutations {
-		m := &e.Mutations[i]
-		if m.Err != nil {
-			continue
-		}
-		fmt.Fprintf(b, "\n    binding %s", e.Bindings[0])
-		if e.Param != nil {
-			fmt.Fprintf(b, " with param %s", e.Param)
-		}
-		fmt.Fprintf(b, ": mutation %d ", m.Index+1)
-		if len(m.WouldPatch) > 0 {
-			fmt.Fprintf(b, "would change the object: %s (%s)", m.WouldPatch, e.Enforcement)
-		} else if m.Changed {
-			fmt.Fprintf(b, "changed the object: %s", m.Patch)
-		} else {
-			b.WriteString("changed nothing")
-		}
-	}
-}
-
-// changes describes what a mutating policy changed.
-func (j *Judgement) changes() string {
-	changed, spared := 0, 0
-	for i := range j.Evaluations {
-		e := &j.Evaluations[i]
-		if e.Spared {
-			spared++
-		}
-		for k := range e.Mutations {
-			if e.Mutations[k].Changed {
-				changed++
-			}
-		}
-	}
-	switch {
-	case j.Denied():
-		return "denied"
-	case spared == len(j.Evaluations):
-		return "not repeated"
-	case changed == 0:
-		return "changed nothing"
-	case changed == 1:
-		return "changed the object"
-	}
-	return fmt.Sprintf("changed the object %d times", changed)
-}
-
-// String describes the consequence on one line.
-func (c *Consequence) String() string {
-	var b strings.Builder
-	if c.Binding != "" {
-		fmt.Fprintf(&b, "binding %s", c.Binding)
-		if c.Param != nil {
-			fmt.Fprintf(&b, " with param %s", c.Param)
-		}
-		b.WriteString(": ")
-	}
-	b.WriteString(c.Message)
-	switch {
-	case c.Forgiven:
-		b.WriteString("; the request goes on, because failurePolicy is Ignore")
-	case c.Spared:
-		fmt.Fprintf(&b, " (%s)", c.Enforcement)
-	case len(c.Actions) > 0:
-		fmt.Fprintf(&b, " (%s)", strings.Join(c.Actions, ", "))
-	}
-	return b.String()
+	r := writer{plain: true, most: math.MaxInt, consequences: math.MaxInt}.judgement(j)
+	return r.String()
 }

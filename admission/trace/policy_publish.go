@@ -37,6 +37,18 @@ type validationFailure struct {
 	ValidationActions []string `json:"validationActions"`
 }
 
+// warningOf is how a warning of a policy begins, before its message.
+func warningOf(kind, policy, binding string) string {
+	text := fmt.Sprintf("Validation failed for %s '%s'", kind, policy)
+	if kind == registration.MutatingPolicies.Descriptor().Kind {
+		text = fmt.Sprintf("Mutation failed for %s '%s'", kind, policy)
+	}
+	if binding != "" {
+		text += fmt.Sprintf(" with binding '%s'", binding)
+	}
+	return text + ": "
+}
+
 // publishPolicies reports what policies did, in metrics, warnings, audit annotations and the
 // log (S17.11, S17.18 to S17.23).
 func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes, t *Run) {
@@ -51,15 +63,7 @@ func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes,
 					"binding", c.Binding, "operation", t.Request.Operation, "resource", t.Request.Resource)
 			}
 			if slices.Contains(c.Actions, ActionWarn) {
-				failed := "Validation"
-				if t.Source == registration.MutatingPolicies {
-					failed = "Mutation"
-				}
-				of := fmt.Sprintf("%s '%s'", t.Source.Descriptor().Kind, j.Policy.Configuration)
-				if c.Binding != "" {
-					of += fmt.Sprintf(" with binding '%s'", c.Binding)
-				}
-				warning.AddWarning(ctx, "", fmt.Sprintf("%s failed for %s: %s", failed, of, c.Message))
+				warning.AddWarning(ctx, "", warningOf(t.Source.Descriptor().Kind, j.Policy.Configuration, c.Binding)+c.Message)
 			}
 			if slices.Contains(c.Actions, ActionAudit) && c.Binding != "" && t.Source == registration.ValidatingPolicies {
 				failures = append(failures, validationFailure{c.Message, j.Policy.Configuration, c.Binding, c.Index, c.Actions})

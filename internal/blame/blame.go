@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -74,14 +73,6 @@ type Difference struct {
 	Now string `json:"now"`
 }
 
-// What can change a field, as ByKind of a Change says it.
-const (
-	ByWebhook     = "webhook"
-	ByPolicy      = "policy"
-	ByInitializer = "initializer"
-	ByPlugin      = "plugin"
-)
-
 // Judge takes the changes from the traces. object is nil when it cannot be read.
 func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured) {
 	redacted, created := false, false
@@ -97,12 +88,11 @@ func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured)
 			continue
 		}
 		created = created || t.Request.Operation == "CREATE" && t.Request.Subresource == ""
-		steps := lastAttempt(t.Steps)
-		for i := range steps {
-			before := len(b.Changes)
-			b.step(t, &steps[i], object)
-			redacted = redacted || t.Redacted && len(b.Changes) > before
+		before := len(b.Changes)
+		for s := range t.LastAttempt() {
+			b.step(t, s, object)
 		}
+		redacted = redacted || t.Redacted && len(b.Changes) > before
 	}
 	if redacted {
 		b.Unknown = append(b.Unknown, "values: the server leaves them out of traces")
@@ -116,24 +106,13 @@ func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured)
 	}
 }
 
-// lastAttempt returns the steps of the attempt that was stored. A write that met another one
-// is judged again, on the object as it is then.
-func lastAttempt(steps []trace.StepRecord) []trace.StepRecord {
-	for i := len(steps) - 1; i > 0; i-- {
-		if s, first := &steps[i], &steps[0]; s.Plugin == first.Plugin && s.Pass == first.Pass && s.Round == first.Round && s.Namespace == first.Namespace && s.Name == first.Name {
-			return steps[i:]
-		}
-	}
-	return steps
-}
-
 // step takes the changes from one step: what it gave the object to wait for, and what a
 // compiled-in plugin, an initializer, a policy or a webhook changed.
 func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructured.Unstructured) {
 	from := Change{Plugin: step.Plugin, Trace: t.ID, Time: t.Start, Operation: t.Request.Operation, User: t.Request.User, Now: "unknown"}
 	for _, name := range step.Pending {
 		c := from
-		c.Path, c.Op, c.By, c.ByKind = "/metadata/initializers", "add", name, ByInitializer
+		c.Path, c.Op, c.By, c.ByKind = "/metadata/initializers", "add", name, trace.ByInitializer
 		b.Changes = append(b.Changes, c)
 	}
 	// version is set when the paths are those of another version than the request's.
@@ -166,21 +145,10 @@ func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructur
 			b.Changes = append(b.Changes, c)
 		}
 	}
-	patched(step.Patch, ByPlugin, step.Plugin, "")
-	patched(step.Written, ByInitializer, strings.Join(step.Initializing, ", "), "")
-	for i := range step.Judgements {
-		j := &step.Judgements[i]
-		for k := range j.Evaluations {
-			for n := range j.Evaluations[k].Mutations {
-				if m := &j.Evaluations[k].Mutations[n]; m.Mutated {
-					patched(m.Patch, ByPolicy, j.Policy.Configuration, otherVersion(j.Equivalent, j.Kind))
-				}
-			}
+	for act := range step.Acts() {
+		if act.Deed == trace.Changes {
+			patched(act.Patch, act.Kind, act.By, act.As)
 		}
-	}
-	for i := range step.Calls {
-		c := &step.Calls[i]
-		patched(c.Patch, ByWebhook, c.Webhook.Configuration+"/"+c.Webhook.Name, otherVersion(c.Equivalent, c.Kind))
 	}
 }
 
@@ -262,15 +230,6 @@ func encode(value any) json.RawMessage {
 		return nil
 	}
 	return data
-}
-
-// otherVersion names the kind that a webhook or a policy saw the object in, when that is
-// not the kind of the request.
-func otherVersion(equivalent bool, kind trace.KindRecord) string {
-	if !equivalent {
-		return ""
-	}
-	return schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String() + " " + kind.Kind
 }
 
 // now reports whether the object has what an operation set.

@@ -2,8 +2,6 @@ package blame
 
 import (
 	"encoding/json"
-	"reflect"
-	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,24 +41,6 @@ func TestWhetherAnObjectStillHasWhatWasSet(t *testing.T) {
 		}
 		if got := now(nil, p); got != "unknown" {
 			t.Errorf("of an object that cannot be read, %s is known", got)
-		}
-	}
-}
-
-func TestOnlyTheAttemptThatWasStoredIsBlamed(t *testing.T) {
-	step := func(plugin, pass string, round int) trace.StepRecord {
-		return trace.StepRecord{Plugin: plugin, Pass: pass, Round: round, Namespace: "shop", Name: "web"}
-	}
-	once := []trace.StepRecord{step("A", "mutating", 0), step("B", "mutating", 0), step("A", "mutating", 1), step("A", "validating", 0)}
-	for name, steps := range map[string][]trace.StepRecord{
-		"once": once, "twice": slices.Concat(once, once), "rejected first": slices.Concat(once[:1], once), "none": nil,
-	} {
-		want := once
-		if name == "none" {
-			want = nil
-		}
-		if got := lastAttempt(steps); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 }

@@ -187,7 +187,7 @@ func rowsOf(c *blame.Change) []row {
 	switch {
 	case c.WasBytes > 0 && c.Op != "remove":
 		r.change = fmt.Sprintf("%s, was %d bytes or more", c.Op, c.WasBytes)
-	case c.ByKind == blame.ByInitializer && c.Path == "/metadata/initializers":
+	case c.ByKind == trace.ByInitializer && c.Path == "/metadata/initializers":
 		r.change = "waits for it"
 	case c.Op == "merge":
 		r.change = "merged " + trace.Cut(string(c.Value), maxShown)
@@ -208,7 +208,7 @@ func (b *blamed) print(out, notes io.Writer) error {
 		for i := range b.Changes {
 			c := &b.Changes[i]
 			by := c.By
-			if c.ByKind == blame.ByPolicy || c.ByKind == blame.ByInitializer {
+			if c.ByKind == trace.ByPolicy || c.ByKind == trace.ByInitializer {
 				by = c.ByKind + " " + by
 			}
 			for _, row := range rowsOf(c) {

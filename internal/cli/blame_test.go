@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/blame"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestBlameFitsTheTerminal(t *testing.T) {
 	b := &blamed{blame.Blame{Object: "pod/web", Changes: []blame.Change{{
 		Path: "/spec/containers/-", Op: "add", Field: "spec.containers[name=sidecar]", Value: json.RawMessage(`{"image":"registry.example.com/mesh/proxy:1.2.3","name":"sidecar","resources":{}}`),
-		By: "podpolicy/sidecar.podpolicy.example.com", ByKind: blame.ByWebhook, Now: "same", Operation: "CREATE", User: "system:serviceaccount:kube-system:replicaset-controller", Trace: "01kb3v9d3zq0x8w6y5t4r2e1aa",
+		By: "podpolicy/sidecar.podpolicy.example.com", ByKind: trace.ByWebhook, Now: "same", Operation: "CREATE", User: "system:serviceaccount:kube-system:replicaset-controller", Trace: "01kb3v9d3zq0x8w6y5t4r2e1aa",
 	}}}}
 	for width, lines := range map[string]int{"80": 0, "120": 0, "": 2} {
 		t.Setenv("COLUMNS", width)

@@ -23,10 +23,8 @@ func (o *explainOptions) connectTo(ctx context.Context, found []*v1alpha1.Admiss
 			if e.Status.Plan == nil {
 				continue
 			}
-			for i := range e.Status.Plan.Steps {
-				if s := &e.Status.Plan.Steps[i]; s.Entry != nil && s.Effect != plan.Skip {
-					f(s)
-				}
+			for s := range e.Status.Plan.Acting() {
+				f(s)
 			}
 		}
 	}

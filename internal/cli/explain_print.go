@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -136,7 +135,7 @@ func printExplanation(b *terminal.Page, e *v1alpha1.AdmissionExplanation, notes 
 	switch p.Verdict() {
 	case plan.VerdictRejected:
 		would := "The request would be rejected"
-		if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Effect == plan.Call && s.Pass == registration.MutatingPass.String() }) {
+		if p.UpToMutation() {
 			would += ", unless a mutating webhook changes the object"
 		}
 		terminal.Fprintf(b, "%s: %s\n", terminal.Paint(terminal.Red, would), terminal.Indented(p.Rejection, "  "))
@@ -176,8 +175,7 @@ func printSteps(b *terminal.Page, p *plan.Plan) {
 	table := terminal.NewTable(append(columns, terminal.Column{Title: "REMARKS", Bare: true})...)
 	table.Gap = 2
 	acts := 0
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	for s := range p.Each() {
 		number, by, as, timeout := "", s.Plugin, "", ""
 		switch s.Effect {
 		case plan.Call, plan.Evaluate, plan.Pend, plan.Run:

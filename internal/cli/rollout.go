@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -345,36 +346,15 @@ func sparedByNamespace(u *unstructured.Unstructured, traces []*v1alpha1.Admissio
 
 // sparedIn reports what an object would have done with the request of a trace.
 func sparedIn(u *unstructured.Unstructured, t *v1alpha1.AdmissionTrace) (reject, change bool, message string) {
-	for i := range t.Steps {
-		s := &t.Steps[i]
-		for k := range s.Calls {
-			c := &s.Calls[k]
-			if c.Enforcement == nil || c.Webhook.Kind != u.GetKind() || c.Webhook.Configuration != u.GetName() {
-				continue
-			}
-			if c.Verdict != "allowed" && !c.Ignored {
-				reject, message = true, c.Error
-			}
-			change = change || len(c.WouldPatch) > 0
-		}
-		for k := range s.Judgements {
-			j := &s.Judgements[k]
-			policy := j.Policy.Kind == u.GetKind() && j.Policy.Configuration == u.GetName()
-			binding := j.Policy.Kind+"Binding" == u.GetKind()
-			for n := range j.Consequences {
-				if c := &j.Consequences[n]; c.Spared && (policy || binding && c.Binding == u.GetName()) {
-					reject, message = true, c.Message
-				}
-			}
-			for n := range j.Evaluations {
-				e := &j.Evaluations[n]
-				if !policy && (!binding || !slices.Contains(e.Bindings, u.GetName())) {
-					continue
-				}
-				for m := range e.Mutations {
-					change = change || len(e.Mutations[m].WouldPatch) > 0
-				}
-			}
+	for act := range t.Spared() {
+		itself := act.Entry.Kind == u.GetKind() && act.Entry.Configuration == u.GetName()
+		binding := act.Entry.Kind+"Binding" == u.GetKind() && act.Binding == u.GetName()
+		switch {
+		case !itself && !binding:
+		case act.Deed == trace.WouldReject:
+			reject, message = true, act.Message
+		default:
+			change = true
 		}
 	}
 	return reject, change, message

@@ -444,18 +444,9 @@ func printTrace(out io.Writer, t *trace.Record) {
 	if t.Redacted {
 		fmt.Fprintln(out, "Contents are omitted.")
 	}
-	for i := range t.Steps {
-		printStep(out, &t.Steps[i], len(t.Steps) > 0 && severalObjects(t.Steps))
+	for s := range t.Each() {
+		printStep(out, s, t.Several())
 	}
-}
-
-func severalObjects(steps []trace.StepRecord) bool {
-	for i := range steps {
-		if steps[i].Name != steps[0].Name {
-			return true
-		}
-	}
-	return false
 }
 
 func printStep(out io.Writer, s *trace.StepRecord, named bool) {
@@ -493,31 +484,26 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
 		if c.Excluded {
-			terminal.Fprintf(out, "  not called: %s/%s, by its match conditions", c.Entry.Configuration, c.Entry.Name)
+			terminal.Fprintf(out, "  not called: %s, by its match conditions", &c.Entry)
 			if c.Error != "" {
 				terminal.Fprintf(out, ", which failed: %s", c.Error)
 			}
 			fmt.Fprintln(out)
 		}
 	}
-	for i := range s.Judgements {
-		printJudgement(out, &s.Judgements[i])
-	}
-	for i := range s.Calls {
-		printCall(out, &s.Calls[i], "")
-	}
-	for i := range s.Discarded {
-		c := &s.Discarded[i]
-		why := "answer discarded: the object changed before its turn"
-		if c.Fate == trace.NotReached.String() {
-			why = "answer discarded: the request was rejected before its turn"
+	said := false
+	for part := range s.Parts() {
+		if part.Judgement != nil {
+			printJudgement(out, part.Judgement)
+			continue
 		}
-		printCall(out, c, why)
+		printCall(out, part.Call, part.Unused)
+		said = said || part.Unused == "" && part.Call.Error == s.Error
 	}
 	for i := range s.Skips {
-		terminal.Fprintf(out, "  skipped: %s, %s\n", strings.TrimSuffix(s.Skips[i].Entry.Configuration+"/"+s.Skips[i].Entry.Name, "/"), s.Skips[i].Reason)
+		terminal.Fprintf(out, "  skipped: %s, %s\n", &s.Skips[i].Entry, s.Skips[i].Reason)
 	}
-	if !s.Allowed && !slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return c.Error == s.Error }) {
+	if !s.Allowed && !said {
 		terminal.Fprintf(out, "  rejected: %s\n", indented(s.Error))
 	}
 }
@@ -527,7 +513,7 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 	terminal.Fprintf(out, "  %s", j.Policy.Configuration)
 	if j.Equivalent {
-		terminal.Fprintf(out, ", as %s", apiVersion(j.Kind))
+		terminal.Fprintf(out, ", as %s", j.Kind)
 	}
 	if len(j.Evaluations) == 0 {
 		fmt.Fprint(out, ": not evaluated")
@@ -537,7 +523,7 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 		e := &j.Evaluations[i]
 		fmt.Fprint(out, "    evaluated")
 		if e.Param != nil {
-			terminal.Fprintf(out, " with %s", strings.TrimPrefix(e.Param.Namespace+"/"+e.Param.Name, "/"))
+			terminal.Fprintf(out, " with %s", e.Param)
 		}
 		terminal.Fprintf(out, " for %s", strings.Join(e.Bindings, ", "))
 		if e.MoreBindings > 0 {
@@ -594,12 +580,12 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 }
 
 func printCall(out io.Writer, c *trace.CallRecord, note string) {
-	terminal.Fprintf(out, "  %s/%s: %s, %s", c.Webhook.Configuration, c.Webhook.Name, c.Verdict, pages.Brief(c.Micros))
+	terminal.Fprintf(out, "  %s: %s, %s", &c.Webhook, c.Verdict, pages.Brief(c.Micros))
 	if c.Turn != trace.InTurn.String() && note == "" {
 		terminal.Fprintf(out, ", called %s", map[string]string{trace.Ahead.String(): "ahead of its turn", trace.Again.String(): "twice"}[c.Turn])
 	}
 	if c.Equivalent {
-		terminal.Fprintf(out, ", as %s", apiVersion(c.Kind))
+		terminal.Fprintf(out, ", as %s", c.Kind)
 	}
 	if !c.Sent && c.Verdict != trace.Allowed.String() {
 		fmt.Fprint(out, ", not delivered")
@@ -635,10 +621,6 @@ func sortedKeys(m map[string]string) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-func apiVersion(k trace.KindRecord) string {
-	return schema.GroupVersion{Group: k.Group, Version: k.Version}.String() + " " + k.Kind
 }
 
 // indented keeps a text of several lines in its place.

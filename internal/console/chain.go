@@ -155,8 +155,8 @@ func (s *seen) plugins(pass registration.Pass, compiled *snapshot.Snapshot) []st
 	}
 	var names []string
 	if s.Plan != nil {
-		for i := range s.Plan.Steps {
-			if step := &s.Plan.Steps[i]; step.Pass == pass.String() && step.Plugin != plan.ValidationName && !slices.Contains(slices.Concat(names, acting), step.Plugin) {
+		for step := range s.Plan.Each() {
+			if step.Pass == pass.String() && step.Plugin != plan.ValidationName && !slices.Contains(slices.Concat(names, acting), step.Plugin) {
 				names = append(names, step.Plugin)
 			}
 		}

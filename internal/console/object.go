@@ -203,7 +203,7 @@ func (w *writer) line(text string, c *blame.Change) {
 	l := pages.Line{Text: text}
 	if c != nil {
 		l.By, l.Trace = c.By, c.Trace
-		if c.ByKind != blame.ByWebhook {
+		if c.ByKind != trace.ByWebhook {
 			l.By = c.ByKind + " " + c.By
 		}
 	}

@@ -337,3 +337,34 @@ func TestTheProgramLinksWithoutPlugins(t *testing.T) {
 		t.Error("gatehouse depends on plugin: go list -deps -f '{{.ImportPath}}: {{.Imports}}' ./cmd/gatehouse says why")
 	}
 }
+
+// walkOver is a loop over what policies and webhooks did in a trace, or over the steps of a plan or
+// trace.
+var walkOver = regexp.MustCompile(`range [^{]*(\.(Calls|Judgements|Discarded)|\b(p|plan|Plan|r|record|t|trace)\.Steps(\(\))?) `)
+
+// Who rejected a request, who changed it and what was spared is asked of a trace or a plan, which
+// answer in one way. Only admission/trace and admission/plan, and the engine that writes traces, walk
+// over what these consist of. gatehousetest has an own form of traces.
+func TestNobodyElseWalksOverTraces(t *testing.T) {
+	own := []string{"admission/trace/", "admission/plan/", "internal/engine/dispatch/", "gatehousetest/", "bench/", "test/"}
+	n := 0
+	walk(t, func(file string) {
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := walkOver.FindAllString(string(data), -1)
+		if n += len(found); slices.ContainsFunc(own, func(dir string) bool { return strings.HasPrefix(file, dir) }) {
+			return
+		}
+		for _, loop := range found {
+			t.Errorf("%s: %q: ask the record or the plan (admission/trace/acts.go), or add the question there", file, loop)
+		}
+	})
+	if n == 0 {
+		t.Error("the packages of traces and plans themselves have no such loop: the pattern is wrong")
+	}
+}

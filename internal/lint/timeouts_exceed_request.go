@@ -66,11 +66,7 @@ webhooks:
 			}
 			var names []string
 			var slowest *plan.Step
-			for i := range worst.Steps {
-				s := &worst.Steps[i]
-				if s.Effect != plan.Call {
-					continue
-				}
+			for s := range worst.Calls() {
 				names = append(names, fmt.Sprintf("%s (%vs)", s.Entry.Name, s.TimeoutSeconds))
 				about := Object{Kind: s.Entry.Kind, Name: s.Entry.Configuration}
 				if p.wanted(about) && (slowest == nil || s.TimeoutSeconds > slowest.TimeoutSeconds) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
@@ -116,7 +115,7 @@ func newExplained(e Explained, links Links) explained {
 	switch p.Verdict() {
 	case plan.VerdictRejected:
 		d.Verdict = "The request would be rejected"
-		if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Effect == plan.Call && s.Pass == registration.MutatingPass.String() }) {
+		if p.UpToMutation() {
 			d.Verdict += ", unless a mutating webhook changes the object"
 		}
 		d.Error = p.Rejection
@@ -131,8 +130,7 @@ func newExplained(e Explained, links Links) explained {
 		d.Worst = Seconds(p.WorstCaseSeconds)
 	}
 	acts := 0
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	for s := range p.Each() {
 		one := planStep{
 			Pass: s.Pass, Effect: string(s.Effect), Class: effectClasses[s.Effect], By: s.Plugin, Policy: s.FailurePolicy, Remarks: Remarks(s),
 			Skip: s.Effect == plan.Skip, Open: s.Effect == plan.Reject,

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
@@ -128,9 +126,16 @@ func newWaterfall(r *trace.Record, links Links) *waterfall {
 	}
 	// A step may end after the time that was measured.
 	whole := max(r.TotalMicros, 1)
-	for i := range r.Steps {
-		whole = max(whole, r.Steps[i].Start.Sub(w.start).Microseconds()+r.Steps[i].Micros)
-		w.namesTheObjects = w.namesTheObjects || r.Steps[i].Name != r.Steps[0].Name
+	w.namesTheObjects = r.Several()
+	for s := range r.Each() {
+		whole = max(whole, s.Start.Sub(w.start).Microseconds()+s.Micros)
+	}
+	for act := range r.Rejections() {
+		w.Rejected = &cause{By: act.By, Text: act.Message}
+		if act.Entry != nil {
+			w.Rejected.Href = links.entry(act.Entry.Kind, act.Entry.Configuration)
+		}
+		break
 	}
 	w.scale = barWidth / float64(whole)
 	for i := range 5 {
@@ -138,8 +143,7 @@ func newWaterfall(r *trace.Record, links Links) *waterfall {
 	}
 	var quiet []*trace.StepRecord
 	pass := ""
-	for i := range r.Steps {
-		s := &r.Steps[i]
+	for s := range r.Each() {
 		heading := s.Pass + " pass"
 		if s.Round > 0 {
 			heading += ", run again"
@@ -221,23 +225,21 @@ func (w *waterfall) step(s *trace.StepRecord) {
 	if len(s.Pending) > 0 {
 		one.State, one.StateClass = "waits", "note"
 	}
-	children := len(s.Calls)+len(s.Judgements) > 0
-	rejectedByChild := slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return c.Rejected() }) ||
-		slices.ContainsFunc(s.Judgements, func(j trace.JudgementRecord) bool { return deniedBy(&j) != "" })
 	if !s.Allowed {
 		one.State, one.StateClass = "rejected", "bad"
-		if !rejectedByChild {
-			one.Bar.Class, in.Error, one.Open = "bad", s.Error, true
-			w.rejected(cause{By: s.Plugin, Text: s.Error})
+	}
+	for act := range s.Acts() {
+		if act.Deed == trace.Rejects && act.Kind == trace.ByPlugin {
+			one.Bar.Class, in.Error, one.Open = "bad", act.Message, true
 		}
 	}
 	for i := range s.Skips {
 		k := &s.Skips[i]
-		in.Notes = append(in.Notes, "Not called: "+entryName(&k.Entry)+", because "+k.Reason+".")
+		in.Notes = append(in.Notes, "Not called: "+k.Entry.String()+", because "+k.Reason+".")
 	}
 	for i := range s.Conditions {
 		if c := &s.Conditions[i]; c.Excluded {
-			text := "Not called: " + entryName(&c.Entry) + ", by its match conditions"
+			text := "Not called: " + c.Entry.String() + ", by its match conditions"
 			if c.Error != "" {
 				text += ", which failed: " + c.Error
 			}
@@ -250,52 +252,30 @@ func (w *waterfall) step(s *trace.StepRecord) {
 	}
 	one.Inside = in.some()
 	w.Spans = append(w.Spans, one)
-	if !children && len(s.Discarded) == 0 {
-		return
-	}
-	for i := range s.Judgements {
-		w.judgement(s, &s.Judgements[i])
-	}
-	for i := range s.Calls {
-		w.call(s, &s.Calls[i], "")
-	}
-	for i := range s.Discarded {
-		c := &s.Discarded[i]
-		why := "The answer was not used: the object changed before its turn."
-		if c.Fate == trace.NotReached.String() {
-			why = "The answer was not used: the request was rejected before its turn."
+	for part := range s.Parts() {
+		if part.Judgement != nil {
+			w.judgement(s, part.Judgement)
+			continue
 		}
-		w.call(s, c, why)
+		w.call(s, part.Call, part.Unused)
 	}
-}
-
-// rejected notes what rejected the request: the first that did.
-func (w *waterfall) rejected(c cause) {
-	if w.Rejected == nil {
-		w.Rejected = &c
-	}
-}
-
-// entryName names an entry as messages do.
-func entryName(e *trace.EntryRecord) string {
-	return strings.TrimSuffix(e.Configuration+"/"+e.Name, "/")
 }
 
 // verdictClass is the class of the verdict of a call.
 func verdictClass(c *trace.CallRecord) string {
-	switch {
-	case c.Verdict == trace.Allowed.String():
-		return "ok"
-	case c.Ignored, c.Spared():
+	switch c.Deed() {
+	case trace.Rejects:
+		return "bad"
+	case trace.WouldReject, trace.FailsOpen:
 		return "warn"
 	}
-	return "bad"
+	return "ok"
 }
 
 // call draws the call of a webhook.
 func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) {
 	one := span{
-		Child: true, Name: entryName(&c.Webhook), Href: w.links.entry(c.Webhook.Kind, c.Webhook.Configuration), Bar: w.bar(c.Start.Time, c.Micros, s.Pass),
+		Child: true, Name: c.Webhook.String(), Href: w.links.entry(c.Webhook.Kind, c.Webhook.Configuration), Bar: w.bar(c.Start.Time, c.Micros, s.Pass),
 		Took: Brief(c.Micros), State: c.Verdict, StateClass: verdictClass(c), Inside: &inside{Error: c.Error},
 	}
 	in := one.Inside
@@ -303,19 +283,15 @@ func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) 
 	case note != "":
 		one.State, one.StateClass = "not used", "note"
 		in.Notes = append(in.Notes, note)
-	case c.Ignored:
+	case c.Deed() == trace.FailsOpen:
 		one.State, one.Bar.Class = "ignored", "warn"
 		in.Notes = append(in.Notes, "The failure was ignored: failurePolicy is Ignore.")
-	case c.Spared():
+	case c.Deed() == trace.WouldReject:
 		one.State, one.Bar.Class = "would reject", "warn"
 		in.Notes = append(in.Notes, "The request continues: "+c.Enforcement.String()+".")
-	case c.Verdict != trace.Allowed.String():
-		one.Bar.Class = "bad"
+	case c.Deed() == trace.Rejects:
 		// The answer to the client may say more than the error of the call.
-		if !s.Allowed && c.Rejected() {
-			one.Open = true
-			w.rejected(cause{By: one.Name, Href: one.Href, Text: c.Error})
-		}
+		one.Bar.Class, one.Open = "bad", !s.Allowed
 	case c.Mutated:
 		one.State, one.StateClass = "changed", "note"
 	}
@@ -329,7 +305,7 @@ func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) 
 		in.Facts = append(in.Facts, fact{"code", fmt.Sprint(c.Code)})
 	}
 	if c.Equivalent {
-		in.Facts = append(in.Facts, fact{"sent as", apiVersion(c.Kind)})
+		in.Facts = append(in.Facts, fact{"sent as", c.Kind.String()})
 	}
 	if !c.Sent {
 		in.Notes = append(in.Notes, "The review was not delivered.")
@@ -350,16 +326,6 @@ func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) 
 	w.Spans = append(w.Spans, one)
 }
 
-// deniedBy is the message with which a policy rejected a request; empty when it did not.
-func deniedBy(j *trace.JudgementRecord) string {
-	for i := range j.Consequences {
-		if c := &j.Consequences[i]; c.Denied {
-			return cmp.Or(c.Message, c.Code)
-		}
-	}
-	return ""
-}
-
 // judgement draws what a policy did.
 func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 	one := span{
@@ -368,7 +334,7 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 	}
 	in := one.Inside
 	if j.Equivalent {
-		in.Facts = append(in.Facts, fact{"sees", apiVersion(j.Kind)})
+		in.Facts = append(in.Facts, fact{"sees", j.Kind.String()})
 	}
 	var micros, cost int64
 	start := s.Start.Time
@@ -380,7 +346,7 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 		micros, cost = micros+e.Micros, cost+e.Cost
 		with := ""
 		if e.Param != nil {
-			with = " with the param " + strings.TrimPrefix(e.Param.Namespace+"/"+e.Param.Name, "/")
+			with = " with the param " + e.Param.String()
 		}
 		if names := strings.Join(e.Bindings, ", "); names != "" {
 			if e.MoreBindings > 0 {
@@ -428,7 +394,7 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 			}
 		}
 	}
-	class := s.Pass
+	class, denied := s.Pass, ""
 	for i := range j.Consequences {
 		c := &j.Consequences[i]
 		text := c.Message
@@ -438,6 +404,9 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 		if len(c.Actions) > 0 {
 			text += " (" + strings.Join(c.Actions, ", ") + ")"
 		}
+		if c.Denied && denied == "" {
+			denied = cmp.Or(c.Message, c.Code)
+		}
 		if c.Ignored {
 			text += ", ignored: failurePolicy is Ignore"
 			one.State, one.StateClass, class = "ignored", "warn", "warn"
@@ -446,13 +415,12 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 		}
 		in.Notes = append(in.Notes, text)
 	}
-	if text := deniedBy(j); text != "" {
+	if denied != "" {
 		one.State, one.StateClass, one.Open, class = "denied", "bad", true, "bad"
 		// The expression says it, too, where there is one.
-		if !slices.ContainsFunc(in.Checks, func(c check) bool { return c.Message == text }) {
-			in.Error = text
+		if !slices.ContainsFunc(in.Checks, func(c check) bool { return c.Message == denied }) {
+			in.Error = denied
 		}
-		w.rejected(cause{By: one.Name, Href: one.Href, Text: text})
 	}
 	if j.MoreConsequences > 0 {
 		in.Notes = append(in.Notes, fmt.Sprintf("And %d more.", j.MoreConsequences))
@@ -518,10 +486,6 @@ func sortedKeys(m map[string]string) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-func apiVersion(k trace.KindRecord) string {
-	return schema.GroupVersion{Group: k.Group, Version: k.Version}.String() + " " + k.Kind
 }
 
 // Place says in which namespace a request was, and who made it.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
 // client talks to the server as one user. It is safe for concurrent use.
@@ -46,7 +48,9 @@ type answer struct {
 	body     []byte
 	status   *metav1.Status
 	warnings []string
-	trace    string
+	// warned are the acts of policies that may be the causes of the warnings.
+	warned []trace.Act
+	trace  string
 }
 
 func (a *answer) ok() bool { return a.status == nil }

@@ -79,53 +79,43 @@ type Course struct {
 
 // Course returns what admission did with a request that was judged.
 func (q *Request) Course(a *Answer) Course {
-	var c Course
-	for _, s := range q.Rehearsal.Trace().Steps() {
-		c.step(&s)
+	r := q.Rehearsal.Trace().Verdicts(false)
+	c := Course{Cost: uint64(r.Cost())}
+	for call := range r.Calls() {
+		if name := call.Webhook.String(); call.UID != "" && !slices.Contains(c.Called, name) {
+			c.Called = append(c.Called, name)
+		}
 	}
 	switch {
 	case a.Status == nil || q.Rehearsal.Connected():
-		c.By = nil
-	case len(c.By) > 0:
+		return c
 	case !q.Rehearsal.Authorized():
 		c.By = []Decider{{Plugin: Authorization}}
 	default:
 		c.By = []Decider{{Plugin: API}}
 	}
+	if by := decidersOf(r); len(by) > 0 {
+		c.By = by
+	}
 	return c
 }
 
-// step takes in what one plugin did.
-func (c *Course) step(s *trace.Step) {
-	if run := s.Run; run != nil {
-		for i := range run.Judgements {
-			j := &run.Judgements[i]
-			for k := range j.Evaluations {
-				c.Cost += j.Evaluations[k].Cost
+// decidersOf returns who rejected a request.
+func decidersOf(r *trace.Record) []Decider {
+	var list []Decider
+	for act := range r.Rejections() {
+		d := Decider{Plugin: act.Step.Plugin, Binding: act.Binding}
+		switch act.Kind {
+		case trace.ByPolicy:
+			d.Policy = act.By
+			if act.Index != nil {
+				index := int64(*act.Index)
+				d.Validation = &index
 			}
-			for k := range j.Consequences {
-				if q := &j.Consequences[k]; q.Denied && s.Err != nil {
-					d := Decider{Plugin: s.Plugin, Policy: j.Policy.Configuration, Binding: q.Binding}
-					if !q.Configuration || q.Code == "Violated" {
-						index := int64(q.Index)
-						d.Validation = &index
-					}
-					c.By = append(c.By, d)
-				}
-			}
+		case trace.ByWebhook:
+			d.Webhook = act.By
 		}
-		for i := range run.Calls {
-			call := &run.Calls[i]
-			name := call.Entry.Configuration + "/" + call.Entry.Name
-			if call.UID != "" && !slices.Contains(c.Called, name) {
-				c.Called = append(c.Called, name)
-			}
-			if s.Err != nil && call.Rejected() {
-				c.By = append(c.By, Decider{Plugin: s.Plugin, Webhook: name})
-			}
-		}
+		list = append(list, d)
 	}
-	if s.Err != nil && len(c.By) == 0 {
-		c.By = append(c.By, Decider{Plugin: s.Plugin})
-	}
+	return list
 }

@@ -64,29 +64,19 @@ func (r *run) diff(ctx context.Context) error {
 // changes returns the changes of a request with the steps that made them, in order.
 func changes(record *trace.Record) []Change {
 	var list []Change
-	add := func(by string, patch []trace.PatchOperation) {
+	for act := range record.Changes() {
 		var paths []string
-		for i := range patch {
-			if patch[i].Op != "test" && !slices.Contains(paths, patch[i].Path) {
-				paths = append(paths, patch[i].Path)
+		for i := range act.Patch {
+			if p := &act.Patch[i]; p.Op != "test" && !slices.Contains(paths, p.Path) {
+				paths = append(paths, p.Path)
 			}
+		}
+		by := act.By
+		if act.Kind != trace.ByPlugin {
+			by = act.Kind + " " + by
 		}
 		if len(paths) > 0 {
 			list = append(list, Change{By: by, Paths: paths})
-		}
-	}
-	for i := range record.Steps {
-		s := &record.Steps[i]
-		add(s.Plugin, s.Patch)
-		for k := range s.Calls {
-			add("webhook "+s.Calls[k].Webhook.Configuration+"/"+s.Calls[k].Webhook.Name, s.Calls[k].Patch)
-		}
-		for k := range s.Judgements {
-			for _, e := range s.Judgements[k].Evaluations {
-				for _, m := range e.Mutations {
-					add("policy "+s.Judgements[k].Policy.Configuration, m.Patch)
-				}
-			}
 		}
 	}
 	return list

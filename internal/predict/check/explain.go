@@ -97,11 +97,7 @@ func (r *run) calls(ctx context.Context, world *offline.World, t *task) error {
 		r.report.Notes = append(r.report.Notes, fmt.Sprintf("the webhooks of %s at %s:%d: %v", t.result.Title(), t.object.File, t.object.Line, err))
 		return nil
 	}
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		if s.Entry == nil {
-			continue
-		}
+	for s := range p.Acting() {
 		call := Call{Webhook: s.Entry.String(), Plugin: s.Plugin, FailurePolicy: s.FailurePolicy}
 		switch s.Effect {
 		case plan.Call, plan.Pend:

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
 )
 
 // Report is what was found. Its JSON is stable: fields are only ever added.
@@ -290,7 +291,7 @@ func (r *Report) judged(t *task) {
 		return
 	}
 	for _, w := range a.warnings {
-		if strings.Contains(w, notEnforced) {
+		if w == builtin.NotEnforced(t.kind.Resource.Resource) {
 			// The plugins of this server do not act on the registration, but those of the cluster
 			// do.
 			continue
@@ -306,7 +307,7 @@ func (r *Report) judged(t *task) {
 		if before, _, ok := strings.Cut(w, ": "); ok && field == "" && !strings.Contains(before, " ") {
 			field = before
 		}
-		cause := warningCause(w)
+		cause := a.warningCause(w)
 		r.findCause(t, report.Warning, cause.Rule(rule), field, w, cause)
 	}
 	if a.ok() {
@@ -364,10 +365,6 @@ func (r *Report) judged(t *task) {
 		Level: report.Error, Rule: rule, File: t.object.File, Line: line, Column: column, Object: t.result.Title(), Message: s.Message,
 	})
 }
-
-// notEnforced is a part of the warning of a server whose plugin for a kind of registration is
-// off.
-const notEnforced = "but this server does not enforce them: their admission plugin is off"
 
 // ruleOf returns the rule of a refusal.
 func ruleOf(s *metav1.Status) string {

@@ -28,6 +28,10 @@ type Unseen struct {
 	Objects int  `json:"objects"`
 	Allowed bool `json:"allowed,omitempty"`
 
+	// LeftOut is the object of the snapshot that the server does not take, and Why is what the server
+	// says; nil for what was not read.
+	LeftOut *unstructured.Unstructured `json:"-"`
+	Why     string                     `json:"-"`
 	// concerns reports whether it can change the verdict on an object.
 	concerns func(*task) bool
 }
@@ -144,7 +148,7 @@ func judges(p *plugins.Plugin, t *task) bool {
 // leftOut notes an object of the snapshot that this server does not take.
 func (r *run) leftOut(u *unstructured.Unstructured, why string) {
 	r.report.Unseen = append(r.report.Unseen, &Unseen{
-		Resource: title(u.GetKind(), u.GetNamespace(), u.GetName()), Reason: "the snapshot's was left out: " + why,
+		Resource: title(u.GetKind(), u.GetNamespace(), u.GetName()), Reason: "the snapshot's was left out: " + why, LeftOut: u, Why: why,
 		concerns: func(t *task) bool { return u.GetNamespace() == "" || t.namespace == u.GetNamespace() },
 	})
 }

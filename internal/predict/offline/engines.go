@@ -55,10 +55,8 @@ func NewEngines(config *rest.Config, kinds *Kinds) (*Engines, error) {
 // Annotate adds notes to the steps of a plan that call webhooks of policy engines. It reads
 // the policies, as far as the caller may list them.
 func (e *Engines) Annotate(ctx context.Context, p *plan.Plan) {
-	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Entry != nil && s.Effect != plan.Skip {
-			s.Notes = append(s.Notes, e.notes(ctx, &p.Request, s)...)
-		}
+	for s := range p.Acting() {
+		s.Notes = append(s.Notes, e.notes(ctx, &p.Request, s)...)
 	}
 }
 

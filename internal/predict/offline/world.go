@@ -204,8 +204,7 @@ func (w *World) annotate(ctx context.Context, p *plan.Plan) {
 	if w.locate == nil && w.behind == nil {
 		return
 	}
-	for i := range p.Steps {
-		step := &p.Steps[i]
+	for step := range p.Each() {
 		if step.Entry == nil {
 			continue
 		}

@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -273,36 +274,20 @@ func (a *auditing) one(ctx context.Context, j *audited) {
 		return &f
 	}
 	ours := false
-	for _, s := range j.verdict.trace.Steps() {
-		if s.Run == nil {
+	for act := range j.verdict.trace.Verdicts(false).Acts() {
+		result, ok := results[act.Deed]
+		if !ok || act.Entry == nil {
 			continue
 		}
-		for i := range s.Run.Judgements {
-			found := ofJudgement(&s.Run.Judgements[i])
-			for _, f := range found {
-				if !slices.ContainsFunc(j.findings, func(o *AuditFinding) bool {
-					return o.Policy == f.Policy && o.Result == f.Result && o.Message == f.Message && o.Binding == f.Binding
-				}) {
-					j.findings = append(j.findings, about(f))
-				}
-				ours = ours || f.Result == Fails
-			}
+		f := AuditFinding{Policy: act.By, Webhook: act.Kind == trace.ByWebhook, Binding: act.Binding, Validation: act.Index, Result: result, Message: act.Message}
+		if result == ChangesIt {
+			patch, _ := json.Marshal(act.Patch)
+			f.Message = "the " + act.Kind + " changes the object: " + string(patch)
 		}
-		for i := range s.Run.Calls {
-			c := &s.Run.Calls[i]
-			f := AuditFinding{Policy: c.Entry.Configuration + "/" + c.Entry.Name, Webhook: true}
-			switch {
-			case c.Rejected():
-				f.Result, f.Message, ours = Fails, c.Err.Error(), true
-			case c.Spared():
-				f.Result, f.Message = Warns, c.Err.Error()
-			case c.Err != nil:
-				f.Result, f.Message = Errs, c.Err.Error()
-			case len(c.Patch) > 0:
-				f.Result, f.Message = ChangesIt, "the webhook changes the object: "+string(c.Patch)
-			default:
-				continue
-			}
+		ours = ours || result == Fails
+		if !slices.ContainsFunc(j.findings, func(o *AuditFinding) bool {
+			return o.Policy == f.Policy && o.Result == f.Result && o.Message == f.Message && o.Binding == f.Binding
+		}) {
 			j.findings = append(j.findings, about(f))
 		}
 	}
@@ -311,40 +296,7 @@ func (a *auditing) one(ctx context.Context, j *audited) {
 	}
 }
 
-// ofJudgement reads what a policy said.
-func ofJudgement(j *trace.Judgement) []AuditFinding {
-	var list []AuditFinding
-	for i := range j.Consequences {
-		c := &j.Consequences[i]
-		f := AuditFinding{Policy: j.Policy.Configuration, Binding: c.Binding, Message: c.Message}
-		if !c.Configuration {
-			index := c.Index
-			f.Validation = &index
-		}
-		switch {
-		case c.Denied:
-			f.Result = Fails
-		case c.Forgiven:
-			f.Result = Errs
-		case len(c.Actions) > 0:
-			f.Result = Warns
-		default:
-			continue
-		}
-		list = append(list, f)
-	}
-	for i := range j.Evaluations {
-		e := &j.Evaluations[i]
-		for k := range e.Mutations {
-			if m := &e.Mutations[k]; m.Changed {
-				binding := ""
-				if len(e.Bindings) > 0 {
-					binding = e.Bindings[0]
-				}
-				index := m.Index
-				list = append(list, AuditFinding{Policy: j.Policy.Configuration, Binding: binding, Validation: &index, Result: ChangesIt, Message: "the policy changes the object: " + string(m.Patch)})
-			}
-		}
-	}
-	return list
+// results are what the acts of policies and webhooks come to.
+var results = map[trace.Deed]Result{
+	trace.Rejects: Fails, trace.WouldReject: Warns, trace.Notes: Warns, trace.FailsOpen: Errs, trace.Changes: ChangesIt,
 }

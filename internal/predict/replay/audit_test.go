@@ -90,3 +90,22 @@ webhooks:
 		t.Errorf("left out: %+v", r.Input.LeftOut)
 	}
 }
+
+// A file is at fault for its own object only: another one of the same kind and name, in another group,
+// may be left out.
+func TestWhatIsLeftOutIsNoFaultOfAFile(t *testing.T) {
+	s := cluster(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: gone.example.com/v1\nkind: ConfigMap\nmetadata: {name: limits, namespace: shop}\n")
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits, namespace: shop}\n"
+	for _, of := range []string{"v1", "gone.example.com/v1"} {
+		name := strings.ReplaceAll(of, "/", ".")
+		text += "---\n" + strings.Replace(policyAndBinding(name, `{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [namespaces]}`, "true", "Deny"),
+			"spec:\n", "spec:\n  paramKind: {apiVersion: "+of+", kind: ConfigMap}\n", 1)
+	}
+	r, err := Audit(t.Context(), AuditOptions{Source: &Existing{Snapshot: s}, Snapshot: s, Policies: set(t, text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "this server does not serve gone.example.com/v1") {
+		t.Errorf("the notes are %q", notes)
+	}
+}

@@ -164,12 +164,10 @@ func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured,
 	}
 	notes := slices.Clone(w.Report.Notes)
 	for _, u := range w.Report.Unseen {
-		for key, o := range files {
-			parts := strings.SplitN(key, " ", 4)
-			title := strings.TrimSpace(parts[1] + " " + strings.TrimPrefix(parts[2]+"/"+parts[3], "/"))
-			if title == u.Resource {
+		if u.LeftOut != nil {
+			if o := files[objectKey(u.LeftOut)]; o != nil {
 				w.Close()
-				return nil, nil, &ObjectError{o.File, title, strings.TrimPrefix(u.Reason, "the snapshot's was left out: "), o.Line}
+				return nil, nil, &ObjectError{o.File, u.Resource, u.Why, o.Line}
 			}
 		}
 		notes = append(notes, u.Text())
@@ -323,8 +321,7 @@ func (c *concerned) in(ctx context.Context, w *check.World, q *recorded.Request)
 	if err != nil {
 		return true
 	}
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	for s := range p.Each() {
 		if s.Entry != nil && c.registrations[s.Entry.Configuration] && (s.Reason == nil || s.Reason.Code != "NoRule" && s.Reason.Code != "NotAsked") {
 			return true
 		}

@@ -288,24 +288,17 @@ func (c *Coverage) took(o *Outcome) {
 			item.hits++
 		}
 	}
-	for _, s := range o.trace.Steps() {
-		if s.Run == nil {
-			continue
-		}
-		for i := range s.Run.Judgements {
-			j := &s.Run.Judgements[i]
-			kind := j.Policy.Source.Descriptor().Kind
-			hit(kind+" "+j.Policy.Configuration, fmt.Sprintf("spec.matchConstraints.resourceRules[%d]", j.Rule))
-			for k := range j.Evaluations {
-				for _, b := range j.Evaluations[k].Bindings {
-					hit(kind+"Binding "+b, "spec.policyName")
-				}
+	record := o.trace.Verdicts(false)
+	for j := range record.Judged() {
+		hit(j.Policy.Kind+" "+j.Policy.Configuration, fmt.Sprintf("spec.matchConstraints.resourceRules[%d]", j.Rule))
+		for i := range j.Evaluations {
+			for _, b := range j.Evaluations[i].Bindings {
+				hit(j.Policy.Kind+"Binding "+b, "spec.policyName")
 			}
 		}
-		for i := range s.Run.Calls {
-			call := &s.Run.Calls[i]
-			hit(call.Entry.Source.Descriptor().Kind+" "+call.Entry.Configuration, fmt.Sprintf("webhooks[%d].rules[%d]", call.Entry.Index, call.Rule))
-		}
+	}
+	for call := range record.Calls() {
+		hit(call.Webhook.Kind+" "+call.Webhook.Configuration, fmt.Sprintf("webhooks[%d].rules[%d]", call.Webhook.Index, call.Rule))
 	}
 }
 

@@ -3,7 +3,6 @@ package suite
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 )
@@ -45,29 +45,31 @@ func (r *runner) repeat(t *Test) string {
 // happened says what the steps of the request did.
 func (o *Outcome) happened(watch *watcher) []string {
 	var lines []string
-	for _, s := range o.trace.Steps() {
-		switch {
-		case s.Run == nil && s.Err != nil:
-			lines = append(lines, fmt.Sprintf("%s rejected the request: %v", s.Plugin, s.Err))
-		case s.Run == nil && s.Patch() != nil:
-			lines = append(lines, fmt.Sprintf("%s changed %s", s.Plugin, paths(s.Patch())))
-		case s.Run != nil:
-			for i := range s.Run.Judgements {
-				j := &s.Run.Judgements[i]
-				lines = append(lines, strings.Split(fmt.Sprintf("%s: %s", s.Plugin, j.String()), "\n")...)
-				lines = append(lines, watch.values(j.Policy.Configuration)...)
+	for s := range o.trace.Verdicts(true).Each() {
+		for act := range s.Acts() {
+			switch {
+			case act.Kind != trace.ByPlugin:
+			case act.Deed == trace.Rejects:
+				lines = append(lines, fmt.Sprintf("%s rejected the request: %s", s.Plugin, act.Message))
+			default:
+				lines = append(lines, fmt.Sprintf("%s changed %s", s.Plugin, paths(act.Patch)))
 			}
-			for i := range s.Run.Calls {
-				c := &s.Run.Calls[i]
-				line := fmt.Sprintf("%s: %s/%s: %s", s.Plugin, c.Entry.Configuration, c.Entry.Name, c.Verdict)
-				if c.Err != nil {
-					line += ": " + c.Err.Error()
+		}
+		for part := range s.Parts() {
+			switch j, c := part.Judgement, part.Call; {
+			case j != nil:
+				lines = append(lines, strings.Split(fmt.Sprintf("%s: %s", s.Plugin, j), "\n")...)
+				lines = append(lines, watch.values(j.Policy.Configuration)...)
+			case part.Unused == "":
+				line := fmt.Sprintf("%s: %s: %s", s.Plugin, &c.Webhook, c.Verdict)
+				if c.Error != "" {
+					line += ": " + c.Error
 				}
 				if c.Ignored {
 					line += " (ignored: failurePolicy is Ignore)"
 				}
 				if len(c.Patch) > 0 {
-					line += ": changed the object: " + shorten(string(c.Patch))
+					line += ": changed " + paths(c.Patch)
 				}
 				lines = append(lines, line)
 			}
@@ -80,18 +82,11 @@ func (o *Outcome) happened(watch *watcher) []string {
 }
 
 // paths are the places that a JSON patch changes.
-func paths(patch []byte) string {
-	var operations []struct {
-		Op   string `json:"op"`
-		Path string `json:"path"`
-	}
-	if json.Unmarshal(patch, &operations) != nil {
-		return "the object"
-	}
+func paths(patch []trace.PatchOperation) string {
 	var list []string
-	for _, o := range operations {
-		if o.Op != "test" && !slices.Contains(list, o.Path) {
-			list = append(list, o.Path)
+	for i := range patch {
+		if p := &patch[i]; p.Op != "test" && !slices.Contains(list, p.Path) {
+			list = append(list, p.Path)
 		}
 	}
 	return shorten(strings.Join(list, ", "))
@@ -133,8 +128,7 @@ func (r *runner) nearly(ctx context.Context, w *check.World, o *Outcome) []strin
 	}
 	var lines []string
 	more := 0
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	for s := range p.Each() {
 		if s.Effect != plan.Skip || s.Entry == nil || s.Reason == nil {
 			continue
 		}

@@ -159,46 +159,40 @@ type verdict struct {
 // verdictOf reads from a trace what a policy said.
 func (o *Outcome) verdictOf(policy string) verdict {
 	var v verdict
-	for _, s := range o.trace.Steps() {
-		if s.Run == nil {
+	for j := range o.trace.Verdicts(false).Judged() {
+		if j.Policy.Configuration != policy {
 			continue
 		}
-		for i := range s.Run.Judgements {
-			j := &s.Run.Judgements[i]
-			if j.Policy.Configuration != policy {
-				continue
-			}
-			for k := range j.Evaluations {
-				e := &j.Evaluations[k]
-				v.evaluated = v.evaluated || e.False == ""
-				v.changed = v.changed || e.Mutated()
-				v.each(e)
-			}
-			for k := range j.Consequences {
-				if c := &j.Consequences[k]; c.Configuration {
-					v.failed = append(v.failed, c.Message)
-				}
+		for i := range j.Evaluations {
+			v.each(&j.Evaluations[i])
+		}
+		for i := range j.Consequences {
+			if c := &j.Consequences[i]; c.Index == nil && c.Annotation == "" {
+				v.failed = append(v.failed, c.Message)
 			}
 		}
 	}
 	return v
 }
 
-func (v *verdict) each(e *trace.Evaluation) {
+func (v *verdict) each(e *trace.EvaluationRecord) {
+	v.evaluated = v.evaluated || e.FalseCondition == ""
 	for i := range e.Validations {
-		switch x := &e.Validations[i]; {
-		case x.Violated:
+		switch x := &e.Validations[i]; x.Verdict {
+		case "violated":
 			v.violated = append(v.violated, x.Message)
-		case x.Err != nil:
+		case "failed":
 			v.failed = append(v.failed, x.Message)
 		}
 	}
-	if e.Err != nil {
-		v.failed = append(v.failed, e.Err.Error())
+	if e.Error != "" {
+		v.failed = append(v.failed, e.Error)
 	}
 	for i := range e.Mutations {
-		if err := e.Mutations[i].Err; err != nil {
-			v.failed = append(v.failed, err.Error())
+		m := &e.Mutations[i]
+		v.changed = v.changed || m.Mutated
+		if m.Error != "" {
+			v.failed = append(v.failed, m.Error)
 		}
 	}
 }

@@ -39,19 +39,14 @@ type heard struct {
 // heard reads the answers of webhooks from the trace of a request.
 func (o *Outcome) heard() heard {
 	var h heard
-	for _, s := range o.trace.Steps() {
-		if s.Run == nil {
-			continue
-		}
-		for i := range s.Run.Calls {
-			switch c := &s.Run.Calls[i]; {
-			case c.Verdict == trace.Allowed:
-				h.answers = append(h.answers, answered{warnings: c.Warnings})
-			case c.Verdict == trace.Denied && c.Err != nil:
-				h.answers = append(h.answers, answered{denial: c.Err.Error(), warnings: c.Warnings})
-			default:
-				h.failed = append(h.failed, fmt.Sprintf("%s: %v", c.Entry.Name, c.Err))
-			}
+	for c := range o.trace.Verdicts(false).Calls() {
+		switch c.Verdict {
+		case trace.Allowed.String():
+			h.answers = append(h.answers, answered{warnings: c.Warnings})
+		case trace.Denied.String():
+			h.answers = append(h.answers, answered{denial: c.Error, warnings: c.Warnings})
+		default:
+			h.failed = append(h.failed, c.Webhook.Name+": "+c.Error)
 		}
 	}
 	return h

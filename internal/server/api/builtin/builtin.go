@@ -135,9 +135,14 @@ func warningsOf(v catalog.Version, notEnforced []string) map[string][]string {
 func pluginsOff(notEnforced []string) map[string][]string {
 	warnings := map[string][]string{}
 	for _, resource := range notEnforced {
-		warnings[resource] = []string{resource + " are stored, but this server does not enforce them: their admission plugin is off"}
+		warnings[resource] = []string{NotEnforced(resource)}
 	}
 	return warnings
+}
+
+// NotEnforced is the warning about a write of a registration whose admission plugin is off.
+func NotEnforced(resource string) string {
+	return resource + " are stored, but this server does not enforce them: their admission plugin is off"
 }
 
 // add makes the endpoints of one served version.

@@ -337,8 +337,8 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 	case q.err != nil:
 		return q.err
 	case q.plan != nil:
-		for i := range q.plan.Steps {
-			if step := &q.plan.Steps[i]; step.Entry != nil {
+		for step := range q.plan.Each() {
+			if step.Entry != nil {
 				step.Location = e.options.Locate(step.Entry, step.Rule)
 			}
 		}

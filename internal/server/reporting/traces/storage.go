@@ -203,8 +203,7 @@ func values(t *v1alpha1.AdmissionTrace, field string) []string {
 		return []string{strconv.FormatBool(r.DryRun)}
 	}
 	var list []string
-	for i := range t.Steps {
-		step := &t.Steps[i]
+	for step := range t.Each() {
 		if field == "plugin" {
 			list = append(list, step.Plugin)
 		}
@@ -212,14 +211,13 @@ func values(t *v1alpha1.AdmissionTrace, field string) []string {
 			list = append(list, step.Pending...)
 			list = append(list, step.Initializing...)
 		}
-		for _, calls := range [][]trace.CallRecord{step.Calls, step.Discarded} {
-			for i := range calls {
-				switch field {
-				case "webhook":
-					list = append(list, calls[i].Webhook.Name)
-				case "configuration":
-					list = append(list, calls[i].Webhook.Configuration)
-				}
+		for part := range step.Parts() {
+			switch {
+			case part.Call == nil:
+			case field == "webhook":
+				list = append(list, part.Call.Webhook.Name)
+			case field == "configuration":
+				list = append(list, part.Call.Webhook.Configuration)
 			}
 		}
 	}

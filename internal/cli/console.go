@@ -134,8 +134,8 @@ type gate struct {
 	host string
 	// once is exchanged for session, one time.
 	once, session string
-	files, draw   http.Handler
-	proxy         http.Handler
+	// page is the console, in front of api.
+	page, proxy http.Handler
 
 	mu struct {
 		sync.Mutex
@@ -163,8 +163,8 @@ func newGate(config *rest.Config, host string) (*gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	g := &gate{host: host, once: rand.Text(), session: rand.Text(), draw: console.Draw()}
-	g.files = console.Files(http.HandlerFunc(g.api))
+	g := &gate{host: host, once: rand.Text(), session: rand.Text()}
+	g.page = console.Handler(http.HandlerFunc(g.api))
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host, Path: target.Path})
@@ -204,11 +204,11 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			refuse(w, "another page asks: only the console may")
 			return
 		}
-		g.files.ServeHTTP(w, req)
+		g.page.ServeHTTP(w, req)
 	case req.URL.Path == console.Prefix+"session":
 		g.exchange(w, req)
 	default:
-		g.files.ServeHTTP(w, req)
+		g.page.ServeHTTP(w, req)
 	}
 }
 
@@ -243,10 +243,6 @@ func (g *gate) exchange(w http.ResponseWriter, req *http.Request) {
 func (g *gate) api(w http.ResponseWriter, req *http.Request) {
 	if subtle.ConstantTimeCompare([]byte(req.Header.Get("Authorization")), []byte("Bearer "+g.session)) != 1 {
 		http.Error(w, "use the address that gatehouse console printed", http.StatusUnauthorized)
-		return
-	}
-	if strings.HasPrefix(req.URL.Path, console.DrawPrefix) {
-		g.draw.ServeHTTP(w, req)
 		return
 	}
 	switch {

@@ -1,10 +1,14 @@
 package console
 
 import (
+	"bytes"
 	"cmp"
-	"context"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// The metrics that the page sends: of calls of webhooks, of evaluations of policies, and of storage.
+// The metrics that views show: of calls of webhooks, of evaluations of policies, and of storage.
 const (
 	callsFamily       = "apiserver_admission_webhook_admission_duration_seconds"
 	evaluationsFamily = "gatehouse_admission_policy_evaluations_total"
@@ -24,52 +28,68 @@ const (
 	freeFamily        = "gatehouse_storage_free_bytes"
 )
 
-// statKey names a webhook or a policy as metrics do: kind is the label type.
-type statKey struct{ kind, name string }
-
-func (k statKey) String() string { return k.kind + "/" + k.name }
-
-// policyKinds are the values of the label type for policies.
-var policyKinds = map[registration.Source]string{registration.MutatingPolicies: "mutating", registration.ValidatingPolicies: "validating"}
-
-// statOf returns the key of an entry; ok is false if no metric counts it.
-func statOf(e *snapshot.Entry) (key statKey, ok bool) {
+// statOf returns the name by which metrics count an entry; ok is false if none does.
+func statOf(e *snapshot.Entry) (key string, ok bool) {
 	switch {
 	case e.Webhook != nil && e.Source.Descriptor().Pass == registration.MutatingPass:
-		return statKey{"admit", e.Name}, true
+		return "admit/" + e.Name, true
 	case e.Webhook != nil:
-		return statKey{"validating", e.Name}, true
+		return "validating/" + e.Name, true
+	case e.Source == registration.MutatingPolicies:
+		return policyPrefix + "mutating/" + e.Configuration, true
 	}
-	kind, ok := policyKinds[e.Source]
-	return statKey{"policy-" + kind, e.Configuration}, ok
+	return policyPrefix + "validating/" + e.Configuration, e.Source == registration.ValidatingPolicies
 }
+
+// policyPrefix is what the names of policies in counts begin with.
+const policyPrefix = "policy-"
+
+// counts are what metrics say of webhooks and policies, by TYPE/NAME.
+type counts map[string]stat
 
 // stat is what metrics say of a webhook or a policy. A policy has no buckets.
 type stat struct {
-	calls, rejected float64
-	buckets         map[float64]float64
+	Calls    float64           `json:"calls"`
+	Rejected float64           `json:"rejected"`
+	Buckets  map[bound]float64 `json:"buckets,omitempty"`
 }
+
+// bound is the upper bound of a bucket, in seconds.
+type bound float64
+
+// MarshalText implements encoding.TextMarshaler.
+func (b bound) MarshalText() ([]byte, error) {
+	return strconv.AppendFloat(nil, float64(b), 'g', -1, 64), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *bound) UnmarshalText(text []byte) error {
+	f, err := strconv.ParseFloat(string(text), 64)
+	*b = bound(f)
+	return err
+}
+
+func (b bound) String() string { return time.Duration(float64(b) * float64(time.Second)).String() }
 
 // quantile is a bound of the share q of the calls, by the buckets of the histogram.
 func (s *stat) quantile(q float64) string {
-	for _, bound := range sorted(s.buckets) {
-		if s.buckets[bound] >= q*s.calls && !math.IsInf(bound, 1) {
-			return "≤ " + time.Duration(bound*float64(time.Second)).String()
+	bounds := sorted(s.Buckets)
+	for _, b := range bounds {
+		if s.Buckets[b] >= q*s.Calls {
+			return "≤ " + b.String()
 		}
 	}
-	for i, bounds := len(s.buckets)-1, sorted(s.buckets); i >= 0; i-- {
-		if !math.IsInf(bounds[i], 1) {
-			return "> " + time.Duration(bounds[i]*float64(time.Second)).String()
-		}
+	if len(bounds) == 0 {
+		return "not known"
 	}
-	return "not known"
+	return "> " + bounds[len(bounds)-1].String()
 }
 
-func (s *stat) text(key statKey) string {
-	if strings.HasPrefix(key.kind, "policy-") {
-		return fmt.Sprintf("%s, %.0f violated", counted(s.calls, "evaluation"), s.rejected)
+func (s *stat) text(key string) string {
+	if strings.HasPrefix(key, policyPrefix) {
+		return fmt.Sprintf("%s, %.0f violated", counted(s.Calls, "evaluation"), s.Rejected)
 	}
-	return fmt.Sprintf("%s, %.0f rejected, p50 %s, p99 %s", counted(s.calls, "call"), s.rejected, s.quantile(.5), s.quantile(.99))
+	return fmt.Sprintf("%s, %.0f rejected, p50 %s, p99 %s", counted(s.Calls, "call"), s.Rejected, s.quantile(.5), s.quantile(.99))
 }
 
 // counted writes a number of things.
@@ -80,104 +100,134 @@ func counted(n float64, one string) string {
 	return fmt.Sprintf("%.0f %ss", n, one)
 }
 
-// since is what was counted after an earlier reading; nil when nothing was. ok is false when the
-// counters began anew in between.
-func (s *stat) since(before *stat) (d *stat, ok bool) {
-	if before == nil {
-		return s, true
+// since is what was counted after an earlier reading. ok is false when the counters began anew in
+// between.
+func (s *stat) since(before stat) (d stat, ok bool) {
+	d = stat{s.Calls - before.Calls, s.Rejected - before.Rejected, map[bound]float64{}}
+	for b, n := range s.Buckets {
+		d.Buckets[b] = n - before.Buckets[b]
 	}
-	d = &stat{calls: s.calls - before.calls, rejected: s.rejected - before.rejected, buckets: map[float64]float64{}}
-	for bound, n := range s.buckets {
-		d.buckets[bound] = n - before.buckets[bound]
-	}
-	switch {
-	case d.calls < 0 || d.rejected < 0:
-		return nil, false
-	case d.calls == 0:
-		return nil, true
-	}
-	return d, true
+	return d, d.Calls >= 0 && d.Rejected >= 0
 }
 
-// calls are the calls and evaluations that metrics count: all since the server started, and those
-// after an earlier reading.
-type calls struct {
-	all, before map[statKey]*stat
-	window      time.Duration
-}
-
-// calls reads the two readings of metrics that the page sent.
-func (s *seen) calls() *calls {
-	c := &calls{all: readCalls(s.Metrics)}
-	if s.Before != "" && s.Seconds > 0 {
-		c.before, c.window = readCalls(s.Before), time.Duration(s.Seconds*float64(time.Second)).Round(time.Second)
-	}
-	return c
+// window is what the page has of an earlier reading of the metrics. The server keeps none for it.
+type window struct {
+	// Before are the counts that it was given Seconds ago; nil when it has none.
+	Before  counts  `json:"before"`
+	Seconds float64 `json:"seconds"`
 }
 
 // text says how often something was called: in the window, if there is one, and since the start.
-func (c *calls) text(key statKey) string {
-	all := c.all[key]
+func (c counts) text(key string, w *window) string {
+	all, ok := c[key]
 	switch {
-	case all == nil:
+	case !ok:
 		return "none since the server started"
-	case c.before == nil:
+	case w.Before == nil || w.Seconds < 1:
 		return all.text(key) + " since the server started"
 	}
-	switch recent, ok := all.since(c.before[key]); {
+	length := time.Duration(min(w.Seconds, 24*3600) * float64(time.Second)).Round(time.Second)
+	switch recent, ok := all.since(w.Before[key]); {
 	case !ok:
 		return all.text(key) + " since the server started again"
-	case recent == nil:
-		return fmt.Sprintf("none in the last %s, %.0f since the server started", c.window, all.calls)
+	case recent.Calls == 0:
+		return fmt.Sprintf("none in the last %s, %.0f since the server started", length, all.Calls)
 	default:
-		return fmt.Sprintf("%s in the last %s, %.0f since the server started", recent.text(key), c.window, all.calls)
+		return fmt.Sprintf("%s in the last %s, %.0f since the server started", recent.text(key), length, all.Calls)
 	}
 }
 
-// readCalls reads the metrics of calls and evaluations.
-func readCalls(text string) map[statKey]*stat {
-	stats := map[statKey]*stat{}
-	at := func(key statKey) *stat {
-		if stats[key] == nil {
-			stats[key] = &stat{buckets: map[float64]float64{}}
-		}
-		return stats[key]
+// metrics are the families that views show.
+type metrics map[string]*dto.MetricFamily
+
+// readMetrics reads the metrics of the server. What cannot be parsed is as if it were not there.
+func (v *viewer) readMetrics() (metrics, error) {
+	lines := &wantedLines{kept: budgeted{viewer: v}}
+	if err := v.send(http.MethodGet, "/metrics", nil, lines); err != nil {
+		return nil, err
 	}
-	families := parseMetrics(text)
-	for _, m := range families[callsFamily].GetMetric() {
-		labels := labelsOf(m)
-		s := at(statKey{labels["type"], labels["name"]})
-		n := float64(m.GetHistogram().GetSampleCount())
-		s.calls += n
-		if labels["rejected"] == "true" {
-			s.rejected += n
-		}
-		for _, b := range m.GetHistogram().GetBucket() {
-			s.buckets[b.GetUpperBound()] += float64(b.GetCumulativeCount())
-		}
-	}
-	for _, m := range families[evaluationsFamily].GetMetric() {
-		labels := labelsOf(m)
-		s := at(statKey{"policy-" + labels["type"], labels["policy"]})
-		s.calls += m.GetCounter().GetValue()
-		if labels["outcome"] == "violated" {
-			s.rejected += m.GetCounter().GetValue()
-		}
-	}
-	return stats
+	return parseMetrics(&lines.kept), nil
 }
 
-// parseMetrics reads metrics. What cannot be read is as if it were not there.
-func parseMetrics(text string) map[string]*dto.MetricFamily {
-	if text == "" {
-		return nil
-	}
+func parseMetrics(text io.Reader) metrics {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	if err != nil {
-		return nil
+	families, err := parser.TextToMetricFamilies(text)
+	if err != nil || families == nil {
+		return metrics{}
 	}
 	return families
+}
+
+// wantedLines keeps the lines about the families that views show: a server has many others.
+type wantedLines struct {
+	rest []byte
+	kept budgeted
+}
+
+var wantedFamilies = [][]byte{[]byte(callsFamily), []byte(evaluationsFamily), []byte(sizeFamily), []byte(freeFamily)}
+
+// maxLine bounds a line, in bytes.
+const maxLine = 1 << 20
+
+func (l *wantedLines) Write(b []byte) (int, error) {
+	text := append(l.rest, b...)
+	for {
+		line, rest, ok := bytes.Cut(text, []byte("\n"))
+		if !ok {
+			break
+		}
+		if slices.ContainsFunc(wantedFamilies, func(family []byte) bool { return bytes.Contains(line, family) }) {
+			if _, err := l.kept.Write(text[:len(line)+1]); err != nil {
+				return 0, err
+			}
+		}
+		text = rest
+	}
+	if len(text) > maxLine {
+		return 0, &refused{http.StatusBadGateway, "the metrics of the server cannot be read: a line is too long"}
+	}
+	l.rest = append(l.rest[:0], text...)
+	return len(b), nil
+}
+
+// counts are those of calls and evaluations.
+func (families metrics) counts() counts {
+	all := counts{}
+	for _, m := range families[callsFamily].GetMetric() {
+		labels := labelsOf(m)
+		key := labels["type"] + "/" + labels["name"]
+		s := all[key]
+		n := float64(m.GetHistogram().GetSampleCount())
+		s.Calls += n
+		if labels["rejected"] == "true" {
+			s.Rejected += n
+		}
+		for _, b := range m.GetHistogram().GetBucket() {
+			// JSON has no infinite number, and that bucket has all calls.
+			if at := b.GetUpperBound(); !math.IsInf(at, 0) && !math.IsNaN(at) {
+				if s.Buckets == nil {
+					s.Buckets = map[bound]float64{}
+				}
+				s.Buckets[bound(at)] += float64(b.GetCumulativeCount())
+			}
+		}
+		all[key] = s
+	}
+	for _, m := range families[evaluationsFamily].GetMetric() {
+		n := m.GetCounter().GetValue()
+		if math.IsInf(n, 0) || math.IsNaN(n) {
+			continue
+		}
+		labels := labelsOf(m)
+		key := policyPrefix + labels["type"] + "/" + labels["policy"]
+		s := all[key]
+		s.Calls += n
+		if labels["outcome"] == "violated" {
+			s.Rejected += n
+		}
+		all[key] = s
+	}
+	return all
 }
 
 func labelsOf(m *dto.Metric) map[string]string {
@@ -189,8 +239,7 @@ func labelsOf(m *dto.Metric) map[string]string {
 }
 
 // storage says how large the databases of etcd are, and how much of the disk is free.
-func storage(text string) []string {
-	families := parseMetrics(text)
+func (families metrics) storage() []string {
 	var list []string
 	// Without a line about its type, a family is untyped.
 	value := func(m *dto.Metric) float64 { return (m.GetGauge().GetValue() + m.GetUntyped().GetValue()) / (1 << 20) }
@@ -203,17 +252,21 @@ func storage(text string) []string {
 	return list
 }
 
-// drawCalls says how often webhooks and policies were called, by the names that the drawing of a chain
+// viewCalls says how often webhooks and policies were called, by the names that the drawing of a chain
 // gave them.
-func drawCalls(_ context.Context, body []byte) (any, error) {
-	s := &seen{}
-	if err := decode(body, s); err != nil {
+func viewCalls(v *viewer, asked []byte) (any, error) {
+	w := &window{}
+	if err := decode(asked, w); err != nil {
 		return nil, err
 	}
-	c := s.calls()
-	texts := make(map[string]string, len(c.all))
-	for key := range c.all {
-		texts[key.String()] = c.text(key)
+	families, err := v.readMetrics()
+	if err != nil {
+		return nil, err
 	}
-	return texts, nil
+	c := families.counts()
+	texts := make(map[string]string, len(c))
+	for key := range c {
+		texts[key] = c.text(key, w)
+	}
+	return map[string]any{"texts": texts, "counts": c}, nil
 }

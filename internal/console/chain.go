@@ -1,16 +1,23 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
@@ -21,25 +28,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// seen is what the viewer could read of the registrations.
+// seen is what the viewer may read of the registrations.
 type seen struct {
-	// Objects are registrations, Totals how many entries there are of each kind, and Hidden says of
-	// kinds why the viewer may not read them.
-	Objects []map[string]any  `json:"objects"`
-	Totals  map[string]int    `json:"totals"`
-	Hidden  map[string]string `json:"hidden"`
-	States  []state           `json:"states"`
-	Servers []string          `json:"servers"`
-	// Metrics are those of the server, as it serves them. Before are those that the page read
-	// Seconds earlier; empty when it has read none.
-	Metrics string  `json:"metrics"`
-	Before  string  `json:"before"`
-	Seconds float64 `json:"seconds"`
-	// Plan is that of some request. It has the plugins in their order.
-	Plan *plan.Plan `json:"plan"`
-	// Namespaces are the labels of namespaces.
-	Namespaces map[string]map[string]string `json:"namespaces"`
-	Notes      []string                     `json:"notes"`
+	// objects are registrations. hidden says of kinds why the viewer may not read them.
+	objects []map[string]any
+	hidden  map[string]string
+	// kinds is how many kinds could be read, and read how many objects there are of them.
+	kinds, read int
+	// totals are how many entries of each kind the filter leaves, more than are drawn among them.
+	totals map[string]int
+	// states are nil when they cannot be read.
+	states  []state
+	metrics metrics
+	counts  counts
+	window  *window
+	// plan is that of some request. It has the plugins in their order.
+	plan *plan.Plan
+	// namespaces are the labels of namespaces; nil when they cannot be read.
+	namespaces map[string]map[string]string
+	notes      []string
 }
 
 // state is a RegistrationState.
@@ -67,9 +74,132 @@ type state struct {
 	} `json:"problems"`
 }
 
+// atOnce is how many registrations are read at once, and maxNamespaces of how many namespaces the
+// labels are read.
+const atOnce, maxNamespaces = 500, 5000
+
+// see reads what the viewer may read of the registrations. kept says which objects are of use.
+func (v *viewer) see(w *window, kept func(d *registration.Descriptor, object map[string]any) bool) (*seen, error) {
+	s := &seen{hidden: map[string]string{}, totals: map[string]int{}, window: w}
+	for i := range registration.Sources() {
+		d := &registration.Sources()[i]
+		path := inside("admissionregistration.k8s.io", d.Versions[0], "", d.Resource)
+		next, err := "", error(nil)
+		for more := true; more && err == nil; more = next != "" {
+			next, err = v.page(path, atOnce, next, func(apiVersion string, object map[string]any) {
+				object["apiVersion"], object["kind"] = apiVersion, d.Kind
+				unstructured.RemoveNestedField(object, "metadata", "managedFields")
+				s.read++
+				if kept(d, object) {
+					s.objects = append(s.objects, object)
+				}
+			})
+		}
+		switch code := codeOf(err); {
+		case err == nil:
+			s.kinds++
+		case code == http.StatusNotFound:
+		case code == http.StatusUnauthorized || code == http.StatusBadGateway || code == http.StatusGatewayTimeout || code == http.StatusTooManyRequests:
+			// Then nothing can be read.
+			return nil, err
+		case code == http.StatusForbidden:
+			s.hidden[d.Kind] = "not allowed"
+		default:
+			s.hidden[d.Kind] = err.Error()
+		}
+	}
+	var states struct {
+		Items []state `json:"items"`
+	}
+	if s.optional("the states of registrations", v.get(inside(group, version, "", "registrationstates"), &states)) {
+		s.states = append([]state{}, states.Items...)
+	}
+	var err error
+	if s.metrics, err = v.readMetrics(); s.optional("the metrics of the server", err) {
+		s.counts = s.metrics.counts()
+	}
+	e, err := v.explain(map[string]any{
+		"operation": "CREATE", "resource": metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, "namespace": metav1.NamespaceDefault,
+		"object": json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"any"},"spec":{"containers":[{"name":"any","image":"any"}]}}`),
+	})
+	if s.optional("the plugins, by an explanation", err) {
+		s.plan = e.Status.Plan
+	}
+	labels := map[string]map[string]string{}
+	_, err = v.page("/api/v1/namespaces", maxNamespaces, "", func(_ string, object map[string]any) {
+		u := &unstructured.Unstructured{Object: object}
+		labels[u.GetName()] = u.GetLabels()
+	})
+	if s.optional("the labels of namespaces", err) {
+		s.namespaces = labels
+	}
+	return s, nil
+}
+
+// page reads the objects of a part of a list; next is where it goes on.
+func (v *viewer) page(path string, some int, from string, each func(apiVersion string, object map[string]any)) (next string, err error) {
+	var list struct {
+		APIVersion string `json:"apiVersion"`
+		Metadata   struct {
+			Continue string `json:"continue"`
+		} `json:"metadata"`
+		Items []map[string]any `json:"items"`
+	}
+	if err := v.get(fmt.Sprintf("%s?limit=%d&continue=%s", path, some, url.QueryEscape(from)), &list); err != nil {
+		return "", err
+	}
+	for _, object := range list.Items {
+		if object != nil {
+			each(list.APIVersion, object)
+		}
+	}
+	return list.Metadata.Continue, nil
+}
+
+// optional notes why something could not be read, and reports whether it could.
+func (s *seen) optional(what string, err error) bool {
+	switch {
+	case err == nil:
+		return true
+	case codeOf(err) == http.StatusForbidden:
+		s.notes = append(s.notes, "Not allowed: "+what+".")
+	case codeOf(err) == http.StatusNotFound || codeOf(err) == http.StatusNotImplemented:
+		s.notes = append(s.notes, "This needs Gatehouse: "+what+".")
+	default:
+		s.notes = append(s.notes, what+": "+err.Error())
+	}
+	return false
+}
+
+// unseen says what the viewer may not see.
+func (s *seen) unseen() []string {
+	list := s.notes
+	for _, kind := range sorted(s.hidden) {
+		list = append(list, kind+": "+s.hidden[kind])
+	}
+	return list
+}
+
+// drawing is a picture of what was seen.
+func (s *seen) drawing(view pages.View) *drawing {
+	d := &drawing{view: view, Status: fmt.Sprintf("%d registrations", s.read), Whole: len(s.hidden) == 0, Counts: s.counts}
+	if !d.Whole {
+		d.Status = cmp.Or(s.blind(), d.Status+" that you may read")
+	}
+	return d
+}
+
+// blind says that nothing can be known; empty if something can.
+func (s *seen) blind() string {
+	if s.kinds > 0 {
+		return ""
+	}
+	return "You may read no registrations"
+}
+
 func (s *seen) compile() *snapshot.Snapshot {
 	var objects []runtime.Object
-	for _, content := range s.Objects {
+	for _, content := range s.objects {
 		// What is not understood is listed by its state.
 		if obj, err := registration.FromContent(content); err == nil {
 			objects = append(objects, obj)
@@ -80,7 +210,7 @@ func (s *seen) compile() *snapshot.Snapshot {
 
 // lint finds what is dangerous in what the viewer could read.
 func (s *seen) lint(ctx context.Context, compiled *snapshot.Snapshot) *lint.Report {
-	w := &lint.World{Snapshot: compiled, Now: time.Now(), Partial: true, Namespaces: s.Namespaces, Hidden: map[registration.Source]string{}, Unseen: map[lint.Part]string{}}
+	w := &lint.World{Snapshot: compiled, Now: time.Now(), Partial: true, Namespaces: s.namespaces, Hidden: map[registration.Source]string{}, Unseen: map[lint.Part]string{}}
 	if w.Namespaces == nil {
 		w.Namespaces = map[string]map[string]string{}
 		w.Unseen[lint.Namespaces] = "may not list namespaces"
@@ -95,27 +225,66 @@ func (s *seen) lint(ctx context.Context, compiled *snapshot.Snapshot) *lint.Repo
 }
 
 func (s *seen) state(d *registration.Descriptor, name string) *state {
-	i := slices.IndexFunc(s.States, func(one state) bool {
+	i := slices.IndexFunc(s.states, func(one state) bool {
 		return one.Registration.Resource == d.Resource && one.Registration.Name == name
 	})
 	if i < 0 {
 		return nil
 	}
-	return &s.States[i]
+	return &s.states[i]
 }
 
-func drawChain(ctx context.Context, body []byte) (any, error) {
-	s := &seen{}
-	if err := decode(body, s); err != nil {
+// most is how many entries of a kind are drawn.
+const most = 300
+
+func viewChain(v *viewer, asked []byte) (any, error) {
+	var wanted struct {
+		// Filter has words of kinds and names.
+		Filter string `json:"filter"`
+		window
+	}
+	if err := decode(asked, &wanted); err != nil {
 		return nil, err
 	}
+	words := strings.Fields(strings.ToLower(wanted.Filter))
+	drawn, totals := map[string]int{}, map[string]int{}
+	s, err := v.see(&wanted.window, func(d *registration.Descriptor, object map[string]any) bool {
+		if d.Binds {
+			return true
+		}
+		entries, text := 1, d.Kind+" "+(&unstructured.Unstructured{Object: object}).GetName()
+		for _, field := range []string{"webhooks", "initializers", "externalAdmissionHooks"} {
+			list, _ := object[field].([]any)
+			entries = max(entries, len(list))
+			for _, one := range list {
+				if m, ok := one.(map[string]any); ok {
+					text += fmt.Sprint(" ", m["name"])
+				}
+			}
+		}
+		text = strings.ToLower(text)
+		if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) }) {
+			return false
+		}
+		totals[d.Kind] += entries
+		if drawn[d.Kind] > 0 && drawn[d.Kind]+entries > most {
+			return false
+		}
+		drawn[d.Kind] += entries
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.totals = totals
+	return s.drawing(pages.OfChain(s.chain(v.context), links)), nil
+}
+
+// chain is what judges requests.
+func (s *seen) chain(ctx context.Context) pages.Chain {
 	compiled := s.compile()
 	found := s.lint(ctx, compiled)
-	calls := s.calls()
-	c := pages.Chain{Hidden: s.Notes}
-	for _, kind := range sorted(s.Hidden) {
-		c.Hidden = append(c.Hidden, kind+": "+s.Hidden[kind])
-	}
+	c := pages.Chain{Hidden: s.unseen()}
 	for _, pass := range []registration.Pass{registration.MutatingPass, registration.ValidatingPass} {
 		p := pages.Pass{Name: pass.String()}
 		for _, name := range s.plugins(pass, compiled) {
@@ -131,15 +300,15 @@ func drawChain(ctx context.Context, body []byte) (any, error) {
 				continue
 			}
 			plugin := &p.Plugins[i]
-			plugin.Acts = true
+			plugin.Acts, plugin.Hidden = true, s.hidden[d.Kind] != ""
 			for _, e := range entries {
-				plugin.Entries = append(plugin.Entries, s.registered(e, found, calls))
+				plugin.Entries = append(plugin.Entries, s.registered(e, found))
 			}
-			plugin.More = max(0, s.Totals[d.Kind]-len(entries))
+			plugin.More = max(0, s.totals[d.Kind]-len(entries))
 		}
 		c.Passes = append(c.Passes, p)
 	}
-	return pages.OfChain(c, links), nil
+	return c
 }
 
 // plugins are those of a pass, in order.
@@ -154,8 +323,8 @@ func (s *seen) plugins(pass registration.Pass, compiled *snapshot.Snapshot) []st
 		}
 	}
 	var names []string
-	if s.Plan != nil {
-		for step := range s.Plan.Each() {
+	if s.plan != nil {
+		for step := range s.plan.Each() {
 			if step.Pass == pass.String() && step.Plugin != plan.ValidationName && !slices.Contains(slices.Concat(names, acting), step.Plugin) {
 				names = append(names, step.Plugin)
 			}
@@ -169,11 +338,11 @@ func (s *seen) plugins(pass registration.Pass, compiled *snapshot.Snapshot) []st
 	return slices.Insert(names, at, acting...)
 }
 
-func (s *seen) registered(e *snapshot.Entry, found *lint.Report, calls *calls) pages.Registered {
+func (s *seen) registered(e *snapshot.Entry, found *lint.Report) pages.Registered {
 	d := e.Source.Descriptor()
 	r := pages.Registered{Kind: d.Kind, Configuration: e.Configuration, Name: e.Name}
-	if key, ok := statOf(e); ok && s.Metrics != "" {
-		r.Counted, r.Calls = key.String(), calls.text(key)
+	if key, ok := statOf(e); ok && s.counts != nil {
+		r.Counted, r.Calls = key, s.counts.text(key, s.window)
 	}
 	fact := func(name, text string) {
 		if text != "" {
@@ -269,16 +438,64 @@ func expires(bundle []byte) (first time.Time) {
 	return first
 }
 
-// drawHealth draws what is wrong: findings of lint, registrations that are not in force, webhooks
-// that are not called.
-func drawHealth(ctx context.Context, body []byte) (any, error) {
-	s := &seen{}
-	if err := decode(body, s); err != nil {
+func viewHealth(v *viewer, asked []byte) (any, error) {
+	w := &window{}
+	if err := decode(asked, w); err != nil {
 		return nil, err
 	}
+	s, err := v.see(w, func(*registration.Descriptor, map[string]any) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	return s.drawing(pages.OfReport(s.health(v.context, v.servers(s)))), nil
+}
+
+// servers says how the server is, and who runs the controllers.
+func (v *viewer) servers(s *seen) []string {
+	var list []string
+	ready := &budgeted{viewer: v}
+	err := v.send(http.MethodGet, "/readyz?verbose", nil, ready)
+	text := ready.String()
+	if codeOf(err) == http.StatusInternalServerError {
+		text, err = err.Error(), nil
+	}
+	if s.optional("whether the server is ready", err) {
+		bad := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return !strings.HasPrefix(line, "[-]") })
+		if len(bad) > 0 {
+			list = append(list, "This server is not ready: "+strings.Join(bad, " "))
+		} else {
+			list = append(list, "This server is ready.")
+		}
+	}
+	var leases coordinationv1.LeaseList
+	if !s.optional("who runs the controllers", v.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?limit=500", &leases)) {
+		return list
+	}
+	led := false
+	for i := range leases.Items {
+		l := &leases.Items[i]
+		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Labels["apiserver.kubernetes.io/identity"] != "" {
+			continue
+		}
+		led = true
+		text := l.Name + " runs on " + *l.Spec.HolderIdentity
+		if l.Spec.RenewTime != nil {
+			text += ", renewed at " + l.Spec.RenewTime.UTC().Format(time.RFC3339)
+		}
+		list = append(list, text+".")
+	}
+	if !led {
+		list = append(list, "No Lease in kube-system names a leader of controllers. A server with an embedded etcd is alone and runs them itself.")
+	}
+	return list
+}
+
+// health is what is wrong: findings of lint, registrations that are not in force, webhooks that are
+// not called. others are sentences about servers.
+func (s *seen) health(ctx context.Context, others []string) *report.Report {
 	compiled := s.compile()
 	found := s.lint(ctx, compiled)
-	f := report.Report{Title: "Health"}
+	f := &report.Report{Title: "Health"}
 	href := func(kind, name string) string { return links.Entry(kind, name) }
 	for i := range found.Findings {
 		one := &found.Findings[i]
@@ -288,8 +505,8 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 	}
 	servers := map[string]*server{}
 	waiting := 0
-	for i := range s.States {
-		st := &s.States[i]
+	for i := range s.states {
+		st := &s.states[i]
 		kind := st.Registration.Resource
 		for _, d := range registration.Sources() {
 			if d.Resource == st.Registration.Resource {
@@ -320,17 +537,17 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 			add("warning", p.Code, p.Message)
 		}
 	}
-	calls := s.calls()
 	var idle, busy []string
 	for _, d := range registration.Sources() {
 		for _, e := range compiled.Entries(d.Source) {
 			key, ok := statOf(e)
-			switch {
-			case !ok || s.Metrics == "":
-			case calls.all[key] == nil:
+			if !ok || s.counts == nil {
+				continue
+			}
+			if _, called := s.counts[key]; called {
+				busy = append(busy, e.String()+": "+s.counts.text(key, s.window))
+			} else {
 				idle = append(idle, e.String())
-			default:
-				busy = append(busy, e.String()+": "+calls.text(key))
 			}
 		}
 	}
@@ -338,9 +555,17 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 	for i := range f.Findings {
 		levels[f.Findings[i].Level]++
 	}
-	f.Sums = []report.Sum{{Name: "errors", N: levels[report.Error]}, {Name: "warnings", N: levels[report.Warning]}, {Name: "notes", N: levels[report.Note]},
-		{Name: "registrations", N: len(s.Objects)}}
-	if s.States != nil {
+	if f.Blind = s.blind(); f.Blind != "" {
+		f.Blind += ": nothing is known of their health."
+	} else {
+		// Without any, these would be the numbers of a server on which nothing is registered.
+		f.Sums = []report.Sum{{Name: "errors", N: levels[report.Error]}, {Name: "warnings", N: levels[report.Warning]}, {Name: "notes", N: levels[report.Note]},
+			{Name: "registrations", N: len(s.objects)}}
+		if len(s.hidden) > 0 {
+			f.Blind = "Nothing was found in what you may read."
+		}
+	}
+	if s.states != nil {
 		f.Sums = append(f.Sums, report.Sum{Name: "not in force everywhere", N: waiting}, report.Sum{Name: "servers", N: len(servers)})
 	}
 	slices.SortStableFunc(f.Findings, func(a, b report.Finding) int {
@@ -350,14 +575,10 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 	for _, name := range sorted(servers) {
 		names = append(names, servers[name].String())
 	}
-	names = append(names, s.Servers...)
-	hidden := s.Notes
-	for _, kind := range sorted(s.Hidden) {
-		hidden = append(hidden, kind+": "+s.Hidden[kind])
-	}
+	names = append(names, others...)
 	f.Parts = []report.Part{{Heading: "Webhooks and policies", Items: head(busy)}, {Heading: "Never matched since the server started", Items: head(idle)},
-		{Heading: "Servers", Items: names}, {Heading: "Storage", Items: storage(s.Metrics)}, {Heading: "Not allowed, or not there", Items: hidden}, {Heading: "Not seen", Items: []string{"the services, workloads and roles behind the webhooks: gatehouse lint reads them"}}}
-	return pages.OfReport(&f), nil
+		{Heading: "Servers", Items: names}, {Heading: "Storage", Items: s.metrics.storage()}, {Heading: "Not allowed, or not there", Items: s.unseen()}, {Heading: "Not seen", Items: []string{"the services, workloads and roles behind the webhooks: gatehouse lint reads them"}}}
+	return f
 }
 
 // server is one that judges requests.

@@ -1,14 +1,11 @@
 // Package console is a page in the browser that shows what judges requests, and what happened to
 // them.
 //
-// Files serves the page: static files, which need no credentials and hold no data. The page asks the
-// ordinary API for everything that it shows, with the credentials of the viewer. The package adds
-// no right, and has no second source of what is true.
-//
-// Drawing makes HTML of what the page has read, by the templates of package pages, which the commands
-// use for their pages, too. It is a function of what it is sent, and reads nothing: a viewer gets
-// back, as a picture, only what the viewer sent. Its callers are authenticated, so that no stranger
-// has the server work.
+// Handler serves the page: static files, which need no credentials and hold no data, and views. The
+// page names what it wants to see, and a view reads that from the ordinary API, with the credentials of
+// the request that asks for it. The package adds no right, and has no second source of what is true. It
+// draws what the API answers by the templates of package pages, which the commands use for their pages,
+// too. The list of requests is live: the page reads it from the API itself, and writes it as text.
 //
 // # What others wrote
 //
@@ -18,6 +15,7 @@
 //
 // # Bounds
 //
-// A drawing takes at most MaxBody bytes, and its rules of lint a second. Nothing is parsed, allocated
-// or started before the first viewer comes.
+// What is asked, what is read for it, the drawing and the time are bounded, and so is how many views
+// are drawn at once. Nothing is read or drawn for a client before the API has answered that client.
+// Nothing is parsed, allocated or started before the first viewer comes.
 package console

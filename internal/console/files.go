@@ -15,10 +15,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
 )
 
-// Prefix is where the page is, and DrawPrefix where drawings are asked for.
+// Prefix is where the page is, and viewPrefix where it asks for views.
 const (
 	Prefix     = "/console/"
-	DrawPrefix = Prefix + "draw/"
+	viewPrefix = Prefix + "view/"
 )
 
 //go:embed static
@@ -67,18 +67,23 @@ func Secure(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// Files puts the files of the page in front of a handler. They need no credentials: a browser sends
-// no token when it opens a page. What is below DrawPrefix goes on to next.
-func Files(next http.Handler) http.Handler {
+// Handler puts the console in front of an API. The files of the page need no credentials: a browser
+// sends no token when it opens a page. A view asks the API with the credentials of the request that
+// asks for it.
+func Handler(api http.Handler) http.Handler {
+	turns := make(chan struct{}, maxViews)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		name, ours := strings.CutPrefix(req.URL.Path, Prefix)
+		view, viewed := strings.CutPrefix(req.URL.Path, viewPrefix)
+		file, ours := strings.CutPrefix(req.URL.Path, Prefix)
 		switch {
+		case viewed:
+			serveView(w, req, view, api, turns)
+		case ours:
+			serveFile(w, req, file)
 		case req.URL.Path == strings.TrimSuffix(Prefix, "/"):
 			http.Redirect(w, req, Prefix, http.StatusMovedPermanently)
-		case !ours || strings.HasPrefix(req.URL.Path, DrawPrefix):
-			next.ServeHTTP(w, req)
 		default:
-			serveFile(w, req, name)
+			api.ServeHTTP(w, req)
 		}
 	})
 }

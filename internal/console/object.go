@@ -1,15 +1,17 @@
 package console
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -17,28 +19,93 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
 )
 
-// drawObject draws an object, with who set which line of it.
-func drawObject(_ context.Context, body []byte) (any, error) {
-	var sent struct {
-		Object map[string]any `json:"object"`
-		// Traces are null when they cannot be read.
-		Traces []*trace.Record `json:"traces"`
-	}
-	if err := decode(body, &sent); err != nil {
+// maxTraces is how many of the latest requests about an object are read.
+const maxTraces = 1000
+
+// viewObject draws an object, with who set which line of it.
+func viewObject(v *viewer, asked []byte) (any, error) {
+	ref := &reference{}
+	if err := decode(asked, ref); err != nil {
 		return nil, err
 	}
-	object := &unstructured.Unstructured{Object: sent.Object}
+	r, content, err := v.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	selector := url.QueryEscape("resource=" + fields.EscapeValue(r.Resource) + ",name=" + fields.EscapeValue(ref.Name))
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	d := &drawing{}
+	var records []trace.Record
+	err = v.get(inside(group, version, ref.Namespace, "admissiontraces")+"?fieldSelector="+selector, &list)
+	switch {
+	case err == nil:
+		latest := list.Items[max(0, len(list.Items)-maxTraces):]
+		records = make([]trace.Record, len(latest))
+		for i := range latest {
+			if err := json.Unmarshal(latest[i], &records[i]); err != nil {
+				return nil, fmt.Errorf("a trace cannot be read: %w", err)
+			}
+		}
+	case codeOf(err) == http.StatusNotFound:
+		d.Notes = []string{"Traces need Gatehouse. Without them, managedFields say which client set a field, and not what admission changed in its request."}
+	default:
+		d.Notes = []string{"Traces: " + why(err)}
+	}
+	d.view = pages.OfObject(drawObject(content, records), links)
+	return d, nil
+}
+
+// viewManifest writes an object as YAML, as users write it.
+func viewManifest(v *viewer, asked []byte) (any, error) {
+	ref := &reference{}
+	if err := decode(asked, ref); err != nil {
+		return nil, err
+	}
+	_, content, err := v.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(content, "metadata", "managedFields")
+	text, ok := manifest(content)
+	if !ok {
+		return nil, &refused{http.StatusRequestEntityTooLarge, "the object is too large for a form"}
+	}
+	return map[string]string{"text": text}, nil
+}
+
+// manifest writes an object as YAML; ok is false if it is too large.
+func manifest(content map[string]any) (text string, ok bool) {
+	w := &writer{}
+	w.value("", content, "", nil)
+	var b strings.Builder
+	for _, l := range w.lines {
+		b.WriteString(l.Text + "\n")
+	}
+	return b.String(), !w.full()
+}
+
+// drawObject says who set which line of an object. records are nil when they cannot be read.
+func drawObject(content map[string]any, records []trace.Record) pages.Object {
+	object := &unstructured.Unstructured{Object: content}
 	owners := blame.Owners(object)
 	b := &blame.Blame{}
-	b.Judge(slices.DeleteFunc(slices.Clone(sent.Traces), func(r *trace.Record) bool { return r.Request.DryRun }), object)
-	o := pages.Object{Title: object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"), Traced: sent.Traces != nil}
+	var stored []*trace.Record
+	for i := range records {
+		if !records[i].Request.DryRun {
+			stored = append(stored, &records[i])
+		}
+	}
+	b.Judge(stored, object)
+	o := pages.Object{Title: object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"), Traced: records != nil}
 	if o.Traced {
 		o.Unknown = b.Unknown
 	}
-	for i := len(sent.Traces) - 1; i >= 0; i-- {
-		o.Requests = append(o.Requests, pages.Summarize(sent.Traces[i]))
+	for i := len(records) - 1; i >= 0; i-- {
+		o.Requests = append(o.Requests, pages.Summarize(&records[i]))
 	}
-	pending, _, _ := unstructured.NestedSlice(sent.Object, "metadata", "initializers", "pending")
+	pending, _, _ := unstructured.NestedSlice(content, "metadata", "initializers", "pending")
 	for _, p := range pending {
 		if m, ok := p.(map[string]any); ok {
 			o.Waits = append(o.Waits, fmt.Sprintf("The object waits for the initializer %v. Its creator waits, too, and other clients do not see it.", m["name"]))
@@ -47,7 +114,7 @@ func drawObject(_ context.Context, body []byte) (any, error) {
 	if at := object.GetDeletionTimestamp(); at != nil {
 		o.Waits = append(o.Waits, fmt.Sprintf("The object was deleted at %s and waits for its finalizers: %s.", at.UTC(), strings.Join(object.GetFinalizers(), ", ")))
 	}
-	unstructured.RemoveNestedField(sent.Object, "metadata", "managedFields")
+	unstructured.RemoveNestedField(content, "metadata", "managedFields")
 	w := &writer{by: map[string]*blame.Change{}, owners: map[string]*blame.Owner{}}
 	for i := range owners {
 		w.owners[owners[i].Path] = &owners[i]
@@ -56,20 +123,23 @@ func drawObject(_ context.Context, body []byte) (any, error) {
 		if c := &b.Changes[i]; c.Now != "changed" && c.Op != "remove" {
 			w.by[strings.TrimSuffix(c.Path, "/-")] = c
 			if strings.HasSuffix(c.Path, "/-") {
-				w.appended(sent.Object, c)
+				w.appended(content, c)
 			}
 		}
 	}
 	traced := len(w.by) > 0
-	w.value("", sent.Object, "", nil)
+	w.value("", content, "", nil)
 	o.Lines = w.lines
+	if w.full() {
+		o.Notes = append(o.Notes, "The object has more lines than are drawn.")
+	}
 	if o.Traced && !traced {
 		o.Notes = append(o.Notes, "No trace shows a change of this object by admission.")
 	}
 	if len(owners) > 0 {
 		o.Notes = append(o.Notes, "A manager is a client that set a field last, by managedFields; what admission set in its request counts as its own there, unless a trace says otherwise.")
 	}
-	return pages.OfObject(o, links), nil
+	return o
 }
 
 // writer writes an object as YAML, a line for each field, and knows who set it.
@@ -78,7 +148,19 @@ type writer struct {
 	by     map[string]*blame.Change
 	owners map[string]*blame.Owner
 	lines  []pages.Line
+	// size is that of the lines, in bytes.
+	size int
 }
+
+const (
+	// maxLines is how many lines are written of an object, and maxText how many bytes. Each level of
+	// an object indents all lines below it.
+	maxLines = 50_000
+	maxText  = 2 << 20
+)
+
+// full reports whether there is more of an object than is written.
+func (w *writer) full() bool { return len(w.lines) >= maxLines || w.size >= maxText }
 
 // author returns who set a field that is in one that c set: by traces, if they show it, and by
 // managedFields otherwise. below is who set what is in the field.
@@ -132,6 +214,9 @@ var (
 // value writes a value. prefix is what stands in front of its first line, of which indent is the
 // width, and c who set what contains it.
 func (w *writer) value(path string, v any, prefix string, c *blame.Change) {
+	if w.full() {
+		return
+	}
 	own, inside := w.author(path, c)
 	// What stands in front of the first line stands there once; the other lines are as far inside.
 	indent := strings.Repeat(" ", len(prefix))
@@ -165,20 +250,29 @@ func (w *writer) value(path string, v any, prefix string, c *blame.Change) {
 					continue
 				}
 			}
-			for i, text := range strings.Split(scalar(v[key]), "\n") {
-				if i == 0 {
-					w.line(head+" "+text, own)
-				} else {
-					w.line(indent+text, own)
-				}
-			}
+			w.scalar(head+" ", indent, v[key], own)
 		}
 	case []any:
+		if len(v) == 0 {
+			w.line(prefix+"[]", own)
+		}
 		for i, child := range v {
 			w.value(fmt.Sprintf("%s/%d", path, i), child, next()+"- ", inside)
 		}
 	default:
-		w.line(prefix+scalar(v), own)
+		w.scalar(prefix, strings.TrimSuffix(indent, "  "), v, own)
+	}
+}
+
+// scalar writes a value that has no fields, behind head. Its other lines are inside of what indent is
+// the indentation of.
+func (w *writer) scalar(head, indent string, v any, own *blame.Change) {
+	for text := range strings.SplitSeq(scalar(v), "\n") {
+		if text != "" {
+			text = head + text
+		}
+		w.line(text, own)
+		head = indent
 	}
 }
 
@@ -196,10 +290,14 @@ func scalar(v any) string {
 	if err != nil {
 		return "?"
 	}
-	return strings.TrimRight(string(data), "\n")
+	return strings.TrimSuffix(string(data), "\n")
 }
 
 func (w *writer) line(text string, c *blame.Change) {
+	if w.full() {
+		return
+	}
+	w.size += len(text)
 	l := pages.Line{Text: text}
 	if c != nil {
 		l.By, l.Trace = c.By, c.Trace

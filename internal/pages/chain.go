@@ -24,8 +24,9 @@ type Plugin struct {
 	Name    string
 	Acts    bool
 	Entries []Registered
-	// More is how many entries there are besides.
-	More int
+	// More is how many entries there are besides. Hidden reports whether the viewer may not see them.
+	More   int
+	Hidden bool
 }
 
 // Total is how many entries there are.

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"html/template"
@@ -67,12 +68,17 @@ func (v View) Fragment(w io.Writer) error {
 }
 
 func write(w io.Writer, template string, data any) error {
-	var b strings.Builder
-	if err := templates().ExecuteTemplate(&b, template, data); err != nil {
-		return err
+	return templates().ExecuteTemplate(quieting{w}, template, data)
+}
+
+// quieting passes on what a template writes, a part of it after the other, each of them quiet.
+type quieting struct{ w io.Writer }
+
+func (q quieting) Write(b []byte) (int, error) {
+	if _, err := q.w.Write(bytes.Map(quiet, b)); err != nil {
+		return 0, err
 	}
-	_, err := io.WriteString(w, strings.Map(quiet, b.String()))
-	return err
+	return len(b), nil
 }
 
 // quiet is a character that only stands for itself.

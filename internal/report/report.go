@@ -186,6 +186,8 @@ type Report struct {
 	Kubernetes, VersionNote string
 	// Notes are sentences about what could not be looked at.
 	Notes []string
+	// Blind says what keeps the report from finding anything, if anything does.
+	Blind string
 	// Elsewhere is the file of findings that are in no file, where a format wants one.
 	Elsewhere string
 	// Data is the report for programs, as JSON. Its form is promised.

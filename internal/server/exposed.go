@@ -26,7 +26,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/initialization"
-	"github.com/gatehouse-dev/gatehouse/internal/console"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
@@ -230,9 +229,6 @@ func newExposed(p *populated) (*exposed, error) {
 	a.own = filters.Through(a.handler, revision.Handler, ring.Handler)
 	a.resources = a.aggregator.Handler(a.own)
 	a.install(p.generic, s.versions.OldClients)
-	if s.Console {
-		p.generic.Handler.NonGoRestfulMux.UnlistedHandlePrefix(console.DrawPrefix, console.Draw())
-	}
 	if s.LatestLog != nil && s.Features.EnableProfiling {
 		p.generic.Handler.NonGoRestfulMux.UnlistedHandle(LogPath, latestLog(s.LatestLog))
 	}

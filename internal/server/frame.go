@@ -109,9 +109,6 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	if s.Rehearsals {
 		config.Authorization.Authorizer = rehearsalAuthorizer{config.Authorization.Authorizer}
 	}
-	if s.Console {
-		config.Authorization.Authorizer = drawingAuthorizer{config.Authorization.Authorizer}
-	}
 	if err := s.Audit.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
@@ -178,10 +175,10 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 		func(next http.Handler) http.Handler {
 			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
 		},
+		s.console,
 		room.Doorway,
 		inflight.Reserve,
 		stack.Handler,
-		s.console,
 		func(next http.Handler) http.Handler {
 			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping, Before: limiter.Serve})
 		},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -144,6 +145,9 @@ func (b *browser) login(s *harness.Server, token string) {
 		chromedp.WaitVisible("#nav", chromedp.ByQuery))
 }
 
+// focused is true when what is read next, and where Tab goes on from, is the heading of the view.
+const focused = `document.activeElement.tagName === "H1"`
+
 // hostile is what somebody may write where a message stands.
 const hostile = `<img src=x onerror=alert(1)><script>alert(2)</script>`
 
@@ -233,6 +237,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 
 	b.login(s, "bob-token")
 	b.until(says("live"))
+	b.until(focused)
 	kubectl.Must("create", "configmap", "as-it-comes")
 	t.Logf("a create was on the page %s after kubectl ended", b.until(says("configmaps as-it-comes")).Round(time.Millisecond))
 
@@ -241,6 +246,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.until(says("deployments.apps web"))
 	b.do(chromedp.Click(`//tr[contains(., "Denied")]//a[contains(., "deployments.apps web")]`, chromedp.BySearch), chromedp.WaitVisible(".waterfall", chromedp.ByQuery))
 	b.until(says("at most five replicas"))
+	b.until(focused)
 	// What the parts of the expression were.
 	b.until(`[...document.querySelectorAll(".values tr")].some((r) => r.innerText.includes("object.spec.replicas\t9"))`)
 	b.shot("trace")
@@ -303,12 +309,30 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.visit("#/traces")
 	b.until(says("live"))
 
+	// The latest request stands first, and numbers below their headings.
+	b.until(`(() => { const times = [...document.querySelectorAll("tr[data-id] td:first-child")].map((d) => d.title); return times.length > 1 && times.every((t, i) => i === 0 || t <= times[i - 1]); })()`)
+	b.until(`[...document.querySelectorAll("thead th")].every((h, i) => getComputedStyle(h).textAlign === getComputedStyle(document.querySelectorAll("tbody tr:first-child td")[i]).textAlign)`)
+	// A trace that is gone, and a server that does not answer, are said as such.
+	b.visit("#/traces/none")
+	b.until(says("Not there") + ` && document.querySelector("main h1") !== null`)
+	b.do(network.EmulateNetworkConditions(true, 0, -1, -1))
+	for _, view := range []string{"traces", "chain", "health"} {
+		b.visit("#/" + view)
+		b.until(says("The server does not answer") + ` && !` + says("Failed to fetch") + ` && !document.querySelector(".live.on, .callout.ok") && !` + says("0 registrations"))
+	}
+	b.do(network.EmulateNetworkConditions(false, 0, -1, -1))
+
 	// Narrow, and dark: nothing stands out of the page.
 	b.do(emulation.SetDeviceMetricsOverride(360, 740, 1, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
 	for _, view := range []string{"traces", "chain", "explain", "object", "health"} {
 		b.visit("#/" + view)
 		b.do(chromedp.WaitVisible("main h1", chromedp.ByQuery))
 		b.until(`document.documentElement.scrollWidth <= innerWidth`)
+		// Headings are in order, and numbers stand in columns.
+		b.until(`[...document.querySelectorAll("main h1, main h2, main h3")].every((h, i, all) => i === 0 ? h.tagName === "H1" : h.tagName[1] <= Number(all[i - 1].tagName[1]) + 1)`)
+		if view == "health" {
+			b.until(`(() => { const sums = [...document.querySelectorAll(".sums li")]; return sums.length > 3 && new Set(sums.map((l) => l.offsetLeft)).size === 3 && new Set(sums.map((l) => l.offsetWidth)).size === 1; })()`)
+		}
 		if view == "traces" {
 			b.until(says("live"))
 			b.shot("narrow")
@@ -374,10 +398,12 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	for _, hidden := range []string{"the states of registrations", "the metrics of the server", "the labels of namespaces", "who runs the controllers"} {
 		b.until(says("Not allowed: " + hidden))
 	}
+	b.until(says("You may read no registrations") + ` && !document.querySelector(".callout.ok")`)
 	b.comparable(t, s, "carol-token")
+	b.until(`!document.querySelector(".live.on")`)
 	b.behindTheCommand(t, s)
-	if code, err := s.HTTP(t, s.WithToken("")).Try(t.Context(), "POST", "/console/draw/read", "{}"); err != nil || code != 401 && code != 403 {
-		t.Errorf("a stranger asks for a drawing: status %d, %v", code, err)
+	if code, err := s.HTTP(t, s.WithToken("")).Try(t.Context(), "POST", "/console/view/calls", "{}"); err != nil || code != 401 && code != 403 {
+		t.Errorf("a stranger asks for a view: status %d, %v", code, err)
 	}
 }
 
@@ -438,7 +464,7 @@ func (b *browser) comparableViews(t *testing.T, api *harness.HTTP) {
 	for _, name := range harness.Names(api.Get("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")) {
 		configurations = append(configurations, "ValidatingWebhookConfiguration "+name)
 	}
-	b.until(`[...document.querySelectorAll(".card h3")].every((h) => ` + harness.AsJSON(configurations) + `.includes(h.innerText))`)
+	b.until(`[...document.querySelectorAll(".card h2")].every((h) => ` + harness.AsJSON(configurations) + `.includes(h.innerText))`)
 	b.until(fmt.Sprintf(`[...document.querySelectorAll(".sums li")].some((l) => l.innerText.replace(/\s+/g, " ") === "%d registrations")`, len(configurations)))
 	b.until(`!` + says("replicas") + ` && !` + says("defaults"))
 }
@@ -490,7 +516,7 @@ func (b *browser) tabTo(expression string) {
 func (b *browser) comparable(t *testing.T, s *harness.Server, token string, wanted ...string) {
 	t.Helper()
 	b.visit("#/chain")
-	b.until(`/[0-9] registrations/.test(document.querySelector("main").innerText)`)
+	b.until(`/(no|[0-9]) registrations/.test(document.querySelector("main").innerText)`)
 	api := []string{}
 	client := s.HTTP(t, s.WithToken(token))
 	for kind, resource := range map[string]string{

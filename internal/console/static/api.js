@@ -9,11 +9,17 @@ export class Refused extends Error {
 }
 
 // ask sends a request and returns the answer, which is read as JSON unless it is to be raw.
-export async function ask(path, { method = "GET", body, accept = "application/json", type = "application/json", signal, raw = false } = {}) {
+export async function ask(path, { method = "GET", body, accept = "application/json", signal, raw = false } = {}) {
   const headers = { Accept: accept };
   if (token.get()) headers.Authorization = "Bearer " + token.get();
-  if (body !== undefined) headers["Content-Type"] = type;
-  const answer = await fetch(path, { method, headers, body: body === undefined || typeof body === "string" ? body : JSON.stringify(body), signal, credentials: "same-origin", cache: "no-store", redirect: "error" });
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, credentials: "same-origin", cache: "no-store", redirect: "error" });
+  } catch (err) {
+    // A browser says no more than that it failed.
+    throw signal?.aborted ? err : new Refused(0, "The server does not answer. The page goes on when it does: open the view again.");
+  }
   if (!answer.ok) {
     const text = await answer.text();
     let message = text.trim() || answer.statusText;
@@ -25,28 +31,24 @@ export async function ask(path, { method = "GET", body, accept = "application/js
 
 // why says of an error what the viewer may do about it.
 export function why(err) {
-  if (!(err instanceof Refused)) return "The server does not answer: " + err.message;
   if (err.code === 401) return "Not allowed: the token is not accepted.";
   if (err.code === 403) return "Not allowed: " + err.message;
   if (err.code === 404) return "Not there: " + err.message;
   return err.message;
 }
 
-// draw has the server draw something, and puts it into an element. This is the only place where HTML
-// comes into the page: what package pages made, which escapes what others wrote.
+// view asks the server for a view. It reads the API with the credentials of this request.
+export const view = (name, wanted, signal) => ask("/console/view/" + name, { method: "POST", body: wanted, signal });
+
+// draw puts a drawing into an element. This is the only place where HTML comes into the page: what
+// package pages made, which escapes what others wrote.
 const trusted = globalThis.trustedTypes ? trustedTypes.createPolicy("gatehouse", { createHTML: (s) => s }) : { createHTML: (s) => s };
-export async function draw(name, data, into, signal) {
-  const made = await ask("/console/draw/" + name, { method: "POST", body: data, signal });
-  if (!into) return made;
-  // A row that has the focus keeps it when the list is drawn again.
-  const row = into.contains(document.activeElement) ? document.activeElement.closest("[data-id]")?.dataset.id : undefined;
+export async function draw(name, wanted, into, signal) {
+  const made = await view(name, wanted, signal);
   into.innerHTML = trusted.createHTML(made.html);
-  if (row) into.querySelector('[data-id="' + CSS.escape(row) + '"] a')?.focus({ preventScroll: true });
+  into.prepend(...(made.notes || []).map((note) => callout(note)));
   return made;
 }
-
-// read reads the objects of a text in YAML or JSON.
-export const read = (text) => ask("/console/draw/read", { method: "POST", body: text, type: "application/yaml" });
 
 // element makes an element. What is not a node is text.
 export function element(name, attributes = {}, ...children) {
@@ -72,15 +74,4 @@ export async function lines(answer, each) {
     rest = parts.pop();
     for (const part of parts) if (part) each(JSON.parse(part));
   }
-}
-
-// kinds finds the resource of a kind.
-const known = new Map();
-export async function resourceOf(apiVersion, kind) {
-  const [group, version] = apiVersion.includes("/") ? apiVersion.split("/") : ["", apiVersion];
-  const base = (group ? "/apis/" + encodeURIComponent(group) + "/" : "/api/") + encodeURIComponent(version);
-  if (!known.has(base)) known.set(base, (await ask(base)).resources);
-  const found = known.get(base).find((r) => (r.kind === kind || r.name === kind || r.singularName === kind) && !r.name.includes("/"));
-  if (!found) throw new Refused(404, "the server has no kind " + kind + " in " + apiVersion);
-  return { group, version, resource: found.name, namespaced: found.namespaced, base };
 }

@@ -31,6 +31,12 @@ async function show() {
   } catch (err) {
     if (!signal.aborted) room.append(callout(why(err), "bad"));
   }
+  // What had the focus is gone: it goes to the heading of what is shown now.
+  const heading = room.querySelector("h1");
+  if (!signal.aborted && heading && document.activeElement === document.body) {
+    heading.tabIndex = -1;
+    heading.focus({ preventScroll: true });
+  }
 }
 
 // login asks who the viewer is. Without a token that is who has a client certificate, or whose

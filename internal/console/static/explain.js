@@ -1,6 +1,6 @@
 // What admission would do with a request, and what it would do if something else were registered.
 import { picker } from "./picker.js";
-import { ask, draw, read, resourceOf, element, callout, why, Refused } from "./api.js";
+import { view, draw, element, callout, why } from "./api.js";
 
 const example = `apiVersion: v1
 kind: Pod
@@ -30,9 +30,7 @@ export async function show(room, parts, query, signal) {
   const get = element("button", { type: "button", id: "get", onclick: async () => {
     fetched.textContent = "";
     try {
-      if (!pick.inputs.name.value) throw new Refused(400, "Name the object.");
-      const object = await ask((await pick.find()).path, { signal });
-      manifest[1].value = (await ask("/console/draw/write", { method: "POST", body: object, signal })).text;
+      manifest[1].value = (await view("manifest", pick.named(), signal)).text;
       operation.value = "UPDATE";
       fetched.textContent = "The manifest is the object as it is stored. Change it, and see what an update would go through.";
     } catch (err) {
@@ -49,27 +47,13 @@ export async function show(room, parts, query, signal) {
 
   async function run() {
     sessionStorage.setItem("gatehouse.explain", JSON.stringify({ manifest: manifest[1].value, policy: policy[1].value, operation: operation.value, user: user.value, groups: groups.value, all: all.checked }));
-    answer.replaceChildren();
+    const drawn = element("div");
+    answer.replaceChildren(drawn);
+    const who = user.value.trim() ? { user: user.value.trim(), groups: groups.value.split(",").map((g) => g.trim()).filter(Boolean) } : {};
     try {
-      const objects = await read(manifest[1].value), registrations = policy[1].value.trim() ? await read(policy[1].value) : [];
-      if (!objects.length) throw new Refused(400, "The manifest has no object.");
-      for (const object of objects) {
-        const r = await resourceOf(object.apiVersion, object.kind);
-        const spec = { operation: operation.value, resource: { group: r.group, version: r.version, resource: r.resource }, all: all.checked };
-        if (r.namespaced) spec.namespace = object.metadata?.namespace || "default";
-        if (operation.value !== "CREATE") spec.name = object.metadata?.name;
-        if (operation.value !== "DELETE") spec.object = object;
-        if (user.value.trim()) { spec.user = user.value.trim(); spec.groups = groups.value.split(",").map((g) => g.trim()).filter(Boolean); }
-        if (registrations.length) spec.registrations = registrations;
-        const into = element("div");
-        answer.append(into);
-        const e = await ask("/apis/gatehouse.dev/v1alpha1/admissionexplanations", { method: "POST", signal, body: { apiVersion: "gatehouse.dev/v1alpha1", kind: "AdmissionExplanation", spec } });
-        if (registrations.length && !e.status?.tried) into.before(callout("The server is too old to try what is not registered: the plan is without it.", "warn"));
-        await draw("plan", e, into, signal);
-      }
+      await draw("explain", { manifest: manifest[1].value, policy: policy[1].value, operation: operation.value, all: all.checked, ...who }, drawn, signal);
     } catch (err) {
-      if (signal.aborted) return;
-      answer.append(callout(err.code === 404 && !/kind/.test(err.message) ? "This needs Gatehouse: the server explains nothing. gatehouse explain -f FILE makes the plan on your machine, for any cluster." : why(err), "bad"));
+      if (!signal.aborted) drawn.append(callout(why(err), "bad"));
     }
   }
   if (query.get("run")) run();

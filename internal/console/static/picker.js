@@ -1,5 +1,5 @@
 // Fields that name an object: kinds and names are offered as far as the viewer may list them.
-import { ask, element, resourceOf } from "./api.js";
+import { ask, element } from "./api.js";
 
 const most = 200;
 let kinds = null;
@@ -17,7 +17,7 @@ async function allKinds() {
   return list;
 }
 
-// picker makes the fields. find returns the resource and the address of the object.
+// picker makes the fields. named names the object.
 export function picker(value) {
   const id = (name) => "pick-" + name;
   const field = (name, text, first, size) => element("input", { id: id(name), name, value: value(name) ?? first, size, autocomplete: "off", spellcheck: "false", list: id(name + "s") });
@@ -31,23 +31,18 @@ export function picker(value) {
   offer("kind", async () => kinds ??= await allKinds());
   offer("version", async () => (kinds ??= await allKinds()).filter(([kind]) => kind === inputs.kind.value).map(([, version]) => [version]));
   offer("namespace", () => names("/api/v1/namespaces"));
-  const where = async () => {
-    const r = await resourceOf(inputs.version.value, inputs.kind.value);
-    return { ...r, namespace: r.namespaced ? inputs.namespace.value || "default" : "" };
-  };
-  const path = (r) => r.base + (r.namespace ? "/namespaces/" + encodeURIComponent(r.namespace) : "") + "/" + r.resource;
-  offer("name", async () => names(path(await where())));
+  offer("name", async () => {
+    const version = inputs.version.value, base = (version.includes("/") ? "/apis/" : "/api/") + version.split("/").map(encodeURIComponent).join("/");
+    const r = (await ask(base)).resources.find((r) => (r.kind === inputs.kind.value || r.name === inputs.kind.value) && !r.name.includes("/"));
+    return names(base + (r.namespaced ? "/namespaces/" + encodeURIComponent(inputs.namespace.value || "default") : "") + "/" + r.name);
+  });
   // A kind that one group has says which version is meant.
   inputs.kind.addEventListener("change", () => {
     const of = (kinds || []).filter(([kind]) => kind === inputs.kind.value);
     if (of.length && !of.some(([, version]) => version === inputs.version.value)) inputs.version.value = of[0][1];
   });
   return {
-    inputs,
     elements: Object.entries(inputs).map(([name, e]) => element("label", {}, texts[name], element("br"), e, lists[name])),
-    async find() {
-      const r = await where();
-      return { ...r, name: inputs.name.value, path: path(r) + "/" + encodeURIComponent(inputs.name.value) };
-    },
+    named: () => Object.fromEntries(Object.entries(inputs).map(([name, e]) => [name, e.value])),
   };
 }

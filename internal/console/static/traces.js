@@ -13,15 +13,38 @@ export async function show(room, parts, query, signal) {
 
 async function one(room, id, signal) {
   document.title = "Trace " + id + " - Gatehouse";
-  const trace = await ask(base + "/admissiontraces/" + encodeURIComponent(id), { signal }).catch(async (err) => {
-    const namespace = sessionStorage.getItem("gatehouse.namespace");
-    if (err.code !== 403 || !namespace) throw err;
-    return ask(base + "/namespaces/" + encodeURIComponent(namespace) + "/admissiontraces/" + encodeURIComponent(id), { signal });
-  });
-  const drawn = element("div");
-  const made = await draw("trace", trace, drawn, signal);
-  room.append(element("p", {}, element("a", { href: "#/traces" }, "All requests")), element("h1", { class: "break" }, made.title), drawn);
+  const heading = element("h1", { class: "break" }, "Trace " + id), drawn = element("div");
+  room.append(element("p", {}, element("a", { href: "#/traces" }, "All requests")), heading, drawn);
+  const made = await draw("trace", { id, namespace: sessionStorage.getItem("gatehouse.namespace") || "" }, drawn, signal);
+  heading.textContent = made.title;
 }
+
+// The rows of a list come while it is shown, as the API writes them: nothing but text is put into them.
+const heads = ["Time (UTC)", "Outcome", "Request", "Namespace", "User", "Calls", "Took", "of the slowest"];
+const classes = { Allowed: "ok", FailedOpen: "warn" };
+const units = { h: 3600, m: 60, s: 1, ms: 1e-3, "µs": 1e-6, ns: 1e-9 };
+const inSeconds = (text) => [...text.matchAll(/([\d.]+)(h|ms|m|s|µs|ns)/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+const brief = (t) => t >= 1 ? Number(t.toPrecision(3)) + "s" : t >= 1e-3 ? Number((t * 1e3).toPrecision(3)) + "ms" : Math.round(t * 1e6) + "µs";
+const shape = (name, attributes, ...children) => {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  e.append(...children);
+  return e;
+};
+const drawRow = (r, slowest) => element("tr", { "data-id": r.id },
+  element("td", { class: "mono", title: r.at }, r.at.slice(11, 19)),
+  element("td", {}, element("span", { class: "badge " + (classes[r.outcome] || "bad") }, r.outcome)),
+  element("td", { class: "name" }, element("a", { href: "#/traces/" + encodeURIComponent(r.id) }, r.operation + " " + r.object)),
+  element("td", { class: "break" }, r.namespace), element("td", { class: "break" }, r.user),
+  element("td", { class: "right" }, String(r.calls), element("span", { class: "unit" }, " calls")), element("td", { class: "right" }, brief(r.took)),
+  element("td", { class: "wide" }, shape("svg", { class: "bar", viewBox: "0 0 1000 10", preserveAspectRatio: "none", "aria-hidden": "true" }, shape("rect", { class: "accent", width: (1000 * r.took / slowest).toFixed(1), height: 10 }))));
+const drawRows = (rows) => {
+  if (!rows.length) return element("p", { class: "note" }, "No trace matches. A server keeps the traces of the latest writes that it handled.");
+  const slowest = Math.max(1e-6, ...rows.map((r) => r.took));
+  return element("div", { class: "scroll" }, element("table", { class: "stack" },
+    element("thead", {}, element("tr", {}, ...heads.map((h) => element("th", { scope: "col", class: h === "Calls" || h === "Took" ? "right" : undefined }, h)))),
+    element("tbody", {}, ...rows.map((r) => drawRow(r, slowest)))));
+};
 
 function fields(query) {
   return [["outcome", "outcome"], ["user", "user"], ["webhook", "webhook"], ["resource", "resource"], ["name", "name"]]
@@ -48,28 +71,25 @@ async function list(room, query, signal) {
   if (namespace) sessionStorage.setItem("gatehouse.namespace", namespace);
   const path = base + (namespace ? "/namespaces/" + encodeURIComponent(namespace) : "") + "/admissiontraces?includeObject=Metadata&fieldSelector=" + encodeURIComponent(fields(query));
   // The questions that this page asks change nothing: they are left out unless somebody asks for them.
-  const own = (r) => /^(admissionexplanations\.gatehouse\.dev|selfsubjectreviews\.authentication\.k8s\.io)( |$)/.test(r.Object) && !query.get("resource");
-  let rows = [], shown = page, columns = null, waiting = false, drawing = false;
+  const own = (r) => /^(admissionexplanations\.gatehouse\.dev|selfsubjectreviews\.authentication\.k8s\.io|selfsubjectaccessreviews\.authorization\.k8s\.io)( |$)/.test(r.object) && !query.get("resource");
+  let rows = [], shown = page, columns = null, due = 0;
   const row = (r) => {
     const cell = (name) => r.cells[columns.indexOf(name)];
     const meta = r.object?.metadata || {};
-    return { ID: cell("Name"), Operation: cell("Operation"), Object: cell("Object"), Outcome: cell("Outcome"), Calls: cell("Calls"), Total: cell("Total"), Own: cell("Own"), User: cell("User"), Namespace: meta.namespace || "", At: meta.creationTimestamp };
+    return { id: cell("Name"), operation: cell("Operation"), object: cell("Object"), outcome: cell("Outcome"), calls: cell("Calls"), took: inSeconds(cell("Total")), user: cell("User"), namespace: meta.namespace || "", at: meta.creationTimestamp || "" };
   };
   const learn = (t) => { if (t.columnDefinitions?.length) columns = t.columnDefinitions.map((c) => c.name); };
-  async function redraw() {
-    if (drawing) { waiting = true; return; }
-    drawing = true;
-    try {
-      do {
-        waiting = false;
-        await draw("traces", rows.slice(-shown).reverse(), drawn, signal);
-        more.hidden = rows.length <= shown;
-        more.textContent = "Show more (" + shown + " of " + rows.length + ")";
-      } while (waiting && !signal.aborted);
-    } catch (err) {
-      // Another view is shown.
-      if (!signal.aborted) throw err;
-    } finally { drawing = false; }
+  function redraw() {
+    due = 0;
+    if (signal.aborted) return;
+    // A server lists requests as they end.
+    rows.sort((a, b) => a.at < b.at ? -1 : a.at > b.at ? 1 : 0);
+    const id = document.activeElement?.closest("[data-id]")?.dataset.id;
+    drawn.replaceChildren(drawRows(rows.slice(-shown).reverse()));
+    // A row that has the focus keeps it.
+    if (id) drawn.querySelector('[data-id="' + CSS.escape(id) + '"] a')?.focus({ preventScroll: true });
+    more.hidden = rows.length <= shown;
+    more.textContent = "Show more (" + shown + " of " + rows.length + ")";
   }
   more.addEventListener("click", () => { shown += 5 * page; redraw(); });
 
@@ -77,7 +97,7 @@ async function list(room, query, signal) {
     const t = await ask(path, { accept: table, signal });
     learn(t);
     rows = t.rows.map(row).filter((r) => !own(r));
-    await redraw();
+    redraw();
     return t.metadata.resourceVersion;
   };
   let version;
@@ -104,7 +124,7 @@ async function list(room, query, signal) {
             if (event.type === "ADDED" && !own(row(r))) rows.push(row(r));
           }
           if (rows.length > kept) rows.splice(0, rows.length - kept);
-          if (event.type === "ADDED") redraw();
+          if (event.type === "ADDED") due ||= setTimeout(redraw, 50);
         });
       } catch (err) {
         if (signal.aborted) return;

@@ -175,6 +175,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 		func(next http.Handler) http.Handler {
 			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
 		},
+		outside,
 		s.console,
 		room.Doorway,
 		inflight.Reserve,

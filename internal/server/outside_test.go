@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// endless is a body that is much longer than any may be. It counts what is read of it.
+type endless struct{ read int }
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.read += len(b); e.read > 16*outsideBody {
+		return 0, io.EOF
+	}
+	for i := range b {
+		b[i] = '['
+	}
+	return len(b), nil
+}
+
+// connection is a client that counts what it is sent, and records how the server bounds the time.
+type connection struct {
+	header    http.Header
+	code      int
+	sent      int
+	deadlines []time.Time
+}
+
+func (c *connection) Header() http.Header  { return c.header }
+func (c *connection) WriteHeader(code int) { c.code = code }
+func (c *connection) Flush()               {}
+func (c *connection) Write(b []byte) (int, error) {
+	c.sent += len(b)
+	return len(b), nil
+}
+func (c *connection) SetReadDeadline(at time.Time) error {
+	c.deadlines = append(c.deadlines, at)
+	return nil
+}
+func (c *connection) SetWriteDeadline(at time.Time) error { return c.SetReadDeadline(at) }
+
+// Every endpoint outside of the API, those that a library adds among them, reads a bounded body in a
+// bounded time, for a stranger and for the server itself, and has an answer of a bounded size.
+func TestEveryEndpointOutsideOfTheAPIIsBounded(t *testing.T) {
+	s, err := New(Options{DataDir: t.TempDir(), Console: true, LatestLog: func() []byte { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended, ready := make(chan error, 1), make(chan struct{})
+	go func() { ended <- s.Run(ctx, func(Address) { close(ready) }) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
+	a := s.assembly.Load()
+	// The library keeps the paths for itself.
+	mux := reflect.ValueOf(a.generic.Handler.NonGoRestfulMux).Elem()
+	paths := []string{"/console/", "/console/view/explain", "/no/such/endpoint"}
+	for _, field := range []string{"pathToHandler", "prefixToHandler"} {
+		for _, key := range mux.FieldByName(field).MapKeys() {
+			if path := key.String(); !inAPI(path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	for _, service := range a.generic.Handler.GoRestfulContainer.RegisteredWebServices() {
+		for _, route := range service.Routes() {
+			if !inAPI(route.Path) {
+				paths = append(paths, strings.TrimSuffix(route.Path, "/"))
+			}
+		}
+	}
+	slices.Sort(paths)
+	for _, known := range []string{"/", "/debug/flags/v", "/debug/pprof/profile", "/healthz", "/metrics", "/openapi/v2", "/openid/v1/jwks", "/version"} {
+		if !slices.Contains(paths, known) {
+			t.Errorf("%s is not among the endpoints that were found: %v", known, paths)
+		}
+	}
+	for _, path := range slices.Compact(paths) {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
+			for _, token := range []string{"", a.loopback.config.BearerToken} {
+				body := &endless{}
+				req := httptest.NewRequestWithContext(t.Context(), method, path+"?seconds=1", io.NopCloser(body))
+				if token != "" {
+					req.Header.Set("Authorization", "Bearer "+token)
+				}
+				w := &connection{header: http.Header{}}
+				a.generic.Handler.ServeHTTP(w, req)
+				const slack = 1 << 20
+				if body.read > outsideBody+slack {
+					t.Errorf("%s %s reads %d bytes", method, path, body.read)
+				}
+				if w.sent > 64<<20 {
+					t.Errorf("%s %s answers with %d bytes", method, path, w.sent)
+				}
+				bounded := len(w.deadlines) == 4 && w.deadlines[2].IsZero() && w.deadlines[3].IsZero()
+				for _, at := range w.deadlines[:min(2, len(w.deadlines))] {
+					left := time.Until(at)
+					bounded = bounded && !at.IsZero() && (left <= outsideTime || left <= profileTime && strings.HasPrefix(path, "/debug/pprof/"))
+				}
+				if !bounded {
+					t.Errorf("%s %s has the deadlines %v", method, path, w.deadlines)
+				}
+			}
+		}
+	}
+	t.Logf("%d endpoints: %v", len(paths), paths)
+}

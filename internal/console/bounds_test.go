@@ -88,7 +88,7 @@ func TestViewsAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever may not read what a view shows has the server do no work for it, and waits for nobody's.
+// The server does no work for a view that the user may not read, and such a user waits for no other one.
 func TestNothingIsDoneForStrangers(t *testing.T) {
 	for name := range views {
 		for _, code := range []string{"401", "403"} {
@@ -119,7 +119,7 @@ func TestNothingIsDoneForStrangers(t *testing.T) {
 	}
 }
 
-// A few views are drawn at once: the others wait, and are told to come again.
+// A few views are drawn at once. The others wait, and the server answers with 429 when their time is over.
 func TestViewsWaitForTheirTurn(t *testing.T) {
 	ask := func(turns chan struct{}) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -239,7 +239,7 @@ func FuzzViews(f *testing.F) {
 
 // FuzzManifest writes an object as YAML, which is read as the same object.
 func FuzzManifest(f *testing.F) {
-	for _, text := range []string{`{"a":[[],[[1,2],{}],{"b":{}}],"c":null}`, `{"a":" x\n y\n","b":["\n  1\n 2\n\n"," \n"],"yes":"no","1":1.5,"":""}`, `{"a":[["- x\ny"],[{"k":"a\n\nb\n"}]]}`, `{"a":"\u0085\u2028#: x","b":"~","c":"0x1"}`} {
+	for _, text := range []string{`{"a":[[],[[1,2],{}],{"b":{}}],"c":null}`, `{"a":" x\n y\n","b":["\n  1\n 2\n\n"," \n"],"yes":"no","1":1.5,"":""}`, `{"a":[["- x\ny"],[{"k":"a\n\nb\n"}]]}`, `{"\n":"x","\u2028":{"\u0085":[]}}`, `{"a":"\u0085\u2028#: x","b":"~","c":"0x1"}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -468,7 +468,7 @@ func (v *viewer) servers(s *seen) []string {
 		}
 	}
 	var leases coordinationv1.LeaseList
-	if !s.optional("who runs the controllers", v.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?limit=500", &leases)) {
+	if !s.optional("the leaders of controllers", v.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?limit=500", &leases)) {
 		return list
 	}
 	led := false

@@ -211,6 +211,9 @@ var (
 	escape   = strings.NewReplacer("~", "~0", "/", "~1")
 )
 
+// lineBreaks are the characters that end a line of YAML.
+const lineBreaks = "\n\r\u0085\u2028\u2029"
+
 // value writes a value. prefix is what stands in front of its first line, of which indent is the
 // width, and c who set what contains it.
 func (w *writer) value(path string, v any, prefix string, c *blame.Change) {
@@ -235,7 +238,11 @@ func (w *writer) value(path string, v any, prefix string, c *blame.Change) {
 		for _, key := range keys {
 			at := path + "/" + escape.Replace(key)
 			own, below := w.author(at, inside)
-			head := next() + scalar(key) + ":"
+			name := scalar(key)
+			if strings.ContainsAny(key, lineBreaks) {
+				name = strconv.QuoteToASCII(key)
+			}
+			head := next() + name + ":"
 			switch child := v[key].(type) {
 			case map[string]any:
 				if len(child) > 0 {

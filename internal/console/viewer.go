@@ -19,7 +19,7 @@ import (
 // maxRead bounds what is read of the API for a view, in bytes of all answers together.
 const maxRead = 16 << 20
 
-// viewer reads the API for whoever asks for a view: with the credentials of the request that asks,
+// viewer reads the API for a client that asks for a view: with the credentials of the request that asks,
 // and with no other right.
 type viewer struct {
 	api  http.Handler

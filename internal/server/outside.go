@@ -28,7 +28,7 @@ func outside(next http.Handler) http.Handler {
 			limit = profileTime
 		}
 		control, end := http.NewResponseController(w), time.Now().Add(limit)
-		// What has no deadlines is no connection. The next request of a connection has a time of its own.
+		// Only a connection has deadlines; tests have others. The next request of a connection has a time of its own.
 		_, _ = control.SetReadDeadline(end), control.SetWriteDeadline(end)
 		defer func() {
 			_ = control.Flush()

@@ -395,7 +395,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		b.until(`!` + says("images.example.com") + ` && !` + says("team: web") + ` && !` + says("of-the-shop"))
 	}
 	b.visit("#/health")
-	for _, hidden := range []string{"the states of registrations", "the metrics of the server", "the labels of namespaces", "who runs the controllers"} {
+	for _, hidden := range []string{"the states of registrations", "the metrics of the server", "the labels of namespaces", "the leaders of controllers"} {
 		b.until(says("Not allowed: " + hidden))
 	}
 	b.until(says("You may read no registrations") + ` && !document.querySelector(".callout.ok")`)

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // The format, as docs/recorded.schema.json describes it.
@@ -41,6 +43,8 @@ type Request struct {
 	Namespace   string                      `json:"namespace,omitempty"`
 	// Name is empty for a create whose name the server makes.
 	Name string `json:"name,omitempty"`
+	// NamespaceLabels are those of the namespace when the request came; absent when they are not known.
+	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 	// User made the request.
 	User   authenticationv1.UserInfo `json:"user"`
 	DryRun bool                      `json:"dryRun,omitempty"`
@@ -57,6 +61,13 @@ type Request struct {
 
 	// Place is where the request was read, as FILE:LINE.
 	Place string `json:"-"`
+	// Stored is the object that a request for a subresource finds, as a log shows it, where OldObject is of
+	// another kind, or not known.
+	Stored json.RawMessage `json:"-"`
+	// Patch is a merge patch of a scale, in place of Object.
+	Patch json.RawMessage `json:"-"`
+	// Or are what the request may have been, too: a log does not say of which kind a patch is.
+	Or []*Request `json:"-"`
 }
 
 // Apply is a server-side apply.
@@ -87,6 +98,13 @@ type Key struct {
 // Key names the object of the request.
 func (r *Request) Key() Key { return Key{r.GVR().GroupResource(), r.Namespace, r.Name} }
 
+// outside takes a request for a namespace out of the namespace: events, reviews and traces name it twice.
+func (r *Request) outside() {
+	if r.Resource.Group == "" && r.Resource.Resource == "namespaces" {
+		r.Namespace = ""
+	}
+}
+
 // Title describes the request in one line.
 func (r *Request) Title() string {
 	resource := r.Resource.Resource
@@ -105,16 +123,20 @@ func (r *Request) wrong() string {
 	switch {
 	case r.Resource.Resource == "" || r.Resource.Version == "":
 		return "the request names no resource"
+	case r.Namespace != "" && len(validation.IsDNS1123Label(r.Namespace)) > 0:
+		return "the namespace of the request is not the name of a namespace"
+	case len(path.IsValidPathSegmentName(r.Name)) > 0:
+		return "the name of the request is not the name of an object"
 	case r.Apply != nil && !isObject(r.Apply.Configuration):
 		return "the request has no object"
-	case r.Apply != nil:
+	case r.Apply != nil || r.Patch != nil:
 	case r.Operation == Create && !isObject(r.Object), r.Operation == Update && !isObject(r.Object):
 		return "the request has no object"
 	}
 	switch r.Operation {
 	case Create, Connect:
 	case Update, Delete:
-		if !isObject(r.OldObject) && r.Apply == nil {
+		if !isObject(r.OldObject) && r.Stored == nil && r.Apply == nil {
 			return noOld
 		}
 		if r.Name == "" {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -64,6 +65,7 @@ type Recorder struct {
 	listener net.Listener
 	pair     tls.Certificate
 	output   output
+	labels   *namespaceLabels
 	// reviews wait to be written, and waiting is how much memory they take.
 	reviews chan review
 	waiting atomic.Int64
@@ -106,7 +108,13 @@ func New(o Options) (*Recorder, error) {
 	if err := r.newClient(o.Cluster); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	var err error
+	client, err := kubernetes.NewForConfig(o.Cluster)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if r.labels, err = newNamespaceLabels(client); err != nil {
+		return nil, err
+	}
 	if r.listener, err = net.Listen("tcp", net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port))); err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
@@ -193,6 +201,10 @@ func (r *Recorder) Run(ctx context.Context, ready func(notes []string)) error {
 		}
 		return nil
 	})
+	group.Go(func() error {
+		r.labels.informer.RunWithContext(ctx)
+		return nil
+	})
 	stopped := make(chan struct{})
 	group.Go(func() error { return r.write(stopped) })
 	group.Go(func() error {
@@ -241,6 +253,9 @@ func (r *Recorder) keep(ctx context.Context, ready func([]string)) (err error) {
 		return end(ctx, err)
 	}
 	if note != "" {
+		notes = append(notes, note)
+	}
+	if note := r.labels.await(ctx); note != "" && ctx.Err() == nil {
 		notes = append(notes, note)
 	}
 	if err := r.renew(ctx); err != nil {
@@ -417,7 +432,7 @@ func (r *Recorder) one(v review) error {
 		// The probe.
 		return nil
 	}
-	q.Time = v.at.UTC()
+	q.Time, q.NamespaceLabels = v.at.UTC(), r.labels.of(q.Namespace)
 	if err := redact(q, r.Redactions); err != nil {
 		// What may have to be left out is not written.
 		r.unreadable.Add(1)

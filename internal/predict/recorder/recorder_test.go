@@ -3,7 +3,9 @@ package recorder
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,13 +14,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 )
@@ -285,5 +294,64 @@ func TestRegistrations(t *testing.T) {
 	}
 	if *c.Webhooks[0].ClientConfig.URL != "https://h/p/record" {
 		t.Errorf("URL %s", *c.Webhooks[0].ClientConfig.URL)
+	}
+}
+
+// S25.16: a request is recorded with the labels of its namespace, and a recorder that may not read them says so.
+func TestLabelsOfNamespacesAreRecorded(t *testing.T) {
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"stage": "prod"}}}
+	forbid := func(c *fake.Clientset) {
+		c.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), "", errors.New("no right"))
+		})
+	}
+	for _, c := range []struct {
+		name      string
+		forbidden bool
+		want      string
+	}{{"read", false, `"namespaceLabels":{"stage":"prod"}`}, {"not read", true, ""}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(shop)
+				if c.forbidden {
+					forbid(client)
+				}
+				labels, err := newNamespaceLabels(client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { labels.informer.RunWithContext(ctx) })
+				defer running.Wait()
+				defer cancel()
+				if note := labels.await(ctx); c.forbidden != strings.Contains(note, "no right") {
+					t.Errorf("the note is %q", note)
+				}
+				dir := t.TempDir()
+				r := &Recorder{registration: registration{Options: &Options{}, name: "n"}, labels: labels}
+				r.output = output{dir: dir, maxSize: 1 << 20, maxFiles: 2, now: time.Now}
+				if err := r.output.open(); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.one(review{body: []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","resource":{"version":"v1","resource":"configmaps"},"namespace":"shop","name":"a","operation":"CREATE","object":{"apiVersion":"v1","kind":"ConfigMap"}}}`)}); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.output.close(); err != nil {
+					t.Fatal(err)
+				}
+				files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+				if err != nil || len(files) != 1 {
+					t.Fatal(files, err)
+				}
+				data, err := os.ReadFile(files[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if found := strings.Contains(string(data), "namespaceLabels"); found == c.forbidden || !strings.Contains(string(data), c.want) {
+					t.Errorf("recorded: %s", data)
+				}
+			})
+		})
 	}
 }

@@ -224,6 +224,10 @@ func selectNamespace(ctx context.Context, h *snapshot.Entry, r *Request, in *Inp
 		return Reason{}, true, nil
 	}
 	found, err := namespaceLabels(ctx, r, in, isNamespace)
+	if errors.Is(err, ErrUnknown) && byNameAlone(h.NamespaceSelector) {
+		// Every namespace has this label.
+		found, err = labels.Set{corev1.LabelMetadataName: r.Namespace}, nil
+	}
 	if err != nil {
 		reason := Reason{Code: NamespaceNotFound, entry: h, request: r}
 		var status apierrors.APIStatus
@@ -240,6 +244,12 @@ func selectNamespace(ctx context.Context, h *snapshot.Entry, r *Request, in *Inp
 		return Reason{}, true, nil
 	}
 	return Reason{Code: NamespaceNotSelected, entry: h, request: r, labels: found}, false, nil
+}
+
+// byNameAlone reports whether a selector asks for nothing but the name of a namespace.
+func byNameAlone(s labels.Selector) bool {
+	requirements, selectable := s.Requirements()
+	return selectable && !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }
 
 // namespaceLabels returns the labels of the request's namespace. For a write of a Namespace

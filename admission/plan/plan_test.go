@@ -231,6 +231,20 @@ func TestDecide(t *testing.T) {
 			want: "error: Internal error occurred: etcd is away", code: http.StatusInternalServerError,
 		},
 		{
+			name: "S25.16 labels that nobody knows",
+			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
+			in:   given{NamespaceLabels: func(context.Context, string) (map[string]string, error) { return nil, ErrUnknown }},
+			want: "unknown",
+		},
+		{
+			name: "S25.16 the label with the name is always known",
+			hook: func(w *v1.ValidatingWebhook) {
+				w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "shop"}}
+			},
+			in:   given{NamespaceLabels: func(context.Context, string) (map[string]string, error) { return nil, ErrUnknown }},
+			want: "call",
+		},
+		{
 			name: "S2.2 the other selector outweighs an error",
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector, w.ObjectSelector = red, red },
 			in:   given{Object: labelled("team", "blue")},

@@ -92,6 +92,8 @@ var setup = []object{
 	{policyBindings, `{"metadata":{"name":"owner"},"spec":{"policyName":"owner","validationActions":["Deny"],"matchResources":{"namespaceSelector":{"matchLabels":{"strict":"yes"}}}}}`},
 	{policies, `{"metadata":{"name":"keep"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["UPDATE","DELETE"],"resources":["configmaps","pods"]}]},"validations":[{"expression":"!('keep' in oldObject.metadata.?labels.orValue({})) || request.operation == 'UPDATE' && 'keep' in object.metadata.?labels.orValue({})","messageExpression":"oldObject.metadata.name + ' is kept'"}]}}`},
 	{policyBindings, `{"metadata":{"name":"keep"},"spec":{"policyName":"keep","validationActions":["Deny"]}}`},
+	{policies, `{"metadata":{"name":"parts"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["CREATE","UPDATE"],"resources":["pods/binding","pods/eviction","pods/ephemeralcontainers","deployments/scale","serviceaccounts/token"]}]},"validations":[{"expression":"!request.userInfo.username.endsWith('7')","message":"sevens are out"},{"expression":"request.kind.kind != 'Scale' || object.spec.?replicas.orValue(0) <= oldObject.spec.?replicas.orValue(0) + 3","messageExpression":"'from ' + string(oldObject.spec.?replicas.orValue(0))"}]}}`},
+	{policyBindings, `{"metadata":{"name":"parts"},"spec":{"policyName":"parts","validationActions":["Deny"]}}`},
 	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies", `{"metadata":{"name":"stamp"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["services"]}]},"matchConditions":[{"name":"blue","expression":"request.namespace == 'red' && has(object.metadata.labels) && 'stamp' in object.metadata.labels"}],"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{metadata: Object.metadata{labels: {\"owner\": \"stamp\"}}}"}}]}}`},
 	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", `{"metadata":{"name":"stamp"},"spec":{"policyName":"stamp"}}`},
 }
@@ -675,6 +677,9 @@ func (m *maker) next(i int) attempt {
 	}
 	about := m.made[m.IntN(len(m.made))]
 	at := fmt.Sprintf(paths[about.kind], about.namespace) + "/" + about.name
+	if m.IntN(4) == 0 {
+		return m.ofPart(about, at)
+	}
 	labels := map[string]any{"metadata": map[string]any{"labels": m.labels()}}
 	switch m.IntN(5) {
 	case 0:
@@ -690,6 +695,27 @@ func (m *maker) next(i int) attempt {
 		return attempt{http.MethodPut, at, "application/json", string(must(json.Marshal(m.object(about.kind, about.name)))), about}
 	}
 	return attempt{http.MethodPatch, at + "?fieldManager=maker&force=true", "application/apply-patch+yaml", string(must(json.Marshal(m.object(about.kind, about.name)))), about}
+}
+
+// ofPart is a request for a subresource of an object. Those that would take the object away store nothing.
+func (m *maker) ofPart(about made, at string) attempt {
+	body := func(kind, apiVersion, more string) string {
+		return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":%q}%s}`, apiVersion, kind, about.name, about.namespace, more)
+	}
+	switch {
+	case about.kind == "deployments":
+		return attempt{http.MethodPatch, at + "/scale", "application/merge-patch+json", fmt.Sprintf(`{"spec":{"replicas":%d}}`, m.IntN(8)), made{}}
+	case about.kind != "pods":
+		about.name = "default"
+		return attempt{http.MethodPost, fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts/default/token", about.namespace), "application/json", body("TokenRequest", "authentication.k8s.io/v1", `,"spec":{"expirationSeconds":3600}`), made{}}
+	}
+	switch m.IntN(3) {
+	case 0:
+		return attempt{http.MethodPost, at + "/binding?dryRun=All", "application/json", body("Binding", "v1", `,"target":{"kind":"Node","name":"n"}`), made{}}
+	case 1:
+		return attempt{http.MethodPost, at + "/eviction?dryRun=All", "application/json", body("Eviction", "policy/v1", ""), made{}}
+	}
+	return attempt{http.MethodPatch, at + "/ephemeralcontainers?dryRun=All", "application/strategic-merge-patch+json", fmt.Sprintf(`{"spec":{"ephemeralContainers":[{"name":"d%d","image":"example.com/debug:1"}]}}`, m.IntN(1000)), made{}}
 }
 
 // took notes what a request has made or removed.

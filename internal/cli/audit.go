@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -19,17 +18,11 @@ import (
 )
 
 type auditOptions struct {
-	cluster          *cluster
-	paths            []string
-	snapshot         string
-	asCreate         bool
-	call             bool
-	callRate         float64
-	serviceAddresses []string
-	release          kubernetesRelease
-	enforcer         enforcer
-	output           reportFormat
-	log              logging
+	judging
+	paths    []string
+	snapshot string
+	asCreate bool
+	output   reportFormat
 }
 
 func newAudit(streams Streams) *cobra.Command {
@@ -37,7 +30,7 @@ func newAudit(streams Streams) *cobra.Command {
 }
 
 func newAuditCommand(run func(context.Context, *auditOptions) error) *cobra.Command {
-	o := &auditOptions{log: newLogging()}
+	o := &auditOptions{judging: judging{log: newLogging()}}
 	cmd := &cobra.Command{
 		Use:   "audit PATH...",
 		Short: "Say which objects of a cluster policies would reject or change",
@@ -82,22 +75,11 @@ judged.`,
 		o.release.addFlag(f, "that of the cluster or snapshot")
 		o.enforcer.addFlag(f, "that of the cluster or snapshot")
 	})
-	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
-		f.SortFlags = false
-		f.BoolVar(&o.call, "call", false, "call the webhooks of the files, with every object that reaches them")
-		f.Float64Var(&o.callRate, "call-rate", 20, "how many calls are made in a second at most, with --call")
-		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
-	})
-	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+	o.addFlags(cmd, "call the webhooks of the files, with every object that reaches them", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		o.output.addFlag(f, "policyreport")
 		o.log.addFlags(f, "verbosity: 2 and more also log what the server does")
 	})
-	o.cluster = newCluster(cmd)
-	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
-		panic(err)
-	}
-	completes(cmd, "for", values(forGatehouse, forKubernetes))
 	o.output.complete(cmd)
 	return cmd
 }
@@ -106,30 +88,17 @@ func (o *auditOptions) complete() error {
 	if err := o.output.check(); err != nil {
 		return err
 	}
-	if err := o.enforcer.complete(); err != nil {
-		return err
-	}
-	switch {
-	case len(o.serviceAddresses) > 0 && !o.call:
-		return usageError{errors.New("--service-address needs --call")}
-	case o.callRate <= 0:
-		return usageError{fmt.Errorf("--call-rate %v: it must be more than 0", o.callRate)}
-	}
-	return nil
+	return o.judging.complete()
 }
 
 func (o *auditOptions) run(ctx context.Context, streams Streams) error {
-	shown := &terminal.Progress{}
-	if o.log.verbosity < 2 {
-		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
-	}
+	shown := o.progress(streams)
 	defer shown.End()
 	policies, err := readRegistrations(o.paths)
 	if err != nil {
 		return err
 	}
-	options := replay.AuditOptions{Policies: policies, Call: o.call, CallsPerSecond: o.callRate, ServiceAddresses: o.serviceAddresses,
-		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d objects", done, of)) }}
+	options := replay.AuditOptions{Policies: policies}
 	existing := &replay.Existing{AsCreate: o.asCreate}
 	shown.Set("Reading the cluster")
 	if o.snapshot != "" {
@@ -147,21 +116,17 @@ func (o *auditOptions) run(ctx context.Context, streams Streams) error {
 	if err := o.release.chooseOf(options.Snapshot); err != nil {
 		return err
 	}
-	options.VersionNote, options.Gatehouse = o.release.line, o.enforcer.gatehouse(options.Snapshot)
+	options.Judging, options.Gatehouse = o.how(shown, "objects"), o.enforcer.gatehouse(options.Snapshot)
 	found, err := replay.Audit(ctx, options)
 	shown.End()
-	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
-		return usageError{wrong}
-	}
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	if err := o.output.write(streams.Out, auditReport(found), func(out io.Writer) error { return o.printText(out, found) }); err != nil {
 		return err
 	}
 	if found.Judged == 0 {
-		terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(&found.Input).Error(), "  "))
-		return exitStatus(exitUsage)
+		return nothing(streams, &found.Input)
 	}
 	if slices.ContainsFunc(found.Findings, func(f *replay.AuditFinding) bool { return f.Result == replay.Fails }) {
 		return exitStatus(exitError)

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
@@ -29,20 +32,84 @@ import (
 )
 
 type replayOptions struct {
+	judging
+	paths       []string
+	with        []string
+	against     string
+	existing    string
+	asCreate    bool
+	onlyChanges bool
+	failOn      string
+	output      string
+}
+
+// judging has the flags of commands that judge requests, or objects, by servers of their own.
+type judging struct {
 	cluster          *cluster
-	paths            []string
-	with             []string
-	against          string
-	existing         string
-	asCreate         bool
-	onlyChanges      bool
 	call             bool
 	callRate         float64
 	serviceAddresses []string
 	release          kubernetesRelease
 	enforcer         enforcer
-	output           string
 	log              logging
+}
+
+// addFlags adds the flags behind those of the command. called says of --call what it calls.
+func (j *judging) addFlags(cmd *cobra.Command, called string, output func(*pflag.FlagSet)) {
+	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&j.call, "call", false, called)
+		f.Float64Var(&j.callRate, "call-rate", 20, "how many calls are made in a second at most, with --call")
+		f.StringArrayVar(&j.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+	})
+	addSection(cmd, "Output", output)
+	j.cluster = newCluster(cmd)
+	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
+		panic(err)
+	}
+	completes(cmd, "for", values(forGatehouse, forKubernetes))
+}
+
+func (j *judging) complete() error {
+	if err := j.enforcer.complete(); err != nil {
+		return err
+	}
+	switch {
+	case len(j.serviceAddresses) > 0 && !j.call:
+		return usageError{errors.New("--service-address needs --call")}
+	case j.callRate <= 0:
+		return usageError{fmt.Errorf("--call-rate %v: it must be more than 0", j.callRate)}
+	}
+	return nil
+}
+
+// progress shows what the command does, unless it logs.
+func (j *judging) progress(streams Streams) *terminal.Progress {
+	if j.log.verbosity < 2 {
+		return terminal.NewProgress(streams.Err, "Reading files", progressAfter)
+	}
+	return &terminal.Progress{}
+}
+
+// how is how the command judges; what names what is judged.
+func (j *judging) how(shown *terminal.Progress, what string) replay.Judging {
+	return replay.Judging{Call: j.call, CallsPerSecond: j.callRate, ServiceAddresses: j.serviceAddresses, VersionNote: j.release.line,
+		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d %s", done, of, what)) }}
+}
+
+// failed is the error of a command that could not judge: an object of a file that the server does not take is
+// the user's.
+func failed(err error) error {
+	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
+		return usageError{wrong}
+	}
+	return err
+}
+
+// nothing ends a command that judged nothing.
+func nothing(streams Streams, count *recorded.Count) error {
+	terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(count).Error(), "  "))
+	return exitStatus(exitUsage)
 }
 
 // theCluster is the value of flags that stands for the cluster of the kubeconfig.
@@ -53,7 +120,7 @@ func newReplay(streams Streams) *cobra.Command {
 }
 
 func newReplayCommand(run func(context.Context, *replayOptions) error) *cobra.Command {
-	o := &replayOptions{log: newLogging()}
+	o := &replayOptions{judging: judging{log: newLogging()}}
 	cmd := &cobra.Command{
 		Use:   "replay [REQUESTS...] --with PATH",
 		Short: "Say which recorded requests a change would judge otherwise",
@@ -73,7 +140,8 @@ are added to a baseline that is a cluster or a snapshot of one, and stand for
 themselves against a baseline of files, or none. No webhook is called without
 --call: each lets everything pass, and requests that reach others are reported.
 
-The command exits with 0 whatever differs, and with 2 if nothing was judged.`,
+The command exits with 0 whatever differs, unless --fail-on says otherwise: then
+with 1. It exits with 2 if nothing was judged.`,
 		Example: `  # what would a policy have rejected, by the audit log of last week
   gatehouse replay audit.log --with policies/ --against cluster
 
@@ -84,6 +152,10 @@ The command exits with 0 whatever differs, and with 2 if nothing was judged.`,
 
   # one version of a directory against another
   gatehouse replay requests.jsonl --with new/ --against old/
+
+  # fail if a request is newly rejected, and list those that are judged otherwise
+  gatehouse replay requests.jsonl --with policies/ --against cluster.yaml \
+    --fail-on rejected -o jsonl
 
   # the objects that there are
   gatehouse replay --existing cluster --with policies/ --against cluster`,
@@ -107,33 +179,31 @@ The command exits with 0 whatever differs, and with 2 if nothing was judged.`,
 		o.release.addFlag(f, "that of the baseline or of --existing, or that of this program")
 		o.enforcer.addFlag(f, "that of the baseline or of --existing, or kubernetes")
 	})
-	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
-		f.SortFlags = false
-		f.BoolVar(&o.call, "call", false, "call the webhooks, with every request that reaches them, twice")
-		f.Float64Var(&o.callRate, "call-rate", 20, "how many calls are made in a second at most, with --call")
-		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
-	})
-	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+	o.addFlags(cmd, "call the webhooks, with every request that reaches them, twice", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.onlyChanges, "only-changes", false, "print what differs, and not what was read")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json or html")
+		f.StringVar(&o.failOn, "fail-on", "", "exit with 1 if a request is newly rejected (rejected), has another verdict or object (changed), or is judged otherwise in any way, or may be (any)")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, html, or jsonl, with a line for each request that is judged otherwise")
 		o.log.addFlags(f, "verbosity: 2 and more also log what the servers do")
 	})
-	o.cluster = newCluster(cmd)
-	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
-		panic(err)
-	}
-	completes(cmd, "for", values(forGatehouse, forKubernetes))
-	completes(cmd, "output", values("text", "json", "html"))
+	completes(cmd, "output", values(replayOutputs...))
+	completes(cmd, "fail-on", values(replayGates...))
 	return cmd
 }
 
+var (
+	replayOutputs = []string{"text", "json", "jsonl", "html"}
+	replayGates   = []string{string(replay.Rejects), string(replay.ChangesAny), string(replay.DiffersAny)}
+)
+
 func (o *replayOptions) complete() error {
-	if err := oneOf("output", o.output, "text", "json", "html"); err != nil {
+	if err := oneOf("output", o.output, replayOutputs...); err != nil {
 		return err
 	}
-	if err := o.enforcer.complete(); err != nil {
-		return err
+	if o.failOn != "" {
+		if err := oneOf("fail-on", o.failOn, replayGates...); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(o.with) == 0:
@@ -144,12 +214,8 @@ func (o *replayOptions) complete() error {
 		return usageError{errors.New("files with requests and --existing exclude each other")}
 	case o.asCreate && o.existing == "":
 		return usageError{errors.New("--as-create needs --existing")}
-	case len(o.serviceAddresses) > 0 && !o.call:
-		return usageError{errors.New("--service-address needs --call")}
-	case o.callRate <= 0:
-		return usageError{fmt.Errorf("--call-rate %v: it must be more than 0", o.callRate)}
 	}
-	return nil
+	return o.judging.complete()
 }
 
 // errNothing is what a replay ends with that judged nothing.
@@ -166,10 +232,7 @@ func errNothing(count *recorded.Count) error {
 }
 
 func (o *replayOptions) run(ctx context.Context, streams Streams) error {
-	shown := &terminal.Progress{}
-	if o.log.verbosity < 2 {
-		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
-	}
+	shown := o.progress(streams)
 	defer shown.End()
 	with, err := readRegistrations(o.with)
 	if err != nil {
@@ -187,30 +250,39 @@ func (o *replayOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	options := replay.Options{
-		Source: source, Baseline: base, With: &replay.Cluster{Snapshot: base.Snapshot, Set: with, Gatehouse: base.Gatehouse},
-		Call: o.call, CallsPerSecond: o.callRate, ServiceAddresses: o.serviceAddresses,
-		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d requests", done, of)) }, VersionNote: o.release.line,
+	lines := bufio.NewWriter(terminal.Exact(streams.Out))
+	options := replay.Options{Judging: o.how(shown, "requests"), Source: source, Baseline: base, With: &replay.Cluster{Snapshot: base.Snapshot, Set: with, Gatehouse: base.Gatehouse}}
+	switch o.output {
+	case "json":
+		options.Examples = math.MaxInt
+	case "jsonl":
+		encoder := json.NewEncoder(lines)
+		// The error of a write stays until Flush.
+		options.Each = func(j *replay.Judged) { _ = encoder.Encode(j) }
 	}
 	shown.Set("Reading requests")
 	begin := time.Now()
 	found, err := replay.Run(ctx, options)
 	shown.End()
-	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
-		return usageError{wrong}
-	}
-	if err != nil {
+	if err := cmp.Or(failed(err), lines.Flush()); err != nil {
 		return err
 	}
-	if err := o.print(streams.Out, found); err != nil {
+	out := streams.Out
+	if o.output == "jsonl" {
+		// The lines are for programs, and the rest is for people.
+		out = streams.Err
+	}
+	if err := o.print(out, found); err != nil {
 		return err
 	}
 	if found.Judged == 0 {
-		terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(&found.Input).Error(), "  "))
-		return exitStatus(exitUsage)
+		return nothing(streams, &found.Input)
 	}
 	if o.log.verbosity > 0 {
 		terminal.Fprintf(streams.Err, "judged in %s\n", pages.Brief(time.Since(begin).Microseconds()))
+	}
+	if found.Fails(replay.Gate(o.failOn)) {
+		return exitStatus(exitError)
 	}
 	return nil
 }
@@ -241,6 +313,12 @@ func readRegistrations(paths []string) (*manifests.Set, error) {
 	for _, p := range set.Problems {
 		if !p.Warning {
 			return nil, usageError{fmt.Errorf("%s: %s", report.Place(p.File, p.Line, 0), p.Message)}
+		}
+	}
+	for _, o := range set.Objects {
+		u := &unstructured.Unstructured{Object: o.Content}
+		if u.GetName() == "" && len(check.Judging([]*unstructured.Unstructured{u})) > 0 {
+			return nil, usageError{fmt.Errorf("%s: the %s has no metadata.name that is a text; quote a name such as \"no\"", report.Place(o.File, o.Line, 0), u.GetKind())}
 		}
 	}
 	if len(set.Objects) == 0 {
@@ -375,6 +453,10 @@ func (o *replayOptions) print(out io.Writer, r *replay.Report) error {
 // text writes a report for people.
 func (o *replayOptions) text(b io.Writer, r *replay.Report) {
 	o.release.print(b)
+	if o.output == "jsonl" {
+		o.end(b, r)
+		return
+	}
 	for _, g := range r.Groups[:min(len(r.Groups), fullGroups)] {
 		printGroup(b, g.Change.Text(), g)
 	}
@@ -395,6 +477,11 @@ func (o *replayOptions) text(b io.Writer, r *replay.Report) {
 	if r.MoreRequests > 0 {
 		terminal.Fprintf(b, "%s more, in %s: -o json has no more of them\n\n", report.Count(r.MoreRequests, "request"), report.Count(r.MoreGroups, "group"))
 	}
+	o.end(b, r)
+}
+
+// end writes what is behind the groups.
+func (o *replayOptions) end(b io.Writer, r *replay.Report) {
 	if !o.onlyChanges {
 		for _, g := range r.Recorded.Groups[:min(len(r.Recorded.Groups), fullGroups)] {
 			what := "not as recorded: allowed then, rejected by the baseline"
@@ -413,6 +500,16 @@ func (o *replayOptions) text(b io.Writer, r *replay.Report) {
 		if r.Recorded.Compared > 0 {
 			terminal.Fprintf(b, "%d of %s with a recorded answer have another one from the baseline\n", r.Recorded.Differ, report.Count(r.Recorded.Compared, "request"))
 		}
+	}
+	for _, u := range r.Unknown[:min(len(r.Unknown), shownPolicies)] {
+		var names []string
+		for _, s := range u.Namespaces {
+			names = append(names, s.Name)
+		}
+		terminal.Fprintf(b, "unknown: %s judged without the labels of %s, which nobody knows, and %s asks for them (%s)\n", report.Count(u.Count, "request"), strings.Join(names, ", "), u.By, u.First)
+	}
+	if r.Undecided > 0 {
+		terminal.Fprintf(b, "%s may have another verdict: a snapshot of the cluster as --against has the labels of namespaces, and so do recordings of 'gatehouse record'\n", report.Count(r.Undecided, "request"))
 	}
 	terminal.Fprintf(b, "%d of %s judged otherwise; by Kubernetes %s\n", r.Changed, report.Count(r.Judged, "request"), r.KubernetesVersion)
 }

@@ -3,6 +3,9 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +22,7 @@ func reportOf(groups int) *replay.Report {
 	for i := range groups {
 		name := fmt.Sprintf("policy p%03d", i)
 		r.Groups = append(r.Groups, &replay.Group{Change: replay.NewlyRejected, By: []string{name}, Count: 1000 - i, Users: []replay.Share{{Name: hostile, Count: 1}},
-			Examples: []replay.Example{{Request: "CREATE pods shop/" + hostile, Place: "f:1", After: []string{hostile}}, {Request: "b"}, {Request: "c"}}})
+			Examples: []*replay.Example{{Request: "CREATE pods shop/" + hostile, Place: "f:1", After: []string{hostile}}, {Request: "b"}, {Request: "c"}}})
 		r.Policies = append(r.Policies, &replay.Policy{Name: name, RejectedBefore: 7, RejectedAfter: 7 + i%2*i})
 		r.Changed += 1000 - i
 	}
@@ -62,5 +65,62 @@ func TestAReplayIsAPageForPeople(t *testing.T) {
 	}
 	if strings.Contains(page.String(), "http://") || strings.Contains(page.String(), "https://") || strings.Contains(page.String(), "<script") {
 		t.Error("the page needs something from elsewhere")
+	}
+}
+
+// S25.18: a gate fails on what it names, and any on what is not known, too.
+func TestGatesOfAReplay(t *testing.T) {
+	all := []replay.Gate{"", replay.Rejects, replay.ChangesAny, replay.DiffersAny}
+	for _, tt := range []struct {
+		name   string
+		report replay.Report
+		fails  []replay.Gate
+	}{
+		{"nothing differs", replay.Report{Judged: 9}, nil},
+		{"newly rejected", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.NewlyRejected: 1}}, all[1:]},
+		{"newly allowed", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.NewlyAllowed: 1}}, all[2:]},
+		{"another reason", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherRejection: 1}}, all[2:]},
+		{"another object", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherObject: 1}}, all[2:]},
+		{"other webhooks", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherCalls: 1}}, all[3:]},
+		{"not known", replay.Report{Undecided: 1}, all[3:]},
+	} {
+		var fails []replay.Gate
+		for _, g := range all {
+			if tt.report.Fails(g) {
+				fails = append(fails, g)
+			}
+		}
+		if !slices.Equal(fails, tt.fails) {
+			t.Errorf("%s: %q, want %q", tt.name, fails, tt.fails)
+		}
+	}
+	o := replayOptions{judging: judging{callRate: 1}, output: "text", with: []string{"a"}, paths: []string{"b"}, failOn: "always"}
+	if err := o.complete(); err == nil || !strings.Contains(err.Error(), "rejected, changed, any") {
+		t.Errorf("--fail-on always: %v", err)
+	}
+}
+
+// S25.16: a report for people names who asks for labels that nobody knows.
+func TestAReplaySaysWhatIsUnknown(t *testing.T) {
+	var screen bytes.Buffer
+	r := &replay.Report{Judged: 9, Undecided: 2, Unknown: []*replay.Unknown{{By: "policy prod", Count: 2, Namespaces: []replay.Share{{Name: "shop", Count: 2}}, First: "log:1"}}}
+	if err := (&replayOptions{output: "text"}).print(terminal.NewWriter(&screen), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"unknown: 2 requests judged without the labels of shop, which nobody knows, and policy prod asks for them (log:1)\n", "2 requests may have another verdict"} {
+		if !strings.Contains(screen.String(), want) {
+			t.Errorf("the text has no %q:\n%s", want, screen.String())
+		}
+	}
+}
+
+// Objects whose name is not a text would judge nothing.
+func TestNamesThatAreNoTexts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(path, []byte("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: no}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readRegistrations([]string{path}); err == nil || !strings.Contains(err.Error(), "policy.yaml:1: the ValidatingAdmissionPolicy has no metadata.name that is a text") {
+		t.Errorf("%v", err)
 	}
 }

@@ -52,8 +52,9 @@ type Rehearsal struct {
 	trace *trace.Trace
 	// admitted is set when the request has passed authorization: its user may make the request.
 	admitted atomic.Bool
-	// connected is set when admission let a CONNECT pass. The server then makes no connection.
-	connected atomic.Bool
+	// passed is set when admission let the request pass, whatever came after it. The server makes no
+	// connection for a CONNECT.
+	passed atomic.Bool
 
 	mu struct {
 		sync.Mutex
@@ -74,9 +75,12 @@ type Stored struct {
 // Trace is what admission did.
 func (r *Rehearsal) Trace() *trace.Trace { return r.trace }
 
-// Connected reports whether admission let a CONNECT pass. The answer to the CONNECT is an error
-// in any case, since nothing is connected.
-func (r *Rehearsal) Connected() bool { return r.connected.Load() }
+// Passed reports whether admission let the request pass. The answer may still be an error: of a
+// subresource whose object is not there, and of each CONNECT, since nothing is connected.
+func (r *Rehearsal) Passed() bool { return r.passed.Load() }
+
+// Connected reports whether admission let a CONNECT pass.
+func (r *Rehearsal) Connected() bool { return r.Connect && r.Passed() }
 
 // Authorized reports whether the user may make the request.
 func (r *Rehearsal) Authorized() bool { return r.admitted.Load() }
@@ -138,8 +142,8 @@ func (c rehearsalChain) Validate(ctx context.Context, a apiadmission.Attributes,
 		return c.Passes.Validate(ctx, a, o)
 	}
 	err := c.Passes.Validate(ctx, rehearsed{a, r}, o)
+	r.passed.Store(err == nil)
 	if err == nil && a.GetOperation() == apiadmission.Connect {
-		r.connected.Store(true)
 		return errNotConnected
 	}
 	return err

@@ -60,13 +60,16 @@ func (r *run) restore(ctx context.Context, objects []*unstructured.Unstructured)
 			return err
 		}
 		r.report.Notes = append(r.report.Notes, slices.DeleteFunc(notes, func(n string) bool { return n == "" })...)
-		for i, why := range refusals {
-			if why != "" {
-				r.leftOut(byStage[at][i], why)
+		var restored []*unstructured.Unstructured
+		for i, u := range byStage[at] {
+			if refusals[i] != "" {
+				r.leftOut(u, refusals[i])
+			} else {
+				restored = append(restored, u)
 			}
 		}
 		if at == definitions {
-			if err := r.awaitRestored(ctx, byStage[at]); err != nil {
+			if err := r.awaitRestored(ctx, restored); err != nil {
 				return err
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -35,6 +36,8 @@ type World struct {
 	// Report has the verdicts on the objects of the set.
 	Report *Report
 
+	// unlabelled are the namespaces whose labels nobody knows.
+	unlabelled map[string]bool
 	// connected makes plans. The first call of Plan sets it.
 	connect     sync.Once
 	connected   *offline.World
@@ -298,13 +301,28 @@ func (w *World) Labels(ctx context.Context, namespace string) (map[string]string
 	return map[string]string{}, nil
 }
 
+// UnknownLabels is in the reason of a step of a plan that depends on labels which nobody knows.
+const UnknownLabels = "nobody knows the labels"
+
+// Unlabelled says which namespaces have labels that nobody knows: what depends on these is unknown to Plan. It must
+// be called before Plan.
+func (w *World) Unlabelled(names map[string]bool) { w.unlabelled = names }
+
 // Plan returns what admission would do with a request, including the entries that do not apply.
 func (w *World) Plan(ctx context.Context, q *offline.Request) (*plan.Plan, error) {
 	// Requests do not change the World, so one connection serves all plans.
 	w.connect.Do(func() {
 		w.connected, w.unconnected = offline.Connect(context.WithoutCancel(ctx), w.run.server.admin, w.run.kinds)
-		if w.unconnected == nil {
-			w.connected.Registrations.Kubernetes = !w.run.Gatehouse
+		if w.unconnected != nil {
+			return
+		}
+		w.connected.Registrations.Kubernetes = !w.run.Gatehouse
+		read := w.connected.Namespace
+		w.connected.Namespace = func(ctx context.Context, name string) (*corev1.Namespace, error) {
+			if w.unlabelled[name] {
+				return nil, fmt.Errorf("%w: %s of the namespace %s", plan.ErrUnknown, UnknownLabels, name)
+			}
+			return read(ctx, name)
 		}
 	})
 	connected, err := w.connected, w.unconnected

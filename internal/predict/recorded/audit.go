@@ -2,13 +2,14 @@ package recorded
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -64,6 +65,7 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 		Resource:    metav1.GroupVersionResource{Group: ref.APIGroup, Version: ref.APIVersion, Resource: ref.Resource},
 		Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name, User: e.User,
 	}
+	q.outside()
 	if e.ImpersonatedUser != nil {
 		q.User = e.ImpersonatedUser.UserInfo
 	}
@@ -87,6 +89,9 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 		}
 		return q.unless(e, code)
 	case verb == "get" || verb == "list" || verb == "watch":
+		if success {
+			r.saw(q, e.ResponseObject)
+		}
 		return nil, "a read", true
 	case verb == "create":
 		q.Operation, q.Object = Create, e.RequestObject
@@ -97,7 +102,7 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	case verb == "delete":
 		q.Operation = Delete
 	case verb == "deletecollection":
-		r.forget()
+		r.state.forget(q.GVR().GroupResource(), q.Namespace)
 		return nil, "the deletion of a collection does not name its objects", false
 	default:
 		return nil, "a request with another verb", true
@@ -111,7 +116,6 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	if why := refusedElsewhere(e, code); why != "" {
 		return nil, why, false
 	}
-	whole := q.Subresource == "" || q.Subresource == "status"
 	switch {
 	case q.Operation == Delete || e.Level != auditv1.LevelMetadata && e.Level != auditv1.LevelNone:
 	default:
@@ -121,8 +125,18 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 		return nil, "the events of an object are not in the order of time", false
 	}
 	switch {
+	case q.Operation == Create:
+		if q.Name == "" && q.Subresource == "" {
+			q.Name = nameOf(q.Object)
+		}
+	case q.ofAnotherKind():
+		q.Stored = old
+	default:
+		q.OldObject = old
+	}
+	switch {
 	case e.Verb == "patch" || e.Verb == "apply":
-		if why := q.patch(e, old, query, whole); why != "" {
+		if why := q.patch(e, old, query); why != "" {
 			return nil, why, false
 		}
 	case q.Operation == Update && old != nil:
@@ -130,14 +144,14 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 			return nil, "the log does not have the version of the object that the request changes", false
 		}
 	}
-	if q.Operation != Create && whole {
-		q.OldObject = old
-	}
-	if q.Operation == Create && q.Name == "" && q.Subresource == "" {
-		q.Name = nameOf(q.Object)
-	}
 	return q, q.wrong(), false
 }
+
+// separate are the subresources whose objects are not of the kind of the resource.
+var separate = []string{"scale", "binding", "eviction", "token"}
+
+// ofAnotherKind reports whether the request is about an object of another kind than that of the resource.
+func (r *Request) ofAnotherKind() bool { return slices.Contains(separate, r.Subresource) }
 
 // unless returns the request unless it was rejected before admission.
 func (r *Request) unless(e *event, code int32) (*Request, string, bool) {
@@ -158,40 +172,92 @@ func refusedElsewhere(e *event, code int32) string {
 	return ""
 }
 
-// patch computes the object of a request that is a patch.
-func (r *Request) patch(e *event, old json.RawMessage, query url.Values, whole bool) string {
-	var of struct{ APIVersion, Kind string }
-	if manager := query.Get("fieldManager"); manager != "" && json.Unmarshal(e.RequestObject, &of) == nil && of.APIVersion != "" && of.Kind != "" && query.Has("force") {
+// patch computes the object of a request that is a patch. What may be a patch of several kinds is several
+// requests, unless the answer shows which it was.
+func (r *Request) patch(e *event, old json.RawMessage, query url.Values) string {
+	of, _ := headerOf(e.RequestObject)
+	manager := query.Get("fieldManager")
+	mayApply := manager != "" && of.APIVersion != "" && of.Kind != ""
+	if mayApply && query.Has("force") {
 		r.Apply = &Apply{Configuration: e.RequestObject, FieldManager: manager, Force: query.Get("force") == "true"}
 		return ""
 	}
 	switch {
 	case len(e.RequestObject) == 0:
 		return "the event has no objects"
-	case old == nil || !whole:
+	case old == nil:
+		return noOld
+	case r.Subresource == "scale" && isObject(e.RequestObject):
+		// A scale has no lists: every kind of patch is a merge patch.
+		r.Patch = e.RequestObject
+		return ""
+	case r.ofAnotherKind():
 		return noOld
 	}
-	object, err := patched(old, e.RequestObject)
-	switch {
-	case errors.Is(err, errPatchKind), errors.Is(err, errNotPatchable):
+	objects, err := patched(old, e.RequestObject)
+	if err != nil {
 		return err.Error()
-	case err != nil:
-		return notReadable
 	}
-	r.Object = object
+	if r.Response != nil && r.Response.Allowed {
+		objects = shown(objects, e.ResponseObject)
+	}
+	r.Object = objects[0]
+	for _, object := range objects[1:] {
+		other := *r
+		other.Object = object
+		r.Or = append(r.Or, &other)
+	}
+	if mayApply {
+		other := *r
+		other.Object, other.Apply = nil, &Apply{Configuration: e.RequestObject, FieldManager: manager}
+		r.Or = append(r.Or, &other)
+	}
 	return ""
+}
+
+// saw notes the objects of the answer to a read.
+func (r *Reader) saw(q *Request, answer json.RawMessage) {
+	if q.Subresource != "" || !isObject(answer) {
+		return
+	}
+	note := func(object json.RawMessage) {
+		m, ok := MetaOf(object)
+		if key := q.Key(); ok && m.Name != "" {
+			key.Namespace, key.Name = m.Namespace, m.Name
+			r.state.see(key, object)
+		}
+	}
+	of, ok := headerOf(answer)
+	kind, isList := strings.CutSuffix(of.Kind, "List")
+	switch {
+	case !ok || of.Kind == "Status" || of.Kind == "Table" || strings.HasPrefix(of.Kind, "PartialObjectMetadata"):
+	case !isList:
+		note(answer)
+	default:
+		var list struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		if json.Unmarshal(answer, &list) == nil {
+			for _, item := range list.Items {
+				if about, ok := headerOf(item); ok && about.Kind == "" {
+					item = withKind(item, header{of.APIVersion, kind})
+				}
+				note(item)
+			}
+		}
+	}
 }
 
 // remember notes the object that a request has stored.
 func (r *Reader) remember(q *Request, e *event, at time.Time) {
+	kind := kindOf(e.ResponseObject)
 	switch {
-	case q.Operation == Delete:
-		r.state.put(q.Key(), nil, at)
-	case q.Subresource != "" && q.Subresource != "status":
-		if q.Subresource != "scale" && q.Subresource != "token" {
-			r.state.put(q.Key(), nil, at)
-		}
-	case isObject(e.ResponseObject) && kindOf(e.ResponseObject) != "Status":
+	case q.Subresource == "token":
+	case q.Subresource == "scale":
+		old, _ := r.state.find(q.Key())
+		r.state.put(q.Key(), scaledTo(old, e.ResponseObject), at)
+	case !q.ofAnotherKind() && isObject(e.ResponseObject) && kind != "Status":
+		// An object that is deleted may be there for a while: it has a grace period, or finalizers.
 		key := q.Key()
 		key.Name = nameOf(e.ResponseObject)
 		r.state.put(key, e.ResponseObject, at)
@@ -200,9 +266,32 @@ func (r *Reader) remember(q *Request, e *event, at time.Time) {
 	}
 }
 
-// forget drops the noted objects. It is called after requests that changed objects without naming
-// them.
-func (r *Reader) forget() { r.state = state{known: r.state.known} }
+// scaledTo is an object of a built-in kind after its scale was changed, by the answer to that; nil if that is
+// not known.
+func scaledTo(object, scale json.RawMessage) json.RawMessage {
+	var to struct {
+		Kind     string `json:"kind"`
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+		Spec struct {
+			Replicas int64 `json:"replicas"`
+		} `json:"spec"`
+	}
+	of, ok := headerOf(object)
+	if !ok || !slices.Contains([]string{"v1", "apps/v1"}, of.APIVersion) || json.Unmarshal(scale, &to) != nil || to.Kind != "Scale" || to.Metadata.ResourceVersion == "" {
+		return nil
+	}
+	to.Kind = of.Kind
+	change, err := json.Marshal(to)
+	if err != nil {
+		return nil
+	}
+	if object, err = jsonpatch.MergePatch(object, change); err != nil {
+		return nil
+	}
+	return object
+}
 
 func nameOf(data json.RawMessage) string     { m, _ := MetaOf(data); return m.Name }
 func revisionOf(data json.RawMessage) string { m, _ := MetaOf(data); return m.ResourceVersion }

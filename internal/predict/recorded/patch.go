@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,14 +15,11 @@ import (
 // maxOperations bounds how many operations of a JSON patch are applied, as the API server does.
 const maxOperations = 10_000
 
-var (
-	errPatchKind    = errors.New("the log does not say what kind of patch it is, and the kinds differ")
-	errNotPatchable = errors.New("the patch cannot be applied to the object before the request")
-)
+var errNotPatchable = errors.New("the patch cannot be applied to the object before the request")
 
-// patched applies a patch to an object. A log has no content type: a list is a JSON patch, and of a
-// merge patch and a strategic one both are tried.
-func patched(old, patch json.RawMessage) (json.RawMessage, error) {
+// patched applies a patch to an object, and returns what may come of it. A log has no content type: a list is a
+// JSON patch, and an object may be a merge patch or a strategic one.
+func patched(old, patch json.RawMessage) ([]json.RawMessage, error) {
 	patch = bytes.TrimSpace(patch)
 	if len(patch) == 0 {
 		return nil, errNotPatchable
@@ -35,31 +33,87 @@ func patched(old, patch json.RawMessage) (json.RawMessage, error) {
 		if err != nil {
 			return nil, errNotPatchable
 		}
-		return out, nil
+		return []json.RawMessage{out}, nil
 	}
 	merged, err := jsonpatch.MergePatch(old, patch)
 	if err != nil {
 		return nil, errNotPatchable
 	}
-	var of struct{ APIVersion, Kind string }
-	if err := json.Unmarshal(old, &of); err != nil {
-		return nil, errNotPatchable
-	}
-	gv, err := schema.ParseGroupVersion(of.APIVersion)
-	if err != nil {
-		return nil, errNotPatchable
-	}
-	typed, err := scheme.Scheme.New(gv.WithKind(of.Kind))
+	of, _ := headerOf(old)
+	typed, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind))
 	if err != nil {
 		// A custom resource takes no strategic patch.
-		return merged, nil
+		return []json.RawMessage{merged}, nil
 	}
 	strategic, err := strategicpatch.StrategicMergePatch(old, patch, typed)
-	switch {
-	case err != nil:
-		return nil, errPatchKind
-	case jsonpatch.Equal(merged, strategic):
-		return merged, nil
+	if err != nil || jsonpatch.Equal(merged, strategic) {
+		return []json.RawMessage{merged}, nil
 	}
-	return nil, errPatchKind
+	return []json.RawMessage{merged, strategic}, nil
+}
+
+// shown are those of two objects that the answer to a request shows; both if it does not tell them apart.
+func shown(objects []json.RawMessage, answer json.RawMessage) []json.RawMessage {
+	var a, b, is any
+	if len(objects) != 2 || json.Unmarshal(objects[0], &a) != nil || json.Unmarshal(objects[1], &b) != nil || json.Unmarshal(answer, &is) != nil {
+		return objects
+	}
+	switch first, second := apartIn(a, b, is); {
+	case first && !second:
+		return objects[:1]
+	case second && !first:
+		return objects[1:]
+	}
+	return objects
+}
+
+// apartIn reports which of two values the third has, where the two differ. The third may have more: defaults,
+// and what webhooks have added.
+func apartIn(a, b, is any) (first, second bool) {
+	if reflect.DeepEqual(a, b) {
+		return true, true
+	}
+	x, ok := a.(map[string]any)
+	y, also := b.(map[string]any)
+	there, too := is.(map[string]any)
+	if !ok || !also || !too {
+		return has(is, a), has(is, b)
+	}
+	first, second = true, true
+	for key := range x {
+		if _, ok := y[key]; !ok {
+			_, ok := there[key]
+			first, second = first && ok && has(there[key], x[key]), second && !ok
+			continue
+		}
+		one, other := apartIn(x[key], y[key], there[key])
+		first, second = first && one, second && other
+	}
+	for key := range y {
+		if _, ok := x[key]; !ok {
+			_, ok := there[key]
+			first, second = first && !ok, second && ok && has(there[key], y[key])
+		}
+	}
+	return first, second
+}
+
+// has reports whether a value has another one, with more fields at most.
+func has(in, v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		there, ok := in.(map[string]any)
+		for key := range v {
+			ok = ok && has(there[key], v[key])
+		}
+		return ok
+	case []any:
+		there, ok := in.([]any)
+		ok = ok && len(there) == len(v)
+		for i := range v {
+			ok = ok && has(there[i], v[i])
+		}
+		return ok
+	}
+	return reflect.DeepEqual(in, v)
 }

@@ -1,6 +1,7 @@
 package recorded
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -15,6 +16,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
 
@@ -215,22 +217,40 @@ func (r *Reader) lines(ctx context.Context, name string, begin []byte, rest *lin
 	}
 }
 
-// document reads a file that is one document, in JSON or YAML. It returns false if it is none.
+// document reads a file that is one document in JSON, or documents in YAML. It returns false if it is none: a
+// log may have a bad line before the others.
 func (r *Reader) document(data []byte, place string, take func(*Request) error, failed *error) bool {
 	*failed = nil
 	trimmed := bytes.TrimSpace(data)
-	if !json.Valid(trimmed) {
-		if trimmed[0] == '{' || trimmed[0] == '[' {
-			return false
-		}
-		converted, err := yaml.YAMLToJSON(data)
-		if err != nil || len(converted) == 0 || converted[0] != '{' {
-			return false
-		}
-		trimmed = converted
+	if json.Valid(trimmed) {
+		*failed = r.line(trimmed, place, take)
+		return true
 	}
-	*failed = r.line(trimmed, place, take)
-	return true
+	for line := range bytes.Lines(trimmed) {
+		if line[0] == '{' && json.Valid(line) {
+			return false
+		}
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for found := false; ; {
+		document, err := documents.Read()
+		if err != nil {
+			return found
+		}
+		converted, err := yaml.YAMLToJSON(document)
+		switch {
+		case string(converted) == "null":
+		case err == nil && len(converted) > 0 && converted[0] == '{':
+			found = true
+			if *failed = r.line(converted, place, take); *failed != nil {
+				return true
+			}
+		case !found:
+			return false
+		default:
+			note(&r.count.LeftOut, notReadable, place)
+		}
+	}
 }
 
 // header has the fields that say which format a line has.
@@ -327,18 +347,22 @@ func (r *Reader) each(data []byte, place string, take func(*Request) error) erro
 			continue
 		}
 		if of.Kind == "" {
-			// The items of a list need not repeat what they are.
-			kind, _ := json.Marshal(map[string]string{"apiVersion": list.APIVersion, "kind": list.Kind[:len(list.Kind)-len("List")]})
-			item = slices.Concat(kind[:len(kind)-1], []byte(","), item[1:])
-			if bytes.Equal(bytes.TrimSpace(item[len(kind):]), []byte("}")) {
-				item = kind
-			}
+			item = withKind(item, header{list.APIVersion, strings.TrimSuffix(list.Kind, "List")})
 		}
 		if err := r.line(item, place, take); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// withKind says of an item of a list what it is: items need not repeat it.
+func withKind(item json.RawMessage, of header) json.RawMessage {
+	kind, _ := json.Marshal(of)
+	if rest := bytes.TrimSpace(item[1:]); !bytes.Equal(rest, []byte("}")) {
+		return slices.Concat(kind[:len(kind)-1], []byte(","), rest)
+	}
+	return kind
 }
 
 // own reads a line of the project's own format.
@@ -384,10 +408,7 @@ func review(data []byte, of header) (*Request, string) {
 	if isObject(old) && q.Operation != Create {
 		q.OldObject = old
 	}
-	if q.Resource.Group == "" && q.Resource.Resource == "namespaces" {
-		// A review of a namespace names it twice.
-		q.Namespace = ""
-	}
+	q.outside()
 	if q.Name == "" && q.Subresource == "" {
 		q.Name = nameOf(q.Object)
 	}
@@ -433,9 +454,7 @@ func (r *Reader) traced(data []byte) (*Request, string) {
 		Subresource: t.Request.Subresource, Namespace: t.Request.Namespace, Name: t.Request.Name, DryRun: t.Request.DryRun}
 	q.User.Username = t.Request.User
 	q.Response = &Response{Allowed: t.Outcome == "Allowed" || t.Outcome == "FailedOpen"}
-	if q.Resource.Group == "" && q.Resource.Resource == "namespaces" {
-		q.Namespace = ""
-	}
+	q.outside()
 	switch q.Operation {
 	case Create, Update:
 		return nil, "a trace has no objects"

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,13 +26,19 @@ func stored(version, data string) string {
 	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":%q},"data":{"k":%q}}`, version, data)
 }
 
-// read reads a text, and says in lines what came of it.
-func read(t testing.TB, text []byte, known func(Key) json.RawMessage) []string {
+func write(t testing.TB, text []byte) (path string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "log")
+	path = filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// readAll reads a text, and says in lines what came of it.
+func readAll(t testing.TB, text []byte, known func(Key) json.RawMessage) []string {
+	t.Helper()
+	path := write(t, text)
 	var got []string
 	count, err := (&Reader{Paths: []string{path}, Known: known}).Read(t.Context(), func(q *Request) error {
 		line := q.Title()
@@ -47,11 +54,23 @@ func read(t testing.TB, text []byte, known func(Key) json.RawMessage) []string {
 		if q.Apply != nil {
 			line += fmt.Sprintf(" applies as %s %v", q.Apply.FieldManager, q.Apply.Force)
 		}
+		if q.Patch != nil {
+			line += " patches " + string(q.Patch)
+		}
+		if q.Stored != nil {
+			line += " of " + kindOf(q.Stored) + " " + revisionOf(q.Stored)
+		}
+		if c := strings.Count(string(q.Object), `"image"`); c > 0 {
+			line += fmt.Sprintf(" with %d containers", c)
+		}
 		if q.DryRun {
 			line += " dry run"
 		}
 		if q.Response != nil {
 			line += fmt.Sprintf(" -> %v %d", q.Response.Allowed, q.Response.Code)
+		}
+		if len(q.Or) > 0 {
+			line += fmt.Sprintf(" or %d more", len(q.Or))
 		}
 		got = append(got, line)
 		return nil
@@ -120,15 +139,15 @@ func TestRead(t *testing.T) {
 			"left out 2: the object before the request is not known",
 			"left out 1: an event of level Metadata has no objects",
 		}},
-		{"patches whose kind matters are not judged, an apply is", []string{
+		{"a patch of several kinds is several requests, an apply is one", []string{
 			auditEvent("create", all, "pods", "a", `,"responseStatus":{"code":201},"requestObject":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}},"responseObject":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`),
 			auditEvent("patch", all, "pods", "a", `,"responseStatus":{"code":422},"requestObject":{"spec":{"containers":[{"name":"d","image":"j"}]}}`),
 			auditEvent("patch", all, "pods", "a", `,"responseStatus":{"code":422},"requestObject":[{"op":"remove","path":"/no"}]`),
 			strings.Replace(auditEvent("patch", all, "pods", "a", `,"requestObject":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`), `"/x"`, `"/x?fieldManager=me&force=true"`, 1),
 		}, []string{
 			"CREATE pods shop/a by jane -> true 201",
+			"UPDATE pods shop/a by jane with 1 containers -> false 422 or 1 more",
 			"UPDATE pods shop/a by jane applies as me true",
-			"left out 1: the log does not say what kind of patch it is, and the kinds differ",
 			"left out 1: the patch cannot be applied to the object before the request",
 		}},
 		{"who is impersonated makes the request", []string{
@@ -181,10 +200,104 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Join(c.in, "\n")
-			if diff := cmp.Diff(c.want, read(t, []byte(text), nil)); diff != "" {
+			if diff := cmp.Diff(c.want, readAll(t, []byte(text), nil)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// S25.4: what a log shows of the objects that requests find, and of the kind of a patch.
+func TestAuditLogsShowObjects(t *testing.T) {
+	const all = "RequestResponse"
+	on := func(subresource, event string) string {
+		return strings.Replace(event, `"objectRef":{`, `"objectRef":{"subresource":"`+subresource+`",`, 1)
+	}
+	answered := func(request, response string) string {
+		return `,"responseStatus":{"code":200},"requestObject":` + request + `,"responseObject":` + response
+	}
+	patch := auditEvent("patch", all, "configmaps", "a", answered(`{"data":{"k":"9"}}`, stored("13", "9")))
+	const patched = "UPDATE configmaps shop/a by jane sends 9 for 1 -> true 200"
+	pod := func(version, more string) string {
+		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":"` + version + `"},"spec":{"nodeName":"n","containers":[` + more + `{"name":"c","image":"i"}]}}`
+	}
+	deployment := func(version, replicas string) string {
+		return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":"` + version + `"},"spec":{"replicas":` + replicas + `}}`
+	}
+	scale := func(version string) string {
+		return `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a","namespace":"shop","resourceVersion":"` + version + `"},"spec":{"replicas":3}}`
+	}
+	read := func(verb, object string) string {
+		return auditEvent(verb, all, "configmaps", "", `,"responseStatus":{"code":200},"responseObject":`+object)
+	}
+	item := strings.Replace(stored("10", "1"), `"kind":"ConfigMap","apiVersion":"v1",`, "", 1)
+	created := func(object string) string { return answered(object, object) }
+	for _, c := range []struct {
+		name string
+		in   []string
+		want []string
+	}{
+		{"the answer to a get", []string{read("get", stored("10", "1")), patch}, []string{patched, "other 1: a read"}},
+		{"the answer to a list", []string{read("list", `{"kind":"ConfigMapList","apiVersion":"v1","items":[`+item+`]}`), patch}, []string{patched, "other 1: a read"}},
+		{"a read that is older than the last write, or not of the object", []string{
+			auditEvent("create", all, "configmaps", "a", created(stored("10", "1"))), read("get", stored("9", "0")), read("get", `{"kind":"Status","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"99"}}`), patch,
+		}, []string{"CREATE configmaps shop/a by jane sends 1 -> true 200", patched, "other 2: a read"}},
+		{"the deletion of a collection makes nothing else unknown", []string{
+			read("get", stored("10", "1")), strings.Replace(auditEvent("deletecollection", all, "pods", "", `,"responseStatus":{"code":200}`), `"name":""`, `"name":""`, 1), patch,
+			auditEvent("deletecollection", all, "configmaps", "", `,"responseStatus":{"code":200}`), patch,
+		}, []string{patched, "left out 2: the deletion of a collection does not name its objects", "left out 1: the object before the request is not known", "other 1: a read"}},
+		{"an object that is being deleted is still there", []string{
+			auditEvent("create", all, "pods", "a", created(pod("10", ""))), auditEvent("delete", all, "pods", "a", answered(`{}`, pod("11", ""))), auditEvent("delete", "Metadata", "pods", "a", ""),
+		}, []string{"CREATE pods shop/a by jane with 1 containers -> true 200", "DELETE pods shop/a by jane -> true 200", "DELETE pods shop/a by jane"}},
+		{"the answer shows the kind of a patch", []string{
+			auditEvent("create", all, "pods", "a", created(pod("10", ""))),
+			auditEvent("patch", all, "pods", "a", answered(`{"spec":{"containers":[{"name":"d","image":"j"}]}}`, pod("11", `{"name":"d","image":"j","imagePullPolicy":"Always"},`))),
+			auditEvent("patch", all, "pods", "a", answered(`{"spec":{"containers":[{"name":"c","image":"i"}]}}`, pod("12", ""))),
+		}, []string{"CREATE pods shop/a by jane with 1 containers -> true 200", "UPDATE pods shop/a by jane with 2 containers -> true 200", "UPDATE pods shop/a by jane with 1 containers -> true 200"}},
+		{"a patch with a kind and a manager may be an apply", []string{
+			auditEvent("create", all, "configmaps", "a", created(stored("10", "1"))),
+			strings.Replace(auditEvent("patch", all, "configmaps", "a", answered(`{"apiVersion":"v1","kind":"ConfigMap","data":{"k":"9"}}`, stored("13", "9"))), `"/x"`, `"/x?fieldManager=me"`, 1),
+		}, []string{"CREATE configmaps shop/a by jane sends 1 -> true 200", patched + " or 1 more"}},
+		{"subresources", []string{
+			auditEvent("create", all, "pods", "a", created(pod("10", ""))),
+			on("ephemeralcontainers", auditEvent("patch", all, "pods", "a", answered(`{"spec":{"ephemeralContainers":[{"name":"d","image":"j"}]}}`, pod("11", "")))),
+			auditEvent("delete", all, "pods", "a", ""),
+			on("scale", auditEvent("patch", all, "deployments", "b", answered(`{"spec":{"replicas":3}}`, scale("12")))),
+			auditEvent("create", all, "deployments", "a", created(deployment("10", "1"))),
+			on("scale", auditEvent("patch", all, "deployments", "a", answered(`{"spec":{"replicas":3}}`, scale("12")))),
+			on("scale", auditEvent("update", all, "deployments", "a", answered(scale("12"), scale("13")))),
+			auditEvent("update", all, "deployments", "a", answered(deployment("13", "4"), deployment("14", "4"))),
+		}, []string{
+			"CREATE pods shop/a by jane with 1 containers -> true 200", "UPDATE pods/ephemeralcontainers shop/a by jane with 2 containers -> true 200", "DELETE pods shop/a by jane",
+			"CREATE deployments shop/a by jane -> true 200", `UPDATE deployments/scale shop/a by jane patches {"spec":{"replicas":3}} of Deployment 10 -> true 200`,
+			"UPDATE deployments/scale shop/a by jane of Deployment 12 -> true 200", "UPDATE deployments shop/a by jane -> true 200",
+			"left out 1: the object before the request is not known",
+		}},
+		{"a namespace is in no namespace", []string{
+			strings.Replace(auditEvent("create", all, "namespaces", "a", created(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"3"}}`)), `"namespace":"shop"`, `"namespace":""`, 1),
+			strings.Replace(auditEvent("delete", all, "namespaces", "a", `,"responseStatus":{"code":200}`), `"namespace":"shop"`, `"namespace":"a"`, 1),
+		}, []string{"CREATE namespaces a by jane -> true 200", "DELETE namespaces a by jane -> true 200"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, readAll(t, []byte(strings.Join(c.in, "\n")), nil)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// S25.8: a bad line hides none of the others, wherever it stands.
+func TestABadLineHidesNothing(t *testing.T) {
+	good := auditEvent("create", "RequestResponse", "configmaps", "a", `,"requestObject":`+stored("", "1"))
+	for _, bad := range []string{"nonsense", "# a comment", "---", "a: b", "- a", "{", "}", "[", "]", `"text"`, "null", "1", "\x00\x00", "\xff\xfe", "\ufeff", good + good, good + ",", good[:len(good)/2], good[len(good)/2:], "Mar  1 12:00:00 node apiserver: " + good, "'", "|", "&a *a", "%YAML 1.2", "kind: Event", "apiVersion: audit.k8s.io/v1", strings.Repeat("{", 20_000), strings.Repeat("[", 20_000)} {
+		for at := range 3 {
+			list := []string{good, good}
+			text := strings.Join(slices.Insert(list, at, bad), "\n")
+			found := 0
+			if _, err := (&Reader{Paths: []string{write(t, []byte(text))}}).Read(t.Context(), func(*Request) error { found++; return nil }); err != nil || found != 2 {
+				t.Errorf("%.40q as line %d: %d requests, %v", bad, at+1, found, err)
+			}
+		}
 	}
 }
 
@@ -229,7 +342,7 @@ func TestFiles(t *testing.T) {
 		{"empty", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, read(t, c.in, nil)); diff != "" {
+			if diff := cmp.Diff(c.want, readAll(t, c.in, nil)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -277,7 +390,7 @@ func TestBadInput(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, read(t, []byte(strings.Join(c.in, "\n")), nil)); diff != "" {
+			if diff := cmp.Diff(c.want, readAll(t, []byte(strings.Join(c.in, "\n")), nil)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -336,7 +449,7 @@ func TestALineOfAGigabyte(t *testing.T) {
 // S25.4: what the baseline knows is the object before.
 func TestWhatIsKnown(t *testing.T) {
 	known := func(Key) json.RawMessage { return json.RawMessage(stored("", "0")) }
-	got := read(t, []byte(auditEvent("delete", "Metadata", "configmaps", "a", "")), known)
+	got := readAll(t, []byte(auditEvent("delete", "Metadata", "configmaps", "a", "")), known)
 	if diff := cmp.Diff([]string{"DELETE configmaps shop/a by jane for 0"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -350,7 +463,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"id":"1","request":{"operation":"DELETE"},"steps":[]}`))
 	f.Add([]byte{0x1f, 0x8b, 8, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if diff := cmp.Diff(read(t, data, nil), read(t, data, nil)); diff != "" {
+		if diff := cmp.Diff(readAll(t, data, nil), readAll(t, data, nil)); diff != "" {
 			t.Error(diff)
 		}
 	})

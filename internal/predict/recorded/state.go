@@ -3,7 +3,10 @@ package recorded
 import (
 	"container/list"
 	"encoding/json"
+	"strconv"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // maxState bounds the size of the noted objects of a log, in bytes.
@@ -23,6 +26,8 @@ type held struct {
 	key    Key
 	object json.RawMessage
 	at     time.Time
+	// revision is the latest that the object is known to have had.
+	revision uint64
 }
 
 // find returns the stored object of a key, nil when it is not known. at is when the object was
@@ -44,14 +49,47 @@ func (s *state) put(key Key, object json.RawMessage, at time.Time) {
 	if s.objects == nil {
 		s.objects = map[Key]*list.Element{}
 	}
+	h := &held{key: key, object: object, at: at, revision: revision(object)}
 	if e := s.objects[key]; e != nil {
+		h.revision = max(h.revision, e.Value.(*held).revision)
 		s.drop(e)
 	}
-	h := &held{key: key, object: object, at: at}
 	s.objects[key] = s.latest.PushFront(h)
 	s.bytes += h.size()
 	for s.bytes > maxState && s.latest.Len() > 1 {
 		s.drop(s.latest.Back())
+	}
+}
+
+// see notes an object that was read. A read may be of an older state than what is noted.
+func (s *state) see(key Key, object json.RawMessage) {
+	var at time.Time
+	if e := s.objects[key]; e != nil {
+		if revision(object) <= e.Value.(*held).revision {
+			return
+		}
+		at = e.Value.(*held).at
+	}
+	s.put(key, object, at)
+}
+
+// revision is that of an object; 0 if the object does not say.
+func revision(object json.RawMessage) uint64 {
+	n, err := strconv.ParseUint(revisionOf(object), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// forget drops the objects of a resource in a namespace, or in all: a request has changed some of them.
+func (s *state) forget(resource schema.GroupResource, namespace string) {
+	for key, e := range s.objects {
+		if key.Resource == resource && (namespace == "" || key.Namespace == namespace) {
+			h := e.Value.(*held)
+			s.bytes -= len(h.object)
+			h.object = nil
+		}
 	}
 }
 

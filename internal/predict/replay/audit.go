@@ -4,14 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -28,18 +22,12 @@ const maxFindings = 50_000
 
 // AuditOptions say what is audited, and how.
 type AuditOptions struct {
+	Judging
 	// Source are the objects, Snapshot is the cluster that they are in, and Policies are what judges
 	// them. What else is registered in the cluster does not.
 	Source   Source
 	Snapshot *clustersnapshot.Snapshot
 	Policies *manifests.Set
-	// Call, CallsPerSecond and ServiceAddresses are as in Options.
-	Call             bool
-	CallsPerSecond   float64
-	ServiceAddresses []string
-	Progress         func(done, of int)
-	// VersionNote is that of the report.
-	VersionNote string
 	// Gatehouse is that of check.Options.
 	Gatehouse bool
 }
@@ -110,11 +98,7 @@ func (f *AuditFinding) Title() string {
 // Audit judges objects by policies. The error says that this could not be done.
 func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 	r := &AuditReport{APIVersion: recorded.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
-	n := needs{namespaces: map[string]map[string]string{}, accounts: map[string]bool{}}
-	first, err := o.Source.Read(ctx, func(q *recorded.Request) error {
-		n.see(q)
-		return nil
-	})
+	n, first, err := needsOf(ctx, o.Source)
 	if err != nil || first.Requests == 0 {
 		if first != nil {
 			r.Input = *first
@@ -132,20 +116,17 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 	})
 	c := &Cluster{Snapshot: without, Set: o.Policies, Gatehouse: o.Gatehouse}
 	objects, files := c.objects()
-	objects, _ = n.furnished(objects)
+	objects, _, _ = n.furnished(objects)
 	w, notes, err := open(ctx, c, objects, files, o.ServiceAddresses)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
 	r.Notes = notes
-	a := &auditing{AuditReport: r, world: w, places: map[string]*manifests.Object{}, webhooks: map[string]int{}}
+	a := &auditing{AuditReport: r, world: w, call: o.limiter(), places: map[string]*manifests.Object{}, webhooks: map[string]int{}}
 	for _, f := range files {
 		name, _ := f.Content["metadata"].(map[string]any)["name"].(string)
 		a.places[name] = f
-	}
-	if o.Call {
-		a.call = rate.NewLimiter(rate.Limit(o.CallsPerSecond), callsAhead).Wait
 	}
 	return r, a.all(ctx, &o, first.Requests)
 }
@@ -158,74 +139,17 @@ type auditing struct {
 	webhooks map[string]int
 }
 
-// audited is one object.
+// audited is what was said of one object.
 type audited struct {
-	request  *recorded.Request
-	done     chan struct{}
-	verdict  *verdict
+	calls    []string
 	findings []*AuditFinding
-	err      error
 }
 
 func (a *auditing) all(ctx context.Context, o *AuditOptions, of int) error {
-	jobs, order := make(chan *audited), make(chan *audited, ahead)
-	group, ctx := errgroup.WithContext(ctx)
-	var count *recorded.Count
-	group.Go(func() (err error) {
-		defer close(jobs)
-		defer close(order)
-		count, err = o.Source.Read(ctx, func(q *recorded.Request) error {
-			j := &audited{request: q, done: make(chan struct{})}
-			for _, to := range []chan *audited{order, jobs} {
-				select {
-				case to <- j:
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}
-			return nil
-		})
-		return err
-	})
-	for range 2 * runtime.GOMAXPROCS(0) {
-		group.Go(func() error {
-			for j := range jobs {
-				a.one(ctx, j)
-				close(j.done)
-			}
-			return nil
-		})
-	}
-	group.Go(func() error {
-		done := 0
-		for j := range order {
-			select {
-			case <-j.done:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			done++
-			var why unjudged
-			switch {
-			case errors.As(j.err, &why):
-				a.Input.LeaveOut(string(why), j.request.Place)
-			case ctx.Err() != nil:
-				return context.Cause(ctx)
-			case j.err != nil:
-				return fmt.Errorf("%s: %w", j.request.Place, j.err)
-			default:
-				a.add(j)
-			}
-			if o.Progress != nil {
-				o.Progress(done, of)
-			}
-		}
-		return nil
-	})
-	if err := group.Wait(); err != nil {
+	count, err := judgedInOrder(ctx, o.Source, &o.Judging, of, a.one, a.add)
+	if err != nil {
 		return err
 	}
-	count.LeftOut = append(count.LeftOut, a.Input.LeftOut...)
 	a.Input = *count
 	slices.SortStableFunc(a.Findings, func(x, y *AuditFinding) int {
 		return cmp.Or(cmp.Compare(x.Policy, y.Policy), cmp.Compare(x.ObjectKind, y.ObjectKind), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
@@ -236,7 +160,7 @@ func (a *auditing) all(ctx context.Context, o *AuditOptions, of int) error {
 	return nil
 }
 
-func (a *auditing) add(j *audited) {
+func (a *auditing) add(_ *recorded.Request, j *audited) {
 	a.Judged++
 	if len(j.findings) == 0 {
 		a.Passed++
@@ -248,22 +172,23 @@ func (a *auditing) add(j *audited) {
 		}
 		a.Findings = append(a.Findings, f)
 	}
-	for _, name := range j.verdict.calls {
+	for _, name := range j.calls {
 		a.webhooks[name]++
 	}
 }
 
 // one judges one object, and reads from the trace what each policy said.
-func (a *auditing) one(ctx context.Context, j *audited) {
-	p, err := prepare(j.request)
+func (a *auditing) one(ctx context.Context, q *recorded.Request) (*audited, error) {
+	p, err := prepare(q)
 	if err != nil {
-		j.err = err
-		return
+		return nil, err
 	}
-	if j.verdict, j.err = (&judge{world: a.world, call: a.call}).of(ctx, p); j.err != nil {
-		return
+	v, err := (&judge{world: a.world, call: a.call}).of(ctx, p)
+	if err != nil {
+		return nil, err
 	}
-	u := decoded(j.request.Object)
+	j := &audited{calls: v.calls}
+	u := decoded(q.Object)
 	about := func(f AuditFinding) *AuditFinding {
 		f.APIVersion, f.ObjectKind, f.Namespace, f.Name, f.UID = u.GetAPIVersion(), u.GetKind(), u.GetNamespace(), u.GetName(), string(u.GetUID())
 		name, _, _ := strings.Cut(f.Policy, "/")
@@ -274,7 +199,7 @@ func (a *auditing) one(ctx context.Context, j *audited) {
 		return &f
 	}
 	ours := false
-	for act := range j.verdict.trace.Verdicts(false).Acts() {
+	for act := range v.trace.Verdicts(false).Acts() {
 		result, ok := results[act.Deed]
 		if !ok || act.Entry == nil {
 			continue
@@ -291,9 +216,10 @@ func (a *auditing) one(ctx context.Context, j *audited) {
 			j.findings = append(j.findings, about(f))
 		}
 	}
-	if !j.verdict.allowed && !ours {
-		j.err = unjudged("another part of the API server rejects the object: " + strings.Join(names(j.verdict.by), ", "))
+	if !v.allowed && !ours {
+		return nil, unjudged("another part of the API server rejects the object: " + strings.Join(names(v.by), ", "))
 	}
+	return j, nil
 }
 
 // results are what the acts of policies and webhooks come to.

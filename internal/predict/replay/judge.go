@@ -94,30 +94,14 @@ const noUID = "00000000-0000-4000-8000-000000000000"
 // prepare completes a request.
 func prepare(q *recorded.Request) (*prepared, error) {
 	p := &prepared{Request: q, user: *userOf(q), object: q.Object}
+	stored, err := found(q)
+	if err != nil {
+		return nil, err
+	}
 	var old recorded.Meta
-	if q.OldObject != nil {
-		var ok bool
-		if old, ok = recorded.MetaOf(q.OldObject); !ok || !json.Valid(q.OldObject) {
-			return nil, unjudged("the object before the request is not readable")
-		}
-		p.stored = q.OldObject
-		if old.UID == "" || old.ResourceVersion == "" || old.Name == "" {
-			u := decoded(q.OldObject)
-			if u == nil {
-				return nil, unjudged("the object before the request is not readable")
-			}
-			u.SetUID(types.UID(cmp.Or(old.UID, noUID)))
-			old.ResourceVersion = cmp.Or(old.ResourceVersion, "1")
-			u.SetResourceVersion(old.ResourceVersion)
-			u.SetName(cmp.Or(old.Name, q.Name))
-			u.SetNamespace(cmp.Or(old.Namespace, q.Namespace))
-			if !old.Created {
-				_ = unstructured.SetNestedField(u.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp")
-			}
-			var err error
-			if p.stored, err = json.Marshal(u.Object); err != nil {
-				return nil, err
-			}
+	if stored != nil {
+		if p.stored, old, err = completed(q, stored); err != nil {
+			return nil, err
 		}
 	}
 	if q.Object == nil {
@@ -133,7 +117,7 @@ func prepare(q *recorded.Request) (*prepared, error) {
 	if q.Operation == recorded.Create && sent.Name == "" {
 		p.generated = sent.GenerateName
 	}
-	sameRevision := q.Operation != recorded.Update || q.OldObject == nil || sent.ResourceVersion == old.ResourceVersion
+	sameRevision := q.Operation != recorded.Update || stored == nil || sent.ResourceVersion == old.ResourceVersion
 	if !sameRevision || q.Operation == recorded.Update && sent.Name == "" {
 		u := decoded(q.Object)
 		u.SetName(cmp.Or(sent.Name, q.Name))
@@ -141,12 +125,36 @@ func prepare(q *recorded.Request) (*prepared, error) {
 			// What was stored is what the request changes.
 			u.SetResourceVersion(old.ResourceVersion)
 		}
-		var err error
 		if p.object, err = json.Marshal(u.Object); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// completed is a stored object with what every stored object has.
+func completed(q *recorded.Request, object json.RawMessage) (json.RawMessage, recorded.Meta, error) {
+	m, ok := recorded.MetaOf(object)
+	if !ok || !json.Valid(object) {
+		return nil, m, unjudged("the object before the request is not readable")
+	}
+	if m.UID != "" && m.ResourceVersion != "" && m.Name != "" {
+		return object, m, nil
+	}
+	u := decoded(object)
+	if u == nil {
+		return nil, m, unjudged("the object before the request is not readable")
+	}
+	m.ResourceVersion = cmp.Or(m.ResourceVersion, "1")
+	u.SetUID(types.UID(cmp.Or(m.UID, noUID)))
+	u.SetResourceVersion(m.ResourceVersion)
+	u.SetName(cmp.Or(m.Name, q.Name))
+	u.SetNamespace(cmp.Or(m.Namespace, q.Namespace))
+	if !m.Created {
+		_ = unstructured.SetNestedField(u.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp")
+	}
+	data, err := json.Marshal(u.Object)
+	return data, m, err
 }
 
 // of judges a request.
@@ -188,7 +196,8 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 	}
 	course := q.Course(a)
 	v.answer, v.code, v.by, v.cost, v.trace = a, a.Code, course.By, course.Cost, q.Trace()
-	v.allowed = a.Status == nil || q.Connected()
+	// What comes after admission is of no policy: the pod of a binding is gone, a budget allows no eviction.
+	v.allowed = a.Status == nil || q.Passed()
 	if v.allowed {
 		v.by = nil
 	} else {
@@ -224,6 +233,9 @@ func (j *judge) request(p *prepared, kind *offline.Kind) *check.Request {
 	case recorded.Connect:
 		q.Method, q.ContentType, q.Body, q.Connect = http.MethodPost, "", nil, true
 	}
+	if p.Patch != nil {
+		q.Method, q.ContentType, q.Body = http.MethodPatch, string(types.MergePatchType), p.Patch
+	}
 	if p.Apply != nil {
 		q.Method, q.ContentType, q.Body = http.MethodPatch, string(types.ApplyYAMLPatchType), p.Apply.Configuration
 		q.Query.Set("fieldManager", p.Apply.FieldManager)
@@ -257,7 +269,7 @@ func passed(req *http.Request) (*http.Response, error) {
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req}, nil
 }
 
-// generatedName is what stands for a name, or a uid, that the server made. now stands for a time
+// generatedName is what stands for a name, a uid or a token that the server made. now stands for a time
 // that the server took from its clock.
 const (
 	generatedName = "<generated>"
@@ -267,8 +279,8 @@ const (
 var (
 	// suffix is what the server puts behind the name of the volume of a token.
 	suffix = regexp.MustCompile(`kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
-	// uid and moment are what the server writes into objects and messages.
-	uid    = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+	// random are uids and tokens, and moment is a time: the server writes them into objects and messages.
+	random = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\beyJ[\w-]+\.[\w-]+\.[\w-]+`)
 	moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 )
 
@@ -279,7 +291,7 @@ const maxBase = 58
 func (v *verdict) steady(p *prepared) {
 	made := []func(string) string{
 		func(s string) string { return suffix.ReplaceAllString(s, "kube-api-access-"+generatedName) },
-		func(s string) string { return replacedOthers(uid, s, p, generatedName) },
+		func(s string) string { return replacedOthers(random, s, p, generatedName) },
 		func(s string) string {
 			return moment.ReplaceAllStringFunc(s, func(text string) string {
 				if clock(text, v.at) && !p.has(text) {
@@ -317,7 +329,7 @@ func (p *prepared) has(text string) bool {
 	if p.User.UID == text || p.Apply != nil && bytes.Contains(p.Apply.Configuration, []byte(text)) {
 		return true
 	}
-	return bytes.Contains(p.object, []byte(text)) || bytes.Contains(p.stored, []byte(text))
+	return slices.ContainsFunc([][]byte{p.object, p.stored, p.Patch}, func(data []byte) bool { return bytes.Contains(data, []byte(text)) })
 }
 
 // ordered is the message of a rejection with its errors in the order of their texts. Validation
@@ -355,7 +367,7 @@ func (v *verdict) object(p *prepared) (map[string]any, error) {
 	}
 	u := &unstructured.Unstructured{}
 	data = suffix.ReplaceAll(data, []byte("kube-api-access-00000"))
-	if err := json.Unmarshal([]byte(replacedOthers(uid, string(data), p, generatedName)), &u.Object); err != nil || u.Object == nil {
+	if err := json.Unmarshal([]byte(replacedOthers(random, string(data), p, generatedName)), &u.Object); err != nil || u.Object == nil {
 		return nil, errors.New("the answer is not an object")
 	}
 	if u.GetKind() == "Status" || p.Operation == recorded.Delete {

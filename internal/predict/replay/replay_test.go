@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -186,6 +187,12 @@ func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
 	service := func(spec string) string {
 		return `{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"},"spec":{` + spec + `}}`
 	}
+	stored := func(kind string) string {
+		return strings.Replace(service(`"type":"`+kind+`","clusterIP":"10.96.0.9","clusterIPs":["10.96.0.9"],"ports":[{"port":80}]`), `"name":"s"`, `"name":"s","uid":"u4","resourceVersion":"6"`, 1)
+	}
+	token := func(spec string) string {
+		return `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{"name":"default","namespace":"shop"},"spec":{` + spec + `}}`
+	}
 	selected := strings.Replace(job, `"template"`, `"selector":{"matchLabels":{"a":"b"}},"template"`, 1)
 	generated := func(object, name string) string {
 		return regexp.MustCompile(`"name":"[a-z]+"`).ReplaceAllString(object, `"generateName":"`+name+`"`)
@@ -208,6 +215,11 @@ func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
 		request("CREATE", "services", "shop", "s", service(`"ports":[{"port":80}]`), ""),
 		request("CREATE", "services", "shop", "", generated(service(`"type":"NodePort","ports":[{"name":"a","port":80},{"name":"b","port":81}]`), "s-"), ""),
 		request("CREATE", "services", "shop", "s", service(`"type":"LoadBalancer","externalTrafficPolicy":"Local","ports":[{"port":80}]`), ""),
+		request("UPDATE", "services", "shop", "s", stored("NodePort"), stored("ClusterIP")),
+		request("UPDATE", "services", "shop", "s", stored("LoadBalancer"), stored("ClusterIP")),
+		// Tokens have the keys of their server, and end at a time of its clock.
+		request("CREATE", "serviceaccounts/token", "shop", "default", token(""), ""),
+		request("CREATE", "serviceaccounts/token", "shop", "default", token(`"audiences":["a"],"expirationSeconds":3600`), ""),
 		request("CREATE", "pods", "shop", "", generated(pod("a", "", "nginx:1"), "p-"), ""),
 		request("CREATE", "statefulsets.apps", "shop", "", `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"generateName":"s-"},"spec":{"serviceName":"web","selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"nginx"}]}},"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}`, ""),
 	)
@@ -271,6 +283,256 @@ spec: {hard: {count/configmaps: "0"}}
 		} else if diff := cmp.Diff(string(first), string(data)); diff != "" {
 			t.Errorf("another report (-first +later):\n%s", diff)
 		}
+	}
+}
+
+// S25.15: a request for a subresource is judged, whether or not the recording shows the object that it belongs to,
+// and admission sees what it saw then.
+func TestSubresourcesAreJudged(t *testing.T) {
+	const template = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	scale := func(replicas string) string {
+		return `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"web","namespace":"shop","uid":"u7","resourceVersion":"9","creationTimestamp":"2026-03-01T12:00:00Z"},"spec":{` + replicas + `},"status":{"replicas":2,"selector":"a=b,c in (d,e),f,!g"}}`
+	}
+	ephemeral := func(more string) string {
+		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop","uid":"u8","resourceVersion":"3"},"spec":{"serviceAccountName":"robot","containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]` + more + `}}`
+	}
+	onPod := func(subresource, kind string) *recorded.Request {
+		return request("CREATE", "pods/"+subresource, "shop", "p", `{"apiVersion":"`+kind+`","metadata":{"name":"p","namespace":"shop"},"target":{"apiVersion":"v1","kind":"Node","name":"n"}}`, "")
+	}
+	patched := request("UPDATE", "deployments/scale.apps", "shop", "web", "", "")
+	patched.Patch = json.RawMessage(`{"spec":{"replicas":9}}`)
+	patched.Stored = json.RawMessage(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop","uid":"u7","resourceVersion":"9"},"spec":{"replicas":3,"selector":{"matchLabels":{"a":"b"}},` + template + `}}`)
+	for _, tt := range []struct {
+		name    string
+		request *recorded.Request
+		// allows is what the policy of the change allows: no other request than this one.
+		allows string
+	}{
+		{"a binding", onPod("binding", `v1","kind":"Binding`), "object.target.name == 'n'"},
+		{"a binding of the first release", request("CREATE", "bindings", "shop", "p", `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}`, ""), "object.target.name == 'n'"},
+		{"an eviction", onPod("eviction", `policy/v1","kind":"Eviction`), "object.metadata.name == 'p' && object.kind == 'Eviction'"},
+		{"a token", request("CREATE", "serviceaccounts/token", "shop", "robot", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{"name":"robot"},"spec":{"audiences":["a"],"expirationSeconds":3600}}`, ""), "object.spec.audiences == ['a']"},
+		{"an ephemeral container", request("UPDATE", "pods/ephemeralcontainers", "shop", "p", ephemeral(`,"ephemeralContainers":[{"name":"d","image":"j"}]`), ephemeral("")), "!has(oldObject.spec.ephemeralContainers) && object.spec.ephemeralContainers[0].name == 'd'"},
+		{"a resize", request("UPDATE", "pods/resize", "shop", "p", strings.Replace(ephemeral(""), `"cpu":"1"`, `"cpu":"2"`, 1), ephemeral("")), "oldObject.spec.containers[0].resources.requests.cpu == '1'"},
+		{"the scale of a deployment", request("UPDATE", "deployments/scale.apps", "shop", "web", scale(`"replicas":5`), scale(`"replicas":2`)), "object.spec.replicas == 5 && oldObject.spec.replicas == 2 && oldObject.status.replicas == 2 && oldObject.metadata.uid == 'u7' && oldObject.status.selector.startsWith('a=b,c in (d,e),f')"},
+		{"the scale of a replica set, from nothing", request("UPDATE", "replicasets/scale.apps", "shop", "web", scale(`"replicas":5`), scale("")), "object.spec.replicas == 5 && !has(oldObject.spec.replicas)"},
+		{"the scale of a stateful set, to nothing", request("UPDATE", "statefulsets/scale.apps", "shop", "web", scale(""), scale(`"replicas":1`)), "!has(object.spec.replicas) && oldObject.spec.replicas == 1"},
+		{"the scale of a replication controller", request("UPDATE", "replicationcontrollers/scale", "shop", "web", strings.Replace(scale(`"replicas":3`), ",c in (d,e),f,!g", "", 1), strings.Replace(scale(`"replicas":1`), ",c in (d,e),f,!g", "", 1)), "oldObject.status.selector == 'a=b'"},
+		{"a patch of a scale", patched, "object.spec.replicas == 9 && oldObject.spec.replicas == 3 && oldObject.status.selector == 'a=b'"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			const rule = `{apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: ["*/*"]}`
+			for expression, changed := range map[string]int{tt.allows: 0, "!(" + tt.allows + ")": 1} {
+				o := Options{Source: these{tt.request}, Baseline: &Cluster{}, With: &Cluster{Set: set(t, policyAndBinding("p", rule, expression, "Deny"))}}
+				r := run(t, o)
+				if r.Judged != 1 || r.Before.Rejected != 0 || r.Changed != changed || r.After.Rejected != changed {
+					data, _ := json.MarshalIndent(r, "", "  ")
+					t.Errorf("%s: %s", expression, data)
+				}
+			}
+		})
+	}
+}
+
+// S25.16: requests have the labels of their namespaces. The report names a policy that asks for labels which nobody
+// knows, and counts the requests.
+func TestLabelsOfNamespaces(t *testing.T) {
+	const change = `
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: prod}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {stage: prod}}
+    objectSelector: {matchLabels: {app: a}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  validations: [{expression: "false"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: prod}
+spec: {policyName: prod, validationActions: [Deny]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: bound}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]}
+  validations: [{expression: "false"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: bound}
+spec: {policyName: bound, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {stage: prod}}}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: looks}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [endpoints]}]}
+  validations: [{expression: "!has(namespaceObject.metadata.labels) || !('stage' in namespaceObject.metadata.labels)"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: looks}
+spec: {policyName: looks, validationActions: [Deny]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hooks}
+webhooks:
+- name: accounts.example.com
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [serviceaccounts]}]
+  namespaceSelector: {matchExpressions: [{key: stage, operator: Exists}]}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+- name: named.example.com
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]
+  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [default]}]}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+`
+	in := func(namespace string, labels map[string]string) []*recorded.Request {
+		list := []*recorded.Request{
+			request("CREATE", "configmaps", namespace, "c", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","labels":{"app":"a"}}}`, ""),
+			request("CREATE", "configmaps", namespace, "d", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"d"}}`, ""),
+			request("CREATE", "secrets", namespace, "s", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`, ""),
+			request("CREATE", "endpoints", namespace, "e", `{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"e"}}`, ""),
+			request("CREATE", "serviceaccounts", namespace, "a", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"a"}}`, ""),
+			request("CREATE", "services", namespace, "w", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"w"},"spec":{"ports":[{"port":80}]}}`, ""),
+		}
+		for _, q := range list {
+			q.NamespaceLabels = labels
+		}
+		return list
+	}
+	prod, none := map[string]string{"stage": "prod"}, map[string]string{"kubernetes.io/metadata.name": "shop"}
+	for _, tt := range []struct {
+		name     string
+		requests []*recorded.Request
+		baseline string
+		changed  int
+		unknown  []string
+	}{
+		{"recorded", in("shop", prod), "", 5, nil},
+		{"recorded, and others", in("shop", none), "", 1, nil},
+		{"recorded, of a namespace that is always there", in("default", prod), "", 4, nil},
+		{"known by the baseline", in("shop", nil), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {stage: prod}}\n---\n", 5, nil},
+		{"shown by a later request", append(in("shop", nil), in("shop", prod)[:1]...), "", 6, nil},
+		{"shown by a request for the namespace", append(in("shop", nil), request("CREATE", "namespaces", "", "shop", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","labels":{"stage":"prod"}}}`, "")), "", 5, nil},
+		{"not known", append(in("shop", nil), in("default", nil)...), "", 1, []string{"policy bound 2 default,shop", "policy looks 2 default,shop", "policy prod 2 default,shop", "webhook hooks/accounts.example.com 2 default,shop"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			// The registrations of both worlds differ, and their namespaces do not.
+			o := Options{Source: file(t, tt.requests), Baseline: &Cluster{}, With: &Cluster{Set: set(t, tt.baseline+change)}}
+			if tt.baseline != "" {
+				o.Baseline.Set = set(t, tt.baseline)
+			}
+			r := run(t, o)
+			var unknown []string
+			for _, u := range r.Unknown {
+				var names []string
+				for _, s := range u.Namespaces {
+					names = append(names, s.Name)
+				}
+				unknown = append(unknown, fmt.Sprintf("%s %d %s", u.By, u.Count, strings.Join(names, ",")))
+			}
+			if diff := cmp.Diff(tt.unknown, unknown); diff != "" || r.Changed != tt.changed || r.Undecided != 2*len(tt.unknown) {
+				data, _ := json.MarshalIndent(r, "", "  ")
+				t.Errorf("changed %d, want %d; undecided %d; unknown (-want +got):\n%s\n%s", r.Changed, tt.changed, r.Undecided, diff, data)
+			}
+		})
+	}
+}
+
+// S25.17: a request that may have been several is judged if all are judged alike, without those that the baseline
+// does not judge as recorded.
+func TestPatchesOfSeveralKinds(t *testing.T) {
+	const rule = `{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}`
+	patched := func(allowed bool, first string, others ...string) *recorded.Request {
+		of := func(label string) *recorded.Request {
+			q := request("UPDATE", "configmaps", "shop", "a", configMap("a", `,"labels":{"l":"`+label+`"}`), configMap("a", ""))
+			q.Response = &recorded.Response{Allowed: allowed}
+			return q
+		}
+		q := of(first)
+		for _, other := range others {
+			q.Or = append(q.Or, of(other))
+		}
+		return q
+	}
+	for _, tt := range []struct {
+		name    string
+		request *recorded.Request
+		changed int
+		left    string
+	}{
+		{"alike", patched(true, "a", "b"), 0, ""},
+		{"both newly rejected", patched(true, "new", "new2"), 1, ""},
+		{"one newly rejected", patched(true, "a", "new"), 0, "the log does not say what kind of patch it is, and the kinds are judged differently"},
+		{"one not as recorded", patched(true, "old", "new"), 1, ""},
+		{"the other not as recorded", patched(false, "new", "old"), 0, ""},
+		{"neither as recorded", patched(false, "a", "b"), 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			base := policyAndBinding("old", rule, "object.metadata.labels.l != 'old'", "Deny")
+			r := run(t, Options{Source: these{tt.request}, Baseline: &Cluster{Set: set(t, base)}, With: &Cluster{Set: set(t, base+policyAndBinding("new", rule, "!object.metadata.labels.l.startsWith('new')", "Deny"))}})
+			left := ""
+			for _, l := range r.Input.LeftOut {
+				left += l.Reason
+			}
+			if r.Changed != tt.changed || left != tt.left || r.Judged != 1 && left == "" {
+				t.Errorf("judged %d, changed %d, left out %q", r.Judged, r.Changed, left)
+			}
+		})
+	}
+}
+
+// these are requests as a source.
+type these []*recorded.Request
+
+func (s these) Read(_ context.Context, take func(*recorded.Request) error) (*recorded.Count, error) {
+	for _, q := range s {
+		if err := take(q); err != nil {
+			return nil, err
+		}
+	}
+	return &recorded.Count{Requests: len(s)}, nil
+}
+
+// S25.8: a request that cannot be judged, or whose world cannot be made, does not end the replay.
+func TestABadRequestEndsNothing(t *testing.T) {
+	const good = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
+	const namespaces, objects = "the namespace of the request is not the name of a namespace", "the name of the request is not the name of an object"
+	labelled := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"odd","labels":{"a b":"c d"}}}`
+	list := []*recorded.Request{request("CREATE", "configmaps", "shop", "a", good, "")}
+	for _, name := range []string{"Bad_Name", "a b", "a%zz", "x/y", "..", strings.Repeat("a", 64)} {
+		list = append(list, request("CREATE", "configmaps", name, "a", good, ""))
+	}
+	for _, name := range []string{"..", "a/b", "a%2f"} {
+		list = append(list, request("DELETE", "configmaps", "shop", name, "", good))
+	}
+	list = append(list,
+		request("CREATE", "namespaces", "", "odd", labelled, ""), request("CREATE", "configmaps", "odd", "a", good, ""),
+		request("CREATE", "pods", "shop", "p", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"serviceAccountName":"No Name","containers":[{"name":"c","image":"i"}]}}`, ""),
+		request("CREATE", "configmaps", "shop", "z", good, ""))
+	r := run(t, Options{Source: file(t, list), Baseline: &Cluster{}, With: &Cluster{Set: set(t, oldPolicies)}})
+	left := map[string]int{}
+	for _, l := range r.Input.LeftOut {
+		left[l.Reason] = l.Count
+	}
+	if diff := cmp.Diff(map[string]int{namespaces: 6, objects: 3}, left); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+	if r.Judged != 5 || r.Changed != 2 {
+		data, _ := json.MarshalIndent(r, "", "  ")
+		t.Errorf("%s", data)
 	}
 }
 
@@ -347,7 +609,7 @@ spec: {policyName: prod, validationActions: [Deny]}
 			t.Parallel()
 			var twice []string
 			o := Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, base)}, With: &Cluster{Set: set(t, tt.with)}}
-			o.reads = func(q *recorded.Request, again bool) {
+			o.judged = func(q *recorded.Request, again bool) {
 				if again {
 					twice = append(twice, strings.TrimSuffix(q.Title(), " by jane"))
 				}
@@ -356,7 +618,7 @@ spec: {policyName: prod, validationActions: [Deny]}
 			if got := strings.Join(twice, ", "); got != tt.twice || r.Changed != tt.changed {
 				t.Errorf("judged twice: %s\nwant %s\nchanged %d, want %d", got, tt.twice, r.Changed, tt.changed)
 			}
-			o.plain, o.reads = true, nil
+			o.plain, o.judged = true, nil
 			if diff := cmp.Diff(r, run(t, o), cmpopts.IgnoreUnexported(Group{})); diff != "" {
 				t.Errorf("another report when each is judged twice (-once +twice):\n%s", diff)
 			}
@@ -409,6 +671,20 @@ func TestReplay(t *testing.T) {
 		if diff := cmp.Diff(string(first), string(second)); diff != "" {
 			t.Errorf("plain %v: another report (-first +second):\n%s", plain, diff)
 		}
+	}
+	// S25.18: all examples of a group, and each request, in order, when they are asked for.
+	several := o
+	several.Source, several.Examples = file(t, slices.Repeat(samples(), 3)), 5
+	var lines []string
+	several.Each = func(j *Judged) { lines = append(lines, string(j.Change)+" "+j.Request) }
+	r3 := run(t, several)
+	for _, g := range r3.Groups {
+		if want := min(g.Count, 5); len(g.Examples) != want {
+			t.Errorf("%s by %s: %d examples of %d", g.Change, g.By, len(g.Examples), g.Count)
+		}
+	}
+	if len(lines) != r3.Changed || r3.Changed != 30 || r3.Changes[NewlyAllowed] != 6 || lines[0] != "rejection CREATE configmaps shop/bare by jane" || !slices.Equal(lines[:10], lines[20:]) {
+		t.Errorf("changed %d, %v: %q", r3.Changed, r3.Changes, lines)
 	}
 	var page bytes.Buffer
 	if err := r.HTML(&page); err != nil {

@@ -20,6 +20,8 @@ const (
 	// maxNames bounds the names that are counted for one group.
 	maxNames = 2000
 	maxText  = 2000
+	// maxAllExamples bounds the examples of all groups together.
+	maxAllExamples = 100_000
 )
 
 // Report is what differs. Its JSON is stable: fields are only ever added. Two runs over the same
@@ -35,9 +37,15 @@ type Report struct {
 	// Judged requests were judged, and Changed of them have another verdict.
 	Judged  int `json:"judged"`
 	Changed int `json:"changed"`
+	// Changes counts the requests that are judged otherwise by how.
+	Changes map[Change]int `json:"changes,omitempty"`
 	// Before and After are the verdicts of the baseline, and those with the change.
 	Before Tally `json:"before"`
 	After  Tally `json:"after"`
+	// Undecided requests are among the judged ones, and may have another verdict: they are in namespaces whose
+	// labels are not known. Unknown are those who ask for the labels, the most frequent first.
+	Undecided int        `json:"undecided,omitempty"`
+	Unknown   []*Unknown `json:"unknown,omitempty"`
 	// Groups are the changes, the gravest and largest first. MoreGroups and MoreRequests count what
 	// is not among them.
 	Groups       []*Group `json:"groups"`
@@ -50,6 +58,32 @@ type Report struct {
 	// Policies are those that rejected requests.
 	Policies []*Policy `json:"policies,omitempty"`
 	Notes    []string  `json:"notes,omitempty"`
+}
+
+// Gate is what makes a replay fail.
+type Gate string
+
+// The gates.
+const (
+	// Rejects: a request is newly rejected.
+	Rejects Gate = "rejected"
+	// ChangesAny: a request has another verdict, or another object.
+	ChangesAny Gate = "changed"
+	// DiffersAny: a request is judged otherwise in any way, or it is not known whether it is.
+	DiffersAny Gate = "any"
+)
+
+// Fails reports whether the report does not pass a gate; no gate lets everything pass.
+func (r *Report) Fails(g Gate) bool {
+	switch g {
+	case Rejects:
+		return r.Changes[NewlyRejected] > 0
+	case ChangesAny:
+		return r.Changes[NewlyRejected]+r.Changes[NewlyAllowed]+r.Changes[OtherRejection]+r.Changes[OtherObject] > 0
+	case DiffersAny:
+		return r.Changed+r.Undecided > 0
+	}
+	return false
 }
 
 // Tally counts verdicts.
@@ -99,7 +133,7 @@ type Group struct {
 	Resources  []Share `json:"resources,omitempty"`
 	Days       []Share `json:"days,omitempty"`
 	// Examples are the first requests.
-	Examples []Example `json:"examples"`
+	Examples []*Example `json:"examples"`
 
 	namespaces, users, resources, days map[string]int
 }
@@ -121,6 +155,13 @@ type Example struct {
 	After  []string `json:"after,omitempty"`
 }
 
+// Judged is a request that is judged otherwise.
+type Judged struct {
+	Change Change   `json:"change"`
+	By     []string `json:"by"`
+	*Example
+}
+
 // Day counts the requests of a day.
 type Day struct {
 	Date           string `json:"date"`
@@ -140,16 +181,21 @@ type Policy struct {
 // gathering makes a report of verdicts, in the order of requests.
 type gathering struct {
 	*Report
+	options *Options
+	// examples is how many examples the groups have.
+	examples int
 	groups   map[string]*Group
 	recorded map[string]*Group
 	days     map[string]*Day
 	policies map[string]*Policy
+	unknown  map[string]*Unknown
 }
 
-func newGathering(versionNote string) *gathering {
+func newGathering(o *Options) *gathering {
 	return &gathering{
-		Report: &Report{APIVersion: recorded.APIVersion, Kind: "ReplayReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: versionNote, Groups: []*Group{}},
-		groups: map[string]*Group{}, recorded: map[string]*Group{}, days: map[string]*Day{}, policies: map[string]*Policy{},
+		Report:  &Report{APIVersion: recorded.APIVersion, Kind: "ReplayReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Changes: map[Change]int{}, Groups: []*Group{}},
+		options: o,
+		groups:  map[string]*Group{}, recorded: map[string]*Group{}, days: map[string]*Day{}, policies: map[string]*Policy{}, unknown: map[string]*Unknown{},
 	}
 }
 
@@ -196,7 +242,11 @@ func (g *gathering) add(q *recorded.Request, before, after *verdict, d *differen
 		return
 	}
 	g.Changed++
-	if !into(g.groups, q, d) {
+	g.Changes[d.change]++
+	if g.options.Each != nil {
+		g.options.Each(&Judged{d.change, d.by, exampleOf(q, d)})
+	}
+	if !g.into(g.groups, q, d) {
 		g.MoreRequests++
 	}
 }
@@ -225,11 +275,11 @@ func (g *gathering) compare(q *recorded.Request, v *verdict) {
 	if !r.Allowed {
 		d = &difference{change: NewlyAllowed, by: []string{"what was not replayed"}, before: []string{"recorded: " + cmp.Or(r.Message, "rejected")}}
 	}
-	into(g.recorded, q, d)
+	g.into(g.recorded, q, d)
 }
 
 // into puts a difference into its group. It returns false if there are too many.
-func into(groups map[string]*Group, q *recorded.Request, d *difference) bool {
+func (g *gathering) into(groups map[string]*Group, q *recorded.Request, d *difference) bool {
 	key := string(d.change) + "\x00" + strings.Join(d.by, "\x00")
 	o := groups[key]
 	if o == nil {
@@ -258,10 +308,15 @@ func into(groups map[string]*Group, q *recorded.Request, d *difference) bool {
 	if !q.Time.IsZero() && len(o.days) < maxNames {
 		o.days[q.Time.UTC().Format(time.DateOnly)]++
 	}
-	if len(o.Examples) < maxExamples {
-		o.Examples = append(o.Examples, Example{Request: q.Title(), Place: q.Place, ID: q.ID, Time: q.Time, Before: cutAll(d.before), After: cutAll(d.after)})
+	if n := len(o.Examples); n < maxExamples || n < g.options.Examples && g.examples < maxAllExamples {
+		o.Examples = append(o.Examples, exampleOf(q, d))
+		g.examples++
 	}
 	return true
+}
+
+func exampleOf(q *recorded.Request, d *difference) *Example {
+	return &Example{Request: q.Title(), Place: q.Place, ID: q.ID, Time: q.Time, Before: cutAll(d.before), After: cutAll(d.after)}
 }
 
 func cutAll(list []string) []string {
@@ -310,7 +365,6 @@ func inOrder(groups map[string]*Group) []*Group {
 
 // finish completes the report.
 func (g *gathering) finish(count *recorded.Count) *Report {
-	count.LeftOut = append(count.LeftOut, g.Input.LeftOut...)
 	g.Input = *count
 	g.Groups = inOrder(g.groups)
 	if len(g.Groups) > maxGroups {
@@ -324,6 +378,11 @@ func (g *gathering) finish(count *recorded.Count) *Report {
 	for _, date := range slices.Sorted(maps.Keys(g.days)) {
 		g.Days = append(g.Days, g.days[date])
 	}
+	for _, o := range g.unknown {
+		o.Namespaces = shares(o.namespaces)
+		g.Unknown = append(g.Unknown, o)
+	}
+	slices.SortFunc(g.Unknown, func(a, b *Unknown) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.By, b.By)) })
 	g.Policies = slices.Collect(maps.Values(g.policies))
 	slices.SortFunc(g.Policies, func(a, b *Policy) int {
 		return cmp.Or(cmp.Compare(max(b.RejectedBefore, b.RejectedAfter), max(a.RejectedBefore, a.RejectedAfter)), cmp.Compare(a.Name, b.Name))

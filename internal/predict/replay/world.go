@@ -68,44 +68,67 @@ func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string
 
 // needs are what requests need besides what they are judged by.
 type needs struct {
-	// namespaces have the labels as far as requests show them, accounts are NAMESPACE/NAME.
+	// namespaces have the labels as far as requests show them, and nil for those of which none does.
+	// accounts are NAMESPACE/NAME.
 	namespaces map[string]map[string]string
 	accounts   map[string]bool
 }
 
+// needsOf reads a source.
+func needsOf(ctx context.Context, source Source) (*needs, *recorded.Count, error) {
+	n := &needs{namespaces: map[string]map[string]string{}, accounts: map[string]bool{}}
+	count, err := source.Read(ctx, func(q *recorded.Request) error {
+		n.see(q)
+		return nil
+	})
+	return n, count, err
+}
+
 // see notes what a request needs.
 func (n *needs) see(q *recorded.Request) {
-	if q.Namespace != "" && n.namespaces[q.Namespace] == nil {
-		n.namespaces[q.Namespace] = map[string]string{}
+	if known, ok := n.namespaces[q.Namespace]; q.Namespace != "" && (!ok || q.NamespaceLabels != nil) {
+		n.namespaces[q.Namespace] = labelsOr(q.NamespaceLabels, known)
 	}
-	if q.Resource.Group != "" || q.Subresource != "" || q.Object == nil {
+	if q.Resource.Group != "" || q.Object == nil {
 		return
 	}
-	switch q.Resource.Resource {
-	case "namespaces":
+	switch resource := q.Resource.Resource; {
+	case resource == "namespaces" && q.Subresource == "":
 		var of struct {
 			Metadata struct {
 				Labels map[string]string `json:"labels"`
 			} `json:"metadata"`
 		}
-		if json.Unmarshal(q.Object, &of) == nil && q.Name != "" && len(of.Metadata.Labels) > 0 {
-			n.namespaces[q.Name] = of.Metadata.Labels
+		if json.Unmarshal(q.Object, &of) == nil && q.Name != "" {
+			n.namespaces[q.Name] = labelsOr(of.Metadata.Labels, map[string]string{})
 		}
-	case "pods":
+	case resource == "serviceaccounts" && q.Subresource == "token":
+		n.accounts[q.Namespace+"/"+q.Name] = true
+	case resource == "pods":
 		if account := recorded.Text(q.Object, "spec", "serviceAccountName"); account != "" {
 			n.accounts[q.Namespace+"/"+account] = true
 		}
 	}
 }
 
+func labelsOr(labels, or map[string]string) map[string]string {
+	if labels != nil {
+		return labels
+	}
+	return or
+}
+
+// everywhere are the namespaces that every cluster has.
+var everywhere = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
 // furnished are the objects with what requests need and what is not there. made are the namespaces
-// among that.
-func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstructured.Unstructured, made []string) {
+// among that, and unlabelled those of them whose labels no request shows.
+func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstructured.Unstructured, made []string, unlabelled map[string]bool) {
 	there := map[string]bool{}
 	for _, u := range objects {
 		there[objectKey(u)] = true
 	}
-	all = slices.Clone(objects)
+	all, unlabelled = slices.Clone(objects), map[string]bool{}
 	add := func(kind, namespace, name string, labels map[string]string) bool {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name}}}
 		u.SetNamespace(namespace)
@@ -119,11 +142,13 @@ func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstruct
 		return true
 	}
 	for name, labels := range n.namespaces {
-		if slices.Contains([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, name) {
+		if labels == nil && slices.Contains(everywhere, name) {
+			unlabelled[name] = !there[objectKey(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})]
 			continue
 		}
 		if add("Namespace", "", name, labels) {
 			made = append(made, name)
+			unlabelled[name] = labels == nil
 		}
 	}
 	for account := range n.accounts {
@@ -132,7 +157,7 @@ func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstruct
 	}
 	slices.Sort(made)
 	slices.SortFunc(all[len(objects):], func(a, b *unstructured.Unstructured) int { return cmp.Compare(objectKey(a), objectKey(b)) })
-	return all, made
+	return all, made, unlabelled
 }
 
 // ObjectError says that a world does not take an object of a file.
@@ -223,18 +248,11 @@ var ofNamespaces = []string{"LimitRange", "ResourceQuota", "ServiceAccount"}
 func (c *changed) add(u *unstructured.Unstructured) {
 	kind := u.GroupVersionKind().GroupKind()
 	users := c.users[kind]
-	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool {
-		return d.Kind == kind.Kind && kind.Group == registration.GroupName
-	})
+	d := registered(u)
 	switch {
-	case i >= 0 && len(users) == 0 && !hasNames(u.Object):
-		d := &registration.Sources()[i]
-		name := u.GetName()
-		if d.Binds {
-			name, _, _ = unstructured.NestedString(u.Object, "spec", "policyName")
-		}
-		c.registrations[name] = true
-	case i < 0 && len(users) > 0 && onlyParams(u.GroupVersionKind()):
+	case d != nil && len(users) == 0 && !hasNames(u.Object):
+		c.registrations[configured(u, d)] = true
+	case d == nil && len(users) > 0 && onlyParams(u.GroupVersionKind()):
 		for _, policy := range users {
 			c.add(policy)
 		}
@@ -247,6 +265,26 @@ func (c *changed) add(u *unstructured.Unstructured) {
 	default:
 		c.all = true
 	}
+}
+
+// registered is the source of the entries that an object registers; nil for other objects.
+func registered(u *unstructured.Unstructured) *registration.Descriptor {
+	kind := u.GroupVersionKind().GroupKind()
+	for i := range registration.Sources() {
+		if d := &registration.Sources()[i]; d.Kind == kind.Kind && kind.Group == registration.GroupName {
+			return d
+		}
+	}
+	return nil
+}
+
+// configured is the name of the policy or configuration that an object registers, or binds.
+func configured(u *unstructured.Unstructured, d *registration.Descriptor) string {
+	if !d.Binds {
+		return u.GetName()
+	}
+	name, _, _ := unstructured.NestedString(u.Object, "spec", "policyName")
+	return name
 }
 
 // builtin are the kinds that every cluster has.
@@ -284,7 +322,8 @@ type concern struct {
 type concerned struct {
 	changed
 	worlds []*check.World
-	known  map[concern]bool
+	// known has, by the concern, whether a request may be judged in another way.
+	known sync.Map
 }
 
 // by reports whether a request may be judged in another way: a rule of what changed matches it.
@@ -297,11 +336,11 @@ func (c *concerned) by(ctx context.Context, q *recorded.Request) bool {
 		return false
 	}
 	key := concern{q.GVR(), q.Subresource, q.Operation, q.Namespace != ""}
-	if found, ok := c.known[key]; ok {
-		return found
+	if found, ok := c.known.Load(key); ok {
+		return found.(bool)
 	}
 	found := slices.ContainsFunc(c.worlds, func(w *check.World) bool { return c.in(ctx, w, q) })
-	c.known[key] = found
+	c.known.Store(key, found)
 	return found
 }
 
@@ -310,8 +349,7 @@ func (c *concerned) in(ctx context.Context, w *check.World, q *recorded.Request)
 	if kind == nil {
 		return true
 	}
-	in := &offline.Request{Operation: q.Operation, Kind: kind, Subresource: q.Subresource, Namespace: q.Namespace, Name: cmp.Or(q.Name, "name"), User: userOf(q)}
-	in.Object, in.Old = decoded(q.Object), decoded(q.OldObject)
+	in := planned(kind, q)
 	if in.Object == nil {
 		if q.Apply != nil || q.Operation == recorded.Connect {
 			return true
@@ -327,6 +365,12 @@ func (c *concerned) in(ctx context.Context, w *check.World, q *recorded.Request)
 		}
 	}
 	return false
+}
+
+// planned is a request as plans take it.
+func planned(kind *offline.Kind, q *recorded.Request) *offline.Request {
+	return &offline.Request{Operation: q.Operation, Kind: kind, Subresource: q.Subresource, Namespace: q.Namespace, Name: cmp.Or(q.Name, "name"), User: userOf(q),
+		Object: decoded(q.Object), Old: decoded(q.OldObject)}
 }
 
 func decoded(data json.RawMessage) *unstructured.Unstructured {

@@ -491,6 +491,17 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 			fmt.Fprintln(out)
 		}
 	}
+	for i := range s.Exclusions {
+		x := &s.Exclusions[i]
+		names := make([]string, len(x.Entries))
+		for k := range x.Entries {
+			names[k] = x.Entries[k].String()
+		}
+		if x.More > 0 {
+			names = append(names, fmt.Sprintf("%d more", x.More))
+		}
+		terminal.Fprintf(out, "  exclusion rule %s, %s: %s\n", x.Rule, x.Effect, strings.Join(names, ", "))
+	}
 	said := false
 	for part := range s.Parts() {
 		if part.Judgement != nil {
@@ -537,20 +548,30 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 		for k := range e.Validations {
 			if v := &e.Validations[k]; v.Expression != "" {
 				terminal.Fprintf(out, "      %s, cost %d: %s\n", v.Verdict, v.Cost, indented(v.Expression))
+				if v.Because != "" {
+					terminal.Fprintf(out, "        because this is false: %s\n", indented(v.Because))
+				}
+				for n := range v.Values {
+					terminal.Fprintf(out, "        %s = %s\n", indented(v.Values[n].Expression), indented(v.Values[n].Value))
+				}
 			}
 		}
 		for k := range e.Mutations {
 			m := &e.Mutations[k]
 			what := terminal.Lines("changed nothing")
-			if m.Mutated {
+			patch := m.Patch
+			switch {
+			case len(m.WouldPatch) > 0:
+				what, patch = terminal.Lines("would change the object: "+e.Enforcement.String()), m.WouldPatch
+			case m.Mutated:
 				what = "changed the object"
 			}
 			if m.Error != "" {
 				what = "failed: " + indented(m.Error)
 			}
 			terminal.Fprintf(out, "      mutation %d, %s, cost %d: %s\n", m.Index+1, m.Type, m.Cost, what)
-			for n := range m.Patch {
-				terminal.Fprintf(out, "        %s\n", describe(&m.Patch[n]))
+			for n := range patch {
+				terminal.Fprintf(out, "        %s\n", describe(&patch[n]))
 			}
 		}
 		for k := range e.AuditAnnotations {
@@ -571,6 +592,9 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 		}
 		if c.Ignored {
 			fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
+		}
+		if c.Spared {
+			terminal.Fprintf(out, ", the request goes on: %s", c.Enforcement)
 		}
 		fmt.Fprintln(out)
 	}
@@ -593,8 +617,16 @@ func printCall(out io.Writer, c *trace.CallRecord, note string) {
 	if c.Ignored {
 		fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
 	}
-	if c.Mutated {
+	patch := c.Patch
+	switch {
+	case len(c.WouldPatch) > 0:
+		patch = c.WouldPatch
+		fmt.Fprint(out, ", would change the object")
+	case c.Mutated:
 		fmt.Fprint(out, ", changed the object")
+	}
+	if c.Enforcement != nil {
+		terminal.Fprintf(out, ", the request goes on: %s", c.Enforcement)
 	}
 	fmt.Fprintln(out)
 	if note != "" {
@@ -603,8 +635,8 @@ func printCall(out io.Writer, c *trace.CallRecord, note string) {
 	if c.Error != "" {
 		terminal.Fprintf(out, "    %s\n", indented(c.Error))
 	}
-	for i := range c.Patch {
-		terminal.Fprintf(out, "    %s\n", describe(&c.Patch[i]))
+	for i := range patch {
+		terminal.Fprintf(out, "    %s\n", describe(&patch[i]))
 	}
 	for _, warning := range c.Warnings {
 		terminal.Fprintf(out, "    warning: %s\n", indented(warning))

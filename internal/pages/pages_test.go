@@ -281,3 +281,37 @@ func TestASoftWebhookDidNotReject(t *testing.T) {
 		}
 	}
 }
+
+// What the record has, people see: what was soft and what it would have changed, the rule that
+// excluded, and the part of an expression that is false, with its values.
+func TestPeopleSeeWhatTheRecordHas(t *testing.T) {
+	soft := &trace.Enforcement{Mode: "Warn", Rule: "careful"}
+	patch := []trace.PatchOperation{{Op: "add", Path: "/metadata/labels/team", Value: []byte(`"x"`)}}
+	r := &trace.Record{Outcome: trace.OutcomeAllowed, Steps: []trace.StepRecord{{
+		Plugin: "MutatingAdmissionWebhook", Pass: "mutating", Allowed: true,
+		Calls:      []trace.CallRecord{{Webhook: trace.EntryRecord{Configuration: "soft", Name: "hook"}, Verdict: "allowed", Sent: true, Enforcement: soft, WouldPatch: patch}},
+		Exclusions: []trace.ExclusionRecord{{Rule: "nightly", Effect: "skip", Entries: []trace.EntryRecord{{Configuration: "spared", Name: "one"}}, More: 2}},
+		Judgements: []trace.JudgementRecord{{
+			Policy: trace.EntryRecord{Configuration: "replicas"},
+			Evaluations: []trace.EvaluationRecord{{Bindings: []string{"all"}, Enforcement: soft,
+				Validations: []trace.ValidationRecord{{Verdict: "violated", Expression: "a && b", Because: "object.spec.replicas < 4", Values: []trace.PartValueRecord{{Expression: "object.spec.replicas", Value: "7"}}}},
+				Mutations:   []trace.MutationRecord{{Type: "JSONPatch", WouldPatch: patch}}}},
+			Consequences: []trace.ConsequenceRecord{{Binding: "all", Message: "too many", Spared: true, Enforcement: soft}},
+		}},
+	}}}
+	var page, text strings.Builder
+	if err := OfTrace(r, Links{}).HTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if err := OfTrace(r, Links{}).Markdown(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"enforcement Warn by rule careful of the server", "would change", "fields would have been changed", "nightly", "spared/one", "object.spec.replicas &lt; 4", "7", "The request goes on"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+		if want = strings.ReplaceAll(want, "&lt;", "<"); !strings.Contains(text.String(), want) {
+			t.Errorf("the Markdown does not say %q:\n%s", want, text.String())
+		}
+	}
+}

@@ -248,7 +248,7 @@ func (w *waterfall) step(s *trace.StepRecord) {
 	}
 	for i := range s.Exclusions {
 		x := &s.Exclusions[i]
-		in.Notes = append(in.Notes, fmt.Sprintf("The exclusion rule %s has the effect %s on %s.", x.Rule, x.Effect, entries(len(x.Entries)+x.More)))
+		in.Notes = append(in.Notes, fmt.Sprintf("The exclusion rule %s has the effect %s on %s.", x.Rule, x.Effect, excludedNames(x)))
 	}
 	one.Inside = in.some()
 	w.Spans = append(w.Spans, one)
@@ -259,6 +259,18 @@ func (w *waterfall) step(s *trace.StepRecord) {
 		}
 		w.call(s, part.Call, part.Unused)
 	}
+}
+
+// excludedNames names what an exclusion rule was about.
+func excludedNames(x *trace.ExclusionRecord) string {
+	names := make([]string, len(x.Entries))
+	for i := range x.Entries {
+		names[i] = x.Entries[i].String()
+	}
+	if x.More > 0 {
+		names = append(names, entries(x.More)+" more")
+	}
+	return strings.Join(names, ", ")
 }
 
 // verdictClass is the class of the verdict of a call.
@@ -288,12 +300,16 @@ func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) 
 		in.Notes = append(in.Notes, "The failure was ignored: failurePolicy is Ignore.")
 	case c.Deed() == trace.WouldReject:
 		one.State, one.Bar.Class = "would reject", "warn"
-		in.Notes = append(in.Notes, "The request continues: "+c.Enforcement.String()+".")
 	case c.Deed() == trace.Rejects:
 		// The answer to the client may say more than the error of the call.
 		one.Bar.Class, one.Open = "bad", !s.Allowed
+	case len(c.WouldPatch) > 0:
+		one.State, one.StateClass = "would change", "warn"
 	case c.Mutated:
 		one.State, one.StateClass = "changed", "note"
+	}
+	if c.Enforcement != nil {
+		in.Notes = append(in.Notes, spared(c.Enforcement, c.WouldPatch))
 	}
 	in.Facts = append(in.Facts, fact{"kind", c.Webhook.Kind}, fact{"rule", fmt.Sprint(c.Rule + 1)})
 	for _, f := range []fact{{"failurePolicy", c.FailurePolicy}, {"review", c.ReviewVersion}, {"failed at", c.Class}} {
@@ -317,6 +333,7 @@ func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) 
 		in.Notes = append(in.Notes, "The webhook was called twice.")
 	}
 	in.patch(c.Patch)
+	in.patch(c.WouldPatch)
 	for _, text := range c.Warnings {
 		in.Notes = append(in.Notes, "Warning: "+text)
 	}
@@ -378,6 +395,10 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 			switch {
 			case m.Error != "":
 				verdict, class = "failed", "bad"
+			case len(m.WouldPatch) > 0:
+				verdict, class = "would change", "warn"
+				one.State, one.StateClass = "would change", "warn"
+				in.Notes = append(in.Notes, spared(e.Enforcement, m.WouldPatch))
 			case m.Mutated:
 				verdict, class = "changed", "note"
 				one.State, one.StateClass = "changed", "note"
@@ -387,6 +408,7 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 				Took: fmt.Sprintf("%s, cost %d", Brief(m.Micros), m.Cost),
 			})
 			in.patch(m.Patch)
+			in.patch(m.WouldPatch)
 		}
 		for k := range e.AuditAnnotations {
 			if a := &e.AuditAnnotations[k]; a.Value != "" {
@@ -406,6 +428,9 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 		}
 		if c.Denied && denied == "" {
 			denied = cmp.Or(c.Message, c.Code)
+		}
+		if c.Spared {
+			text += ". " + spared(c.Enforcement, nil)
 		}
 		if c.Ignored {
 			text += ", ignored: failurePolicy is Ignore"
@@ -428,6 +453,15 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 	in.Facts = append(in.Facts, fact{"cost", fmt.Sprint(cost)})
 	one.Bar, one.Took = w.bar(start, micros, class), Brief(micros)
 	w.Spans = append(w.Spans, one)
+}
+
+// spared says of something soft that the request went on without it. would is the patch that it
+// would have made.
+func spared(e *trace.Enforcement, would []trace.PatchOperation) string {
+	if len(would) > 0 {
+		return "The fields would have been changed, and were not: " + e.String() + "."
+	}
+	return "The request goes on: " + e.String() + "."
 }
 
 // patch adds the fields that a patch changed.
@@ -505,6 +539,9 @@ func (w *waterfall) Place() []fact {
 	return list
 }
 
+// maxRemarks is how many remarks about a step are in Markdown.
+const maxRemarks = 10
+
 func (w *waterfall) markdown(m *markdown) {
 	m.line("**%s**, %s in total", escaped(string(w.Outcome)), w.Total)
 	for _, f := range w.Place() {
@@ -529,6 +566,23 @@ func (w *waterfall) markdown(m *markdown) {
 		if in := s.Inside; in != nil {
 			if in.Error != "" {
 				remarks = append(remarks, code(in.Error))
+			}
+			for k := range in.Checks {
+				c := &in.Checks[k]
+				if c.Because == "" {
+					continue
+				}
+				remarks = append(remarks, "false: "+code(c.Because))
+				for _, v := range c.Values {
+					remarks = append(remarks, code(v.Name)+" is "+code(v.Text))
+				}
+			}
+			for k, note := range in.Notes {
+				if k == maxRemarks {
+					remarks = append(remarks, fmt.Sprintf("and %d more", len(in.Notes)-k))
+					break
+				}
+				remarks = append(remarks, escaped(note))
 			}
 			for k := range in.Changes[:min(len(in.Changes), 5)] {
 				e := &in.Changes[k]

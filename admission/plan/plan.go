@@ -362,6 +362,7 @@ func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e 
 		}
 	}
 	b.plan.WorstCaseSeconds = b.worst.Seconds()
+	b.withoutCredentials()
 	return b.plan
 }
 

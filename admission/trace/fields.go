@@ -14,7 +14,7 @@ func (Record) SwaggerDoc() map[string]string {
 		"revision":    "Revision is the storage revision of the registrations that the request was judged by, the oldest when there were several; it is absent when none was needed.",
 		"totalMicros": "TotalMicros is how long the request took, OwnMicros how long admission took without the time in which a webhook was waited for.",
 		"ownMicros":   "TotalMicros is how long the request took, OwnMicros how long admission took without the time in which a webhook was waited for.",
-		"redacted":    "Redacted reports whether contents are left out: values of patches, and, for a request about secrets, what webhooks wrote.",
+		"redacted":    "Redacted reports whether contents are left out: values of patches, and, for a request about secrets, what webhooks wrote. Without it, [removed] stands for credentials.",
 		"steps":       "Steps are what the plugins did, in the order in which they ended.",
 	}
 }

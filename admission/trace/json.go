@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
@@ -110,7 +112,7 @@ type Record struct {
 	TotalMicros int64 `json:"totalMicros"`
 	OwnMicros   int64 `json:"ownMicros"`
 	// Redacted reports whether contents are left out: values of patches, and, for a request
-	// about secrets, what webhooks wrote.
+	// about secrets, what webhooks wrote. Without it, [removed] stands for credentials.
 	Redacted bool `json:"redacted,omitempty"`
 	// Steps are what the plugins did, in the order in which they ended.
 	Steps []StepRecord `json:"steps"`
@@ -389,10 +391,11 @@ type RecordOptions struct {
 //
 // A record of a request about secrets (Secret, TokenReview, TokenRequest) has no
 // contents: no values of patches, no deeper paths than to a member of the object, and no
-// texts that come from webhooks, which could quote what they were sent.
+// texts that come from webhooks, which could quote what they were sent. What looks like a credential
+// is taken out of the values and texts of every record.
 func (t *Trace) Record(o RecordOptions) Record {
 	subject := t.Subject()
-	w := writer{secret: AboutSecrets(subject.Resource.GroupResource(), subject.Subresource), changes: true, most: MaxText, consequences: maxConsequences}
+	w := writer{secret: credentials.Whole(subject.Resource.GroupResource(), subject.Subresource), changes: true, most: MaxText, consequences: maxConsequences}
 	w.redact = o.RedactPatches || w.secret
 	return t.record(w, &subject)
 }
@@ -425,18 +428,6 @@ func (t *Trace) record(w writer, subject *Subject) Record {
 		}
 	}
 	return r
-}
-
-// AboutSecrets reports whether the objects of a resource or subresource hold secrets, so that
-// not every user who may read traces may read what webhooks say about them.
-func AboutSecrets(r schema.GroupResource, subresource string) bool {
-	switch r {
-	case schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}:
-		return true
-	case schema.GroupResource{Resource: "serviceaccounts"}:
-		return subresource == "token"
-	}
-	return false
 }
 
 // writer makes the parts of a Record.
@@ -526,7 +517,10 @@ func (w writer) call(c *Call) CallRecord {
 		out.WouldPatch = w.patch(c.WouldPatch, c.Edits)
 	}
 	for _, warning := range c.Warnings {
-		out.Warnings = append(out.Warnings, w.cut(warning))
+		out.Warnings = append(out.Warnings, w.shown(warning))
+	}
+	for key, value := range out.AuditAnnotations {
+		out.AuditAnnotations[key] = w.without(value)
 	}
 	if !w.secret {
 		return out
@@ -580,6 +574,12 @@ func (w writer) patch(data []byte, edits []Edit) []PatchOperation {
 		if w.secret {
 			p.Path, p.From = member(p.Path), member(p.From)
 		}
+		if w.plain {
+			continue
+		}
+		at := cmp.Or(p.Field, p.Path)
+		p.Value, _ = credentials.Shown.Value(at, p.Value)
+		p.Was, _ = credentials.Shown.Value(at, p.Was)
 	}
 	return list
 }
@@ -594,12 +594,23 @@ func member(path string) string {
 	return "/" + name
 }
 
-// text returns the message of an error.
+// text returns the message of an error, as it is shown.
 func (w writer) text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return w.cut(err.Error())
+	return w.shown(err.Error())
+}
+
+// shown returns a text without credentials, and without its end if it is long.
+func (w writer) shown(s string) string { return w.cut(w.without(s)) }
+
+// without takes credentials out of a text, unless the record is for its caller alone.
+func (w writer) without(s string) string {
+	if w.plain {
+		return s
+	}
+	return credentials.Text(s)
 }
 
 func (w writer) cut(s string) string { return Cut(s, w.most) }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 )
 
 // JudgementRecord is what one admission policy did about a request.
@@ -200,7 +201,11 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 		if !w.redact {
 			one.Because = w.cut(v.Because)
 			for _, part := range v.Values {
-				one.Values = append(one.Values, PartValueRecord{w.cut(part.Expression), w.cut(part.Value)})
+				value := part.Value
+				if !w.plain {
+					value = credentials.Evaluated(part.Expression, value)
+				}
+				one.Values = append(one.Values, PartValueRecord{w.cut(part.Expression), w.cut(value)})
 			}
 		}
 		out.Validations = append(out.Validations, one)
@@ -227,7 +232,7 @@ func (w writer) said(s string, configuration bool) string {
 	if w.secret && !configuration && s != "" {
 		return withheld
 	}
-	return w.cut(s)
+	return w.shown(s)
 }
 
 func paramRecord(p *Param) *ParamRecord {

@@ -123,24 +123,6 @@ func TestRecordsHaveAStableForm(t *testing.T) {
 	}
 }
 
-func TestWhatIsAboutSecrets(t *testing.T) {
-	for _, c := range []struct {
-		group, resource, subresource string
-		want                         bool
-	}{
-		{"", "secrets", "", true},
-		{"", "serviceaccounts", "token", true},
-		{"", "serviceaccounts", "", false},
-		{"authentication.k8s.io", "tokenreviews", "", true},
-		{"", "configmaps", "", false},
-		{"example.com", "secrets", "", false},
-	} {
-		if got := AboutSecrets(schema.GroupResource{Group: c.group, Resource: c.resource}, c.subresource); got != c.want {
-			t.Errorf("%+v: got %v", c, got)
-		}
-	}
-}
-
 func TestOutcome(t *testing.T) {
 	boom := errors.New("boom")
 	run := func(err error, calls ...Call) Step {

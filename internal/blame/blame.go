@@ -1,6 +1,7 @@
 package blame
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
@@ -196,6 +198,9 @@ func nowAt(object *unstructured.Unstructured, p *trace.PatchOperation, d *review
 	if len(d.Path) == 0 {
 		return now(object, p)
 	}
+	if taken(encode(d.After)) {
+		return "unknown"
+	}
 	part, ok := partOf(object, p, d.Path)
 	if ok == (d.After != nil) && (!ok || has(part, d.After)) {
 		return "same"
@@ -261,7 +266,7 @@ func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string
 	if !ok {
 		return "changed"
 	}
-	if len(p.Value) == 0 {
+	if len(p.Value) == 0 || taken(p.Value) {
 		return "unknown"
 	}
 	for _, element := range elements {
@@ -272,11 +277,14 @@ func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string
 	return "changed"
 }
 
+// taken reports whether the trace does not show all of a value, because a part of it is a credential.
+func taken(value json.RawMessage) bool { return bytes.Contains(value, []byte(credentials.Removed)) }
+
 // sameAs compares a value of the object with one that was set. Members that were filled
 // in with defaults later make no difference.
 func sameAs(found any, set json.RawMessage) string {
 	want, ok := decode(set)
-	if !ok {
+	if !ok || taken(set) {
 		return "unknown"
 	}
 	if has(found, want) {

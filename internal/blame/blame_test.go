@@ -34,6 +34,9 @@ func TestWhetherAnObjectStillHasWhatWasSet(t *testing.T) {
 		{"remove", "/spec/m", "", "same"},
 		{"remove", "/spec/n", "", "changed"},
 		{"add", "/spec/n", "", "unknown"},
+		// A credential that the trace does not show.
+		{"add", "/metadata/labels/team", `"[removed]"`, "unknown"},
+		{"add", "/spec/containers/-", `{"name":"side","env":[{"name":"TOKEN","value":"[removed]"}]}`, "unknown"},
 	} {
 		p := &trace.PatchOperation{Op: c.op, Path: c.path, Value: json.RawMessage(c.value)}
 		if got := now(object, p); got != c.want {

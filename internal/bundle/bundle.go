@@ -18,8 +18,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
@@ -198,7 +200,7 @@ func (o *Options) parts() []*part {
 		get("profiles/cpu.pb.gz", fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(o.CPU.Seconds()))), o.CPU+partTime, nil)
 	}
 	for _, l := range texts {
-		get(l.name, l.path, partTime, withoutSecrets)
+		get(l.name, l.path, partTime, withoutCredentials)
 	}
 	for _, l := range profiles {
 		get(l.name, l.path, partTime, nil)
@@ -213,7 +215,7 @@ func (o *Options) parts() []*part {
 			if err != nil {
 				return nil, err
 			}
-			return withoutSecrets(data)
+			return withoutCredentials(data)
 		}})
 	}
 	return list
@@ -288,7 +290,7 @@ func objects(data []byte) ([]byte, error) {
 		metadata, _ := item["metadata"].(map[string]any)
 		delete(metadata, "managedFields")
 		if annotations, ok := metadata["annotations"].(map[string]any); ok {
-			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+			delete(annotations, credentials.LastApplied)
 		}
 	})
 }
@@ -299,7 +301,7 @@ func traces(data []byte) ([]byte, error) {
 	return changed(data, func(item map[string]any) { drop(item, "value", "was", "warnings", "auditAnnotations") })
 }
 
-// changed returns a list as YAML after each item was changed.
+// changed returns a list as YAML after each item was changed, and without credentials.
 func changed(data []byte, change func(item map[string]any)) ([]byte, error) {
 	var list struct {
 		Items []map[string]any `json:"items"`
@@ -309,12 +311,14 @@ func changed(data []byte, change func(item map[string]any)) ([]byte, error) {
 	}
 	for _, item := range list.Items {
 		change(item)
+		credentials.Shown.Object(schema.GroupResource{}, "", item)
 	}
-	text, err := yaml.Marshal(list)
-	if err != nil {
-		return nil, err
-	}
-	return withoutSecrets(text)
+	return yaml.Marshal(list)
+}
+
+// withoutCredentials returns a text without what looks like a credential.
+func withoutCredentials(text []byte) ([]byte, error) {
+	return []byte(credentials.Text(string(text))), nil
 }
 
 // drop takes fields out of a value, at any depth.

@@ -14,28 +14,6 @@ import (
 	"testing"
 )
 
-func TestSecretsAreTakenOut(t *testing.T) {
-	const token = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2lnbmF0dXJl"
-	for _, c := range []struct{ name, text, want string }{
-		{"a private key", "a\n-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\nb", "a\n[removed]\nb"},
-		{"a private key that is cut off", "-----BEGIN PRIVATE KEY-----\nMHcC", "[removed]"},
-		{"a certificate stays", "-----BEGIN CERTIFICATE-----\nMHcC", "-----BEGIN CERTIFICATE-----\nMHcC"},
-		{"a token of a service account", "got " + token + "!", "got [removed]!"},
-		{"a bearer", `Authorization: Bearer s3cr3t-token`, `Authorization: Bearer [removed]`},
-		{"a password in a URL", "dial https://jane:pass@example.com/x", "dial https://[removed]@example.com/x"},
-		{"a password in JSON", `{"password": "hunter22", "a": 1}`, `{"password": "[removed]", "a": 1}`},
-		{"a token in a query", "GET /x?token=abcdef&a=b", "GET /x?token=[removed]&a=b"},
-		{"a flag that names a file", "token-auth-file=/etc/tokens.csv", "token-auth-file=/etc/tokens.csv"},
-		{"a metric of secrets", `requests{resource="secrets"} 1`, `requests{resource="secrets"} 1`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got, err := withoutSecrets([]byte(c.text)); err != nil || string(got) != c.want {
-				t.Errorf("%q, %v; want %q", got, err, c.want)
-			}
-		})
-	}
-}
-
 // unpack returns the files of a bundle.
 func unpack(t *testing.T, data []byte) map[string]string {
 	t.Helper()
@@ -66,7 +44,7 @@ func TestABundleHasWhatMayBeRead(t *testing.T) {
 	say := func(path, text string) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) })
 	}
-	say("/debug/log", "E1 bearer abcdefgh\n")
+	say("/debug/log", "E1 bearer abcdefgh URI=\"/x?token=abc\"\n")
 	say("/metrics", strings.Repeat("x", maxPart+1))
 	say("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", `{"items":[{"metadata":{"name":"hook","managedFields":[{"manager":"m"}],
 		"annotations":{"a":"b","kubectl.kubernetes.io/last-applied-configuration":"{}"}}}]}`)
@@ -81,8 +59,9 @@ func TestABundleHasWhatMayBeRead(t *testing.T) {
 	})
 	server := httptest.NewServer(mux)
 	defer server.Close()
+	const secrets = "password=hunter22\nAWS_SECRET_ACCESS_KEY=hunter22\nexport DB_PASS=hunter22\nCookie: a=hunter22; b=hunter22\nprivateKey: hunter22\ndb:5432:shop:jane:hunter22\n"
 	file := filepath.Join(t.TempDir(), "server.log")
-	if err := os.WriteFile(file, []byte("cut off\n"+strings.Repeat(fmt.Sprintln("a line"), maxLog/7)+"password=hunter22\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("cut off\n"+strings.Repeat(fmt.Sprintln("a line"), maxLog/7)+secrets), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
@@ -94,7 +73,7 @@ func TestABundleHasWhatMayBeRead(t *testing.T) {
 	}
 	found := unpack(t, out.Bytes())
 	for name, want := range map[string]string{
-		"log.txt":    "E1 bearer [removed]\n",
+		"log.txt":    "E1 bearer [removed] URI=\"/x?token=[removed]\"\n",
 		"readyz.txt": "[-]etcd failed",
 		"registrations/validatingwebhookconfigurations.yaml": "items:\n- metadata:\n    annotations:\n      a: b\n    name: hook\n",
 		"traces.yaml":         "items:\n- id: t1\n  steps:\n  - calls:\n    - {}\n    patch:\n    - op: add\n      path: /data/x\n",
@@ -105,7 +84,7 @@ func TestABundleHasWhatMayBeRead(t *testing.T) {
 		}
 	}
 	log := found["logs/1-server.log"]
-	if len(log) > maxLog || strings.Contains(log, "cut off") || !strings.HasPrefix(log, "a line\n") || !strings.HasSuffix(log, "password=[removed]\n") {
+	if len(log) > maxLog || strings.Contains(log, "cut off") || !strings.HasPrefix(log, "a line\n") || strings.Contains(log, "hunter22") || !strings.HasSuffix(log, "db:5432:shop:jane:[removed]\n") {
 		t.Errorf("the log has %d bytes: %.30q ... %q", len(log), log, log[max(0, len(log)-30):])
 	}
 	missing := map[string]string{}

@@ -48,7 +48,7 @@ func newRecordCommand(run func(context.Context, *recordOptions) error) *cobra.Co
 The command registers a mutating webhook whose name sorts first, with
 failurePolicy Ignore and a timeout of a second. The webhook lets every request
 pass and changes none. The command writes what the webhook is sent into files of
-a directory, without the data of secrets and what --redact names.
+a directory, without credentials and what --redact names.
 
 The cluster must reach the command: on the same machine it does; otherwise
 --bind-address names an address of this machine that it reaches, --url another

@@ -46,10 +46,10 @@ var groups = []group{
 	{"initialization", []string{"admission"}, "uninitialized objects, for this server and for those that embed the engine"},
 	{"internal/manifests", []string{"admission", "internal"}, "files with objects; plans name registrations in them"},
 	{"internal/console", []string{"internal/blame", "internal/pages", "internal/lint", "admission", "internal"}, "a page in the browser: draws what its viewers have read, and finds what is dangerous in it"},
-	{"internal/blame", []string{"admission"}, "who set which fields, by traces"},
+	{"internal/blame", []string{"admission", "internal"}, "who set which fields, by traces, which do not show credentials"},
 	{"internal/pages", []string{"admission", "internal"}, "draws traces and plans, for files and for the console"},
 	{"internal/lint", []string{"admission", "internal"}, "rules read a snapshot, and ask for the plan of requests that a cluster makes"},
-	{"admission", []string{"internal"}, "the engine: it needs nothing of the server; how files are read is the same everywhere"},
+	{"admission", []string{"internal"}, "the engine: it needs nothing of the server; how files are read, and what is a credential, is the same everywhere"},
 	{"internal", nil, "small tools that know nothing of admission"},
 }
 
@@ -134,7 +134,7 @@ func TestImportsPointDown(t *testing.T) {
 }
 
 // The engine's tests do not lean on the server either, and an example shows what
-// anybody can do. How files are read is the same everywhere.
+// anybody can do. How files are read, and what is a credential, is the same everywhere.
 func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 	found := packages(t)
 	for _, pkg := range sorted(found) {
@@ -143,7 +143,7 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 				target, ok := strings.CutPrefix(imported, modulePath+"/")
 				switch {
 				case !ok:
-				case inEngine(pkg) && !inEngine(target) && target != "internal/files":
+				case inEngine(pkg) && !inEngine(target) && !slices.Contains([]string{"internal/files", "internal/credentials"}, target):
 					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
 				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "internal/server", "initialization", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
 					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, initialization, initializer and gatehousetest only", file.path, target)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -13,14 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
-
-// hidden stands for the values in a secret.
-const hidden = "(hidden)"
 
 // diff notes how the server changed each object, and which step of admission did it.
 func (r *run) diff(ctx context.Context) error {
@@ -82,7 +82,7 @@ func changes(record *trace.Record) []Change {
 	return list
 }
 
-// shown returns an object without the fields that every server sets, and without secrets.
+// shown returns an object without the fields that every server sets, and without credentials.
 func shown(content, sent map[string]any) map[string]any {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"} {
@@ -102,13 +102,14 @@ func shown(content, sent map[string]any) map[string]any {
 	if u.GroupVersionKind().Group == "" {
 		switch u.GetKind() {
 		case "Secret":
-			hide(u.Object)
+			merge(u.Object)
 		case "Service":
 			allocated(u.Object, sent)
 		case "Pod":
 			drawnVolumes(u.Object)
 		}
 	}
+	credentials.Shown.Object(schema.GroupResource{}, "", u.Object)
 	return u.Object
 }
 
@@ -158,17 +159,14 @@ func drawnVolumes(value any) {
 	}
 }
 
-// hide replaces the values of a secret. The server turns stringData into data.
-func hide(secret map[string]any) {
-	keys := map[string]any{}
-	for _, field := range []string{"data", "stringData"} {
-		values, _ := secret[field].(map[string]any)
-		for key := range values {
-			keys[key] = hidden
-		}
-		delete(secret, field)
+// merge makes the values of a secret those that the server stores: stringData becomes data.
+func merge(secret map[string]any) {
+	written, _ := secret["stringData"].(map[string]any)
+	delete(secret, "stringData")
+	data, ok := secret["data"].(map[string]any)
+	if !ok && len(written) > 0 {
+		data = map[string]any{}
+		secret["data"] = data
 	}
-	if len(keys) > 0 {
-		secret["data"] = keys
-	}
+	maps.Copy(data, written)
 }

@@ -41,7 +41,7 @@ type Options struct {
 	// Untimed has requests recorded that show no time: deletions, connections, and writes of objects
 	// without managed fields.
 	Untimed bool
-	// Redactions name what is not recorded, besides the data of secrets.
+	// Redactions name what is not recorded, besides credentials.
 	Redactions []*Redaction
 
 	// Dir has the files, which are compressed with Compress. MaxSize is the size of a file, in bytes, from
@@ -103,7 +103,7 @@ func newID() string { return strings.ToLower(rand.Text()[:8]) }
 // New listens, and registers nothing yet. Close must be called unless Run is. The error is one sentence that
 // names the option.
 func New(o Options) (*Recorder, error) {
-	r := &Recorder{registration: registration{Options: &o, name: o.Name}, reviews: make(chan review, maxReviews), probed: make(chan struct{}, 1)}
+	r := &Recorder{registration: registration{Options: &o, name: o.Name, way: "/" + strings.ToLower(rand.Text())}, reviews: make(chan review, maxReviews), probed: make(chan struct{}, 1)}
 	r.output = output{dir: o.Dir, compress: o.Compress, maxSize: o.MaxSize, maxFiles: o.MaxFiles, now: time.Now}
 	if err := r.newClient(o.Cluster); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -353,12 +353,12 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.lost.Add(1)
 }
 
-// path is a path below that of --url.
+// path is a path below the way of the recorder, which is below that of --url.
 func (r *Recorder) path(path string) string {
 	if at, err := url.Parse(r.base); err == nil {
-		return at.Path + path
+		return at.Path + r.way + path
 	}
-	return path
+	return r.way + path
 }
 
 // uidOf reads the uid of a review, as JSON, without reading what follows it.

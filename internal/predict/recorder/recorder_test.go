@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +52,8 @@ func TestWhatIsNotRecorded(t *testing.T) {
 			`{"kind":"Deployment","metadata":{"annotations":{"a.b/c":"redacted"}},"spec":{"template":{"spec":{"containers":[{"env":[{"name":"P","value":"hidden"},{"name":"Q"}],"name":"c"}]}}}}`,
 			[]string{"deployments.apps:metadata.annotations['a.b/c']", "deployments:spec.replicas", "pods:spec"},
 			[]string{"deployments.apps:metadata.annotations['a.b/c']", "deployments:spec.replicas", "the annotation kubectl.kubernetes.io/last-applied-configuration"}},
+		{"a review of a token", "tokenreviews.authentication.k8s.io", `{"spec":{"token":"hidden"}}`, `{"spec":{"token":"redacted"}}`, nil, []string{"spec.token"}},
+		{"a kubeconfig", "configmaps", `{"data":{"k":"users: [{user: {token: hidden}}]"}}`, `{"data":{"k":"users: [{user: {token: [removed]}}]"}}`, nil, []string{"data.k"}},
 		{"all texts below a field", "configmaps", `{"data":{"a":"hidden","b":"hidden"},"binaryData":{"c":"aGlkZGVu"}}`, `{"binaryData":{"c":"redacted"},"data":{"a":"redacted","b":"redacted"}}`,
 			[]string{"configmaps:data", "configmaps:binaryData.*"}, []string{"configmaps:binaryData.*", "configmaps:data"}},
 	} {
@@ -76,6 +80,11 @@ func TestWhatIsNotRecorded(t *testing.T) {
 				t.Errorf("removed (-want +got):\n%s", diff)
 			}
 		})
+	}
+	q := &recorded.Request{User: authenticationv1.UserInfo{Username: "u", Extra: map[string]authenticationv1.ExtraValue{"assertion": {"hidden"}, "authentication.kubernetes.io/node-name": {"n"}}}}
+	want := authenticationv1.UserInfo{Username: "u", Extra: map[string]authenticationv1.ExtraValue{"assertion": {"redacted"}, "authentication.kubernetes.io/node-name": {"n"}}}
+	if err := redact(q, nil); err != nil || !reflect.DeepEqual(q.User, want) || !slices.Equal(q.Removed, []string{"the values of user.extra"}) {
+		t.Errorf("the user is %v, removed %q, %v", q.User, q.Removed, err)
 	}
 	for _, text := range []string{"", ":", ":spec", "a.", ".a", "a..b", "**", "a.**", "['a", "['']", "a b"} {
 		if r, err := ParseRedaction(text); err == nil {
@@ -234,8 +243,9 @@ func satisfied(t *testing.T, expression, operation, subresource, object string) 
 }
 
 // S25.12: the answer lets the request pass and changes nothing, whatever is sent and however much waits.
+// S25.19: a client that does not know the path is refused.
 func TestEveryRequestPasses(t *testing.T) {
-	r := &Recorder{registration: registration{Options: &Options{}, name: "n"}, reviews: make(chan review, 1), probed: make(chan struct{}, 1)}
+	r := &Recorder{registration: registration{Options: &Options{}, name: "n", base: "https://h/p", way: "/random"}, reviews: make(chan review, 1), probed: make(chan struct{}, 1)}
 	post := func(path, body string) (int, string) {
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
@@ -244,7 +254,7 @@ func TestEveryRequestPasses(t *testing.T) {
 	const review = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","operation":"CREATE"}}`
 	const passes = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u-1","allowed":true}}`
 	for i := range 3 {
-		if code, body := post(recordPath, review); code != http.StatusOK || body != passes {
+		if code, body := post("/p/random/record", review); code != http.StatusOK || body != passes {
 			t.Errorf("review %d: %d %s", i, code, body)
 		}
 	}
@@ -256,21 +266,21 @@ func TestEveryRequestPasses(t *testing.T) {
 		path, body string
 		code       int
 	}{
-		{recordPath, "", 400}, {recordPath, "[]", 400}, {recordPath, `{"request":1}`, 400}, {recordPath, `{"request":{"uid":7}}`, 400}, {recordPath, `{"request":{}}`, 400},
-		{recordPath, strings.Repeat(" ", maxReview+1), 400}, {"/other", review, 404},
+		{"/p/random/record", "", 400}, {"/p/random/record", "[]", 400}, {"/p/random/record", `{"request":1}`, 400}, {"/p/random/record", `{"request":{"uid":7}}`, 400}, {"/p/random/record", `{"request":{}}`, 400},
+		{"/p/random/record", strings.Repeat(" ", maxReview+1), 400}, {"/p/record", review, 404}, {"/p/random", review, 404}, {"/random/record", review, 404}, {"/p/other/record", review, 404}, {"/p/probe", review, 404},
 	} {
 		if code, _ := post(c.path, c.body); code != c.code {
 			t.Errorf("%s %.40s: %d", c.path, c.body, code)
 		}
 	}
-	if code, _ := post(probePath, `{"request":{"other":{"uid":"x"},"uid":"u"}}`); code != 200 || len(r.probed) != 1 {
+	if code, _ := post("/p/random/probe", `{"request":{"other":{"uid":"x"},"uid":"u"}}`); code != 200 || len(r.probed) != 1 {
 		t.Errorf("the probe: %d, %d", code, len(r.probed))
 	}
 }
 
 // S25.12: a registration cannot change or reject anything, whatever is selected.
 func TestRegistrations(t *testing.T) {
-	r := &registration{Options: &Options{Resources: []string{"pods", "deployments/scale.apps", "*.example.com"}, Namespaces: []string{"shop"}}, name: NewName(), base: "https://h/p"}
+	r := &registration{Options: &Options{Resources: []string{"pods", "deployments/scale.apps", "*.example.com"}, Namespaces: []string{"shop"}}, name: NewName(), base: "https://h/p", way: "/random"}
 	c := r.configuration(time.Unix(0, 0), true)
 	var rules []string
 	for i := range c.Webhooks {
@@ -292,7 +302,7 @@ func TestRegistrations(t *testing.T) {
 	if name := NewName(); !(name < "a") || !strings.HasPrefix(name, namePrefix) || name == c.Name {
 		t.Errorf("name %q", name)
 	}
-	if *c.Webhooks[0].ClientConfig.URL != "https://h/p/record" {
+	if *c.Webhooks[0].ClientConfig.URL != "https://h/p/random/record" {
 		t.Errorf("URL %s", *c.Webhooks[0].ClientConfig.URL)
 	}
 }

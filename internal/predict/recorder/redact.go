@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 )
 
@@ -79,28 +80,20 @@ func (r *Redaction) of(q *recorded.Request) bool {
 	return r.resource == "" || r.resource == name
 }
 
-// lastApplied has all fields of an object again.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
-// Values in place of others. Those of secrets are as the types of secrets want them: an empty object
-// is also what a secret for images may have.
-const (
-	redacted     = "redacted"
-	noData       = "e30=" // {}
-	noStringData = "{}"
-)
-
-// redact takes out of a request what must not be recorded.
+// redact takes out of a request what must not be recorded: credentials, and what the rules name (S25.13).
 func redact(q *recorded.Request, rules []*Redaction) error {
-	secret := q.Resource.Group == "" && q.Resource.Resource == "secrets"
-	var about []*Redaction
-	for _, r := range rules {
-		if r.of(q) {
-			about = append(about, r)
+	took := func(what ...string) {
+		for _, w := range what {
+			if !slices.Contains(q.Removed, w) {
+				q.Removed = append(q.Removed, w)
+			}
 		}
 	}
-	if !secret && len(about) == 0 {
-		return nil
+	for key := range q.User.Extra {
+		if credentials.Extra(key) {
+			q.User.Extra[key] = []string{credentials.Stored.Text}
+			took("the values of user.extra")
+		}
 	}
 	for _, data := range []*json.RawMessage{&q.Object, &q.OldObject} {
 		if len(*data) == 0 {
@@ -112,34 +105,16 @@ func redact(q *recorded.Request, rules []*Redaction) error {
 		if err := decoder.Decode(&object); err != nil {
 			return err
 		}
-		took := func(what string) {
-			if !slices.Contains(q.Removed, what) {
-				q.Removed = append(q.Removed, what)
+		taken := credentials.Stored.Object(q.GVR().GroupResource(), q.Subresource, object)
+		for _, r := range rules {
+			if r.of(q) && blankAt(object, r.path) {
+				taken = append(append(taken, r.text), credentials.Unrepeat(object)...)
 			}
 		}
-		if secret {
-			for field, value := range map[string]string{"data": noData, "stringData": noStringData} {
-				if m, ok := object[field].(map[string]any); ok && len(m) > 0 {
-					for key := range m {
-						m[key] = value
-					}
-					took("the values of " + field)
-				}
-			}
+		if len(taken) == 0 {
+			continue
 		}
-		for _, r := range about {
-			if blankAt(object, r.path) {
-				took(r.text)
-			}
-		}
-		if meta, ok := object["metadata"].(map[string]any); ok {
-			// The keys of managed fields may have values of fields.
-			delete(meta, "managedFields")
-			if annotations, ok := meta["annotations"].(map[string]any); ok && annotations[lastApplied] != nil {
-				delete(annotations, lastApplied)
-				took("the annotation " + lastApplied)
-			}
-		}
+		took(taken...)
 		var err error
 		if *data, err = json.Marshal(object); err != nil {
 			return err
@@ -188,7 +163,7 @@ func blankAt(v any, path []string) (found bool) {
 func blanked(v any) (any, bool) {
 	switch v := v.(type) {
 	case string:
-		return redacted, true
+		return credentials.Stored.Text, true
 	case map[string]any:
 		for key := range v {
 			if blank, ok := blanked(v[key]); ok {

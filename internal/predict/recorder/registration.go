@@ -27,7 +27,7 @@ const (
 	// that one was renewed for.
 	recorderLabel   = "gatehouse.dev/recorder"
 	untilAnnotation = "gatehouse.dev/recorded-until"
-	// recordPath and probePath are where reviews go.
+	// recordPath and probePath are where reviews go, below the way of the recorder.
 	recordPath = "/record"
 	probePath  = "/probe"
 )
@@ -50,6 +50,9 @@ const (
 type registration struct {
 	*Options
 	name string
+	// way is a random path, which the registration names: a client that does not know it cannot write into
+	// the recording.
+	way string
 	// base is the URL of the recorder, empty behind a service; authority verifies its certificate, PEM.
 	base      string
 	authority []byte
@@ -152,6 +155,7 @@ func (r *registration) resources() []string {
 // webhook is one that can neither reject nor change a request.
 func (r *registration) webhook(name, path string) admissionregistrationv1.MutatingWebhook {
 	ignore, none, seconds := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, int32(1)
+	path = r.way + path
 	exact, never := admissionregistrationv1.Exact, admissionregistrationv1.NeverReinvocationPolicy
 	hook := admissionregistrationv1.MutatingWebhook{
 		Name: name, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: r.authority}, AdmissionReviewVersions: []string{"v1"},

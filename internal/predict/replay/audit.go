@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
@@ -177,6 +178,9 @@ func (a *auditing) add(_ *recorded.Request, j *audited) {
 	}
 }
 
+// changesObject is in front of the patch in the message of a change.
+const changesObject = " changes the object: "
+
 // one judges one object, and reads from the trace what each policy said.
 func (a *auditing) one(ctx context.Context, q *recorded.Request) (*audited, error) {
 	p, err := prepare(q)
@@ -195,7 +199,10 @@ func (a *auditing) one(ctx context.Context, q *recorded.Request) (*audited, erro
 		if o := a.places[name]; o != nil {
 			f.File, f.Line = o.File, o.Line
 		}
-		f.Message = cutAll([]string{f.Message})[0]
+		if what, patch, ok := strings.Cut(f.Message, changesObject); ok && f.Result == ChangesIt {
+			f.Message = what + changesObject + string(credentials.Patch([]byte(patch)))
+		}
+		f.Message = cutAll([]string{f.Message}, quotingOf(q))[0]
 		return &f
 	}
 	ours := false
@@ -207,7 +214,7 @@ func (a *auditing) one(ctx context.Context, q *recorded.Request) (*audited, erro
 		f := AuditFinding{Policy: act.By, Webhook: act.Kind == trace.ByWebhook, Binding: act.Binding, Validation: act.Index, Result: result, Message: act.Message}
 		if result == ChangesIt {
 			patch, _ := json.Marshal(act.Patch)
-			f.Message = "the " + act.Kind + " changes the object: " + string(patch)
+			f.Message = "the " + act.Kind + changesObject + string(patch)
 		}
 		ours = ours || result == Fails
 		if !slices.ContainsFunc(j.findings, func(o *AuditFinding) bool {

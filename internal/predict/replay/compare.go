@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 )
 
 var noTime metav1.Time
@@ -154,7 +156,7 @@ func objects(p *prepared, a, b *verdict) (*difference, error) {
 	}
 	d := &difference{change: OtherObject}
 	paths := map[string]bool{}
-	secret := p.Resource.Group == "" && p.Resource.Resource == "secrets"
+	quoting := quotingOf(p.Request, x, y)
 	began := a.at
 	if b.at.Before(began) {
 		began = b.at
@@ -164,8 +166,8 @@ func objects(p *prepared, a, b *verdict) (*difference, error) {
 			return
 		}
 		paths[general(path)] = true
-		d.before = append(d.before, path+": "+shown(was, secret))
-		d.after = append(d.after, path+": "+shown(is, secret))
+		d.before = append(d.before, path+": "+shown(path, was, quoting))
+		d.after = append(d.after, path+": "+shown(path, is, quoting))
 	})
 	if len(paths) == 0 {
 		return nil, nil
@@ -196,21 +198,34 @@ func general(path string) string {
 	return b.String()
 }
 
+// quotingOf takes the credentials of the objects of a request, and of others, out of texts.
+func quotingOf(q *recorded.Request, others ...map[string]any) func(string) string {
+	objects := [][]byte{q.Object, q.OldObject}
+	if q.Apply != nil {
+		objects = append(objects, q.Apply.Configuration)
+	}
+	for _, o := range others {
+		if data, err := json.Marshal(o); err == nil {
+			objects = append(objects, data)
+		}
+	}
+	return credentials.Quoting(q.GVR().GroupResource(), q.Subresource, objects...)
+}
+
 // maxValue is how much of a value is shown, in bytes.
 const maxValue = 200
 
-// shown is a value in a line.
-func shown(v any, secret bool) string {
+// shown is a value in a line, without credentials.
+func shown(path string, v any, quoting func(string) string) string {
 	if v == nil {
 		return "(none)"
-	}
-	if secret {
-		return "(not shown)"
 	}
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err.Error()
 	}
+	left, _ := credentials.Shown.Value(path, data)
+	data = []byte(quoting(string(left)))
 	if len(data) > maxValue {
 		return strings.ToValidUTF8(string(data[:maxValue]), "") + " ..."
 	}

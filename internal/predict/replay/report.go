@@ -316,12 +316,15 @@ func (g *gathering) into(groups map[string]*Group, q *recorded.Request, d *diffe
 }
 
 func exampleOf(q *recorded.Request, d *difference) *Example {
-	return &Example{Request: q.Title(), Place: q.Place, ID: q.ID, Time: q.Time, Before: cutAll(d.before), After: cutAll(d.after)}
+	quoting := quotingOf(q)
+	return &Example{Request: q.Title(), Place: q.Place, ID: q.ID, Time: q.Time, Before: cutAll(d.before, quoting), After: cutAll(d.after, quoting)}
 }
 
-func cutAll(list []string) []string {
+// cutAll shortens texts, after quoting took the credentials out of them.
+func cutAll(list []string, quoting func(string) string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
+		s = quoting(s)
 		if len(s) > maxText {
 			s = strings.ToValidUTF8(s[:maxText], "") + " ..."
 		}

@@ -30,6 +30,7 @@ import (
 
 	engine "github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 )
 
 const (
@@ -125,7 +126,7 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 	if rejected(err) {
 		happened = "was rejected"
 	}
-	secret := trace.AboutSecrets(resource, a.GetSubresource())
+	secret := credentials.Whole(resource, a.GetSubresource())
 	r := rejection{namespace: a.GetNamespace(), owner: *owner, message: message(a.GetKind().Kind, happened, object, secret, err)}
 	if followed := trace.FromContext(ctx); followed != nil {
 		r.trace = followed.ID
@@ -146,7 +147,7 @@ func (t *Teller) Initializer(resource schema.GroupResource, object metav1.Object
 	happened := fmt.Sprintf("was rejected by initializer %q", initializer)
 	t.queue(rejection{
 		namespace: object.GetNamespace(), owner: *owner,
-		message: message(resource.String(), happened, object, trace.AboutSecrets(resource, ""), err),
+		message: message(resource.String(), happened, object, credentials.Whole(resource, ""), err),
 	})
 }
 
@@ -222,6 +223,7 @@ func message(kind, happened string, object metav1.Object, secret bool, err error
 		// The webhook may quote the object that it got.
 		why = "see the answer to the request"
 	}
+	why = credentials.Text(why)
 	return trace.Cut(fmt.Sprintf("Create of %s %q %s: %s", kind, name, happened, why), maxMessage)
 }
 

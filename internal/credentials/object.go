@@ -1,0 +1,356 @@
+package credentials
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// kind is a kind of object that has credentials in fields of its own.
+type kind struct {
+	schema.GroupKind
+	// resource and subresource are those of requests with such an object.
+	resource    schema.GroupResource
+	subresource string
+	// fields are the paths of fields whose texts are credentials; of a map, all its values.
+	fields [][]string
+	// whole reports whether the object is there for its credentials: texts about it may quote them.
+	whole bool
+}
+
+const (
+	authentication = "authentication.k8s.io"
+	authorization  = "authorization.k8s.io"
+)
+
+func resource(group, name string) schema.GroupResource {
+	return schema.GroupResource{Group: group, Resource: name}
+}
+
+var kinds = []kind{
+	{schema.GroupKind{Kind: "Secret"}, resource("", "secrets"), "", [][]string{{"data"}, {"stringData"}}, true},
+	{schema.GroupKind{Group: authentication, Kind: "TokenReview"}, resource(authentication, "tokenreviews"), "", [][]string{{"spec", "token"}, {"status", "user", extra}}, true},
+	{schema.GroupKind{Group: authentication, Kind: "TokenRequest"}, resource("", "serviceaccounts"), "token", [][]string{{"status", "token"}}, true},
+	{schema.GroupKind{Group: authentication, Kind: "SelfSubjectReview"}, resource(authentication, "selfsubjectreviews"), "", [][]string{{"status", "userInfo", extra}}, false},
+	{schema.GroupKind{Group: authorization, Kind: "SubjectAccessReview"}, resource(authorization, "subjectaccessreviews"), "", [][]string{{"spec", extra}}, false},
+	{schema.GroupKind{Group: authorization, Kind: "LocalSubjectAccessReview"}, resource(authorization, "localsubjectaccessreviews"), "", [][]string{{"spec", extra}}, false},
+	{schema.GroupKind{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}, resource("certificates.k8s.io", "certificatesigningrequests"), "", [][]string{{"spec", extra}}, false},
+}
+
+// Whole reports whether the objects of a resource, or of its subresource, are there for their credentials:
+// a text that comes of one may quote them, and is not to be shown.
+func Whole(r schema.GroupResource, subresource string) bool {
+	return slices.ContainsFunc(kinds, func(k kind) bool { return k.whole && k.resource == r && k.asked(subresource) })
+}
+
+// asked reports whether requests for a subresource have the kind: those of a subresource of its own have
+// another one.
+func (k *kind) asked(subresource string) bool {
+	return k.subresource == "" || k.subresource == subresource
+}
+
+// extra is the field of what authenticators say of a user, such as the claims of a token.
+const extra = "extra"
+
+// Extra reports whether a value of what authenticators say of a user may be a credential. What Kubernetes
+// itself says is none: the pod and the node of a service account, and the ID of a token.
+func Extra(key string) bool { return !strings.HasPrefix(key, "authentication.kubernetes.io/") }
+
+// Blanks are what stands for credentials that are taken out of objects.
+type Blanks struct {
+	// Data and StringData stand for the values of secrets, and Text for others.
+	Data, StringData, Text string
+}
+
+var (
+	// Stored are blanks that the API takes: an empty object is what every type of secret may have.
+	Stored = Blanks{Data: "e30=", StringData: "{}", Text: "redacted"}
+	// Shown are blanks for people.
+	Shown = Blanks{Removed, Removed, Removed}
+)
+
+// LastApplied is the annotation in which kubectl keeps all fields of an object again.
+const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Object takes the credentials out of an object of a resource, and names what was taken. An object from which
+// something was taken also loses what repeats its fields (Unrepeat).
+func (b Blanks) Object(r schema.GroupResource, subresource string, object map[string]any) []string {
+	t := taker{Blanks: b}
+	t.object(r, subresource, object)
+	if len(t.taken) > 0 {
+		t.taken = append(t.taken, Unrepeat(object)...)
+	}
+	slices.Sort(t.taken)
+	return slices.Compact(t.taken)
+}
+
+type taker struct {
+	Blanks
+	taken []string
+	// quotable are the credentials that were taken whole, as texts may quote them.
+	quotable []string
+}
+
+func (t *taker) object(r schema.GroupResource, subresource string, object map[string]any) {
+	for i := range kinds {
+		if k := &kinds[i]; k.resource == r && k.subresource == subresource {
+			t.fields(k, object, "")
+		}
+	}
+	t.walk(object, "", "")
+}
+
+// leastQuoted is the least length of a credential that is looked for in texts: shorter ones are parts of words.
+const leastQuoted = 6
+
+// took notes a credential.
+func (t *taker) took(v any) {
+	switch v := v.(type) {
+	case string:
+		if len(v) >= leastQuoted {
+			t.quotable = append(t.quotable, v)
+		}
+	case []any:
+		for _, e := range v {
+			t.took(e)
+		}
+	}
+}
+
+// Unrepeat takes out of an object what repeats its fields: the managed fields, whose keys may have values, and
+// what kubectl applied last. It names what users notice.
+func Unrepeat(object map[string]any) (taken []string) {
+	meta, _ := object["metadata"].(map[string]any)
+	delete(meta, "managedFields")
+	if annotations, ok := meta["annotations"].(map[string]any); ok && annotations[LastApplied] != nil {
+		delete(annotations, LastApplied)
+		taken = append(taken, "the annotation "+LastApplied)
+	}
+	return taken
+}
+
+// fields blanks the fields of a kind.
+func (t *taker) fields(k *kind, object map[string]any, at string) {
+	for _, path := range k.fields {
+		of := object
+		for _, name := range path[:len(path)-1] {
+			of, _ = of[name].(map[string]any)
+		}
+		name := path[len(path)-1]
+		field := join(at, strings.Join(path, "."))
+		switch v := of[name].(type) {
+		case string:
+			if v != "" {
+				t.took(v)
+				of[name] = t.Text
+				t.taken = append(t.taken, field)
+			}
+		case map[string]any:
+			for key, value := range v {
+				if name == extra && !Extra(key) {
+					continue
+				}
+				t.took(value)
+				switch name {
+				case "data":
+					text, _ := value.(string)
+					if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
+						t.took(string(plain))
+					}
+					v[key] = t.Data
+				case "stringData":
+					v[key] = t.StringData
+				default:
+					v[key] = []any{t.Text}
+				}
+				t.taken = append(t.taken, "the values of "+field)
+			}
+		}
+	}
+}
+
+// walk takes credentials out of a value, whose path and name are given, and returns what is left.
+func (t *taker) walk(v any, at, name string) any {
+	switch v := v.(type) {
+	case string:
+		left := t.text(v, name)
+		if left != v {
+			t.taken = append(t.taken, at)
+			if left == t.Text {
+				t.took(v)
+			}
+		}
+		return left
+	case map[string]any:
+		if apiVersion, ok := v["apiVersion"].(string); ok {
+			gv, _ := schema.ParseGroupVersion(apiVersion)
+			for i := range kinds {
+				if k := &kinds[i]; k.Kind == v["kind"] && k.Group == gv.Group {
+					t.fields(k, v, at)
+				}
+			}
+		}
+		for key, member := range v {
+			called := key
+			if of, ok := v["name"].(string); ok && key == "value" {
+				// An environment variable.
+				called = of
+			}
+			v[key] = t.walk(member, join(at, key), called)
+		}
+	case []any:
+		flag := ""
+		for i := range v {
+			v[i] = t.walk(v[i], at, flag)
+			// The value of a flag is an argument of its own.
+			text, _ := v[i].(string)
+			if flag = ""; strings.HasPrefix(text, "-") && !strings.Contains(text, "=") {
+				flag = text
+			}
+		}
+	}
+	return v
+}
+
+func join(at, name string) string { return strings.TrimPrefix(at+"."+name, ".") }
+
+// text returns what is left of a text in an object.
+func (t *taker) text(s, name string) string {
+	switch {
+	case s == "":
+		return s
+	case Named(name):
+		if s == t.Data || s == t.StringData {
+			return s
+		}
+		return t.Text
+	case s[0] == '{' || s[0] == '[':
+		// An object in a text, such as what kubectl applied last.
+		if v, ok := decoded([]byte(s)); ok {
+			inner := taker{Blanks: t.Blanks}
+			v = inner.walk(v, ".", "")
+			if len(inner.taken) == 0 {
+				return s
+			}
+			if data, err := json.Marshal(v); err == nil {
+				return string(data)
+			}
+		}
+	case len(s) >= leastEncoded && len(s)%4 == 0:
+		if data, err := base64.StdEncoding.DecodeString(s); err == nil {
+			if text := string(data); Text(text) != text {
+				return t.Text
+			}
+		}
+	}
+	return Text(s)
+}
+
+// leastEncoded is the least length of a text in base64 that is looked into.
+const leastEncoded = 24
+
+// variable is the value of a named element of a list, as paths of patches have it.
+var variable = regexp.MustCompile(`\[name=([^\]]+)\]\.value$`)
+
+// nameIn returns the last name of a path, or of an expression that selects a member.
+func nameIn(path string) string {
+	if m := variable.FindStringSubmatch(path); m != nil {
+		return m[1]
+	}
+	path = strings.TrimRight(path, `'"]`)
+	return path[strings.LastIndexAny(path, `./['"`)+1:]
+}
+
+// Evaluated takes the credentials out of the value of an expression in JSON, whose end may be cut off.
+func Evaluated(expression, value string) string {
+	if left, ok := Shown.Value(expression, json.RawMessage(value)); ok {
+		return string(left)
+	}
+	if strings.HasPrefix(value, `"`) && Named(nameIn(expression)) {
+		return Removed
+	}
+	return Text(value)
+}
+
+// Patch takes the credentials out of the values of a JSON patch.
+func Patch(patch json.RawMessage) json.RawMessage {
+	v, _ := decoded(patch)
+	list, _ := v.([]any)
+	took := false
+	for _, operation := range list {
+		o, ok := operation.(map[string]any)
+		if !ok {
+			continue
+		}
+		path, _ := o["path"].(string)
+		t := taker{Blanks: Shown}
+		if value := o["value"]; value != nil {
+			o["value"] = t.walk(value, ".", nameIn(path))
+		}
+		took = took || len(t.taken) > 0
+	}
+	if !took {
+		return patch
+	}
+	left, err := json.Marshal(list)
+	if err != nil {
+		return nil
+	}
+	return left
+}
+
+// Quoting returns a function that takes out of texts about objects of a resource, which are in JSON, the
+// credentials that the objects have, besides what looks like one.
+func Quoting(r schema.GroupResource, subresource string, objects ...[]byte) func(string) string {
+	t := taker{Blanks: Shown}
+	for _, data := range objects {
+		v, _ := decoded(data)
+		if object, ok := v.(map[string]any); ok {
+			t.object(r, subresource, object)
+		}
+	}
+	// A credential may be a part of another one.
+	slices.SortFunc(t.quotable, func(a, b string) int { return len(b) - len(a) })
+	return func(text string) string {
+		for _, credential := range t.quotable {
+			text = strings.ReplaceAll(text, credential, Removed)
+		}
+		return Text(text)
+	}
+}
+
+// Value takes the credentials out of a value in JSON. path is that of the value, in which the last name
+// counts. It returns false if it took nothing.
+func (b Blanks) Value(path string, data json.RawMessage) (json.RawMessage, bool) {
+	v, ok := decoded(data)
+	if !ok {
+		return data, false
+	}
+	t := taker{Blanks: b}
+	v = t.walk(v, ".", nameIn(path))
+	if len(t.taken) == 0 {
+		return data, false
+	}
+	left, err := json.Marshal(v)
+	if err != nil {
+		return nil, true
+	}
+	return left, true
+}
+
+// decoded reads a value in JSON whose numbers stay as they are.
+func decoded(data []byte) (v any, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return nil, false
+	}
+	_, err := d.Token()
+	return v, err == io.EOF
+}

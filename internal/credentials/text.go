@@ -1,0 +1,234 @@
+package credentials
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Removed stands for a credential.
+const Removed = "[removed]"
+
+// ends are the words at the end of a name that make it the name of a credential, in lower case and
+// without separators.
+var ends = []string{
+	"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "secretkey", "privatekey",
+	"clientkey", "clientkeydata", "signingkey", "encryptionkey", "accountkey", "masterkey",
+}
+
+// notNamed are names that end like those of credentials and are others: the working directories of a shell.
+var notNamed = []string{"pwd", "oldpwd"}
+
+// Named reports whether what has a name is a credential: a member of an object, a variable, a flag, a header
+// or a parameter of a URL, such as password, DB_PASS, clientSecret or AWS_SECRET_ACCESS_KEY.
+func Named(name string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("_-./", r) })
+	joined := strings.Join(words, "")
+	if len(words) == 0 || slices.Contains(notNamed, joined) {
+		return false
+	}
+	// As a word of its own: compass and bypass are none.
+	return words[len(words)-1] == "pass" || slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(joined, end) })
+}
+
+// forms are what credentials look like wherever they stand, and what is left of each. A text without any of
+// the marks, in lower case, has none.
+var forms = []struct {
+	marks []string
+	form  *regexp.Regexp
+	left  string
+}{
+	{[]string{"private key-----"}, regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), Removed},
+	// Tokens of service accounts and of issuers.
+	{[]string{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`), Removed},
+	{[]string{"bearer ", "basic "}, regexp.MustCompile(`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{4,}`), "$1 " + Removed},
+	{[]string{"://"}, regexp.MustCompile(`([a-z][a-z0-9+.-]*://)[^/@\s"']+@`), "${1}" + Removed + "@"},
+	// Signed URLs of object stores.
+	{[]string{"sig=", "signature="}, regexp.MustCompile(`(?i)([?&](?:sig|[a-z-]*signature)=)[^\s"'&#]+`), "${1}" + Removed},
+	// Lines of pgpass: host, port, database, user and password.
+	{[]string{":"}, regexp.MustCompile(`(?m)^([^:\s#]+:(?:\d+|\*):[^:\s]+:[^:\s]+:)\S+$`), "${1}" + Removed},
+}
+
+// names are the marks of names of credentials.
+var names = []string{"pass", "pwd", "secret", "token", "key", "cookie", "authorization"}
+
+func marked(lower string, marks []string) bool {
+	return slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(lower, mark) })
+}
+
+// bootstrap is the form of the tokens by which nodes join a cluster.
+var bootstrap = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}`)
+
+// label is a name in front of its value: in files of variables, YAML, JSON, also inside of a JSON string,
+// headers, queries of URLs, also encoded ones, and command lines.
+var label = regexp.MustCompile(`--?([A-Za-z0-9][A-Za-z0-9-]*)[ \t]+|([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:\\*["'][ \t]*[:=]|[ \t]*=>?|:|%3[dD])`)
+
+// Text takes out of a text what looks like a credential. What is around it stays.
+func Text(text string) string {
+	if !strings.ContainsAny(text, ":=-.% ") {
+		return text
+	}
+	lower := strings.ToLower(text)
+	for _, f := range forms {
+		if marked(lower, f.marks) {
+			text = f.form.ReplaceAllString(text, f.left)
+		}
+	}
+	if text = joinTokens(text); marked(lower, names) {
+		text = namedValues(text)
+	}
+	return text
+}
+
+// joinTokens takes out tokens by which nodes join.
+func joinTokens(text string) string {
+	part := func(i int) bool {
+		return i >= 0 && i < len(text) && (isWord(text[i]) || strings.IndexByte(".-", text[i]) >= 0)
+	}
+	var b strings.Builder
+	done := 0
+	for _, m := range bootstrap.FindAllStringIndex(text, -1) {
+		// Two parts of a domain, and names of events, are parts of more or have no digit.
+		if part(m[0]-1) || part(m[1]) || !strings.ContainsAny(text[m[0]+7:m[1]], "0123456789") {
+			continue
+		}
+		b.WriteString(text[done:m[0]] + Removed)
+		done = m[1]
+	}
+	return b.String() + text[done:]
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// namedValues takes out the values of names of credentials.
+func namedValues(text string) string {
+	var b strings.Builder
+	done := 0
+	for at := 0; at < len(text); {
+		m := label.FindStringSubmatchIndex(text[at:])
+		if m == nil {
+			break
+		}
+		i := 2
+		if m[i] < 0 {
+			i = 4
+		}
+		name, begin := text[at+m[i]:at+m[i+1]], at+m[0]
+		at += m[1]
+		var from, to int
+		switch {
+		case Named(name):
+			from, to = value(text, begin, at)
+		case header(name):
+			from, to = headerValue(text, at)
+		}
+		// What follows another name may be a name, too.
+		if from < to {
+			b.WriteString(text[done:from] + Removed)
+			done, at = to, to
+		}
+	}
+	return b.String() + text[done:]
+}
+
+// header reports whether the header of a request is a credential, besides those that are named like one.
+func header(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasSuffix(name, "cookie") || strings.HasSuffix(name, "authorization")
+}
+
+// schemes are the words in front of the credential of a header.
+var schemes = regexp.MustCompile(`^(?i:bearer|basic) +`)
+
+// headerValue returns where the value of a header begins and ends: with the line, or with the list that Go
+// prints.
+func headerValue(text string, at int) (from, to int) {
+	rest := strings.TrimLeft(text[at:], " \t\\\"'")
+	if !strings.HasPrefix(rest, Removed) {
+		rest = strings.TrimPrefix(rest, "[")
+	}
+	rest = rest[len(schemes.FindString(rest)):]
+	from = len(text) - len(rest)
+	if strings.HasPrefix(rest, Removed) {
+		return from, from
+	}
+	end := strings.IndexAny(rest, "\r\n\"'\\]")
+	if end < 0 {
+		end = len(rest)
+	}
+	return from, from + end
+}
+
+// plain are values that say no more than whether there is a credential, as automountServiceAccountToken does.
+var plain = []string{"true", "false", "null", "nil", "~"}
+
+// value returns where the value of a name begins and ends; nowhere for a list, an object or
+// the name of a variable. label is where the
+// name begins, and at where it ends.
+func value(text string, label, at int) (from, to int) {
+	rest := strings.TrimLeft(text[at:], " \t")
+	from = len(text) - len(rest)
+	if rest == "" || strings.IndexByte("{[\r\n=&,;)", rest[0]) >= 0 || strings.HasPrefix(rest, "$(") || strings.HasPrefix(rest, "${") {
+		return from, from
+	}
+	line := strings.LastIndexByte(text[:label], '\n') + 1
+	before := strings.TrimLeft(text[line:label], " \t")
+	if rest[0] == '|' || rest[0] == '>' {
+		if end := strings.IndexByte(rest, '\n'); end >= 0 && strings.Trim(rest[1:end], "+-0123456789 \t\r") == "" {
+			return from, from + end + block(rest[end:], label-line-len(before))
+		}
+	}
+	slashes := len(rest) - len(strings.TrimLeft(rest, `\`))
+	if quoted := rest[slashes:]; quoted != "" && (quoted[0] == '"' || quoted[0] == '\'') {
+		from += slashes + 1
+		return from, from + closing(rest[slashes+1:], rest[:slashes+1])
+	}
+	stops := " \t\r\n\"'&,;})]"
+	if strings.Trim(before, `"'- `) == "" || before == "export " {
+		// A line of a file.
+		stops = "\r\n"
+	}
+	end := strings.IndexAny(rest, stops)
+	if end < 0 {
+		end = len(rest)
+	}
+	if slices.Contains(plain, strings.TrimRight(rest[:end], " \t,")) {
+		end = 0
+	}
+	return from, from + end
+}
+
+// closing returns where a quoted value ends whose opening quote, with the backslashes before it, is quote.
+func closing(text, quote string) int {
+	for i := 0; i < len(text); i++ {
+		switch {
+		case strings.HasPrefix(text[i:], quote):
+			return i
+		case text[i] == '\n':
+			return i
+		case text[i] == '\\' && len(quote) == 1:
+			i++
+		}
+	}
+	return len(text)
+}
+
+// block returns where a block of YAML ends: its lines begin further in than that of the name.
+func block(text string, indent int) int {
+	end := 0
+	for end < len(text) {
+		next := strings.IndexByte(text[end+1:], '\n')
+		line := text[end+1:]
+		if next >= 0 {
+			line = line[:next]
+		}
+		inside := strings.TrimLeft(line, " \t")
+		if strings.TrimSpace(line) != "" && len(line)-len(inside) <= indent {
+			break
+		}
+		end += 1 + len(line)
+	}
+	return end
+}

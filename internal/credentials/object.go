@@ -230,18 +230,6 @@ func (t *taker) text(s, name string) string {
 			return s
 		}
 		return t.Text
-	case s[0] == '{' || s[0] == '[':
-		// An object in a text, such as what kubectl applied last.
-		if v, ok := decoded([]byte(s)); ok {
-			inner := taker{Blanks: t.Blanks}
-			v = inner.walk(v, ".", "")
-			if len(inner.taken) == 0 {
-				return s
-			}
-			if data, err := json.Marshal(v); err == nil {
-				return string(data)
-			}
-		}
 	case len(s) >= leastEncoded && len(s)%4 == 0:
 		if data, err := base64.StdEncoding.DecodeString(s); err == nil {
 			if text := string(data); Text(text) != text {
@@ -249,7 +237,28 @@ func (t *taker) text(s, name string) string {
 			}
 		}
 	}
+	if s[0] == '{' {
+		// An object in a text, such as what kubectl applied last.
+		if left, ok := t.Blanks.inText(s); ok {
+			return left
+		}
+	}
 	return Text(s)
+}
+
+// inText takes the credentials out of a text that is an object in JSON. It returns false if the text is none.
+func (b Blanks) inText(text string) (string, bool) {
+	v, ok := decoded([]byte(text))
+	if !ok {
+		return "", false
+	}
+	t := taker{Blanks: b}
+	v = t.walk(v, ".", "")
+	if len(t.taken) == 0 {
+		return text, true
+	}
+	data, err := json.Marshal(v)
+	return string(data), err == nil
 }
 
 // leastEncoded is the least length of a text in base64 that is looked into.

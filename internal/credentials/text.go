@@ -60,13 +60,20 @@ func marked(lower string, marks []string) bool {
 var bootstrap = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}`)
 
 // label is a name in front of its value: in files of variables, YAML, JSON, also inside of a JSON string,
-// headers, queries of URLs, also encoded ones, and command lines.
-var label = regexp.MustCompile(`--?([A-Za-z0-9][A-Za-z0-9-]*)[ \t]+|([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:\\*["'][ \t]*[:=]|[ \t]*=>?|:|%3[dD])`)
+// headers, queries of URLs, also encoded ones, command lines, and lists of variables and arguments.
+var label = regexp.MustCompile(`\bname\\*["']?:[ \t]*\\*["']?([A-Za-z0-9_.-]+)\\*["']?,?\s*\\*["']?value\\*["']?[ \t]*:` +
+	`|--?([A-Za-z0-9][A-Za-z0-9-]*)(?:[ \t]+|\\*["'][ \t]*,)` +
+	`|([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:\\*["'][ \t]*[:=]|[ \t]*=>?|:|%3[dD])`)
 
 // Text takes out of a text what looks like a credential. What is around it stays.
 func Text(text string) string {
 	if !strings.ContainsAny(text, ":=-.% ") {
 		return text
+	}
+	if text[0] == '{' {
+		if left, ok := Shown.inText(text); ok {
+			return left
+		}
 	}
 	lower := strings.ToLower(text)
 	for _, f := range forms {
@@ -112,8 +119,8 @@ func namedValues(text string) string {
 			break
 		}
 		i := 2
-		if m[i] < 0 {
-			i = 4
+		for m[i] < 0 {
+			i += 2
 		}
 		name, begin := text[at+m[i]:at+m[i+1]], at+m[0]
 		at += m[1]

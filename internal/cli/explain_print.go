@@ -8,16 +8,28 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// printExplanations writes explanations for programs: one as it is, several as a List.
+// printExplanations writes explanations for programs: one as it is, several as a List. The objects that were
+// asked about lose their credentials.
 func printExplanations(out io.Writer, format string, found []*v1alpha1.AdmissionExplanation) error {
+	found = slices.Clone(found)
+	for i, e := range found {
+		if object := e.Spec.Object; object != nil {
+			shown := *e
+			raw, _ := credentials.Shown.Value("", object.Raw)
+			shown.Spec.Object = &runtime.RawExtension{Raw: raw}
+			found[i] = &shown
+		}
+	}
 	var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": found}
 	if len(found) == 1 {
 		value = found[0]

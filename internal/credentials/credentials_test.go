@@ -82,6 +82,7 @@ func TestCredentialsInObjects(t *testing.T) {
 			`{"spec":{"audiences":["a"],"token":"redacted"},"status":{"user":{"extra":{"authentication.kubernetes.io/node-name":["n"],"e":["redacted"]},"username":"u"}}}`, "spec.token, the values of status.user.extra"},
 		{"a token that was asked for", "serviceaccounts/token.", `{"spec":{"audiences":["a"]},"status":{"token":"hidden"}}`, `{"spec":{"audiences":["a"]},"status":{"token":"redacted"}}`, "status.token"},
 		{"what a user may do", "subjectaccessreviews.authorization.k8s.io", `{"spec":{"extra":{"e":["hidden"]}}}`, `{"spec":{"extra":{"e":["redacted"]}}}`, "the values of spec.extra"},
+		{"a user in an object", "things.example.com", `{"request":{"userInfo":{"username":"u","extra":{"e":["hidden"]}}}}`, `{"request":{"userInfo":{"extra":{"e":["redacted"]},"username":"u"}}}`, "the values of request.userInfo.extra"},
 		{"secrets in other objects", "things.example.com", `{"spec":{"objects":[{"apiVersion":"v1","kind":"Secret","data":{"a":"hidden"}}]}}`, `{"spec":{"objects":[{"apiVersion":"v1","data":{"a":"e30="},"kind":"Secret"}]}}`, "the values of spec.objects.data"},
 		{"a secret in a text", "things.example.com", `{"metadata":{"annotations":{"was":"{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"data\":{\"a\":\"hidden\"}}"}}}`,
 			`{"metadata":{"annotations":{"was":"{\"apiVersion\":\"v1\",\"data\":{\"a\":\"e30=\"},\"kind\":\"Secret\"}"}}}`, "metadata.annotations.was"},

@@ -152,26 +152,31 @@ func (t *taker) fields(k *kind, object map[string]any, at string) {
 				t.taken = append(t.taken, field)
 			}
 		case map[string]any:
-			for key, value := range v {
-				if name == extra && !Extra(key) {
-					continue
-				}
-				t.took(value)
-				switch name {
-				case "data":
-					text, _ := value.(string)
-					if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
-						t.took(string(plain))
-					}
-					v[key] = t.Data
-				case "stringData":
-					v[key] = t.StringData
-				default:
-					v[key] = []any{t.Text}
-				}
-				t.taken = append(t.taken, "the values of "+field)
-			}
+			t.values(v, name, field)
 		}
+	}
+}
+
+// values blanks the values of a field.
+func (t *taker) values(v map[string]any, name, field string) {
+	for key, value := range v {
+		if name == extra && !Extra(key) {
+			continue
+		}
+		t.took(value)
+		switch name {
+		case "data":
+			text, _ := value.(string)
+			if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
+				t.took(string(plain))
+			}
+			v[key] = t.Data
+		case "stringData":
+			v[key] = t.StringData
+		default:
+			v[key] = []any{t.Text}
+		}
+		t.taken = append(t.taken, "the values of "+field)
 	}
 }
 
@@ -195,6 +200,10 @@ func (t *taker) walk(v any, at, name string) any {
 					t.fields(k, v, at)
 				}
 			}
+		}
+		if extras, ok := v[extra].(map[string]any); ok && (v["username"] != nil || v["user"] != nil) {
+			// A user, as reviews and audit events have it.
+			t.values(extras, extra, join(at, extra))
 		}
 		for key, member := range v {
 			called := key

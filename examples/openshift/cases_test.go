@@ -120,7 +120,11 @@ apiVersion: v1
 kind: Namespace
 metadata:
   name: uids
-  annotations: {openshift.io/sa.scc.uid-range: 1000650000/10000, openshift.io/sa.scc.supplemental-groups: 1000660000/10000}
+  annotations: {openshift.io/sa.scc.uid-range: 1000650000/10000, openshift.io/sa.scc.supplemental-groups: 1000660000/10000, openshift.io/sa.scc.mcs: "s0:c26,c5"}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: bare}
 ---
 apiVersion: v1
 kind: ServiceAccount
@@ -134,7 +138,7 @@ subjects: [{kind: ServiceAccount, name: trusted, namespace: uids}]
 `,
 		writes: []write{
 			{name: "a pod runs as the first user of the range", object: pod("uids", image, ""),
-				want: `{metadata: {annotations: {openshift.io/scc: restricted-v2}}, spec: {securityContext: {runAsUser: 1000650000, fsGroup: 1000660000}, containers: [{securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`},
+				want: `{metadata: {annotations: {openshift.io/scc: restricted-v2}}, spec: {securityContext: {runAsUser: 1000650000, fsGroup: 1000660000, seLinuxOptions: {level: "s0:c26,c5"}}, containers: [{securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`},
 			{name: "or as another one of it", object: pod("uids", image+", securityContext: {runAsUser: 1000659999}", "securityContext: {fsGroup: 1000669999}"),
 				want: `{spec: {securityContext: {runAsUser: 1000650000, fsGroup: 1000669999}, containers: [{securityContext: {runAsUser: 1000659999}}]}}`},
 			{name: "but not beyond", object: pod("uids", image+", securityContext: {runAsUser: 1000660000}", ""),
@@ -152,9 +156,12 @@ subjects: [{kind: ServiceAccount, name: trusted, namespace: uids}]
 			{name: "and is not privileged either", as: "ops", object: pod("uids", image, "hostPID: true"), denied: "the pod fits no security context constraint: anyuid: hostPID is not allowed; restricted-v2: hostPID is not allowed"},
 			{name: "so is a pod whose account may", object: pod("uids", image, "serviceAccountName: trusted, securityContext: {runAsUser: 0}"),
 				want: `{metadata: {annotations: {openshift.io/scc: anyuid}}, spec: {securityContext: {runAsUser: 0, fsGroup: null}}}`},
-			{name: "a namespace without a range allows all but root", object: pod("plain", image, "securityContext: {runAsUser: 5}"),
-				want: `{metadata: {annotations: {openshift.io/scc: restricted-v2}}, spec: {securityContext: {runAsUser: 5, fsGroup: null}}}`},
-			{name: "not root", object: pod("plain", image, "securityContext: {runAsUser: 0}"), denied: "the pod fits no security context constraint: restricted-v2: container c: it must not run as root"},
+			{name: "nor with another SELinux type", object: pod("uids", image, `securityContext: {seLinuxOptions: {type: spc_t, level: "s0:c26,c5"}}`),
+				denied: `the pod fits no security context constraint: restricted-v2: container c: the SELinux options must be user "", role "", type "", level "s0:c26,c5"`},
+			{name: "a namespace without the annotations has no pods", object: pod("bare", image, "securityContext: {runAsUser: 5}"),
+				denied: "the pod fits no security context constraint: restricted-v2: namespace bare has no annotation openshift.io/sa.scc.uid-range"},
+			{name: "of those who may use another constraint neither", as: "ops", object: pod("bare", image, "securityContext: {fsGroup: 0}"),
+				denied: "the pod fits no security context constraint: anyuid: namespace bare has no annotation openshift.io/sa.scc.mcs; restricted-v2: namespace bare has no annotation openshift.io/sa.scc.uid-range"},
 		},
 	},
 	{

@@ -348,6 +348,14 @@ func (c *cluster) make(t *testing.T, text string) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
+		if annotations := obj.GetAnnotations(); obj.GetKind() == "Namespace" && obj.GetName() != "bare" && annotations[userRange] == "" {
+			// A controller of OpenShift does that for each namespace.
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations[userRange], annotations[groupRange], annotations[levels] = "1000000000/10000", "1000000000/10000", "s0:c1,c0"
+			obj.SetAnnotations(annotations)
+		}
 		if _, err := c.create(t.Context(), "admin", obj, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -151,6 +151,10 @@ func (s securityContext) Handle(ctx context.Context, req admission.Request) admi
 			continue
 		}
 		p := &profile{constraint: c, annotations: namespace.Annotations}
+		if lacking := p.lacks(); lacking != "" {
+			why = append(why, fmt.Sprintf("%s: namespace %s has no annotation %s", c.Name, req.Namespace, lacking))
+			continue
+		}
 		fitted := pod.DeepCopy()
 		if s.mutates {
 			p.fill(fitted)
@@ -231,8 +235,24 @@ func (p *profile) finds(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
 }
 
-// users returns the users that are allowed; ok is false when all are. A namespace without a range
-// has none that could be given to its pods.
+// lacks returns the annotation of the namespace that the constraint needs and that is not there, or
+// cannot be read; empty when there is none. No pod may use the constraint then.
+func (p *profile) lacks() string {
+	if _, ok := p.users(); p.RunAsUser.Type == mustBeRange && !ok {
+		return userRange
+	}
+	if must := p.seLinux(); must != nil && must.Level == "" {
+		return levels
+	}
+	for _, g := range []groups{p.FSGroup, p.SupplementalGroups} {
+		if g.Type == mustBe && len(p.groups(g)) == 0 {
+			return groupRange
+		}
+	}
+	return ""
+}
+
+// users returns the users that are allowed; ok is false when all are.
 func (p *profile) users() (s span, ok bool) {
 	switch p.RunAsUser.Type {
 	case mustBe:
@@ -248,7 +268,8 @@ func (p *profile) users() (s span, ok bool) {
 	return s, false
 }
 
-// groups returns the groups that are allowed; none when all are.
+// groups returns the groups that are allowed; none when all are. A namespace without groups of its
+// own has those of its users.
 func (p *profile) groups(g groups) []span {
 	if g.Type != mustBe {
 		return nil
@@ -256,21 +277,25 @@ func (p *profile) groups(g groups) []span {
 	if len(g.Ranges) > 0 {
 		return g.Ranges
 	}
-	if s, ok := spanOf(p.annotations[groupRange]); ok {
-		return []span{s}
+	for _, annotation := range []string{groupRange, userRange} {
+		if s, ok := spanOf(p.annotations[annotation]); ok {
+			return []span{s}
+		}
 	}
 	return nil
 }
 
-// level is the SELinux level that pods must have; empty when any is allowed.
-func (p *profile) level() string {
+// seLinux are the SELinux options that pods must have; nil when any are allowed.
+func (p *profile) seLinux() *corev1.SELinuxOptions {
 	if p.SELinux.Type != mustBe {
-		return ""
+		return nil
 	}
-	if p.SELinux.Options != nil && p.SELinux.Options.Level != "" {
-		return p.SELinux.Options.Level
+	must := corev1.SELinuxOptions{}
+	if p.SELinux.Options != nil {
+		must = *p.SELinux.Options
 	}
-	return p.annotations[levels]
+	must.Level = cmp.Or(must.Level, p.annotations[levels])
+	return &must
 }
 
 // fill sets what the constraint says and the pod does not.
@@ -281,14 +306,14 @@ func (p *profile) fill(pod *corev1.Pod) {
 	c := pod.Spec.SecurityContext
 	if users, ok := p.users(); ok && c.RunAsUser == nil {
 		c.RunAsUser = &users.Min
-	} else if !ok && (p.RunAsUser.Type == mustNotRoot || p.RunAsUser.Type == mustBeRange) && c.RunAsNonRoot == nil {
+	} else if p.RunAsUser.Type == mustNotRoot && c.RunAsNonRoot == nil {
 		c.RunAsNonRoot = new(true)
 	}
 	if allowed := p.groups(p.FSGroup); len(allowed) > 0 && c.FSGroup == nil {
 		c.FSGroup = &allowed[0].Min
 	}
-	if level := p.level(); level != "" && c.SELinuxOptions == nil {
-		c.SELinuxOptions = &corev1.SELinuxOptions{Level: level}
+	if c.SELinuxOptions == nil {
+		c.SELinuxOptions = p.seLinux()
 	}
 	if len(p.SeccompProfiles) > 0 && p.SeccompProfiles[0] == "runtime/default" && c.SeccompProfile == nil {
 		c.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
@@ -432,15 +457,15 @@ func (p *profile) checkContainer(container *corev1.Container, pod *corev1.PodSec
 		finds("runAsUser must be set")
 	case limited && !users.has(*user):
 		finds("runAsUser %d is not from %d to %d", *user, users.Min, users.Max)
-	case !limited && (p.RunAsUser.Type == mustNotRoot || p.RunAsUser.Type == mustBeRange) && (user != nil && *user == 0 || user == nil && !nonRoot):
+	case p.RunAsUser.Type == mustNotRoot && (user != nil && *user == 0 || user == nil && !nonRoot):
 		finds("it must not run as root")
 	}
 	seLinux := pod.SELinuxOptions
 	if c.SELinuxOptions != nil {
 		seLinux = c.SELinuxOptions
 	}
-	if level := p.level(); level != "" && (seLinux == nil || seLinux.Level != level) {
-		finds("the SELinux level must be %s", level)
+	if must := p.seLinux(); must != nil && (seLinux == nil || *seLinux != *must) {
+		finds("the SELinux options must be user %q, role %q, type %q, level %q", must.User, must.Role, must.Type, must.Level)
 	}
 	profile := pod.SeccompProfile
 	if c.SeccompProfile != nil {

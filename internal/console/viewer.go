@@ -95,7 +95,8 @@ func (v *viewer) send(method, path string, body []byte, w io.Writer) (err error)
 	a := &answer{body: w, header: http.Header{}}
 	defer func() {
 		// That is how handlers end an answer that cannot be completed.
-		if p := recover(); p == http.ErrAbortHandler {
+		p := recover()
+		if broken, ok := p.(error); ok && errors.Is(broken, http.ErrAbortHandler) {
 			err = &refused{http.StatusBadGateway, "the server broke off its answer to " + path}
 		} else if p != nil {
 			panic(p)

@@ -121,7 +121,7 @@ func start(p *part) (value string, forget func()) {
 // endPart ends the part whose goroutine has panicked, and the goroutine. For the goroutine of no
 // part it does nothing, and the panic goes on.
 func endPart(ctx context.Context, reason any) {
-	if reason == http.ErrAbortHandler {
+	if err, ok := reason.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return
 	}
 	if !note(reason) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -125,7 +125,7 @@ func (r *Request) wrong() string {
 		return "the request names no resource"
 	case r.Namespace != "" && len(validation.IsDNS1123Label(r.Namespace)) > 0:
 		return "the namespace of the request is not the name of a namespace"
-	case len(path.IsValidPathSegmentName(r.Name)) > 0:
+	case len(content.IsPathSegmentName(r.Name)) > 0:
 		return "the name of the request is not the name of an object"
 	case r.Apply != nil && !isObject(r.Apply.Configuration):
 		return "the request has no object"

@@ -123,7 +123,7 @@ func (l *Limiter) receive(req *http.Request, s *seats) (*arrived, *apierrors.Sta
 	case err != nil && late:
 		a.end()
 		return nil, apierrors.NewTimeoutError(fmt.Sprintf("the body of the request did not arrive within %s", patience.Round(time.Millisecond)), 0)
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		a.Reader = read
 	case err != nil:
 		// The handler that reads the body explains the error.

@@ -141,7 +141,8 @@ func TestGet(t *testing.T) {
 	for _, query := range []string{"", "?resourceVersion=" + created.Text("metadata", "resourceVersion"), "?resourceVersion=0"} {
 		want(t, "object"+query, h.Get(path+"/one"+query).Body, created.Body)
 	}
-	if r := h.Do("HEAD", path+"/one", ""); r.Code != http.StatusOK || len(r.Raw) != 0 {
+	// As at kube-apiserver.
+	if r := h.Do("HEAD", path+"/one", ""); r.Code != http.StatusMethodNotAllowed || len(r.Raw) != 0 {
 		t.Errorf("HEAD: %d with %d bytes", r.Code, len(r.Raw))
 	}
 	status := h.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", path+"/two", "")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +76,7 @@ func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Run
 			continue
 		}
 		h := &c.Entry
-		for _, key := range sortedKeys(c.AuditAnnotations) {
+		for _, key := range slices.Sorted(maps.Keys(c.AuditAnnotations)) {
 			p.add(ctx, a, h, h.Name+"/"+key, c.AuditAnnotations[key], audit.LevelMetadata)
 		}
 		index := c.Matched
@@ -140,16 +141,4 @@ func encode(v any) string {
 		panic(fmt.Sprintf("audit annotation cannot be encoded: %v", err))
 	}
 	return string(data)
-}
-
-func sortedKeys(m map[string]string) []string {
-	if len(m) == 0 {
-		return nil
-	}
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

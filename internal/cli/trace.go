@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -641,18 +642,9 @@ func printCall(out io.Writer, c *trace.CallRecord, note string) {
 	for _, warning := range c.Warnings {
 		terminal.Fprintf(out, "    warning: %s\n", indented(warning))
 	}
-	for _, key := range sortedKeys(c.AuditAnnotations) {
+	for _, key := range slices.Sorted(maps.Keys(c.AuditAnnotations)) {
 		terminal.Fprintf(out, "    audit annotation %s: %s\n", key, indented(c.AuditAnnotations[key]))
 	}
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // indented keeps a text of several lines in its place.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // The metrics that views show: of calls of webhooks, of evaluations of policies, and of storage.
@@ -87,17 +88,9 @@ func (s *stat) quantile(q float64) string {
 
 func (s *stat) text(key string) string {
 	if strings.HasPrefix(key, policyPrefix) {
-		return fmt.Sprintf("%s, %.0f violated", counted(s.Calls, "evaluation"), s.Rejected)
+		return fmt.Sprintf("%s, %.0f violated", report.Count(int(s.Calls), "evaluation"), s.Rejected)
 	}
-	return fmt.Sprintf("%s, %.0f rejected, p50 %s, p99 %s", counted(s.Calls, "call"), s.Rejected, s.quantile(.5), s.quantile(.99))
-}
-
-// counted writes a number of things.
-func counted(n float64, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%.0f %ss", n, one)
+	return fmt.Sprintf("%s, %.0f rejected, p50 %s, p99 %s", report.Count(int(s.Calls), "call"), s.Rejected, s.quantile(.5), s.quantile(.99))
 }
 
 // since is what was counted after an earlier reading. ok is false when the counters began anew in

@@ -606,7 +606,7 @@ func (s *server) String() string {
 	if s.address != "" {
 		text += " at " + s.address
 	}
-	text += " judges by " + counted(float64(s.registrations), "registration")
+	text += " judges by " + report.Count(s.registrations, "registration")
 	if s.newest > 0 {
 		text += fmt.Sprintf(", of revisions up to %d", s.newest)
 	}

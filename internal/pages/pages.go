@@ -135,19 +135,3 @@ func Brief(micros int64) string {
 	}
 	return d.String()
 }
-
-// entries writes a number of entries.
-func entries(n int) string {
-	if n == 1 {
-		return "1 entry"
-	}
-	return fmt.Sprintf("%d entries", n)
-}
-
-// counted writes a number of things.
-func counted(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // Explained is a request and what admission would do with it.
@@ -92,7 +93,7 @@ func OfPlans(list []Explained, links Links) View {
 	}{len(drawn) > 1, bad, len(drawn), drawn}
 	return View{Title: title, template: "plan", data: data, markdown: func(m *markdown) {
 		if len(drawn) > 1 {
-			m.line("%d of %s would be rejected.", bad, counted(len(drawn), "request"))
+			m.line("%d of %s would be rejected.", bad, report.Count(len(drawn), "request"))
 		}
 		for i := range drawn {
 			drawn[i].markdown(m, len(drawn) > 1)

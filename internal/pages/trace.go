@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // Links say where a View leads to. A nil function leads nowhere, as in a page of its own.
@@ -268,7 +270,7 @@ func excludedNames(x *trace.ExclusionRecord) string {
 		names[i] = x.Entries[i].String()
 	}
 	if x.More > 0 {
-		names = append(names, entries(x.More)+" more")
+		names = append(names, fmt.Sprintf("%d more", x.More))
 	}
 	return strings.Join(names, ", ")
 }
@@ -337,7 +339,7 @@ func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) 
 	for _, text := range c.Warnings {
 		in.Notes = append(in.Notes, "Warning: "+text)
 	}
-	for _, key := range sortedKeys(c.AuditAnnotations) {
+	for _, key := range slices.Sorted(maps.Keys(c.AuditAnnotations)) {
 		in.Notes = append(in.Notes, "Audit annotation "+key+": "+c.AuditAnnotations[key])
 	}
 	w.Spans = append(w.Spans, one)
@@ -513,15 +515,6 @@ func (in *inside) some() *inside {
 	return in
 }
 
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // Place says in which namespace a request was, and who made it.
 func (w *waterfall) Place() []fact {
 	var list []fact
@@ -589,7 +582,7 @@ func (w *waterfall) markdown(m *markdown) {
 				remarks = append(remarks, code(e.Field))
 			}
 			if more := len(in.Changes) + in.More - 5; more > 0 {
-				remarks = append(remarks, fmt.Sprintf("and %s more", counted(more, "field")))
+				remarks = append(remarks, fmt.Sprintf("and %s more", report.Count(more, "field")))
 			}
 		}
 		m.row(name, escaped(s.State), s.Took, strings.Join(remarks, ", "))

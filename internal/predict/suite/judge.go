@@ -273,7 +273,7 @@ func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, saw wi
 		response, err, unanswered := calls.answer(t, hook, req)
 		if unanswered {
 			mu.Lock()
-			if name := nameOf(hook); !slices.Contains(o.Unanswered, name) {
+			if name := hook.String(); !slices.Contains(o.Unanswered, name) {
 				o.Unanswered = append(o.Unanswered, name)
 			}
 			mu.Unlock()
@@ -290,9 +290,6 @@ func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, saw wi
 	o.read(q, a)
 	return o, nil
 }
-
-// nameOf names a webhook.
-func nameOf(hook *registration.Entry) string { return hook.Configuration + "/" + hook.Name }
 
 // read takes in an answer.
 func (o *Outcome) read(q *check.Request, a *check.Answer) {
@@ -362,7 +359,7 @@ type answer struct {
 }
 
 func (a *answer) isFor(hook *registration.Entry) bool {
-	return a.webhook == hook.Name || a.webhook == nameOf(hook) || a.webhook == hook.Configuration
+	return a.webhook == hook.Name || a.webhook == hook.String() || a.webhook == hook.Configuration
 }
 
 // give makes the answer to a call.

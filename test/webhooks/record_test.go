@@ -27,7 +27,7 @@ type recording struct {
 func startRecording(t *testing.T, s *harness.Server, args ...string) *recording {
 	t.Helper()
 	r := &recording{dir: filepath.Join(t.TempDir(), "requests")}
-	r.cmd = exec.CommandContext(harness.Context(t), harness.Binary(t), append([]string{"record", "--kubeconfig", s.Kubeconfig, "--output", r.dir}, args...)...)
+	r.cmd = exec.CommandContext(t.Context(), harness.Binary(t), append([]string{"record", "--kubeconfig", s.Kubeconfig, "--output", r.dir}, args...)...)
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

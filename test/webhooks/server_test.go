@@ -209,16 +209,18 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 				}
 			})
 			harness.Eventually(t, "the gate", func() error {
-				// Until then the write is what takes too long.
+				// Before the gate closes, the time of a write is over: while it waits for a read that is late (S11.9),
+				// or for the store.
+				age := time.Since(began)
 				code, err := h.Try(harness.Context(t), "POST", configMaps("default")+"?timeout=1s", configMap("c"))
-				if err != nil || code != http.StatusInternalServerError {
-					return fmt.Errorf("%d, %v", code, err)
+				if err != nil || code != http.StatusInternalServerError && code != http.StatusGatewayTimeout {
+					t.Errorf("S11.9 S11.10 a write while there is no store: %d, %v", code, err)
+				}
+				if age <= 5*time.Second || code != http.StatusInternalServerError {
+					return fmt.Errorf("%d when the registrations were %s old", code, age)
 				}
 				return nil
 			})
-			if took := time.Since(began); took < 4*time.Second {
-				t.Errorf("S11.10 refused when the registrations were %s old", took)
-			}
 			asked := time.Now()
 			refused := h.Do("POST", configMaps("default")+"?timeout=2s", configMap("c"))
 			if waited := time.Since(asked); waited < time.Second {

@@ -20,6 +20,7 @@ var wordsInBrackets = regexp.MustCompile(`^(S\d+(\.\d+)?|[A-Z]+|[A-Z]+\d+)$`)
 // Package comments name what exists: a type, a function, a method, a field, a constant or a
 // variable of the package or of one that the comment names with its package.
 func TestPackageCommentsNameWhatExists(t *testing.T) {
+	t.Chdir(root)
 	found := packages(t)
 	names := 0
 	for _, pkg := range sorted(found) {

@@ -18,6 +18,7 @@ var (
 // Every path and every name of a test in the code spans of the documents about the code
 // exists. The left side of a picture counts too.
 func TestDocumentsNameWhatExists(t *testing.T) {
+	t.Chdir(root)
 	tests, roots := map[string]bool{}, map[string]bool{}
 	walk(t, func(file string) {
 		root, _, _ := strings.Cut(file, "/")
@@ -65,6 +66,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 // The picture of the packages has all of them, except versions of an API and what only
 // tests use.
 func TestThePictureHasEveryPackage(t *testing.T) {
+	t.Chdir(root)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +98,7 @@ func anchors(page []byte) map[string]bool {
 
 // A link from a document leads to a file, and to a heading of it.
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	t.Chdir(root)
 	checked := 0
 	walk(t, func(file string) {
 		if path.Ext(file) != ".md" || strings.Contains(file, "testdata/") {
@@ -138,6 +141,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 // The table of contents has every page of docs, but for those below another one: a page for
 // each section of rules, and for each rule of lint.
 func TestTheTableOfContentsHasAllPages(t *testing.T) {
+	t.Chdir(root)
 	contents, err := os.ReadFile("docs/README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +160,7 @@ func TestTheTableOfContentsHasAllPages(t *testing.T) {
 // Every figure of the README, in bold in a table, is one that a program wrote to
 // docs/benchmarks.md.
 func TestFiguresOfTheReadmeAreMeasured(t *testing.T) {
+	t.Chdir(root)
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -156,6 +156,7 @@ const (
 
 // A change of upstream's code asks for a look at our code that follows it.
 func TestFollowedCodeIsUnchanged(t *testing.T) {
+	t.Chdir(root)
 	modules := map[string][2]string{}
 	for _, path := range []string{aggregator, apiextensions, apiserver, kubernetes} {
 		out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", path).Output()
@@ -238,6 +239,7 @@ func typeName(e ast.Expr) string {
 }
 
 func TestSumsSeeWhatMatters(t *testing.T) {
+	t.Chdir(root)
 	const source = "package p\n\n// f is a function.\nfunc (m *T[K]) f() int {\n\treturn 1\n}\n"
 	sum := sums(t, []byte(source))["T.f"]
 	for name, c := range map[string]struct {

@@ -74,6 +74,7 @@ func groupOf(pkg string) int {
 // The layout is the architecture: groups import groups below them, and inside a group
 // packages import what stands below them in the picture of ARCHITECTURE.md.
 func TestImportsPointDown(t *testing.T) {
+	t.Chdir(root)
 	found := packages(t)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
@@ -136,6 +137,7 @@ func TestImportsPointDown(t *testing.T) {
 // The engine's tests do not lean on the server either, and an example shows what
 // anybody can do. How files are read, and what is a credential, is the same everywhere.
 func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
+	t.Chdir(root)
 	found := packages(t)
 	for _, pkg := range sorted(found) {
 		for _, file := range found[pkg] {
@@ -174,6 +176,7 @@ var readers = struct {
 
 // Only the trace feeds the metrics, the log and the annotations of the engine.
 func TestOnlyTheTraceCountsAndLogs(t *testing.T) {
+	t.Chdir(root)
 	found := packages(t)
 	used := map[string]bool{}
 	for _, pkg := range sorted(found) {
@@ -224,6 +227,7 @@ var forbidden = []struct {
 }
 
 func TestForbiddenPackagesAreNotImported(t *testing.T) {
+	t.Chdir(root)
 	found := packages(t)
 	for _, rule := range forbidden {
 		used := map[string]bool{}
@@ -252,6 +256,7 @@ func TestForbiddenPackagesAreNotImported(t *testing.T) {
 
 // A rule about a package that has moved would forbid nothing.
 func TestForbiddenPackagesExist(t *testing.T) {
+	t.Chdir(root)
 	for _, rule := range forbidden {
 		out, err := exec.Command("go", "list", "-find", rule.pkg+"/...").Output()
 		if err != nil || !strings.HasPrefix(string(out), rule.pkg) {
@@ -262,6 +267,7 @@ func TestForbiddenPackagesExist(t *testing.T) {
 
 // A forbidden package does not come in through the imports of another one either.
 func TestTheEngineStaysSmall(t *testing.T) {
+	t.Chdir(root)
 	out, err := exec.Command("go", "list", "-deps", "./admission/...").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
@@ -282,6 +288,7 @@ func TestTheEngineStaysSmall(t *testing.T) {
 // A test that uses the server links nothing of it: the package needs client-go, and
 // what client-go needs.
 func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
+	t.Chdir(root)
 	deps := func(packages ...string) []string {
 		t.Helper()
 		cmd := exec.Command("go", append([]string{"list", "-deps"}, packages...)...)
@@ -303,6 +310,7 @@ func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
 // The module gatehousetest asks an operator for nothing but an old client-go, and neither it nor
 // the server's module asks for the other. docs/decisions/011-gatehousetest-is-a-module.md says why.
 func TestGatehousetestRaisesNoVersion(t *testing.T) {
+	t.Chdir(root)
 	direct := func(file string) []string {
 		t.Helper()
 		text, err := os.ReadFile(file)
@@ -329,6 +337,7 @@ func TestGatehousetestRaisesNoVersion(t *testing.T) {
 // some keeps all that they could call: it is a third larger, and takes a multiple of the time
 // to link.
 func TestTheProgramLinksWithoutPlugins(t *testing.T) {
+	t.Chdir(root)
 	out, err := exec.Command("go", "list", "-tags=kustomize_disable_go_plugin_support", "-deps", "./cmd/gatehouse").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -346,6 +355,7 @@ var walkOver = regexp.MustCompile(`range [^{]*(\.(Calls|Judgements|Discarded)|\b
 // answer in one way. Only admission/trace and admission/plan, and the engine that writes traces, walk
 // over what these consist of. gatehousetest has an own form of traces.
 func TestNobodyElseWalksOverTraces(t *testing.T) {
+	t.Chdir(root)
 	own := []string{"admission/trace/", "admission/plan/", "internal/engine/dispatch/", "gatehousetest/", "bench/", "test/"}
 	n := 0
 	walk(t, func(file string) {

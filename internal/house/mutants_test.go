@@ -25,6 +25,7 @@ var mutate = flag.Bool("mutate", false, "test each mutant; without it, only see 
 // not compile proves nothing. A patch that no longer applies belongs to a decision that was changed: write it anew, or take it out
 // with the decision.
 func TestMutants(t *testing.T) {
+	t.Chdir(root)
 	var patches []string
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(filepath.ToSlash(path), "/testdata/mutants/") {

@@ -10,6 +10,7 @@ import (
 // Exactly one file of a package carries the package comment, and everybody knows
 // which: doc.go, for a command main.go.
 func TestEveryPackageIsDocumentedInOnePlace(t *testing.T) {
+	t.Chdir(root)
 	found := packages(t)
 	for _, pkg := range sorted(found) {
 		files := slices.DeleteFunc(slices.Clone(found[pkg]), func(f goFile) bool { return strings.HasSuffix(f.name, "_test") })

@@ -145,6 +145,7 @@ func citations(text string) []string {
 // by naming it in its own name, its cases' names or the comment above it. A range does
 // not count: a search for the number would not find it.
 func TestEveryRuleIsProven(t *testing.T) {
+	t.Chdir(root)
 	named := map[string]bool{}
 	walk(t, func(file string) {
 		if file == "internal/house/rules_test.go" || !strings.HasSuffix(file, "_test.go") && !strings.HasSuffix(file, ".txtar") {
@@ -177,6 +178,7 @@ func TestEveryRuleIsProven(t *testing.T) {
 // TestCitedRulesExist lists the citations, in code, documents and test scripts, of
 // rules, sections, differences and faults that the rule book does not have.
 func TestCitedRulesExist(t *testing.T) {
+	t.Chdir(root)
 	known := map[string]bool{}
 	for _, r := range rules(t) {
 		known[r.number], known[r.section] = true, true
@@ -207,6 +209,7 @@ func TestCitedRulesExist(t *testing.T) {
 // TestEveryRuleHasASource: a reader can check each rule, because it says where the
 // behaviour comes from.
 func TestEveryRuleHasASource(t *testing.T) {
+	t.Chdir(root)
 	for _, r := range rules(t) {
 		if !r.sourced {
 			t.Errorf("%s:%d: %s has no line \"  - Source: ...\"", r.file, r.line, r.number)
@@ -217,6 +220,7 @@ func TestEveryRuleHasASource(t *testing.T) {
 // TestTheRuleBookIsIndexed: the index has every page, and every section by its
 // number. The links between the pages lead to files.
 func TestTheRuleBookIsIndexed(t *testing.T) {
+	t.Chdir(root)
 	index := read(t, path.Join(ruleBook, "README.md"))
 	for _, file := range ruleFiles(t) {
 		for _, m := range pageLink.FindAllStringSubmatch(read(t, path.Join(ruleBook, file)), -1) {
@@ -246,6 +250,7 @@ func TestTheRuleBookIsIndexed(t *testing.T) {
 // read it again: the behaviour may have changed too. Sources of old releases, which
 // name their release, are not looked up.
 func TestUpstreamDeclaresTheSources(t *testing.T) {
+	t.Chdir(root)
 	modules := map[string]string{}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}",
 		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "k8s.io/component-base", "k8s.io/kube-aggregator", "k8s.io/kubernetes").Output()

@@ -14,6 +14,7 @@ const decided = "decided:"
 // Every row of docs/seeds.md names rules or decisions that exist, and tests that exist and of which
 // one names one of the rules; a row without a test says that it is decided otherwise, and where.
 func TestTheSeedsAreProven(t *testing.T) {
+	t.Chdir(root)
 	known := map[string]bool{}
 	for _, r := range rules(t) {
 		known[r.number] = true

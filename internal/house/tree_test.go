@@ -15,6 +15,11 @@ import (
 	"testing"
 )
 
+// root is the root of the tree, seen from this package. Each test works there, so that the paths in
+// it are those that people write. A change of the directory before tests run would escape the cache
+// of go test, which would find no change in the files that they read.
+const root = "../.."
+
 // modulePath is this module's path and, with a slash, the prefix of its packages.
 const modulePath = "github.com/gatehouse-dev/gatehouse"
 

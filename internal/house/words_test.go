@@ -105,6 +105,7 @@ func turn(text string) string {
 }
 
 func TestTurns(t *testing.T) {
+	t.Chdir(root)
 	for _, tc := range []struct{ text, match string }{
 		{"the client is told why", "is told"},
 		{"it was\n told twice", "was\n told"},
@@ -141,6 +142,7 @@ func TestTurns(t *testing.T) {
 
 // Messages, help, documents and comments are plain English.
 func TestPeopleReadPlainWords(t *testing.T) {
+	t.Chdir(root)
 	walk(t, func(file string) {
 		switch {
 		case path.Ext(file) == ".md":
@@ -221,6 +223,7 @@ func subject(s string) string {
 }
 
 func TestSubject(t *testing.T) {
+	t.Chdir(root)
 	for _, tc := range []struct {
 		subject string
 		ok      bool
@@ -246,6 +249,7 @@ func TestSubject(t *testing.T) {
 // The latest commits have subjects of the form that CONTRIBUTING.md asks for. Without
 // the history there is nothing to check.
 func TestCommitsHavePlainSubjects(t *testing.T) {
+	t.Chdir(root)
 	git := func(args ...string) string {
 		t.Helper()
 		out, err := exec.Command("git", args...).Output()

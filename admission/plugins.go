@@ -92,9 +92,9 @@ type Selection struct {
 	Disable []string
 }
 
-// Names returns the names of the plugins to run, in order. known lists every
-// plugin there is, in the recommended order. Spaces around a name do not count. The error says
-// in one sentence which flag is wrong, and has all unknown names (S9.6, S9.7).
+// Names returns the names of the plugins to run, in order. known lists all plugins in the
+// recommended order. Names ignores spaces around a name. The error names the wrong flag and all
+// unknown plugins in one sentence (S9.6, S9.7).
 func (s Selection) Names(known []Known) ([]string, error) {
 	s = Selection{trimmed(s.Control), trimmed(s.Enable), trimmed(s.Disable)}
 	if len(s.Control) > 0 {

@@ -42,8 +42,7 @@ type Expectation struct {
 func Expect(p *plan.Plan, answers map[string]Answer) Expectation {
 	var e Expectation
 	var mutating []*plan.Step
-	for i := range p.Steps {
-		step := &p.Steps[i]
+	for step := range p.Each() {
 		if step.Pass != "mutating" {
 			continue
 		}
@@ -74,8 +73,7 @@ func Expect(p *plan.Plan, answers map[string]Answer) Expectation {
 			e.Again = append(e.Again, callOf(step))
 		}
 	}
-	for i := range p.Steps {
-		step := &p.Steps[i]
+	for step := range p.Each() {
 		if step.Pass != "validating" {
 			continue
 		}

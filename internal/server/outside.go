@@ -30,12 +30,11 @@ func outside(next http.Handler) http.Handler {
 		control, end := http.NewResponseController(w), time.Now().Add(limit)
 		// Only a connection has deadlines; tests have others. The next request of a connection has a time of its own.
 		_, _ = control.SetReadDeadline(end), control.SetWriteDeadline(end)
-		defer func() {
-			_ = control.Flush()
-			_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
-		}()
+		defer func() { _, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{}) }()
 		req.Body = http.MaxBytesReader(w, req.Body, outsideBody)
 		next.ServeHTTP(w, req)
+		// After a panic there is no answer yet: the error is.
+		_ = control.Flush()
 	})
 }
 

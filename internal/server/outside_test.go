@@ -31,11 +31,13 @@ type connection struct {
 	code      int
 	sent      int
 	deadlines []time.Time
+	// flushes says how many deadlines were set before each flush.
+	flushes []int
 }
 
 func (c *connection) Header() http.Header  { return c.header }
 func (c *connection) WriteHeader(code int) { c.code = code }
-func (c *connection) Flush()               {}
+func (c *connection) Flush()               { c.flushes = append(c.flushes, len(c.deadlines)) }
 func (c *connection) Write(b []byte) (int, error) {
 	c.sent += len(b)
 	return len(b), nil
@@ -45,6 +47,32 @@ func (c *connection) SetReadDeadline(at time.Time) error {
 	return nil
 }
 func (c *connection) SetWriteDeadline(at time.Time) error { return c.SetReadDeadline(at) }
+
+// An answer is sent before its time is unbounded again. A handler that panics sends none, and leaves
+// no bound for the next request of its connection.
+func TestAnswersOutsideOfTheAPIAreSentInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		flushes []int
+	}{
+		"an answer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, []int{2}},
+		"a panic":   {func(http.ResponseWriter, *http.Request) { panic("broken") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &connection{header: http.Header{}}
+			func() {
+				defer func() { _ = recover() }()
+				outside(c.handler).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil))
+			}()
+			if !slices.Equal(w.flushes, c.flushes) {
+				t.Errorf("the answer is sent after %v deadlines, want %v", w.flushes, c.flushes)
+			}
+			if len(w.deadlines) != 4 || !w.deadlines[2].IsZero() || !w.deadlines[3].IsZero() {
+				t.Errorf("the deadlines are %v", w.deadlines)
+			}
+		})
+	}
+}
 
 // Every endpoint outside of the API, those that a library adds among them, reads a bounded body in a
 // bounded time, for a stranger and for the server itself, and has an answer of a bounded size.

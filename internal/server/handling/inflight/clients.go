@@ -65,6 +65,8 @@ type arrived struct {
 func (a *arrived) Read(p []byte) (int, error) {
 	n, err := a.Reader.Read(p)
 	if err != nil {
+		// The request may last much longer than its bytes are needed.
+		a.Reader = failing{err}
 		a.end()
 	}
 	return n, err
@@ -75,7 +77,7 @@ func (a *arrived) Close() error {
 	return a.body.Close()
 }
 
-// failing is the rest of a body that could not be read.
+// failing is a body of which nothing more can be read.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
@@ -112,17 +114,18 @@ func (l *Limiter) receive(req *http.Request, s *seats) (*arrived, *apierrors.Sta
 	if deadline, ok := req.Context().Deadline(); ok {
 		patience = min(patience, time.Until(deadline))
 	}
-	onTime := within(patience, func() { s.connection(func(c *http.ResponseController) error { return c.SetReadDeadline(past) }) })
+	timer := time.AfterFunc(patience, func() { s.connection(func(c *http.ResponseController) error { return c.SetReadDeadline(past) }) })
 	data, err := l.read(req, hold)
-	late := !onTime()
+	late := !timer.Stop()
 	read := bytes.NewReader(data)
 	switch {
+	case late:
+		// The connection has ended, or is about to.
+		a.end()
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("the body of the request did not arrive within %s", patience.Round(time.Millisecond)), 0)
 	case errors.Is(err, errFull):
 		a.Reader = io.MultiReader(read, req.Body)
 		return full()
-	case err != nil && late:
-		a.end()
-		return nil, apierrors.NewTimeoutError(fmt.Sprintf("the body of the request did not arrive within %s", patience.Round(time.Millisecond)), 0)
 	case errors.Is(err, io.EOF):
 		a.Reader = read
 	case err != nil:
@@ -168,27 +171,6 @@ func (l *Limiter) read(req *http.Request, hold func(int64) bool) (data []byte, e
 		}
 	}
 	return data, nil
-}
-
-// within calls a function unless the result is called in time. The result reports whether it was.
-func within(patience time.Duration, over func()) (ended func() bool) {
-	var mu sync.Mutex
-	var done, late bool
-	timer := time.AfterFunc(patience, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if !done {
-			late = true
-			over()
-		}
-	})
-	return func() bool {
-		timer.Stop()
-		mu.Lock()
-		defer mu.Unlock()
-		done = true
-		return !late
-	}
 }
 
 // budget is a number of bytes that users share. Its zero value has none.

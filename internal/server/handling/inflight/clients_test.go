@@ -196,6 +196,9 @@ func TestBodiesArriveUnchanged(t *testing.T) {
 				if l.arriving.held != 0 {
 					t.Errorf("%d bytes are held when the body is read", l.arriving.held)
 				}
+				if a, ok := req.Body.(*arrived); ok && a.Reader != (failing{wantErr}) && wantErr != nil || ok && wantErr == nil && a.Reader != (failing{io.EOF}) {
+					t.Errorf("%T still has the bytes that have been read", a.Reader)
+				}
 				req.Body.Close()
 			})))
 			req := httptest.NewRequestWithContext(request.WithRequestInfo(t.Context(), &request.RequestInfo{Verb: "create"}), "POST", "/", nil)

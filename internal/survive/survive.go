@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,7 +27,7 @@ var known struct {
 	started int
 	// running are the parts by the values of their labels.
 	running map[string]*part
-	// ended are the sentences about the parts that a panic has ended.
+	// ended are the sentences about the parts that a panic has ended, each once.
 	ended []string
 }
 
@@ -140,7 +141,9 @@ func note(reason any) bool {
 	}
 	sentence := p.name + " has ended by a panic"
 	klog.ErrorS(fmt.Errorf("%v", reason), "A part of the server has ended by a panic; the rest goes on; restart the server", "part", p.name)
-	known.ended = append(known.ended, sentence)
+	if !slices.Contains(known.ended, sentence) {
+		known.ended = append(known.ended, sentence)
+	}
 	p.end()
 	return true
 }

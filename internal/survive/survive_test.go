@@ -69,6 +69,21 @@ func TestAPanicEndsItsPart(t *testing.T) {
 	}
 }
 
+// S22.28: a part that ends by panics again and again, such as a watch, is named once.
+func TestAPartIsNamedOnce(t *testing.T) {
+	defer reset()
+	for range 3 {
+		Run(t.Context(), "the part", func(context.Context) { panic("broken") })
+	}
+	Run(t.Context(), "the other part", func(context.Context) { panic("broken") })
+	if err := Check().Check(nil); err == nil || strings.Count(err.Error(), "has ended by a panic") != 2 {
+		t.Errorf("the check says %v", err)
+	}
+	if n := Ended(); n != 2 {
+		t.Errorf("%d parts have ended, want 2", n)
+	}
+}
+
 // S22.28: each of many parts that panic at the same moment is named.
 func TestEachOfManyPanicsIsNamed(t *testing.T) {
 	defer reset()

@@ -136,7 +136,8 @@ func (r *Rejections) refuses(m maker, p pace) *metav1.Status {
 		next = one.tried.Add(verdict)
 	}
 	if now.Before(next) {
-		return &one.status
+		status := one.status
+		return &status
 	}
 	one.tried = now
 	return nil

@@ -107,6 +107,20 @@ func TestRejectedOwnersWait(t *testing.T) {
 	}
 }
 
+// S11.66: the answer to a create is that of the rejection before it, whatever is rejected meanwhile.
+func TestAnswersOfRejectionsStay(t *testing.T) {
+	pods, known := schema.GroupResource{Resource: "pods"}, NewRejections()
+	reject := func(uid types.UID, why string) {
+		known.Seen(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: uid}}, apierrors.NewForbidden(pods, "web", errors.New(why)))
+	}
+	reject("1", "first")
+	status := known.refuses(maker{resource: "pods", name: "web"}, pace{time.Hour, time.Hour})
+	reject("2", "second")
+	if status == nil || !strings.Contains(status.Message, "first") {
+		t.Errorf("the answer has become %v", status)
+	}
+}
+
 type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }

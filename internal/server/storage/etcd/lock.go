@@ -77,7 +77,7 @@ func Running(dir string) (endpoint string, err error) {
 	switch {
 	case err != nil || !held:
 		return "", err
-	case len(lines) < 2:
+	case len(lines) < 2, lines[0] == "" && len(lines) < 4:
 		return "", fmt.Errorf("%s is %w, which has not written where its etcd is: it is starting, or it is a server of an older version, whose own program works on its data", dir, ErrInUse)
 	case lines[0] == "":
 		return "", fmt.Errorf("%s is %w, a server of version %q that does not serve yet", dir, ErrInUse, lines[3])

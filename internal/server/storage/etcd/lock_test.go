@@ -15,6 +15,7 @@ func TestTheLockSaysWhoHasTheData(t *testing.T) {
 		"one that writes more than is known":    {"unix:///s\n1\nhttps://h:1\nv9.0.0\nmore\n", "unix:///s", ""},
 		"one of a version that wrote two lines": {"unix:///s\n1\n", "unix:///s", ""},
 		"one that starts":                       {"\n1\n\nv1.2.3\n", "", `a server of version "v1.2.3" that does not serve yet`},
+		"one that writes other lines":           {"\n1\n", "", "a server of an older version"},
 		"one of a version that wrote nothing":   {"", "", "a server of an older version, whose own program works on its data"},
 	} {
 		t.Run(name, func(t *testing.T) {

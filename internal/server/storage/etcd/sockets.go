@@ -35,7 +35,12 @@ func makeSocketDir(data string) (*os.File, error) {
 		return nil, err
 	}
 	if mayHaveSocket(name) {
-		return lockSocketDir(name)
+		f, err := lockSocketDir(name)
+		if err != nil {
+			return nil, err
+		}
+		// The directory may have come with the data.
+		return f, f.Chmod(0o700)
 	}
 	f, err := makeTemporarySocketDir()
 	if err != nil {

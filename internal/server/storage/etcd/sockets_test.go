@@ -99,6 +99,31 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	}
 }
 
+// A directory for the socket that came with the data keeps other users out, too.
+func TestOtherUsersDoNotReachTheSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "data-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	there := filepath.Join(dir, socketDir)
+	if err := os.Mkdir(there, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Mkdir leaves out what the umask forbids.
+	if err := os.Chmod(there, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	f, err := makeSocketDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer removeSocketDir(f)
+	if info, err := os.Stat(there); f.Name() != there || err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%s: %v, %v", f.Name(), info.Mode(), err)
+	}
+}
+
 // A server whose data have a short path writes nowhere else: its socket is among the data, also
 // after a kill.
 func TestTheSocketIsAmongTheData(t *testing.T) {

@@ -68,10 +68,10 @@ func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyS
 // runs reports whether the admission plugin of a name is in the chain.
 func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, plugin) }
 
-// files returns the writer of the server's own files.
 // defaultKubeconfig is where the kubeconfig of the admin is without --kubeconfig-out.
 func (s *settings) defaultKubeconfig() string { return filepath.Join(s.DataDir, "admin.kubeconfig") }
 
+// files returns the writer of the server's own files.
 func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsync} }
 
 // ownKey is the prefix in etcd of data of a name that servers keep there in addition to

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 )
 
@@ -24,13 +23,11 @@ type Circuit struct {
 
 // openCircuits is the gauge that the process serves. Engines in one process share it.
 var openCircuits = sync.OnceValue(func() *metrics.GaugeVec {
-	g := metrics.NewGaugeVec(&metrics.GaugeOpts{
+	return registered(metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "circuit_open",
 		Help:           "1 while calls to a webhook server are skipped because several calls in a row failed, 0 after it answers again, by plugin and HOST:PORT.",
 		StabilityLevel: metrics.ALPHA,
-	}, []string{"plugin", "target"})
-	legacyregistry.MustRegister(g)
-	return g
+	}, []string{"plugin", "target"}))
 })
 
 // Circuits returns a function that counts and logs changes of the circuits of a plugin's

@@ -2,15 +2,10 @@ package trace
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // The names of what can be deprecated about the serving certificate of a webhook.
@@ -68,20 +63,9 @@ func noteDeprecations(ctx context.Context, c *Call) {
 // registered the same counters, and panics unless it is the first to do so.
 func deprecatedCounter(name, help string) func() *metrics.Counter {
 	return sync.OnceValue(func() *metrics.Counter {
-		c := metrics.NewCounter(&metrics.CounterOpts{
+		return registered(metrics.NewCounter(&metrics.CounterOpts{
 			Namespace: "apiserver", Subsystem: "webhooks", Name: name, Help: help, StabilityLevel: metrics.BETA,
-		})
-		err := legacyregistry.Register(c)
-		var there prometheus.AlreadyRegisteredError
-		if errors.As(err, &there) {
-			if existing, ok := there.ExistingCollector.(*metrics.Counter); ok {
-				return existing
-			}
-		}
-		if err != nil {
-			panic(fmt.Sprintf("trace: metric %s: %v", name, err))
-		}
-		return c
+		}))
 	})
 }
 

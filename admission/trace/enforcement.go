@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/warning"
 	basemetrics "k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
@@ -105,22 +103,10 @@ func (e *Evaluation) WouldMutate() bool {
 	return false
 }
 
-var sparedWebhooks = sync.OnceValue(func() *basemetrics.CounterVec {
-	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
-		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "spared_requests_total",
-		Help:           "Requests that a soft webhook would have rejected or changed, by webhook, type (admit or validating), mode (Warn or Audit) and would (reject or change).",
-		StabilityLevel: basemetrics.ALPHA,
-	}, []string{"name", "type", "mode", "would"})
-	legacyregistry.MustRegister(c)
-	return c
-})
+var sparedWebhooks = ownCounter("admission_webhook", "spared_requests_total",
+	"Requests that a soft webhook would have rejected or changed, by webhook, type (admit or validating), mode (Warn or Audit) and would (reject or change).",
+	"name", "type", "mode", "would")
 
-var sparedPolicies = sync.OnceValue(func() *basemetrics.CounterVec {
-	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
-		Namespace: "gatehouse", Subsystem: "admission_policy", Name: "spared_requests_total",
-		Help:           "What a soft admission policy would have rejected or changed, by type (mutating or validating), policy, mode (Warn or Audit) and would (reject or change); once for each binding and reason.",
-		StabilityLevel: basemetrics.ALPHA,
-	}, []string{"type", "policy", "mode", "would"})
-	legacyregistry.MustRegister(c)
-	return c
-})
+var sparedPolicies = ownCounter("admission_policy", "spared_requests_total",
+	"What a soft admission policy would have rejected or changed, by type (mutating or validating), policy, mode (Warn or Audit) and would (reject or change); once for each binding and reason.",
+	"type", "policy", "mode", "would")

@@ -3,12 +3,9 @@ package trace
 import (
 	"context"
 	"strconv"
-	"sync"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/apis/audit"
-	basemetrics "k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 )
 
@@ -48,12 +45,6 @@ func (p *Publisher) publishExclusions(ctx context.Context, a admission.Attribute
 	}
 }
 
-var excluded = sync.OnceValue(func() *basemetrics.CounterVec {
-	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
-		Namespace: "gatehouse", Subsystem: "admission", Name: "exclusions_total",
-		Help:           "What exclusion rules of the server did to webhooks, external hooks, policies and initializers, by admission plugin, rule and effect: skip, ignoreFailures or capTimeout.",
-		StabilityLevel: basemetrics.ALPHA,
-	}, []string{"plugin", "rule", "effect"})
-	legacyregistry.MustRegister(c)
-	return c
-})
+var excluded = ownCounter("admission", "exclusions_total",
+	"What exclusion rules of the server did to webhooks, external hooks, policies and initializers, by admission plugin, rule and effect: skip, ignoreFailures or capTimeout.",
+	"plugin", "rule", "effect")

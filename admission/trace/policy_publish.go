@@ -3,19 +3,16 @@ package trace
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/metrics"
 	"k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/warning"
 	basemetrics "k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -120,50 +117,29 @@ type policyMetrics struct {
 // validatingMetrics have the names, labels and help of upstream's metrics (S17.21). In a
 // program that contains upstream's plugin, upstream has registered them already, and both
 // plugins use the same metrics.
-var validatingMetrics = sync.OnceValue(func() *policyMetrics {
-	const namespace, subsystem = "apiserver", "validating_admission_policy"
-	labels := []string{"policy", "policy_binding", "error_type", "enforcement_action"}
-	return &policyMetrics{
-		checks: registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "check_total",
-			Help:           "Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
-			StabilityLevel: basemetrics.BETA,
-		}, labels)),
-		latency: registered(basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "check_duration_seconds",
-			Help:           "Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
-			Buckets:        []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
-			StabilityLevel: basemetrics.BETA,
-		}, labels)),
-	}
-})
+var validatingMetrics = newPolicyMetrics("validating_admission_policy", basemetrics.BETA,
+	"Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
+	"Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
+	"policy", "policy_binding", "error_type", "enforcement_action")
 
-// registered registers a metric and returns it. If such a metric is registered already, it
-// returns that one.
-func registered[M basemetrics.Registerable](m M) M {
-	err := legacyregistry.Register(m)
-	var there prometheus.AlreadyRegisteredError
-	if errors.As(err, &there) {
-		if same, ok := there.ExistingCollector.(M); ok {
-			return same
+func newPolicyMetrics(subsystem string, level basemetrics.StabilityLevel, checks, latency string, labels ...string) func() *policyMetrics {
+	return sync.OnceValue(func() *policyMetrics {
+		return &policyMetrics{
+			checks: registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+				Namespace: "apiserver", Subsystem: subsystem, Name: "check_total", Help: checks, StabilityLevel: level,
+			}, labels)),
+			latency: registered(basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
+				Namespace: "apiserver", Subsystem: subsystem, Name: "check_duration_seconds", Help: latency, StabilityLevel: level,
+				Buckets: []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
+			}, labels)),
 		}
-	}
-	if err != nil {
-		panic(fmt.Sprintf("a metric of policies cannot be registered: %v", err))
-	}
-	return m
+	})
 }
 
 // evaluations counts the outcomes of all evaluations, which upstream's metrics leave out (F19).
-var evaluations = sync.OnceValue(func() *basemetrics.CounterVec {
-	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
-		Namespace: "gatehouse", Subsystem: "admission_policy", Name: "evaluations_total",
-		Help:           "Evaluations of admission policies, by kind of policy, policy and outcome: admitted, excluded when a match condition is false, violated, error, or ignored_error when failurePolicy Ignore let the error pass. An evaluation serves all bindings that lead to it. Policies that could not be evaluated count once for each binding, as error or ignored_error.",
-		StabilityLevel: basemetrics.ALPHA,
-	}, []string{"type", "policy", "outcome"})
-	legacyregistry.MustRegister(c)
-	return c
-})
+var evaluations = ownCounter("admission_policy", "evaluations_total",
+	"Evaluations of admission policies, by kind of policy, policy and outcome: admitted, excluded when a match condition is false, violated, error, or ignored_error when failurePolicy Ignore let the error pass. An evaluation serves all bindings that lead to it. Policies that could not be evaluated count once for each binding, as error or ignored_error.",
+	"type", "policy", "outcome")
 
 // policyKind and policyType are the labels kind and type of the metrics of match conditions,
 // for both kinds of policies (S17.23).
@@ -219,23 +195,10 @@ func countPolicy(ctx context.Context, a admission.Attributes, source registratio
 
 // mutatingMetrics have the names, labels and help of upstream's metrics (S18.31); see
 // validatingMetrics.
-var mutatingMetrics = sync.OnceValue(func() *policyMetrics {
-	const namespace, subsystem = "apiserver", "mutating_admission_policy"
-	labels := []string{"policy", "policy_binding", "error_type"}
-	return &policyMetrics{
-		checks: registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "check_total",
-			Help:           "Mutation admission policy check total, labeled by policy and further identified by binding.",
-			StabilityLevel: basemetrics.ALPHA,
-		}, labels)),
-		latency: registered(basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "check_duration_seconds",
-			Help:           "Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
-			Buckets:        []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
-			StabilityLevel: basemetrics.ALPHA,
-		}, labels)),
-	}
-})
+var mutatingMetrics = newPolicyMetrics("mutating_admission_policy", basemetrics.ALPHA,
+	"Mutation admission policy check total, labeled by policy and further identified by binding.",
+	"Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
+	"policy", "policy_binding", "error_type")
 
 // countMutations counts every mutation, also those whose errors were ignored because of the
 // failure policy (S18.31).

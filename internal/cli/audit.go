@@ -80,15 +80,7 @@ judged.`,
 		o.output.addFlag(f, "policyreport")
 		o.log.addFlags(f, "verbosity: 2 and more also log what the server does")
 	})
-	o.output.complete(cmd)
 	return cmd
-}
-
-func (o *auditOptions) complete() error {
-	if err := o.output.check(); err != nil {
-		return err
-	}
-	return o.judging.complete()
 }
 
 func (o *auditOptions) run(ctx context.Context, streams Streams) error {

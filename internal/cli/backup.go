@@ -164,17 +164,13 @@ func newBackupList(streams Streams) *cobra.Command {
 		Short:   "List the backups in the backup directory",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", o.output, "text", "json"); err != nil {
-				return err
-			}
 			return o.list(streams.Out)
 		},
 	}
 	o.place(cmd, true)
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.output, "output", "o", "text", "format: text or json")
+		choose(f, &o.output, "output", "o", "text", "format: text or json", "text", "json")
 	})
-	completes(cmd, "output", func() []string { return []string{"text", "json"} })
 	return cmd
 }
 

@@ -52,18 +52,14 @@ itself, or was set by the server, or was set before the oldest trace.`,
   gatehouse blame deployment/web -n shop -o json`,
 		Args: o.oneObject(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
-				return err
-			}
 			return run(cmd.Context(), o)
 		},
 	}
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+		choose(f, &o.output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
 	})
 	o.cluster = newCluster(cmd)
 	completesObject(cmd, o.cluster.kindNames, o.cluster.objectNames(cmd))
-	completes(cmd, "output", values("text", "json", "yaml"))
 	return cmd
 }
 

@@ -143,8 +143,6 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		o.log.addFlags(f, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
 	})
 	completes(cmd, "missing-definitions", values(string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)))
-	completes(cmd, "for", values(forGatehouse, forKubernetes))
-	o.output.complete(cmd)
 	return cmd
 }
 
@@ -184,9 +182,6 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 
 // complete checks the command line.
 func (o *checkOptions) complete() error {
-	if err := o.output.check(); err != nil {
-		return err
-	}
 	if err := o.enforcer.complete(); err != nil {
 		return err
 	}

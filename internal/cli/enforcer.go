@@ -21,7 +21,7 @@ type enforcer struct {
 
 // addFlag adds --for. otherwise says which server is meant without the flag.
 func (e *enforcer) addFlag(f *pflag.FlagSet, otherwise string) {
-	f.StringVar(&e.wanted, "for", "", "`server` that enforces the registrations: gatehouse, or kubernetes, which ignores the annotations of Gatehouse (default "+otherwise+")")
+	choose(f, &e.wanted, "for", "", "", "`server` that enforces the registrations: gatehouse, or kubernetes, which ignores the annotations of Gatehouse (default "+otherwise+")", forGatehouse, forKubernetes)
 }
 
 func (e *enforcer) complete() error {

@@ -79,9 +79,6 @@ const maintenanceTimeout = 10 * time.Minute
 func newEtcdCommand(name, short, long string, streams Streams, run func(*maintenance, context.Context) error) *cobra.Command {
 	m := &maintenance{out: streams.Out, output: "text"}
 	cmd := &cobra.Command{Use: name, Short: short, Long: long, Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf("output", m.output, "text", "json"); err != nil {
-			return err
-		}
 		if cmd.Flags().Changed("data-dir") && cmd.Flags().Changed("etcd-servers") {
 			return usageError{errors.New("name one etcd: --data-dir or --etcd-servers")}
 		}
@@ -102,9 +99,8 @@ func newEtcdCommand(name, short, long string, streams Streams, run func(*mainten
 	})
 	if name == "status" {
 		addSection(cmd, "Output", func(f *pflag.FlagSet) {
-			f.StringVarP(&m.output, "output", "o", "text", "format: text or json")
+			choose(f, &m.output, "output", "o", "text", "format: text or json", "text", "json")
 		})
-		completes(cmd, "output", func() []string { return []string{"text", "json"} })
 	}
 	return cmd
 }

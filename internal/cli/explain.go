@@ -138,7 +138,7 @@ command lists as unknown what it cannot read.`,
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, yaml, html (a page) or markdown")
+		choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page) or markdown", "text", "json", "yaml", "html", "markdown")
 		f.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if a request would be rejected")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that explaining needs, and do nothing else")
 	})
@@ -157,8 +157,6 @@ command lists as unknown what it cannot read.`,
 	o.cluster = newCluster(cmd)
 	completesObject(cmd, o.cluster.kindNames, o.cluster.objectNames(cmd))
 	completes(cmd, "operation", values("CREATE", "UPDATE", "DELETE", "CONNECT"))
-	completes(cmd, "for", values(forGatehouse, forKubernetes))
-	completes(cmd, "output", values("text", "json", "yaml", "html", "markdown"))
 	completes(cmd, "enable-admission-plugins", pluginNames)
 	completes(cmd, "disable-admission-plugins", pluginNames)
 	return cmd
@@ -181,12 +179,6 @@ func (o *explainOptions) complete() error {
 		}
 	}
 	if err := oneOf("operation", o.operation, "CREATE", "UPDATE", "DELETE", "CONNECT"); err != nil {
-		return err
-	}
-	if err := oneOf("output", o.output, "text", "json", "yaml", "html", "markdown"); err != nil {
-		return err
-	}
-	if err := o.enforcer.complete(); err != nil {
 		return err
 	}
 	var err error

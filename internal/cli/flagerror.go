@@ -13,6 +13,10 @@ import (
 // flagError turns an error of the flag parser into a usage error, with the
 // nearest flag for one that does not exist.
 func flagError(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if allowed := notAllowed(nil); errors.As(err, &invalid) && errors.As(err, &allowed) {
+		return oneOf(invalid.GetFlag().Name, invalid.GetValue(), allowed...)
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return usageError{err}

@@ -57,6 +57,7 @@ const sectionAnnotation = "gatehouse-section"
 // order in which they are added.
 func addSection(cmd *cobra.Command, title string, define func(*pflag.FlagSet)) {
 	cmd.Flags().SortFlags = false
+	cmd.SetFlagErrorFunc(flagError)
 	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
 	define(flags)
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -65,6 +66,9 @@ func addSection(cmd *cobra.Command, title string, define func(*pflag.FlagSet)) {
 		}
 		f.Annotations[sectionAnnotation] = []string{title}
 		cmd.Flags().AddFlag(f)
+		if c, ok := f.Value.(*choice); ok {
+			completes(cmd, f.Name, values(c.named()...))
+		}
 	})
 }
 

@@ -41,19 +41,15 @@ not act in time. Without a type, the command lists objects of all kinds.`,
   gatehouse initializers list deployments pods -A`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.types = args
-			if err := oneOf("output", o.output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return o.list(cmd.Context(), streams)
 		},
 	}
 	o.addAllNamespaces(cmd)
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.output, "output", "o", "", "json or yaml: the objects themselves (default a table)")
+		choose(f, &o.output, "output", "o", "", "json or yaml: the objects themselves (default a table)", "", "json", "yaml")
 	})
 	o.cluster = newCluster(cmd)
 	completesArguments(cmd, o.cluster.kindNames)
-	completes(cmd, "output", values("json", "yaml"))
 	return cmd
 }
 

@@ -135,8 +135,6 @@ findings of level error, or a file cannot be read or parsed.`,
 	completes(cmd, "explain", ruleNames)
 	completes(cmd, "disable", ruleNames)
 	completes(cmd, "level", values("error", "warning", "note"))
-	completes(cmd, "for", values(forGatehouse, forKubernetes))
-	o.output.complete(cmd)
 	return cmd
 }
 
@@ -179,9 +177,6 @@ func (o *lintOptions) complete() error {
 		return err
 	}
 	if err := o.enforcer.complete(); err != nil {
-		return err
-	}
-	if err := o.output.check(); err != nil {
 		return err
 	}
 	var err error

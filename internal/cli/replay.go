@@ -67,13 +67,9 @@ func (j *judging) addFlags(cmd *cobra.Command, called string, output func(*pflag
 	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
 		panic(err)
 	}
-	completes(cmd, "for", values(forGatehouse, forKubernetes))
 }
 
 func (j *judging) complete() error {
-	if err := j.enforcer.complete(); err != nil {
-		return err
-	}
 	switch {
 	case len(j.serviceAddresses) > 0 && !j.call:
 		return usageError{errors.New("--service-address needs --call")}
@@ -182,29 +178,15 @@ with 1. It exits with 2 if nothing was judged.`,
 	o.addFlags(cmd, "call the webhooks, with every request that reaches them, twice", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.onlyChanges, "only-changes", false, "print what differs, and not what was read")
-		f.StringVar(&o.failOn, "fail-on", "", "exit with 1 if a request is newly rejected (rejected), has another verdict or object (changed), or is judged otherwise in any way, or may be (any)")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, html, or jsonl, with a line for each request that is judged otherwise")
+		choose(f, &o.failOn, "fail-on", "", "", "exit with 1 if a request is newly rejected (rejected), has another verdict or object (changed), or is judged otherwise in any way, or may be (any)",
+			string(replay.Rejects), string(replay.ChangesAny), string(replay.DiffersAny))
+		choose(f, &o.output, "output", "o", "text", "text, json, html, or jsonl, with a line for each request that is judged otherwise", "text", "json", "jsonl", "html")
 		o.log.addFlags(f, "verbosity: 2 and more also log what the servers do")
 	})
-	completes(cmd, "output", values(replayOutputs...))
-	completes(cmd, "fail-on", values(replayGates...))
 	return cmd
 }
 
-var (
-	replayOutputs = []string{"text", "json", "jsonl", "html"}
-	replayGates   = []string{string(replay.Rejects), string(replay.ChangesAny), string(replay.DiffersAny)}
-)
-
 func (o *replayOptions) complete() error {
-	if err := oneOf("output", o.output, replayOutputs...); err != nil {
-		return err
-	}
-	if o.failOn != "" {
-		if err := oneOf("fail-on", o.failOn, replayGates...); err != nil {
-			return err
-		}
-	}
 	switch {
 	case len(o.with) == 0:
 		return usageError{errors.New("name the policies and webhooks to try: --with PATH")}

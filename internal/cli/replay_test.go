@@ -94,9 +94,8 @@ func TestGatesOfAReplay(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, fails, tt.fails)
 		}
 	}
-	o := replayOptions{judging: judging{callRate: 1}, output: "text", with: []string{"a"}, paths: []string{"b"}, failOn: "always"}
-	if err := o.complete(); err == nil || !strings.Contains(err.Error(), "rejected, changed, any") {
-		t.Errorf("--fail-on always: %v", err)
+	if _, problems, code := execution(t.Context(), "", "replay", "b", "--with", "a", "--fail-on", "always"); code != exitUsage || !strings.Contains(problems, `--fail-on "always" is not one of rejected, changed, any`) {
+		t.Errorf("--fail-on always: %d, %s", code, problems)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
@@ -22,30 +21,21 @@ var formatNotes = map[string]string{
 }
 
 // reportFormat is the flag --output of a command that writes a report.
-type reportFormat struct {
-	name    string
-	formats []string
-}
+type reportFormat struct{ name string }
 
 // addFlag defines the flag. more are formats that not every report has.
 func (o *reportFormat) addFlag(f *pflag.FlagSet, more ...string) {
-	o.formats = slices.Concat(report.Formats, more)
-	texts := make([]string, len(o.formats))
-	for i, name := range o.formats {
+	formats := slices.Concat(report.Formats, more)
+	texts := make([]string, len(formats))
+	for i, name := range formats {
 		texts[i] = name
 		if note := formatNotes[name]; note != "" {
 			texts[i] += " (" + note + ")"
 		}
 	}
 	last := len(texts) - 1
-	f.StringVarP(&o.name, "output", "o", "text", strings.Join(texts[:last], ", ")+" or "+texts[last])
+	choose(f, &o.name, "output", "o", "text", strings.Join(texts[:last], ", ")+" or "+texts[last], formats...)
 }
-
-// complete has the shell complete the formats.
-func (o *reportFormat) complete(cmd *cobra.Command) { completes(cmd, "output", values(o.formats...)) }
-
-// check checks the value of the flag.
-func (o *reportFormat) check() error { return oneOf("output", o.name, o.formats...) }
 
 // write writes a report in the format that was asked for; text writes it for a terminal.
 func (o *reportFormat) write(out io.Writer, r *report.Report, text func(io.Writer) error) error {

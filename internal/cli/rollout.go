@@ -117,17 +117,13 @@ answers, since it started, and by namespace from the traces that it keeps.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
-				return err
-			}
 			return o.run(cmd.Context(), streams)
 		},
 	}
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+		choose(f, &o.output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
 	})
 	o.cluster = newCluster(cmd)
-	completes(cmd, "output", values("text", "json", "yaml"))
 	completesObject(cmd, softKinds, func(kind string) []string { return registrationNames(cmd, o.cluster, kind) })
 	return cmd
 }

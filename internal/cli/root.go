@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -135,14 +134,4 @@ func noArgs(_ *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
 	}
 	return nil
-}
-
-// oneOf checks the value of a flag that has a fixed set of them.
-func oneOf(flag, value string, allowed ...string) error {
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
-	}
-	return usageError{fmt.Errorf("--%s %q is not one of %s", flag, value, strings.Join(allowed, ", "))}
 }

@@ -111,17 +111,10 @@ PATH is a file or a directory, and by default the current one.`,
 		o.output.addFlag(f)
 		o.log.addFlags(f, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
 	})
-	completes(cmd, "for", values(forGatehouse, forKubernetes))
 	return cmd
 }
 
 func (o *testOptions) complete() error {
-	if err := o.output.check(); err != nil {
-		return err
-	}
-	if err := o.enforcer.complete(); err != nil {
-		return err
-	}
 	if o.coverage != "" && o.coverage != "-" && !slices.Contains([]string{".html", ".info", ".json"}, filepath.Ext(o.coverage)) {
 		return usageError{fmt.Errorf("--coverage=%s: the file must end in .html, .info or .json", o.coverage)}
 	}

@@ -123,20 +123,17 @@ requests that continued although a webhook failed, longer than the rest.`,
 		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "requests in all namespaces and in none")
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, yaml, html (a page), markdown, or jsonl: one trace a line, for 'gatehouse replay'")
+		choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page), markdown, or jsonl: one trace a line, for 'gatehouse replay'",
+			"text", "json", "yaml", "jsonl", "html", "markdown")
 	})
 	o.cluster = newCluster(cmd)
 	completes(cmd, "outcome", outcomeNames)
-	completes(cmd, "output", values("text", "json", "yaml", "jsonl", "html", "markdown"))
 	completesArguments(cmd, func() []string { return o.cluster.objectNames(cmd)("admissiontraces.gatehouse.dev") })
 	return cmd
 }
 
 // check says what does not go together.
 func (o *traceOptions) check() error {
-	if err := oneOf("output", o.output, "text", "json", "yaml", "jsonl", "html", "markdown"); err != nil {
-		return err
-	}
 	outcomes := outcomeNames()
 	if i := slices.IndexFunc(outcomes, func(name string) bool { return strings.EqualFold(name, o.outcome) }); i >= 0 {
 		o.outcome = outcomes[i]

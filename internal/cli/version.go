@@ -80,14 +80,11 @@ release that is built in, and the Go version.`,
 			return printVersion(streams.Out, currentVersion(), output)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	choose(cmd.Flags(), &output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
 	return cmd
 }
 
 func printVersion(w io.Writer, v versionInfo, output string) error {
-	if err := oneOf("output", output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	if output != "text" {
 		text, err := marshal(v, output)
 		if err != nil {

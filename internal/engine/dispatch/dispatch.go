@@ -75,7 +75,8 @@ type run struct {
 	objects *objects.Set
 	input   plan.Input
 	budget  budget
-	// share is what the answers to the request take of the memory for answers.
+	// share is what the answers to the request take of the memory for answers. It is set when hooks
+	// may be called.
 	share *call.Share
 	trace *trace.Run
 }
@@ -97,7 +98,6 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 		steps:      steps,
 		objects:    objects.New(a, o),
 		budget:     newBudget(ctx, d.options.Source, now),
-		share:      &call.Share{},
 		trace: &trace.Run{
 			Request:  RequestOf(req),
 			Source:   d.options.Source,
@@ -115,7 +115,6 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 		Authorizer:      d.options.Authorizer,
 	}
 	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, r.trace.Round)
-	defer func() { r.share.ReleaseAfter(ctx) }()
 	err := r.pass(inside)
 	end(err)
 	r.exclusions()

@@ -16,6 +16,7 @@ func (r *run) mutate(ctx context.Context) error {
 	again := r.a.GetReinvocationContext()
 	memory := remembered(again, r.options.Plugin)
 	r.share = &memory.share
+	defer r.share.ReleaseAfter(ctx)
 	wanted := func(*plan.Candidate) bool { return true }
 	if again.IsReinvoke() {
 		if err := memory.resume(r.objects); err != nil {

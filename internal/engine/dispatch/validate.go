@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
@@ -45,6 +46,8 @@ func (r *run) validate(ctx context.Context) error {
 		return late()
 	}
 
+	r.share = &call.Share{}
+	defer r.share.ReleaseAfter(ctx)
 	calls := make([]trace.Call, len(chosen))
 	statuses := make([]*apierrors.StatusError, len(chosen))
 	for i, to := range chosen {

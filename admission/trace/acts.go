@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -313,6 +314,18 @@ func as(equivalent bool, kind KindRecord) string {
 // entry.
 func (e *EntryRecord) String() string {
 	return (&registration.Origin{Configuration: e.Configuration, Name: e.Name}).String()
+}
+
+// Names names what the rule was about; the last name counts those that are left out.
+func (x *ExclusionRecord) Names() []string {
+	var names []string
+	for e := range each(x.Entries) {
+		names = append(names, e.String())
+	}
+	if x.More > 0 {
+		names = append(names, fmt.Sprintf("%d more", x.More))
+	}
+	return names
 }
 
 // String names the kind as GROUP/VERSION KIND.

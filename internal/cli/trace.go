@@ -491,14 +491,7 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	}
 	for i := range s.Exclusions {
 		x := &s.Exclusions[i]
-		names := make([]string, len(x.Entries))
-		for k := range x.Entries {
-			names[k] = x.Entries[k].String()
-		}
-		if x.More > 0 {
-			names = append(names, fmt.Sprintf("%d more", x.More))
-		}
-		terminal.Fprintf(out, "  exclusion rule %s, %s: %s\n", x.Rule, x.Effect, strings.Join(names, ", "))
+		terminal.Fprintf(out, "  exclusion rule %s, %s: %s\n", x.Rule, x.Effect, strings.Join(x.Names(), ", "))
 	}
 	said := false
 	for part := range s.Parts() {

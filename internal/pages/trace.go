@@ -250,7 +250,7 @@ func (w *waterfall) step(s *trace.StepRecord) {
 	}
 	for i := range s.Exclusions {
 		x := &s.Exclusions[i]
-		in.Notes = append(in.Notes, fmt.Sprintf("The exclusion rule %s has the effect %s on %s.", x.Rule, x.Effect, excludedNames(x)))
+		in.Notes = append(in.Notes, fmt.Sprintf("The exclusion rule %s has the effect %s on %s.", x.Rule, x.Effect, strings.Join(x.Names(), ", ")))
 	}
 	one.Inside = in.some()
 	w.Spans = append(w.Spans, one)
@@ -261,18 +261,6 @@ func (w *waterfall) step(s *trace.StepRecord) {
 		}
 		w.call(s, part.Call, part.Unused)
 	}
-}
-
-// excludedNames names what an exclusion rule was about.
-func excludedNames(x *trace.ExclusionRecord) string {
-	names := make([]string, len(x.Entries))
-	for i := range x.Entries {
-		names[i] = x.Entries[i].String()
-	}
-	if x.More > 0 {
-		names = append(names, fmt.Sprintf("%d more", x.More))
-	}
-	return strings.Join(names, ", ")
 }
 
 // verdictClass is the class of the verdict of a call.

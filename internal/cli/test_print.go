@@ -40,10 +40,11 @@ func testReport(r *suite.Report) *report.Report {
 	for _, t := range r.Tests {
 		c := report.Case{Name: t.Name, Class: t.File, File: t.File, Line: t.Line, Seconds: t.Millis / 1000}
 		find := func(level report.Level, rule, message string, line int) {
+			one := report.Finding{Level: level, Rule: rule, File: t.File, Line: line, Object: t.Name, Message: message}
 			if t.Repeat != "" {
-				message += "\nagain: " + t.Repeat
+				one.Remedy = "again: " + t.Repeat
 			}
-			f.Findings = append(f.Findings, report.Finding{Level: level, Rule: rule, File: t.File, Line: line, Object: t.Name, Message: message})
+			f.Findings = append(f.Findings, one)
 		}
 		switch t.Status {
 		case suite.Skipped:

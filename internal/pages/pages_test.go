@@ -81,7 +81,7 @@ func views(text string) map[string]View {
 		"traces": OfTraces([]*trace.Record{record(text), record(text)}),
 		"plan":   OfPlans([]Explained{{Plan: p, Tried: []Tried{{Name: "ValidatingAdmissionPolicy " + text, Problems: []string{text}, Costs: []Cost{{Field: text, WorstCase: text, Limit: 7}}}}}}, links),
 		"plans":  OfPlans([]Explained{{Plan: p}, {Heading: text, Asked: text, Error: text}}, Links{}),
-		"report": OfReport(&report.Report{Title: text, Sums: []report.Sum{{Name: "errors", N: 1}}, Findings: []report.Finding{{Level: report.Error, Rule: text, Object: text, File: text, Message: text}},
+		"report": OfReport(&report.Report{Title: text, Sums: []report.Sum{{Name: "errors", N: 1}}, Findings: []report.Finding{{Level: report.Error, Rule: text, Object: text, File: text, Message: text, Remedy: text}},
 			Changes: []report.Difference{{Heading: text, Diff: "@@\n-a\n+" + text, Notes: []string{text}}}, Parts: []report.Part{{Heading: "Not seen", Items: []string{text}}}}),
 	}
 }

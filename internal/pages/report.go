@@ -91,7 +91,11 @@ func reportMarkdown(m *markdown, r *report.Report) {
 		if one.Object != "" {
 			where = strings.TrimPrefix(where+"<br>"+code(one.Object), "<br>")
 		}
-		m.row(escaped(string(one.Level)), where, code(one.Text()), code(one.Rule))
+		what := code(one.Text())
+		if one.Remedy != "" {
+			what += "<br>" + code(one.Remedy)
+		}
+		m.row(escaped(string(one.Level)), where, what, code(one.Rule))
 	}
 	m.end()
 	if more := len(r.Findings) - maxFindings; more > 0 {

@@ -52,6 +52,8 @@ type Finding struct {
 	Message string `json:"message"`
 	// Cause is what denied the object, or warned of it.
 	Cause Cause `json:"cause,omitzero"`
+	// Remedy says what to do, such as a command to run; it may be empty.
+	Remedy string `json:"-"`
 	// Href is where a page leads from the object.
 	Href string `json:"-"`
 }
@@ -99,12 +101,16 @@ func (f *Finding) Text() string {
 	return f.Field + ": " + f.Message
 }
 
-// About is the message with the field and the object.
+// About is the message with the field, the object, and in a line of its own the remedy.
 func (f *Finding) About() string {
-	if f.Object == "" {
-		return f.Text()
+	text := f.Text()
+	if f.Object != "" {
+		text = f.Object + ": " + text
 	}
-	return f.Object + ": " + f.Text()
+	if f.Remedy != "" {
+		text += "\n" + f.Remedy
+	}
+	return text
 }
 
 // Place is where the finding is; empty when that is in no file.

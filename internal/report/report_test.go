@@ -22,7 +22,7 @@ var found = report.Report{
 	Rules: rules, Sums: []report.Sum{{Name: "rejected", N: 1}, {Name: "errors", N: 1}},
 	Findings: []report.Finding{
 		{Level: report.Error, Rule: "one", File: "a.yaml", Line: 3, Column: 5, Object: "Pod shop/web", Field: "spec.x", Message: "no, 100%", Cause: report.Cause{Plugin: "PodSecurity"}},
-		{Level: report.Note, Rule: "two", Message: "odd\nindeed"},
+		{Level: report.Note, Rule: "two", Message: "odd\nindeed", Remedy: "again: run"},
 	},
 	Suppressed: []report.Suppressed{{Finding: report.Finding{Level: report.Error, Rule: "one", Object: "Pod shop/old", Message: "known"}, Reason: "it goes soon", By: "a.yaml:1"}},
 	Kubernetes: "v1.37.1", VersionNote: "judged as 1.36", Notes: []string{"may not list services"}, Elsewhere: "cluster.yaml",
@@ -44,7 +44,7 @@ func in(t *testing.T, r report.Report, format string) string {
 
 func TestFormatsForPrograms(t *testing.T) {
 	if diff := cmp.Diff(`::error file=a.yaml,line=3,col=5,title=one::Pod shop/web: spec.x: no, 100%25
-::notice title=two::odd%0Aindeed
+::notice title=two::odd%0Aindeed%0Aagain: run
 Check of 2 objects: 1 rejected, 1 errors
 `, in(t, found, "github")); diff != "" {
 		t.Errorf("github (-want +got):\n%s", diff)

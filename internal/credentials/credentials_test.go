@@ -3,6 +3,8 @@ package credentials
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -68,6 +70,44 @@ func TestCredentialsInTexts(t *testing.T) {
 				t.Errorf("a second time: %q", again)
 			}
 		})
+	}
+}
+
+// S25.13: the time for a text grows with its length, whatever is on one line. Otherwise, each of these texts
+// would take longer than a test may.
+func TestLongLinesOfNames(t *testing.T) {
+	const size = 8 << 20
+	filled := func(text string) string { return strings.Repeat(text, size/len(text)) }
+	for name, text := range map[string]string{
+		"values":            "x " + filled("token:a "),
+		"behind quotes":     filled(`"`) + filled("token:true,"),
+		"without blocks":    "x " + filled("token:|a ") + "\n",
+		"no end of a quote": "x token:" + strings.Repeat(`\`, size) + `"` + filled(`\`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if left := Text(text); strings.Contains(left, "token:a ") || !strings.Contains(left, "token:") {
+				t.Errorf("%.100q ...", left)
+			}
+		})
+	}
+}
+
+// S25.13: the memory for an object grows with its length, however long the names of its members are.
+func TestLongNamesOfMembers(t *testing.T) {
+	inside := map[string]any{}
+	for i := range 10_000 {
+		inside[fmt.Sprintf("token%d-key", i)], inside[fmt.Sprintf("%d-password", i)] = "a", "a"
+	}
+	object := map[string]any{strings.Repeat("k", 1<<20): inside}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	taken := Shown.Object(schema.GroupResource{Resource: "widgets"}, "", object)
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 256<<20 {
+		t.Errorf("%d MiB for an object of 1 MiB", n>>20)
+	}
+	if len(taken) == 0 || inside["7-password"] != Removed || inside["token7-key"] != "a" {
+		t.Errorf("%d taken, left %v, %v", len(taken), inside["7-password"], inside["token7-key"])
 	}
 }
 

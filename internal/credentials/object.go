@@ -227,7 +227,17 @@ func (t *taker) walk(v any, at, name string) any {
 	return v
 }
 
-func join(at, name string) string { return strings.TrimPrefix(at+"."+name, ".") }
+// maxPath bounds what is in front of the last name of a path, in bytes: each name of an object may be as long as
+// the object may be.
+const maxPath = 1 << 10
+
+// join is the path of what is in a value. What is in one with too long a path has the path of that.
+func join(at, name string) string {
+	if len(at) > maxPath {
+		return at
+	}
+	return strings.TrimPrefix(at+"."+name, ".")
+}
 
 // text returns what is left of a text in an object.
 func (t *taker) text(s, name string) string {

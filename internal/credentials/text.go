@@ -113,6 +113,8 @@ func isWord(c byte) bool {
 func namedValues(text string) string {
 	var b strings.Builder
 	done := 0
+	// seen is where the label before began. Each part of a line is looked at once, however many labels it has.
+	seen, indent := 0, 0
 	for at := 0; at < len(text); {
 		m := label.FindStringSubmatchIndex(text[at:])
 		if m == nil {
@@ -124,10 +126,18 @@ func namedValues(text string) string {
 		}
 		name, begin := text[at+m[i]:at+m[i+1]], at+m[0]
 		at += m[1]
+		alone := false
+		if i := strings.LastIndexByte(text[seen:begin], '\n'); i >= 0 || seen == 0 {
+			line := text[seen+i+1 : begin]
+			before := strings.TrimLeft(line, " \t")
+			indent = len(line) - len(before)
+			alone = strings.Trim(before, `"'- `) == "" || before == "export "
+		}
+		seen = begin
 		var from, to int
 		switch {
 		case Named(name):
-			from, to = value(text, begin, at)
+			from, to = value(text, at, indent, alone)
 		case header(name):
 			from, to = headerValue(text, at)
 		}
@@ -171,29 +181,30 @@ func headerValue(text string, at int) (from, to int) {
 // plain are values that say no more than whether there is a credential, as automountServiceAccountToken does.
 var plain = []string{"true", "false", "null", "nil", "~"}
 
-// value returns where the value of a name begins and ends; nowhere for a list, an object or
-// the name of a variable. label is where the
-// name begins, and at where it ends.
-func value(text string, label, at int) (from, to int) {
+// maxSlashes is how many backslashes are in front of a quote, in texts in texts.
+const maxSlashes = 127
+
+// value returns where the value of a name that ends at a place begins and ends; nowhere for a list, an object
+// or the name of a variable. indent is that of the line of the name, and alone reports whether no other name
+// is before it there.
+func value(text string, at, indent int, alone bool) (from, to int) {
 	rest := strings.TrimLeft(text[at:], " \t")
 	from = len(text) - len(rest)
 	if rest == "" || strings.IndexByte("{[\r\n=&,;)", rest[0]) >= 0 || strings.HasPrefix(rest, "$(") || strings.HasPrefix(rest, "${") {
 		return from, from
 	}
-	line := strings.LastIndexByte(text[:label], '\n') + 1
-	before := strings.TrimLeft(text[line:label], " \t")
 	if rest[0] == '|' || rest[0] == '>' {
-		if end := strings.IndexByte(rest, '\n'); end >= 0 && strings.Trim(rest[1:end], "+-0123456789 \t\r") == "" {
-			return from, from + end + block(rest[end:], label-line-len(before))
+		if lines := strings.TrimLeft(rest[1:], "+-0123456789 \t\r"); strings.HasPrefix(lines, "\n") {
+			return from, len(text) - len(lines) + block(lines, indent)
 		}
 	}
 	slashes := len(rest) - len(strings.TrimLeft(rest, `\`))
-	if quoted := rest[slashes:]; quoted != "" && (quoted[0] == '"' || quoted[0] == '\'') {
+	if quoted := rest[slashes:]; slashes <= maxSlashes && quoted != "" && (quoted[0] == '"' || quoted[0] == '\'') {
 		from += slashes + 1
 		return from, from + closing(rest[slashes+1:], rest[:slashes+1])
 	}
 	stops := " \t\r\n\"'&,;})]"
-	if strings.Trim(before, `"'- `) == "" || before == "export " {
+	if alone {
 		// A line of a file.
 		stops = "\r\n"
 	}

@@ -82,17 +82,10 @@ func (r *Redaction) of(q *recorded.Request) bool {
 
 // redact takes out of a request what must not be recorded: credentials, and what the rules name (S25.13).
 func redact(q *recorded.Request, rules []*Redaction) error {
-	took := func(what ...string) {
-		for _, w := range what {
-			if !slices.Contains(q.Removed, w) {
-				q.Removed = append(q.Removed, w)
-			}
-		}
-	}
 	for key := range q.User.Extra {
 		if credentials.Extra(key) {
 			q.User.Extra[key] = []string{credentials.Stored.Text}
-			took("the values of user.extra")
+			q.Removed = append(q.Removed, "the values of user.extra")
 		}
 	}
 	for _, data := range []*json.RawMessage{&q.Object, &q.OldObject} {
@@ -114,13 +107,14 @@ func redact(q *recorded.Request, rules []*Redaction) error {
 		if len(taken) == 0 {
 			continue
 		}
-		took(taken...)
+		q.Removed = append(q.Removed, taken...)
 		var err error
 		if *data, err = json.Marshal(object); err != nil {
 			return err
 		}
 	}
 	slices.Sort(q.Removed)
+	q.Removed = slices.Compact(q.Removed)
 	return nil
 }
 

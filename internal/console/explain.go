@@ -2,16 +2,15 @@ package console
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
-	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/aliases"
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
 )
 
@@ -151,13 +150,8 @@ func (e *explanation) explained(request string) pages.Explained {
 	return one
 }
 
-const (
-	// maxObjects is how many objects and documents are read of a text.
-	maxObjects = 100
-	// maxNodes is how many values are read of a text, and maxValues how many bytes they have.
-	maxNodes  = 200_000
-	maxValues = 2 * maxAsked
-)
+// maxObjects is how many objects and documents are read of a text.
+const maxObjects = 100
 
 // readObjects reads the objects of a text in YAML or JSON.
 func readObjects(text string) ([]map[string]any, error) {
@@ -171,7 +165,7 @@ func readObjects(text string) ([]map[string]any, error) {
 	objects := []map[string]any{}
 	for i, document := range strings.Split(text, "\n---") {
 		var content map[string]any
-		err := expanded(document)
+		err := aliases.Check([]byte(document), maxAsked)
 		if err == nil {
 			err = yaml.Unmarshal([]byte(document), &content)
 		}
@@ -197,32 +191,4 @@ func readObjects(text string) ([]map[string]any, error) {
 		}
 	}
 	return objects, nil
-}
-
-// expanded returns an error if a document is large when each alias stands for what it names.
-func expanded(document string) error {
-	var root yamlv3.Node
-	if err := yamlv3.Unmarshal([]byte(document), &root); err != nil {
-		return err
-	}
-	nodes, size := 0, 0
-	var count func(n *yamlv3.Node) bool
-	count = func(n *yamlv3.Node) bool {
-		if n == nil {
-			return true
-		}
-		if nodes, size = nodes+1, size+len(n.Value); nodes > maxNodes || size > maxValues {
-			return false
-		}
-		for _, child := range n.Content {
-			if !count(child) {
-				return false
-			}
-		}
-		return count(n.Alias)
-	}
-	if !count(&root) {
-		return errors.New("it is too large, with what its aliases stand for")
-	}
-	return nil
 }

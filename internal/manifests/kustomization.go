@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/internal/aliases"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
@@ -31,7 +32,10 @@ func (r *reader) kustomization(path string) {
 		PatchesJSON6902       []struct{ Path string } `json:"patchesJson6902"`
 		PatchesStrategicMerge []string                `json:"patchesStrategicMerge"`
 	}
-	if err := yaml.Unmarshal(data, &content); err != nil {
+	if err = aliases.Check(data, files.Configuration); err == nil {
+		err = yaml.Unmarshal(data, &content)
+	}
+	if err != nil {
 		r.set.Problems = append(r.set.Problems, Problem{File: path, Line: max(1, lineOf(err)), Message: strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")})
 		return
 	}

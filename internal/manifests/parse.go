@@ -18,6 +18,9 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/aliases"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // Content is what is in a file.
@@ -181,6 +184,10 @@ func (c *Content) stream(file string, p part) {
 
 // document reads a document of YAML.
 func (c *Content) document(file string, p part) {
+	if err := aliases.Check(p.text, files.Configuration); err != nil {
+		c.problem(Problem{File: file, Line: p.line, Message: err.Error()})
+		return
+	}
 	content, root, err := fromYAML(p.text)
 	if err != nil {
 		// kubectl takes the last of members of the same name.

@@ -33,6 +33,8 @@ func TestBadInput(t *testing.T) {
 	for c := 'b'; c <= 'i'; c++ {
 		aliases += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
+	// S27.9: with what the aliases stand for, that would be 500 GB.
+	long := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: boom}\na: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 500_000) + "*a]\n"
 	for _, c := range []struct {
 		name, method, path string
 		body               io.Reader
@@ -55,6 +57,8 @@ func TestBadInput(t *testing.T) {
 		{"a JSON patch that copies without end", "PATCH", path + "/there", strings.NewReader(`[{"op":"add","path":"/data/x","value":"` + strings.Repeat("y", 100_000) + `"}` + strings.Repeat(`,{"op":"copy","from":"/data","path":"/data/z"}`, 40) + `]`), []string{"Content-Type", jsonPatch}, []int{400, 413, 422}},
 		{"YAML aliases that explode", "POST", path, strings.NewReader("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: boom}\n" + aliases), []string{"Content-Type", "application/yaml"}, []int{400, 413}},
 		{"YAML aliases that explode, applied", "PATCH", path + "/boom?fieldManager=x", strings.NewReader("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: boom}\n" + aliases), []string{"Content-Type", applyPatch}, []int{400, 413}},
+		{"YAML aliases of a long text", "POST", path, strings.NewReader(long), []string{"Content-Type", "application/yaml"}, []int{413}},
+		{"YAML aliases of a long text, applied", "PATCH", path + "/boom?fieldManager=x", strings.NewReader(long), []string{"Content-Type", applyPatch}, []int{413}},
 		{"bytes that are not UTF-8", "POST", path, strings.NewReader("{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"utf\"},\"da\xff\xfeta\":{\"k\":\"\xff\"}}"), []string{"Content-Type", "application/yaml"}, []int{400}},
 		{"a name that is not UTF-8", "POST", path, strings.NewReader("{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"u\xff\"}}"), nil, []int{400, 422}},
 		{"a null byte in a name", "POST", path, strings.NewReader(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a\u0000b"}}`), nil, []int{422}},

@@ -13,6 +13,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/internal/aliases"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
@@ -131,7 +132,10 @@ func Read(file string) (*Snapshot, error) {
 		return nil, err
 	}
 	if trimmed := bytes.TrimSpace(data); len(trimmed) == 0 || trimmed[0] != '{' {
-		if data, err = yaml.YAMLToJSON(data); err != nil {
+		if err = aliases.Check(data, files.Objects); err == nil {
+			data, err = yaml.YAMLToJSON(data)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/aliases"
 )
 
 // notReadable is the reason for a line that is not a JSON object, or not of the form that it
@@ -237,7 +239,10 @@ func (r *Reader) document(data []byte, place string, take func(*Request) error, 
 		if err != nil {
 			return found
 		}
-		converted, err := yaml.YAMLToJSON(document)
+		var converted []byte
+		if err = aliases.Check(document, MaxLine); err == nil {
+			converted, err = yaml.YAMLToJSON(document)
+		}
 		switch {
 		case string(converted) == "null":
 		case err == nil && len(converted) > 0 && converted[0] == '{':

@@ -207,7 +207,7 @@ func (o *Outcome) unjudged() string {
 
 // decodeNode decodes a document into a Go value.
 func decodeNode(root *yamlv3.Node, into any) error {
-	data, err := yamlv3.Marshal(root)
+	data, err := marshal(root)
 	if err != nil {
 		return err
 	}

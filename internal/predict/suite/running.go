@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/aliases"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
@@ -172,7 +174,7 @@ func kyvernoEngine(policy, rule string) *about {
 	return &about{name: name, said: func(a *answered) (messages []string, named bool) {
 		if _, list, ok := strings.Cut(a.denial, "due to the following policies"); ok {
 			policies := map[string]map[string]string{}
-			if yaml.Unmarshal([]byte(list), &policies) == nil {
+			if aliases.Check([]byte(list), files.Configuration) == nil && yaml.Unmarshal([]byte(list), &policies) == nil {
 				for other, message := range policies[policy] {
 					if ofRule(other) {
 						messages, named = append(messages, message), true

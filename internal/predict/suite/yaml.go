@@ -11,6 +11,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/internal/aliases"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
@@ -156,9 +158,18 @@ func (d *decoder) number(into *int64, what string) field {
 	}
 }
 
+// marshal returns the text of a node, with its aliases. It returns an error if they stand for too much.
+func marshal(n *yamlv3.Node) ([]byte, error) {
+	data, err := yamlv3.Marshal(n)
+	if err == nil {
+		err = aliases.Check(data, files.Configuration)
+	}
+	return data, err
+}
+
 // value is the node as the values that JSON has.
 func (d *decoder) value(n *yamlv3.Node) any {
-	data, err := yamlv3.Marshal(n)
+	data, err := marshal(n)
 	if err == nil {
 		data, err = yaml.YAMLToJSONStrict(data)
 	}

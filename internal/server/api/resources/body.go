@@ -1,17 +1,30 @@
 package resources
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"slices"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/aliases"
 )
 
 // refuses returns the error for a write whose body is in a form that the endpoint can write but
-// not read; nil if the body can be read. The error is 415.
+// not read, which is 415, or whose aliases stand for too much, which is 413; nil if the body can be read.
 func (e *Endpoint) refuses(info *request.RequestInfo, req *http.Request) error {
+	if err := e.boundAliases(req); err != nil {
+		return err
+	}
 	if e.BodyTypes == nil || (info.Verb != "create" && info.Verb != "update") {
 		return nil
 	}
@@ -20,4 +33,29 @@ func (e *Endpoint) refuses(info *request.RequestInfo, req *http.Request) error {
 		return nil
 	}
 	return negotiation.NewUnsupportedMediaTypeError(e.BodyTypes)
+}
+
+// boundAliases returns the error for a body in YAML that is larger than bodies may be when its aliases are replaced
+// by what they stand for (S27.9).
+func (e *Endpoint) boundAliases(req *http.Request) error {
+	_, connects := e.Storage.(rest.Connecter)
+	mediaType := strings.ToLower(strings.TrimSpace(mediaTypeOf(req)))
+	if connects || mediaType != runtime.ContentTypeYAML && mediaType != string(types.ApplyYAMLPatchType) {
+		return nil
+	}
+	body, err := readBody(req, e.Scope.MaxRequestBodyBytes)
+	if err != nil {
+		return err
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	if aliases.Check(body, e.Scope.MaxRequestBodyBytes) != nil {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d, with what the aliases of the YAML stand for", e.Scope.MaxRequestBodyBytes))
+	}
+	return nil
+}
+
+// mediaTypeOf is that of the body of a request, which the library takes from what is in front of the first semicolon.
+func mediaTypeOf(req *http.Request) string {
+	mediaType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
+	return mediaType
 }

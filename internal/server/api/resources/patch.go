@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ import (
 func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.HandlerFunc {
 	plain := handlers.PatchResource(storage, e.Scope, admit, e.PatchTypes)
 	return func(w http.ResponseWriter, req *http.Request) {
-		mediaType, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+		mediaType := mediaTypeOf(req)
 		strategic := mediaType == string(types.StrategicMergePatchType)
 		if (!strategic && mediaType != string(types.ApplyYAMLPatchType)) || !slices.Contains(e.PatchTypes, mediaType) {
 			plain(w, req)

@@ -253,6 +253,7 @@ func TestBytesAreShared(t *testing.T) {
 // S27.6: requests whose bytes have no room get 429, but for members of system:masters, whose bodies
 // are read when the requests have a place.
 func TestBodiesHaveABound(t *testing.T) {
+	const size = 100 << 10
 	masters := []string{user.SystemPrivilegedGroup}
 	for _, c := range []struct {
 		name   string
@@ -260,25 +261,25 @@ func TestBodiesHaveABound(t *testing.T) {
 		length int64
 		want   int
 	}{
-		{"announced", nil, 500, http.StatusTooManyRequests},
+		{"announced", nil, size, http.StatusTooManyRequests},
 		{"not announced", nil, -1, http.StatusTooManyRequests},
-		{"announced, of an administrator", masters, 500, http.StatusOK},
+		{"announced, of an administrator", masters, size, http.StatusOK},
 		{"not announced, of an administrator", masters, -1, http.StatusOK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, handler := slowly(func(w http.ResponseWriter, req *http.Request) {
-				if got, err := io.ReadAll(req.Body); err != nil || len(got) != 500 {
+				if got, err := io.ReadAll(req.Body); err != nil || len(got) != size {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}
 			})
 			send := func(who string) *httptest.ResponseRecorder {
-				req := ask(t, "POST", "create", who, strings.NewReader(strings.Repeat("x", 500)))
+				req := ask(t, "POST", "create", who, strings.NewReader(strings.Repeat("x", size)))
 				req.Header["Groups"], req.ContentLength = c.groups, c.length
 				w := httptest.NewRecorder()
 				handler.ServeHTTP(w, req)
 				return w
 			}
-			for _, room := range []int64{arrivalCost, arrivalCost + 600} {
+			for _, room := range []int64{arrivalCost, arrivalCost + 600, arrivalCost + size - 1} {
 				// The user may have half of it.
 				l.arriving.limit = 2 * room
 				l.arriving.take("mallory", 200)
@@ -358,4 +359,19 @@ func TestUnreadAnswersEnd(t *testing.T) {
 			})
 		}
 	}
+}
+
+// S27.7: nothing looks at an answer that is over.
+func TestAnswersThatAreOverAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answer{ResponseWriter: httptest.NewRecorder()}
+		if _, err := a.Write(make([]byte, 3*pieceSize)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2*pieceTime + time.Second)
+		a.end()
+		if a.watch.Stop() {
+			t.Error("the timer goes on")
+		}
+	})
 }

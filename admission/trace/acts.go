@@ -61,6 +61,17 @@ func (a *Act) WarnedBy(warning string) bool {
 	return a.Kind == ByPolicy && strings.HasPrefix(warning, warningOf(a.Entry.Kind, a.By, a.Binding))
 }
 
+// Fields are the fields of the change, each once.
+func (a *Act) Fields() []string {
+	var list []string
+	for p := range each(a.Patch) {
+		if field := cmp.Or(p.Field, p.Path); p.Op != "test" && !slices.Contains(list, field) {
+			list = append(list, field)
+		}
+	}
+	return list
+}
+
 // Part is what one policy, or one webhook, did in a step. One of Judgement and Call is set.
 type Part struct {
 	Judgement *JudgementRecord
@@ -182,6 +193,20 @@ func (r *Record) Spared() iter.Seq[Act] {
 	return r.only(func(a *Act) bool { return a.Deed == WouldReject || a.Deed == WouldChange })
 }
 
+// SparedBy yields what a registration would have done if it had been hard: one of a kind and a name,
+// or a binding, whose acts are those of its policy.
+func (r *Record) SparedBy(kind, name string) iter.Seq[Act] {
+	return func(yield func(Act) bool) {
+		for a := range r.Spared() {
+			itself := a.Entry.Kind == kind && a.Entry.Configuration == name
+			binding := a.Entry.Kind+"Binding" == kind && a.Binding == name
+			if (itself || binding) && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
 // Changes yields the changes of the object.
 func (r *Record) Changes() iter.Seq[Act] {
 	return r.only(func(a *Act) bool { return a.Deed == Changes })
@@ -204,8 +229,8 @@ func (r *Record) only(wanted func(*Act) bool) iter.Seq[Act] {
 // is the plugin's.
 func (s *StepRecord) Acts() iter.Seq[Act] {
 	list := []Act{
-		{Deed: changes(s.Patch, nil), Kind: ByPlugin, By: s.Plugin, Patch: s.Patch},
-		{Deed: changes(s.Written, nil), Kind: ByInitializer, By: strings.Join(s.Initializing, ", "), Patch: s.Written},
+		change(Act{Kind: ByPlugin, By: s.Plugin}, true, s.Patch, nil),
+		change(Act{Kind: ByInitializer, By: strings.Join(s.Initializing, ", ")}, true, s.Written, nil),
 	}
 	for p := range s.Parts() {
 		switch {
@@ -225,15 +250,16 @@ func (s *StepRecord) Acts() iter.Seq[Act] {
 	return slices.Values(list)
 }
 
-// changes is the deed of a patch: the first one was made, and the second one would have been.
-func changes(patch, would []PatchOperation) Deed {
+// change returns a with the change that was, or would have been, made; without a Deed if there is none.
+// A patch that was refused, or that changes nothing, is none.
+func change(a Act, made bool, patch, would []PatchOperation) Act {
 	switch {
 	case len(would) > 0:
-		return WouldChange
-	case len(patch) > 0:
-		return Changes
+		a.Deed, a.Patch = WouldChange, would
+	case made && len(patch) > 0:
+		a.Deed, a.Patch = Changes, patch
 	}
-	return ""
+	return a
 }
 
 // acts are what the policy did; one without a Deed is none.
@@ -246,18 +272,12 @@ func (j *JudgementRecord) acts() (list []Act) {
 	}
 	for e := range each(j.Evaluations) {
 		for m := range each(e.Mutations) {
-			if !m.Mutated && len(m.WouldPatch) == 0 {
-				continue
-			}
 			a := act
 			if len(e.Bindings) > 0 {
 				a.Binding = e.Bindings[0]
 			}
-			a.Deed, a.Patch, a.Index, a.Enforcement = changes(m.Patch, m.WouldPatch), m.Patch, copyOf(&m.Index), e.Enforcement
-			if a.Deed == WouldChange {
-				a.Patch = m.WouldPatch
-			}
-			list = append(list, a)
+			a.Index, a.Enforcement = copyOf(&m.Index), e.Enforcement
+			list = append(list, change(a, m.Mutated, m.Patch, m.WouldPatch))
 		}
 	}
 	return list
@@ -280,13 +300,9 @@ func (c *ConsequenceRecord) deed() Deed {
 // acts are what the webhook did: what its answer comes to, and a change.
 func (c *CallRecord) acts() []Act {
 	a := Act{Kind: ByWebhook, By: c.Webhook.String(), Entry: &c.Webhook, Enforcement: c.Enforcement, As: as(c.Equivalent, c.Kind)}
-	change := a
-	change.Deed, change.Patch = changes(c.Patch, c.WouldPatch), c.Patch
-	if change.Deed == WouldChange {
-		change.Patch = c.WouldPatch
-	}
+	changed := change(a, c.Mutated, c.Patch, c.WouldPatch)
 	a.Deed, a.Message = c.Deed(), c.Error
-	return []Act{a, change}
+	return []Act{a, changed}
 }
 
 // Deed is what the answer of the webhook comes to; empty if the webhook allowed the request.

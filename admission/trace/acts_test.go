@@ -53,6 +53,8 @@ func TestWhoDidWhat(t *testing.T) {
 		{"an answer that was not used", (&Run{Source: registration.Mutating, Discarded: []Call{{Entry: hook("w"), Verdict: Denied, Err: boom, Fate: Superseded}}}).Step(), "", ""},
 		{"a change", calls(nil, Call{Entry: hook("w"), Patch: patch, Mutated: true}), "webhook w/hook changes", ""},
 		{"a change by a soft webhook", calls(nil, Call{Entry: hook("w"), WouldPatch: patch, Enforcement: soft}), "webhook w/hook would change", ""},
+		{"a patch that was refused, or changes nothing", calls(nil, Call{Entry: hook("w"), Patch: patch}), "", ""},
+		{"a failure that is ignored, of a patch", calls(nil, Call{Entry: hook("w"), Verdict: Failed, Err: boom, Ignored: true, Patch: patch}), "webhook w/hook fails open: boom", ""},
 		{"a plugin beside webhooks", calls(boom, Call{Entry: hook("w")}), "plugin ValidatingAdmissionWebhook rejects: boom", "ValidatingAdmissionWebhook"},
 		{"a policy", judged(boom, Judgement{Consequences: []Consequence{denied, spared}}), "policy p/b[2] rejects: no, policy p/c[0] would reject: no", "p"},
 		{"a policy without a binding", judged(boom, Judgement{Consequences: []Consequence{{Configuration: true, Code: "ParamKind", Denied: true}}}), "policy p rejects: ParamKind", "p"},
@@ -60,6 +62,7 @@ func TestWhoDidWhat(t *testing.T) {
 		{
 			"mutations", judged(nil, Judgement{Evaluations: []Evaluation{
 				{Bindings: []string{"b"}, Mutations: []Mutation{{Index: 0}, {Index: 1, Patch: patch, Changed: true}}},
+				{Bindings: []string{"b"}, Mutations: []Mutation{{Index: 2, Patch: patch, Err: boom}}},
 				{Bindings: []string{"c"}, Mutations: []Mutation{{Index: 0, WouldPatch: patch}}, Enforcement: soft},
 			}}), "policy p/b[1] changes, policy p/c[0] would change", "",
 		},
@@ -86,6 +89,37 @@ func TestWhoDidWhat(t *testing.T) {
 			for range r.Acts() {
 				break
 			}
+		}
+	}
+}
+
+// S28.8: what a soft registration would have done is its own, or that of one of its bindings. A failure
+// that is ignored rejects nothing, however hard the webhook is.
+func TestWhatASoftRegistrationWouldHaveDone(t *testing.T) {
+	patch := []PatchOperation{{Op: "add", Path: "/a"}}
+	soft := &Enforcement{Mode: registration.ModeAudit}
+	hooks := EntryRecord{Kind: "MutatingWebhookConfiguration", Configuration: "own", Name: "hook"}
+	other := EntryRecord{Kind: "MutatingWebhookConfiguration", Configuration: "other", Name: "hook"}
+	policy := EntryRecord{Kind: "ValidatingAdmissionPolicy", Configuration: "own"}
+	r := &Record{Steps: []StepRecord{{
+		Calls: []CallRecord{
+			{Webhook: hooks, Verdict: "denied", Error: "no", Enforcement: soft},
+			{Webhook: hooks, Verdict: "failed", Error: "away", Ignored: true, Enforcement: soft},
+			{Webhook: hooks, Verdict: "allowed", Enforcement: soft, WouldPatch: patch},
+			{Webhook: other, Verdict: "denied", Error: "no", Enforcement: soft},
+		},
+		Judgements: []JudgementRecord{{Policy: policy, Consequences: []ConsequenceRecord{{Binding: "teams", Message: "no team", Spared: true, Enforcement: soft}}}},
+	}}}
+	for _, c := range []struct{ kind, name, want string }{
+		{"MutatingWebhookConfiguration", "own", "webhook own/hook would reject: no, webhook own/hook would change"},
+		{"ValidatingWebhookConfiguration", "own", ""},
+		{"ValidatingAdmissionPolicy", "own", "policy own/teams would reject: no team"},
+		{"ValidatingAdmissionPolicyBinding", "teams", "policy own/teams would reject: no team"},
+		{"MutatingAdmissionPolicyBinding", "teams", ""},
+		{"ValidatingAdmissionPolicyBinding", "own", ""},
+	} {
+		if got := told(r.SparedBy(c.kind, c.name)); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.kind, c.name, got, c.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package blame
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,6 +45,52 @@ func TestWhetherAnObjectStillHasWhatWasSet(t *testing.T) {
 		}
 		if got := now(nil, p); got != "unknown" {
 			t.Errorf("of an object that cannot be read, %s is known", got)
+		}
+	}
+}
+
+// Blame names who set a field of the object, and nobody whose change was not made: a soft one (S28.7),
+// a patch that was refused or changes nothing (S5.12), an answer that was not used, a request that was
+// rejected, an attempt that met another write.
+func TestWhoChangedNothingIsNotBlamed(t *testing.T) {
+	patch := []trace.PatchOperation{{Op: "add", Path: "/metadata/labels/team", Field: "metadata.labels.team", Value: json.RawMessage(`"red"`)}}
+	hook := func(name string) trace.EntryRecord { return trace.EntryRecord{Configuration: name, Name: "hook"} }
+	soft := &trace.Enforcement{Mode: "Audit"}
+	step := func(s trace.StepRecord) *trace.Record {
+		s.Plugin, s.Allowed = "P", true
+		return &trace.Record{Outcome: trace.OutcomeAllowed, Steps: []trace.StepRecord{s}}
+	}
+	mutations := func(e *trace.Enforcement, list ...trace.MutationRecord) *trace.Record {
+		return step(trace.StepRecord{Judgements: []trace.JudgementRecord{{Policy: trace.EntryRecord{Configuration: "p"}, Evaluations: []trace.EvaluationRecord{{Enforcement: e, Mutations: list}}}}})
+	}
+	rejected := step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("w"), Mutated: true, Patch: patch}}})
+	rejected.Outcome = trace.OutcomeDenied
+	twice := step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("first"), Mutated: true, Patch: patch}}})
+	twice.Steps = append(twice.Steps, step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("second"), Mutated: true, Patch: patch}}}).Steps...)
+	for _, c := range []struct {
+		name   string
+		record *trace.Record
+		want   []string
+	}{
+		{"a webhook", step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("w"), Mutated: true, Patch: patch}}}), []string{"webhook w/hook"}},
+		{"a soft webhook", step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("w"), Enforcement: soft, WouldPatch: patch}}}), nil},
+		{"a patch that was refused", step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("w"), Verdict: "failed", Ignored: true, Patch: patch}}}), nil},
+		{"an answer that was not used", step(trace.StepRecord{Discarded: []trace.CallRecord{{Webhook: hook("w"), Mutated: true, Patch: patch}}}), nil},
+		{"a policy", mutations(nil, trace.MutationRecord{Mutated: true, Patch: patch}), []string{"policy p"}},
+		{"a soft policy", mutations(soft, trace.MutationRecord{WouldPatch: patch}), nil},
+		{"a mutation that failed", mutations(nil, trace.MutationRecord{Patch: patch, Error: "no such field"}), nil},
+		{"a plugin", step(trace.StepRecord{Patch: patch}), []string{"plugin P"}},
+		{"a request that was rejected", rejected, nil},
+		{"an attempt that met another write", twice, []string{"webhook second/hook"}},
+	} {
+		b := &Blame{}
+		b.Judge([]*trace.Record{c.record}, nil)
+		var got []string
+		for i := range b.Changes {
+			got = append(got, b.Changes[i].ByKind+" "+b.Changes[i].By)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q are blamed, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -160,7 +161,7 @@ type rolloutNamespace struct {
 	Namespace   string `json:"namespace"`
 	WouldReject int    `json:"wouldReject"`
 	WouldChange int    `json:"wouldChange"`
-	// Example is the latest message, and Trace the trace that has it.
+	// Example is a message, or a change, and Trace the trace that has it.
 	Example string `json:"example,omitempty"`
 	Trace   string `json:"trace,omitempty"`
 }
@@ -313,23 +314,12 @@ func rolloutStatusOf(u *unstructured.Unstructured, spared sparedCounts, traces [
 func sparedByNamespace(u *unstructured.Unstructured, traces []*v1alpha1.AdmissionTrace) []rolloutNamespace {
 	found := map[string]*rolloutNamespace{}
 	for _, t := range traces {
-		reject, change, message := sparedIn(u, t)
-		if !reject && !change {
-			continue
-		}
 		n := found[t.Request.Namespace]
 		if n == nil {
 			n = &rolloutNamespace{Namespace: t.Request.Namespace}
+		}
+		if n.count(t, t.SparedBy(u.GetKind(), u.GetName())) {
 			found[n.Namespace] = n
-		}
-		if reject {
-			n.WouldReject++
-			if n.Example == "" {
-				n.Example, n.Trace = message, t.ID
-			}
-		}
-		if change {
-			n.WouldChange++
 		}
 	}
 	var list []rolloutNamespace
@@ -340,20 +330,28 @@ func sparedByNamespace(u *unstructured.Unstructured, traces []*v1alpha1.Admissio
 	return list
 }
 
-// sparedIn reports what an object would have done with the request of a trace.
-func sparedIn(u *unstructured.Unstructured, t *v1alpha1.AdmissionTrace) (reject, change bool, message string) {
-	for act := range t.Spared() {
-		itself := act.Entry.Kind == u.GetKind() && act.Entry.Configuration == u.GetName()
-		binding := act.Entry.Kind+"Binding" == u.GetKind() && act.Binding == u.GetName()
-		switch {
-		case !itself && !binding:
-		case act.Deed == trace.WouldReject:
-			reject, message = true, act.Message
-		default:
-			change = true
+// count takes in what an object would have done with the request of a trace, and reports whether that is
+// anything. A request is counted once. The example is of a rejection, if there is one.
+func (n *rolloutNamespace) count(t *v1alpha1.AdmissionTrace, acts iter.Seq[trace.Act]) bool {
+	reject, change := false, false
+	for act := range acts {
+		example := act.Message
+		if act.Deed == trace.WouldReject {
+			reject = true
+		} else {
+			change, example = true, "would change "+strings.Join(act.Fields(), ", ")
+		}
+		if n.Trace == "" || act.Deed == trace.WouldReject && n.WouldReject == 0 {
+			n.Example, n.Trace = example, t.ID
 		}
 	}
-	return reject, change, message
+	if reject {
+		n.WouldReject++
+	}
+	if change {
+		n.WouldChange++
+	}
+	return reject || change
 }
 
 func (o *rolloutStatusOptions) print(streams Streams, statuses []rolloutStatus) error {

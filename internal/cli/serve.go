@@ -176,6 +176,8 @@ requests and exits with 0.`,
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.EtcdServers, "etcd-servers", nil, "URLs of an external etcd cluster (default an embedded etcd in the data directory)")
+		f.StringVar(&s.EncryptionProviderConfig, "encryption-provider-config", "", "EncryptionConfiguration file: with which keys or KMS plugins objects are encrypted in etcd")
+		f.BoolVar(&s.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "look every minute whether --encryption-provider-config has changed, and use it")
 		f.Var(newByteCount(&s.MinFreeDisk, d.MinFreeDisk), "min-free-disk", "disk space to keep free for the embedded etcd; the server refuses writes while less is free; 0 disables the check")
 		f.Var(newByteCount(&s.EtcdQuota, d.EtcdQuota), "etcd-quota", "maximum size of the database of the embedded etcd; at this size the server accepts only deletions")
 		f.BoolFunc("etcd-quorum-read", "", func(value string) error {

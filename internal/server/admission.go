@@ -19,7 +19,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -128,8 +127,8 @@ func newJudging(f *framed) (*judging, error) {
 	}
 	a.caches = caches.New(self.informers, s.plugins, s.authorizes("RBAC"))
 	a.namespaces = self.informers.Core().V1().Namespaces().Lister()
-	cached := fresh.NewNamespaces(s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.namespaces, self.client)
-	reader := fresh.Without(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached), s.versions.Hidden())
+	cached := fresh.NewNamespaces(s.EtcdPrefix, db.namespaces(), a.namespaces, self.client)
+	reader := fresh.Without(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached, db.values), s.versions.Hidden())
 	refreshing := snapshot.Options{
 		Reader:       announced{reader, a.announcer, s.Kubernetes},
 		Interval:     s.AdmissionRefreshInterval,

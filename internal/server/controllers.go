@@ -48,7 +48,7 @@ func newControllers(e *exposed) (*controllers.Controllers, error) {
 	o := controllers.Options{
 		Selection: s.Controllers,
 		Loopback:  e.loopback.config, Informers: e.loopback.informers, RBAC: s.authorizes("RBAC"),
-		Etcd: etcd, Prefix: where.Prefixes(elsewhere), Custom: where.Read(elsewhere),
+		Etcd: etcd, Prefix: where.Prefixes(elsewhere), Values: e.db.values, Custom: where.Read(elsewhere),
 		Namespaces: namespaces.Options{
 			Collections: func() []namespaces.Collection {
 				return append(slices.Clip(builtins), where.Custom(e.api.custom.Versions())...)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
@@ -30,6 +32,8 @@ type database struct {
 	// embedded is nil for an external etcd; dir is its directory.
 	embedded *etcd.Server
 	dir      string
+	// values are what objects pass on their way to etcd and back.
+	values *encryption.Transformers
 	// serving has the certificates that metrics are about; nil before they are there.
 	serving atomic.Pointer[serving]
 }
@@ -68,10 +72,24 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 			}
 		}()
 	}
+	if s.EncryptionProviderConfig != "" {
+		db.values, err = encryption.Open(ctx, encryption.Options{
+			File: s.EncryptionProviderConfig, Reload: s.EncryptionProviderConfigAutomaticReload, ServerID: replicaID(),
+		})
+		if err != nil {
+			db.close()
+			return nil, fmt.Errorf("--encryption-provider-config: %w", err)
+		}
+	}
 	// The time that a request spends in etcd is in its audit event.
 	db.client.KV = etcd3.NewETCDLatencyTracker(db.client.KV)
 	db.measure()
 	return db, nil
+}
+
+// namespaces reads namespaces as they are in etcd.
+func (db *database) namespaces() namespaces.Stored {
+	return namespaces.Stored{Decoder: legacyscheme.Codecs.UniversalDeserializer(), Values: db.values}
 }
 
 func (db *database) close() {
@@ -93,7 +111,7 @@ func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernet
 	// waits for them. Servers that share an etcd refuse a create that comes after the deletion
 	// began.
 	if s.sharesEtcd() && s.runs(admission.NamespaceLifecycleName) {
-		client.Kubernetes = namespaces.Fence(client.Kubernetes, guarded.KV, s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
+		client.Kubernetes = namespaces.Fence(client.Kubernetes, guarded.KV, s.EtcdPrefix, db.namespaces())
 	}
 	// Guard refuses writes before the disk of an embedded etcd is full.
 	if db.embedded != nil {

@@ -298,7 +298,7 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 	}
 	client := restclient.CopyConfig(p.loopback.config)
 	client.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return places.Definitions(p.settings.EtcdPrefix, p.db.client.Client, next)
+		return places.Definitions(p.settings.EtcdPrefix, p.db.client.Client, p.db.values, next)
 	})
 	options := customresources.Options{
 		Factory: p.stores.factory, Storage: p.places.StorageConfig, Client: client,

@@ -88,6 +88,9 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 		return filters.Through(api, all...)
 	}
 	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(r.db.client.KV)))
+	// A restart does not help a KMS plugin that does not answer.
+	config.HealthzChecks = append(config.HealthzChecks, r.db.values.HealthChecks()...)
+	config.AddReadyzChecks(r.db.values.HealthChecks()...)
 	// A part that has ended keeps nobody from using the server, and need not end the others.
 	config.HealthzChecks = append(config.HealthzChecks, survive.Check())
 	config.AddReadyzChecks(healthz.NamedCheck("admission", func(*http.Request) error { return r.links.judges() }))

@@ -39,6 +39,11 @@ type Options struct {
 	EtcdServers                           []string
 	EtcdPrefix                            string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// EncryptionProviderConfig is an EncryptionConfiguration, which says how values in etcd are
+	// encrypted; empty means that they are not. With EncryptionProviderConfigAutomaticReload, the
+	// file may change while the server runs.
+	EncryptionProviderConfig                string
+	EncryptionProviderConfigAutomaticReload bool
 	// MinFreeDisk is how many bytes of the disk of an embedded etcd must be free for
 	// writes to be accepted; 0 means DefaultMinFreeDisk, and less than 0 that the free space is
 	// not watched. EtcdQuota is how many bytes the database of the embedded etcd may have; 0

@@ -37,6 +37,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 )
 
 // Address says where a server can be reached, and with what.
@@ -97,7 +98,7 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 		if err := datadir.Agree(ctx, o.db.client.KV, s.ownKey("format")); err != nil {
 			return nil, err
 		}
-		shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: s.ownKey("pki")}
+		shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: s.ownKey("pki"), Values: o.db.values.TransformerForResource(encryption.Secrets)}
 	}
 	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
 		return nil, err

@@ -178,7 +178,7 @@ func (s *settings) checkFiles() error {
 		{"--service-account-signing-key-file", s.ServiceAccountSigningKeyFile},
 		{"--admission-control-config-file", s.AdmissionConfigFile}, {"--tracing-config-file", s.TracingConfigFile},
 		{"--proxy-client-cert-file", s.ProxyClientCertFile}, {"--proxy-client-key-file", s.ProxyClientKeyFile},
-		{"--etcd-cafile", s.EtcdCAFile}, {"--etcd-certfile", s.EtcdCertFile}, {"--etcd-keyfile", s.EtcdKeyFile},
+		{"--encryption-provider-config", s.EncryptionProviderConfig}, {"--etcd-cafile", s.EtcdCAFile}, {"--etcd-certfile", s.EtcdCertFile}, {"--etcd-keyfile", s.EtcdKeyFile},
 	}...)
 	for _, path := range s.ServiceAccountKeyFiles {
 		all = append(all, optionFile{"--service-account-key-file", path})
@@ -270,6 +270,9 @@ func (s *settings) checkNumbers() error {
 		if n.value < 0 {
 			return fmt.Errorf("%s %d must not be negative", n.flag, n.value)
 		}
+	}
+	if s.EncryptionProviderConfigAutomaticReload && s.EncryptionProviderConfig == "" {
+		return errors.New("--encryption-provider-config-automatic-reload needs --encryption-provider-config")
 	}
 	if s.EtcdQuota < 0 {
 		return errors.New("--etcd-quota must be more than 0")

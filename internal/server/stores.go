@@ -46,6 +46,7 @@ func newStoring(j *judging) (*storing, error) {
 		decorator = st.initialization
 	}
 	st.factory = storage.NewFactory(st.places, j.db.forObjects(s, admitter.fences), decorator, uncached...)
+	st.factory.Encrypt(j.db.values)
 	j.ends.add(st.factory.Close)
 	st.factory.OnWrite(func(ctx context.Context, w storage.Write) {
 		admitter.params.Written(w.Place, w.Key)

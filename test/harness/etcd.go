@@ -45,6 +45,9 @@ func StartEtcd(t testing.TB) *Etcd {
 	return e
 }
 
+// Dir is the directory of its data.
+func (e *Etcd) Dir() string { return e.dir }
+
 // Start starts an etcd that was killed again, with its data and at its address.
 func (e *Etcd) Start(t testing.TB) {
 	t.Helper()

@@ -25,6 +25,7 @@ var notRun = map[string]string{
 	"defaults":                            "is configuration, which TestFromOneServerToThree uses",
 	"frontend api":                        "is configuration, which TestFromOneServerToThree uses",
 	"backend servers":                     "is configuration, which TestFromOneServerToThree uses",
+	"apiVersion: apiserver":               "is configuration; TestEncryptionAtRest has others",
 	"Error from server":                   "is an output",
 	"NAME ":                               "is an output",
 	`{"ts":`:                              "is an output",

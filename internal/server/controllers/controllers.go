@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/election"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
@@ -41,6 +42,8 @@ type Options struct {
 	// Etcd holds the objects of a resource below Prefix(resource).
 	Etcd   lazyinformer.Etcd
 	Prefix lazyinformer.Prefix
+	// Values decrypts what is stored there; nil when nothing is encrypted.
+	Values *encryption.Transformers
 	// Custom reports whether the metadata of a resource's objects may be read from etcd: that of
 	// custom objects of this server, and of definitions.
 	Custom func(schema.GroupResource) bool

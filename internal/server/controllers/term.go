@@ -62,7 +62,7 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 
 	watching := restclient.CopyConfig(t.loopback)
 	watching.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &lazyinformer.Transport{Next: next, Etcd: c.options.Etcd, Prefix: c.options.Prefix, Custom: c.options.Custom}
+		return &lazyinformer.Transport{Next: next, Etcd: c.options.Etcd, Prefix: c.options.Prefix, Values: c.options.Values, Custom: c.options.Custom}
 	})
 	typed, err := kubernetes.NewForConfig(watching)
 	if err != nil {

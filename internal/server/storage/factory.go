@@ -22,12 +22,12 @@ import (
 	etcdfeature "k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 )
 
 // compactionInterval is how often etcd is compacted, as often as by kube-apiserver. Watches
@@ -53,6 +53,8 @@ type Factory struct {
 	lines inflight.Lines
 	// instead is called before a get of a stored object; nil when there is no such function.
 	instead Instead
+	// values are what objects pass on their way to etcd and back; nil when Encrypt was not called.
+	values *encryption.Transformers
 	// filling is how long reads wait for a watch cache: fillingTimeout, but in tests.
 	filling time.Duration
 
@@ -123,6 +125,9 @@ const (
 // OnWrite makes stores call written after each write, with the context of the request, before
 // that request is answered. OnWrite is called once, before the stores are used.
 func (f *Factory) OnWrite(written func(context.Context, Write)) { f.written = written }
+
+// Encrypt makes stores encrypt what they write. Encrypt is called once, before the stores are used.
+func (f *Factory) Encrypt(values *encryption.Transformers) { f.values = values }
 
 // Instead may have an object that a request finds in place of the stored one: it then decodes
 // that object into the argument into, and returns true. name is the rest of the key behind the
@@ -235,7 +240,7 @@ func (f *Factory) decorate(
 		}
 		client, closeWatcher := f.watching()
 		unsafe := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
-		transformer, decoder := identity.NewEncryptCheckTransformer(), etcd3.NewDefaultDecoder(config.Codec, l.versioner)
+		transformer, decoder := f.values.TransformerForResource(config.GroupResource), etcd3.NewDefaultDecoder(config.Codec, l.versioner)
 		if unsafe {
 			transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
 			decoder = retriable{etcd3.WithCorruptObjErrorHandlingDecoder(decoder)}

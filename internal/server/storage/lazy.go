@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 )
 
 // lazy is a storage that is opened by the first call that needs it. Its watch cache, which
@@ -150,10 +151,17 @@ func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
 		l.filled.Store(true)
 		return read(o)
 	}
-	if err = read(o); !apierrors.IsTooManyRequests(err) || !o.filling.wait(ctx, o) {
+	if err = read(o); !apierrors.IsTooManyRequests(err) {
 		return err
 	}
-	return read(o)
+	if o.filling.wait(ctx, o) {
+		return read(o)
+	}
+	if cause := o.filling.unreadable.Load(); cause != nil {
+		// To try again does not help.
+		return *cause
+	}
+	return err
 }
 
 // used returns the storage with its watch cache if a call has opened the cache already, else
@@ -323,6 +331,9 @@ type filling struct {
 	// failed ends when the cache could not be filled, or not in time.
 	failed context.Context
 	fail   context.CancelFunc
+	// unreadable is the error of the last attempt if it was about a value that cannot be decrypted
+	// or decoded.
+	unreadable atomic.Pointer[error]
 }
 
 func newFilling(timeout time.Duration) *filling {
@@ -360,7 +371,11 @@ type filler struct {
 
 func (f filler) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
 	err := f.Interface.GetList(ctx, key, opts, list)
+	f.unreadable.Store(nil)
 	if err != nil {
+		if errors.As(err, new(*encryption.Unreadable)) || apierrors.IsStoreReadError(err) {
+			f.unreadable.Store(&err)
+		}
 		f.fail()
 	}
 	return err

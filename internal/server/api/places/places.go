@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 )
 
 // Places says where objects are in etcd.
@@ -81,9 +82,9 @@ var definitions = apiextensions.Resource("customresourcedefinitions")
 
 // Definitions makes the requests of the informer of definitions through etcd, below root: next
 // sends all other requests.
-func Definitions(root string, etcd lazyinformer.Etcd, next http.RoundTripper) http.RoundTripper {
+func Definitions(root string, etcd lazyinformer.Etcd, values *encryption.Transformers, next http.RoundTripper) http.RoundTripper {
 	return &lazyinformer.Transport{
-		Next: next, Etcd: etcd,
+		Next: next, Etcd: etcd, Values: values,
 		Prefix: func(gr schema.GroupResource) string {
 			if gr == definitions {
 				return placeOfDefinitions(root)

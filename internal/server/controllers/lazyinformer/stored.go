@@ -55,8 +55,17 @@ func (t *Transport) formOf(req *http.Request, gr schema.GroupResource) form {
 	return nil
 }
 
-// list answers the list of the objects below a prefix.
-func (t *Transport) list(req *http.Request, prefix string, as form) (*http.Response, error) {
+// object encodes a stored object, which may be encrypted.
+func (t *Transport) object(ctx context.Context, gr schema.GroupResource, as form, kv *mvccpb.KeyValue, revision int64) ([]byte, error) {
+	value, err := t.Values.Plain(ctx, gr, kv)
+	if err != nil {
+		return nil, err
+	}
+	return as.object(&mvccpb.KeyValue{Key: kv.Key, Value: value}, revision)
+}
+
+// list answers the list of the objects of a resource, which are below a prefix.
+func (t *Transport) list(req *http.Request, gr schema.GroupResource, prefix string, as form) (*http.Response, error) {
 	query := req.URL.Query()
 	limit, _ := strconv.ParseInt(query.Get("limit"), 10, 64)
 	from, revision, err := position(query.Get("continue"), prefix)
@@ -81,7 +90,7 @@ func (t *Transport) list(req *http.Request, prefix string, as form) (*http.Respo
 			revision = found.Header.Revision
 		}
 		for _, kv := range found.Kvs {
-			one, err := as.object(kv, kv.ModRevision)
+			one, err := t.object(req.Context(), gr, as, kv, kv.ModRevision)
 			if errors.Is(err, errTended) {
 				t.tended.Store(prefix, true)
 				if query.Get("continue") != "" {
@@ -139,21 +148,24 @@ func failed(req *http.Request, err *apierrors.StatusError) *http.Response {
 	return response
 }
 
-// watch answers the watch of the objects below a prefix, after a revision. It has no
+// watch answers the watch of the objects of a resource, after a revision. It has no
 // timeout of its own: only the end of the request ends it, so that informers do not have to watch
 // again.
-func (t *Transport) watch(req *http.Request, prefix string, after int64, as form) *http.Response {
+func (t *Transport) watch(req *http.Request, gr schema.GroupResource, prefix string, after int64, as form) *http.Response {
 	// A member of etcd without a leader receives no writes.
 	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(req.Context()))
 	response := answer(req, as.mediaType(), nil)
 	response.ContentLength = -1
-	response.Body = &events{as: as, ctx: req.Context(), stop: stop, from: t.Etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV())}
+	response.Body = &events{of: t, resource: gr, as: as, ctx: req.Context(), stop: stop, from: t.Etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV())}
 	return response
 }
 
 // events are those of a watch, as a client reads them.
 type events struct {
-	as   form
+	of       *Transport
+	resource schema.GroupResource
+	as       form
+
 	ctx  context.Context
 	stop context.CancelFunc
 	from clientv3.WatchChan
@@ -207,7 +219,7 @@ func (e *events) take(response clientv3.WatchResponse) {
 		case event.IsCreate():
 			kind = "ADDED"
 		}
-		object, err := e.as.object(kv, event.Kv.ModRevision)
+		object, err := e.of.object(e.ctx, e.resource, e.as, kv, event.Kv.ModRevision)
 		if errors.Is(err, errTended) {
 			// The list that follows reaches a server.
 			e.end(apierrors.NewResourceExpired(err.Error()))

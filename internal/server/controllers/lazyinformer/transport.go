@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 )
 
 // Etcd is the part of a client of etcd that a Transport needs.
@@ -34,6 +36,8 @@ type Transport struct {
 	Next   http.RoundTripper
 	Etcd   Etcd
 	Prefix Prefix
+	// Values decrypts what is stored; nil when nothing is encrypted.
+	Values *encryption.Transformers
 	// Custom reports whether the metadata of a resource's objects may be read from etcd, for
 	// clients that want nothing else. Nil means that there is no such resource.
 	Custom func(schema.GroupResource) bool
@@ -62,10 +66,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if as := t.formOf(req, gr); as != nil {
 			query := req.URL.Query()
 			if query.Get("watch") != "true" {
-				return t.list(req, prefix, as)
+				return t.list(req, gr, prefix, as)
 			}
 			if after, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err == nil && after > 0 {
-				return t.watch(req, prefix, after, as), nil
+				return t.watch(req, gr, prefix, after, as), nil
 			}
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/lru"
 )
@@ -26,9 +25,9 @@ const maxKnown = 4096
 // deleted at that very moment.
 type fence struct {
 	kubernetes.Interface
-	kv      clientv3.KV
-	prefix  string
-	decoder runtime.Decoder
+	kv     clientv3.KV
+	prefix string
+	stored Stored
 	// known has revisions at which namespaces were not being deleted.
 	known *lru.Cache
 }
@@ -39,9 +38,9 @@ type fence struct {
 // Servers that share an etcd need a fence, since they do not know of each other's requests. A
 // create costs a comparison, and another attempt when the namespace was written since the last
 // create. The errors are the API statuses that admission returns, Forbidden and NotFound. root is
-// the prefix of the objects in etcd, and decoder reads a stored namespace into its v1 form.
-func Fence(inner kubernetes.Interface, kv clientv3.KV, root string, decoder runtime.Decoder) kubernetes.Interface {
-	return &fence{Interface: inner, kv: kv, prefix: path.Join(root, "namespaces") + "/", decoder: decoder, known: lru.New(maxKnown)}
+// the prefix of the objects in etcd, and stored reads namespaces there.
+func Fence(inner kubernetes.Interface, kv clientv3.KV, root string, stored Stored) kubernetes.Interface {
+	return &fence{Interface: inner, kv: kv, prefix: path.Join(root, "namespaces") + "/", stored: stored, known: lru.New(maxKnown)}
 }
 
 // OptimisticPut implements kubernetes.Interface.
@@ -75,7 +74,7 @@ func (f *fence) OptimisticPut(ctx context.Context, key string, value []byte, exp
 			}
 			return put, nil
 		}
-		if err := f.check(name, response.Responses[1].GetResponseRange().Kvs); err != nil {
+		if err := f.check(ctx, name, response.Responses[1].GetResponseRange().Kvs); err != nil {
 			f.known.Remove(name)
 			return kubernetes.PutResponse{}, err
 		}
@@ -85,17 +84,13 @@ func (f *fence) OptimisticPut(ctx context.Context, key string, value []byte, exp
 
 // check returns the error for which nothing can be created in the namespace that was found, or
 // nil.
-func (f *fence) check(name string, found []*mvccpb.KeyValue) error {
+func (f *fence) check(ctx context.Context, name string, found []*mvccpb.KeyValue) error {
 	if len(found) == 0 {
 		return apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 	}
-	obj, _, err := f.decoder.Decode(found[0].Value, nil, &corev1.Namespace{})
+	ns, err := f.stored.Read(ctx, found[0])
 	if err != nil {
-		return fmt.Errorf("decoding %s: %w", found[0].Key, err)
-	}
-	ns, ok := obj.(*corev1.Namespace)
-	if !ok {
-		return fmt.Errorf("decoding %s: it is a %T", found[0].Key, obj)
+		return err
 	}
 	if ns.DeletionTimestamp == nil {
 		return nil

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(etcdtest.Main(m, &etcd)) }
 // it before.
 func TestFence(t *testing.T) {
 	const root = "/fence"
-	fence := Fence(etcd.Kubernetes, etcd.KV, root, scheme.Codecs.UniversalDeserializer())
+	fence := Fence(etcd.Kubernetes, etcd.KV, root, Stored{Decoder: scheme.Codecs.UniversalDeserializer()})
 	ctx := request.WithNamespace(t.Context(), "n")
 	create := func(ctx context.Context, key string) (kubernetes.PutResponse, error) {
 		return fence.OptimisticPut(ctx, root+key, []byte("new"), 0, kubernetes.PutOptions{GetOnFailure: true})

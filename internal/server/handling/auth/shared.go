@@ -7,7 +7,11 @@ import (
 	"fmt"
 	"path"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/klog/v2"
 )
 
 // Shared is a place for the keys that must be the same for all servers on one etcd:
@@ -15,11 +19,13 @@ import (
 // them trusts all, and the key that signs the tokens of service accounts.
 //
 // A client that can read these keys in etcd can act as any user, as with the tokens and
-// certificates that Kubernetes keeps there.
+// certificates that Kubernetes keeps there, unless an EncryptionConfiguration encrypts Secrets.
 type Shared struct {
 	Etcd clientv3.KV
 	// Prefix begins the keys.
 	Prefix string
+	// Values is what the keys pass on their way to etcd and back: they are encrypted like Secrets.
+	Values value.Transformer
 }
 
 // load returns the pair of a name. When there is none, it stores the pair that make returns, and
@@ -31,15 +37,19 @@ func (s *Shared) load(ctx context.Context, name string, make func() (*pair, erro
 		return nil, fmt.Errorf("reading %s, which the servers share, from etcd: %w", name, err)
 	}
 	if len(found.Kvs) > 0 {
-		return decodePair(key, found.Kvs[0].Value)
+		return s.read(ctx, found.Kvs[0])
 	}
 	p, err := make()
 	if err != nil {
 		return nil, err
 	}
+	stored, err := s.Values.TransformToStorage(ctx, bytes.Join([][]byte{p.certPEM, p.keyPEM}, nil), value.DefaultContext(key))
+	if err != nil {
+		return nil, fmt.Errorf("encrypting %s, which the servers share: %w", name, err)
+	}
 	response, err := s.Etcd.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, string(bytes.Join([][]byte{p.certPEM, p.keyPEM}, nil)))).
+		Then(clientv3.OpPut(key, string(stored))).
 		Else(clientv3.OpGet(key)).
 		Commit()
 	if err != nil {
@@ -52,7 +62,31 @@ func (s *Shared) load(ctx context.Context, name string, make func() (*pair, erro
 	if len(kvs) == 0 {
 		return nil, fmt.Errorf("reading %s, which the servers share, from etcd: another process deleted it", name)
 	}
-	return decodePair(key, kvs[0].Value)
+	return s.read(ctx, kvs[0])
+}
+
+// read reads a stored pair. It encrypts the pair anew if the configuration has another key for that
+// now.
+func (s *Shared) read(ctx context.Context, kv *mvccpb.KeyValue) (*pair, error) {
+	key := value.DefaultContext(kv.Key)
+	opened, stale, err := s.Values.TransformFromStorage(ctx, kv.Value, key)
+	if err != nil {
+		return nil, err
+	}
+	p, err := decodePair(string(kv.Key), opened)
+	if err != nil || !stale {
+		return p, err
+	}
+	stored, err := s.Values.TransformToStorage(ctx, opened, key)
+	if err == nil {
+		_, err = s.Etcd.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)).
+			Then(clientv3.OpPut(string(kv.Key), string(stored))).Commit()
+	}
+	if err != nil {
+		klog.ErrorS(err, "Cannot encrypt a key that the servers share with the present configuration; the next start tries again", "key", string(kv.Key))
+	}
+	return p, nil
 }
 
 // errSharedPair is wrapped by errors about a stored pair that cannot be read.

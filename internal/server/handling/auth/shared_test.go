@@ -10,13 +10,15 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 )
 
 func newShared(t *testing.T) *Shared {
 	t.Helper()
 	client := etcdtest.Start(t)
-	return &Shared{Etcd: client.KV, Prefix: "/test/pki"}
+	return &Shared{Etcd: client.KV, Prefix: "/test/pki", Values: identity.NewEncryptCheckTransformer()}
 }
 
 // Servers that start at the same time agree on one authority and one token key,

@@ -16,11 +16,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 )
 
 // namespacePrefix begins the keys of namespaces; the rest of a key is a name.
@@ -32,7 +32,7 @@ func namespacePrefix(root string) string { return path.Join(root, "namespaces") 
 // admission.Namespaces and is safe for concurrent use.
 type Namespaces struct {
 	prefix  string
-	decoder runtime.Decoder
+	stored  namespaces.Stored
 	watched corelisters.NamespaceLister
 	client  kubernetes.Interface
 	current atomic.Pointer[table]
@@ -56,11 +56,11 @@ type entry struct {
 	revision int64
 }
 
-// NewNamespaces returns a table that knows nothing before the first read. decoder decodes a
-// stored namespace into its v1 form; watched has the namespaces of a watch, and client reads
+// NewNamespaces returns a table that knows nothing before the first read. stored reads a
+// namespace as it is in etcd; watched has the namespaces of a watch, and client reads
 // namespaces that are missing.
-func NewNamespaces(root string, decoder runtime.Decoder, watched corelisters.NamespaceLister, client kubernetes.Interface) *Namespaces {
-	n := &Namespaces{prefix: namespacePrefix(root), decoder: decoder, watched: watched, client: client}
+func NewNamespaces(root string, stored namespaces.Stored, watched corelisters.NamespaceLister, client kubernetes.Interface) *Namespaces {
+	n := &Namespaces{prefix: namespacePrefix(root), stored: stored, watched: watched, client: client}
 	n.current.Store(&table{mark: -1})
 	return n
 }
@@ -121,7 +121,7 @@ func (n *Namespaces) refresh(ctx context.Context, etcd clientv3.KV, mark int64, 
 			next.keys, next.byName = map[string]bool{}, map[string]entry{}
 		}
 		for _, kv := range changed.Kvs {
-			if err := n.put(next, kv); err != nil {
+			if err := n.put(ctx, next, kv); err != nil {
 				return err
 			}
 		}
@@ -136,15 +136,11 @@ func (n *Namespaces) refresh(ctx context.Context, etcd clientv3.KV, mark int64, 
 }
 
 // put adds a namespace to a table that is being made.
-func (n *Namespaces) put(t *table, kv *mvccpb.KeyValue) error {
+func (n *Namespaces) put(ctx context.Context, t *table, kv *mvccpb.KeyValue) error {
 	name := strings.TrimPrefix(string(kv.Key), n.prefix)
-	obj, _, err := n.decoder.Decode(kv.Value, nil, &corev1.Namespace{})
+	ns, err := n.stored.Read(ctx, kv)
 	if err != nil {
-		return fmt.Errorf("decoding %s: %w", kv.Key, err)
-	}
-	ns, ok := obj.(*corev1.Namespace)
-	if !ok {
-		return fmt.Errorf("decoding %s: it is a %T", kv.Key, obj)
+		return err
 	}
 	t.keys[name] = true
 	if initializers.Has(ns) {

@@ -17,10 +17,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
 
@@ -56,6 +58,7 @@ type Reader struct {
 	// sources are those of the collections.
 	sources    []registration.Source
 	namespaces *Namespaces
+	values     *encryption.Transformers
 
 	// mu guards the following fields; it is not held during a read.
 	mu struct {
@@ -66,9 +69,10 @@ type Reader struct {
 }
 
 // NewReader returns a Reader of the registrations below root in etcd. It reads namespaces into
-// the table, which may be nil when the caller needs no namespaces.
-func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces) *Reader {
-	r := &Reader{etcd: etcd, root: root, collections: registrations.Collections(root), namespaces: namespaces}
+// the table, which may be nil when the caller needs no namespaces. values decrypts what is stored,
+// and may be nil.
+func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces, values *encryption.Transformers) *Reader {
+	r := &Reader{etcd: etcd, root: root, collections: registrations.Collections(root), namespaces: namespaces, values: values}
 	r.sources = make([]registration.Source, len(r.collections))
 	for i, c := range r.collections {
 		for _, d := range registration.Sources() {
@@ -224,7 +228,7 @@ func (r *Reader) objects(ctx context.Context, last *version, now state, keys []s
 		c := r.collection(key)
 		change := snapshot.Change{Source: r.sources[c], Name: strings.TrimPrefix(key, r.collections[c].Prefix)}
 		if kv := only(response, i); kv.ModRevision > 0 {
-			if change.Object, err = r.collections[c].Decode(kv.Key, kv.Value, kv.ModRevision); err != nil {
+			if change.Object, err = r.object(ctx, c, kv); err != nil {
 				return snapshot.Registrations{}, err
 			}
 		}
@@ -266,7 +270,7 @@ func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (s
 	found.Partial, found.Kept = true, []snapshot.Kept{}
 	for i, c := range r.collections {
 		for _, kv := range response.Responses[1+len(r.collections)+i].GetResponseRange().Kvs {
-			obj, err := c.Decode(kv.Key, kv.Value, kv.ModRevision)
+			obj, err := r.object(ctx, i, kv)
 			if err != nil {
 				return snapshot.Registrations{}, err
 			}
@@ -306,7 +310,7 @@ func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registratio
 	after := map[int]string{}
 	for i := range r.collections {
 		page := response.Responses[1+i].GetResponseRange()
-		objects, err := r.decode(i, page.Kvs)
+		objects, err := r.decode(ctx, i, page.Kvs)
 		if err != nil {
 			return snapshot.Registrations{}, err
 		}
@@ -341,7 +345,7 @@ func (r *Reader) rest(ctx context.Context, kind int, last string, revision int64
 		if err != nil {
 			return fmt.Errorf("reading registrations: %w", err)
 		}
-		objects, err := r.decode(kind, page.Kvs)
+		objects, err := r.decode(ctx, kind, page.Kvs)
 		if err != nil {
 			return err
 		}
@@ -356,12 +360,22 @@ func (r *Reader) rest(ctx context.Context, kind int, last string, revision int64
 	}
 }
 
+// object reads a registration of a kind as it is stored.
+func (r *Reader) object(ctx context.Context, kind int, kv *mvccpb.KeyValue) (runtime.Object, error) {
+	c := &r.collections[kind]
+	value, err := r.values.Plain(ctx, schema.GroupResource{Group: registrations.Group, Resource: c.Resource}, kv)
+	if err != nil {
+		return nil, err
+	}
+	return c.Decode(kv.Key, value, kv.ModRevision)
+}
+
 // decode reads registrations of a kind as they are stored.
-func (r *Reader) decode(kind int, stored []*mvccpb.KeyValue) ([]runtime.Object, error) {
+func (r *Reader) decode(ctx context.Context, kind int, stored []*mvccpb.KeyValue) ([]runtime.Object, error) {
 	objects := make([]runtime.Object, len(stored))
 	for i, kv := range stored {
 		var err error
-		if objects[i], err = r.collections[kind].Decode(kv.Key, kv.Value, kv.ModRevision); err != nil {
+		if objects[i], err = r.object(ctx, kind, kv); err != nil {
 			return nil, err
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
@@ -120,7 +121,7 @@ func mutating(name string) *admissionregistrationv1.MutatingWebhookConfiguration
 // no unchanged object.
 func TestReadSeesEveryChange(t *testing.T) {
 	s := newStore(t)
-	reader := NewReader(s.client.KV, root, nil)
+	reader := NewReader(s.client.KV, root, nil, nil)
 	late := func() { reader.look(time.Now().Add(-lookAtAll)) }
 	known := known{}
 	objects := 0
@@ -247,7 +248,7 @@ func TestManyAreReadPageByPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reader := NewReader(s.client.KV, root, nil)
+	reader := NewReader(s.client.KV, root, nil, nil)
 	found, err := reader.Read(t.Context(), "")
 	if err != nil || found.Rest == nil || len(found.Objects) != perPage {
 		t.Fatalf("found %d objects, %v", len(found.Objects), err)
@@ -314,7 +315,7 @@ func (t *countingTxn) Commit() (*clientv3.TxnResponse, error) {
 func TestAReadOfAChangeCostsTheChange(t *testing.T) {
 	s := newStore(t)
 	etcd := &counting{KV: s.client.KV}
-	reader := NewReader(etcd, root, nil)
+	reader := NewReader(etcd, root, nil, nil)
 	known := known{}
 	for i := range 200 {
 		name := "c" + strconv.Itoa(i)
@@ -408,8 +409,8 @@ func namespace(name, team string) *corev1.Namespace {
 func TestNamespacesAreAsFreshAsRegistrations(t *testing.T) {
 	s := newStore(t)
 	watched := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	table := NewNamespaces(root, legacyscheme.Codecs.UniversalDeserializer(), corelisters.NewNamespaceLister(watched), nil)
-	reader := NewReader(s.client.KV, root, table)
+	table := NewNamespaces(root, namespaces.Stored{Decoder: legacyscheme.Codecs.UniversalDeserializer()}, corelisters.NewNamespaceLister(watched), nil)
+	reader := NewReader(s.client.KV, root, table, nil)
 	// watch shows the present state, as a watch does sooner or later.
 	watch := func() {
 		t.Helper()
@@ -490,17 +491,17 @@ func TestNamespacesAreAsFreshAsRegistrations(t *testing.T) {
 // TestEtcdThatWentBack reads from an etcd that was restored from a backup.
 func TestEtcdThatWentBack(t *testing.T) {
 	s := newStore(t)
-	namespaces := NewNamespaces(root, legacyscheme.Codecs.UniversalDeserializer(), nil, nil)
-	reader := NewReader(s.client.KV, root, namespaces)
+	known := NewNamespaces(root, namespaces.Stored{Decoder: legacyscheme.Codecs.UniversalDeserializer()}, nil, nil)
+	reader := NewReader(s.client.KV, root, known, nil)
 	s.put("namespaces/a", namespace("a", "red"))
-	namespaces.current.Store(&table{revision: 1 << 40, mark: -1})
+	known.current.Store(&table{revision: 1 << 40, mark: -1})
 	if _, err := reader.Read(t.Context(), ""); err == nil {
 		t.Fatal("the read succeeded")
 	}
 	if _, err := reader.Read(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if ns := namespaces.current.Load().byName["a"]; ns.Namespace == nil || ns.Labels["team"] != "red" {
+	if ns := known.current.Load().byName["a"]; ns.Namespace == nil || ns.Labels["team"] != "red" {
 		t.Errorf("namespace a: %+v", ns)
 	}
 }
@@ -514,7 +515,7 @@ func BenchmarkRead(b *testing.B) {
 					name := "c" + strconv.Itoa(i)
 					s.put("validatingwebhookconfigurations/"+name, hook(name))
 				}
-				reader := NewReader(s.client.KV, root, nil)
+				reader := NewReader(s.client.KV, root, nil, nil)
 				first, err := reader.Read(context.Background(), "")
 				if err != nil {
 					b.Fatal(err)

@@ -170,6 +170,7 @@ requests and exits with 0.`,
 		f.StringSliceVar(&s.EmulatedVersion, "emulated-version", nil, "release of Kubernetes to behave as, one of "+strings.Join(emulation.Releases(), ", ")+" (default the last one)")
 		f.StringSliceVar(&s.MinCompatibilityVersion, "min-compatibility-version", nil, "oldest release that reads the stored objects, and whose CEL functions new expressions may use (default the release before that of --emulated-version)")
 		f.StringSliceVar(&s.FeatureGates, "feature-gates", nil, "feature gates to switch: NAME=true or NAME=false")
+		choose(f, &s.LaterFields, "later-fields", "", d.LaterFields, "with --emulated-version, what becomes of fields in requests that the release does not have: warn lets them count and warns, reject treats them as unknown fields, as a server of that release does, keep says nothing, as kube-apiserver", server.LaterFields...)
 		f.BoolVar(&s.EmulationForwardCompatible, "emulation-forward-compatible", false, "with --emulated-version, serve also the later versions of kinds that the release has")
 		f.BoolVar(&s.RuntimeConfigEmulationForwardCompatible, "runtime-config-emulation-forward-compatible", false, "with --emulated-version, let --runtime-config switch on what later releases introduced")
 	})

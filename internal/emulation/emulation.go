@@ -149,7 +149,13 @@ func parse(f Flags) (compatibility.EffectiveVersion, error) {
 			return nil, fmt.Errorf("--%s %q: %w; %s", given.name, text, err, possible())
 		}
 	}
-	return registry.EffectiveVersionFor(component), nil
+	chosen := registry.EffectiveVersionFor(component).(compatibility.MutableEffectiveVersion)
+	// Upstream does not go below the oldest release that can be emulated. A server of that release
+	// itself does, and refuses functions in new expressions that came with it.
+	if before := chosen.EmulationVersion().SubtractMinor(1); len(f.MinCompatibilityVersion) == 0 && before.LessThan(chosen.MinCompatibilityVersion()) {
+		chosen.SetMinCompatibilityVersion(before)
+	}
+	return chosen, nil
 }
 
 func first(errs []error) []error { return errs[:min(1, len(errs))] }

@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
@@ -141,6 +142,17 @@ func proxyTransport(s *settings) *http.Transport {
 	return utilnet.SetTransportDefaults(&http.Transport{DialContext: s.DialWebhook, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}})
 }
 
+// later says what becomes of fields that the emulated release does not have; nil if they are like all
+// others.
+func (s *settings) later() *resources.Later {
+	release := emulation.Effective().EmulationVersion().String()
+	fields := emulation.FieldsOf(release)
+	if fields == nil || s.LaterFields == laterKeep {
+		return nil
+	}
+	return &resources.Later{Fields: fields, Release: release, Reject: s.LaterFields == laterReject}
+}
+
 // newExposed makes the resources, and the discovery and OpenAPI documents that describe them.
 func newExposed(p *populated) (*exposed, error) {
 	s, authorizer, etcd := p.settings, p.config.Authorization.Authorizer, p.db.client.Client
@@ -195,6 +207,7 @@ func newExposed(p *populated) (*exposed, error) {
 		Kinds: p.kinds, LegacyVersions: s.versions.Legacy, Registrations: registrationStorage, NotEnforced: s.notEnforced,
 		Others: []*resources.Group{own, apiServices(p)}, Models: models, Equivalents: p.config.EquivalentResourceRegistry,
 		Authorizer: authorizer, MaxRequestBodyBytes: p.config.MaxRequestBodyBytes,
+		Later: s.later(),
 	}); err != nil {
 		return nil, err
 	}

@@ -139,6 +139,10 @@ type Options struct {
 	// reads the same data, and gates as NAME=true or NAME=false. Kubernetes keeps them per
 	// process: servers of one process must agree on them. None means those of the process.
 	EmulatedVersion, MinCompatibilityVersion, FeatureGates []string
+	// LaterFields says what becomes of fields of built-in kinds in requests that the emulated release
+	// does not have (S26.13): "warn", the default, lets them count and warns, "reject" treats them as
+	// unknown fields, and "keep" says nothing, as kube-apiserver.
+	LaterFields string
 	// EmulationForwardCompatible serves later versions of kinds that the emulated release has;
 	// RuntimeConfigEmulationForwardCompatible lets RuntimeConfig ask for kinds and versions that
 	// it has not.
@@ -241,6 +245,16 @@ const (
 	consistencyStrict  = "strict"
 )
 
+// The values of --later-fields.
+const (
+	laterWarn   = "warn"
+	laterReject = "reject"
+	laterKeep   = "keep"
+)
+
+// LaterFields are the values of Options.LaterFields, the default one first.
+var LaterFields = []string{laterWarn, laterReject, laterKeep}
+
 // Defaults returns what the fields of Options mean that are zero. DataDir has no default,
 // the one of KubeconfigOut is in DataDir, and that of SecurePort is any free port.
 func Defaults() Options {
@@ -262,6 +276,7 @@ func Defaults() Options {
 		AdmissionRefreshInterval:    time.Second,
 		AdmissionMaxStaleness:       5 * time.Second,
 		AdmissionConsistency:        consistencyBounded,
+		LaterFields:                 LaterFields[0],
 		AdmissionWebhookBreaker:     call.BreakerConnect.String(),
 		AdmissionWebhookMaxInFlight: 200,
 		AdmissionTraceBytes:         8 << 20,
@@ -293,6 +308,7 @@ func (o Options) withDefaults() Options {
 	o.AdmissionRefreshInterval = cmp.Or(o.AdmissionRefreshInterval, d.AdmissionRefreshInterval)
 	o.AdmissionMaxStaleness = cmp.Or(o.AdmissionMaxStaleness, d.AdmissionMaxStaleness)
 	o.AdmissionConsistency = cmp.Or(o.AdmissionConsistency, d.AdmissionConsistency)
+	o.LaterFields = cmp.Or(o.LaterFields, d.LaterFields)
 	o.AdmissionWebhookBreaker = cmp.Or(o.AdmissionWebhookBreaker, d.AdmissionWebhookBreaker)
 	o.AdmissionWebhookMaxInFlight = cmp.Or(o.AdmissionWebhookMaxInFlight, d.AdmissionWebhookMaxInFlight)
 	o.AdmissionTraceBytes = cmp.Or(o.AdmissionTraceBytes, d.AdmissionTraceBytes)

@@ -98,6 +98,9 @@ func (s *settings) parseVersion() error {
 	}); err != nil {
 		return err
 	}
+	if !slices.Contains(LaterFields, s.LaterFields) {
+		return fmt.Errorf("--later-fields %q is not one of %s", s.LaterFields, strings.Join(LaterFields, ", "))
+	}
 	if emulation.Emulates() {
 		return nil
 	}

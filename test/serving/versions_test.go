@@ -22,7 +22,7 @@ func TestVersionsThatCannotBeEmulated(t *testing.T) {
 		{"--emulation-forward-compatible", "gatehouse: --emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.1"},
 		{"--emulated-version=1.37 --runtime-config-emulation-forward-compatible", "gatehouse: --runtime-config-emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.1"},
 		// S26.5: a gate that the release does not have.
-		{"--emulated-version=1.34 --feature-gates=NodeDeclaredFeatures=true", "gatehouse: --feature-gates: cannot set feature gate NodeDeclaredFeatures to true, feature is PreAlpha at emulated version 1.34, min compatibility version 1.34"},
+		{"--emulated-version=1.34 --feature-gates=NodeDeclaredFeatures=true", "gatehouse: --feature-gates: cannot set feature gate NodeDeclaredFeatures to true, feature is PreAlpha at emulated version 1.34, min compatibility version 1.33"},
 	} {
 		if got := harness.Refuses(t, strings.Fields(tt.flags)...); got != tt.says {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.flags, got, tt.says)
@@ -59,7 +59,7 @@ func TestAnEmulatedRelease(t *testing.T) {
 	t.Run("S26.2 /version", func(t *testing.T) {
 		version := h.Must(http.StatusOK, "GET", "/version", "")
 		for field, value := range map[string]string{
-			"major": "1", "minor": "37", "gitVersion": "v1.37.1", "emulationMajor": "1", "emulationMinor": "34", "minCompatibilityMajor": "1", "minCompatibilityMinor": "34",
+			"major": "1", "minor": "37", "gitVersion": "v1.37.1", "emulationMajor": "1", "emulationMinor": "34", "minCompatibilityMajor": "1", "minCompatibilityMinor": "33",
 		} {
 			if got := version.Text(field); got != value {
 				t.Errorf("%s is %q, want %q", field, got, value)
@@ -98,12 +98,91 @@ func TestAnEmulatedRelease(t *testing.T) {
 			t.Errorf("the webhook was asked %d times", got)
 		}
 	})
+	t.Run("S26.7 functions that came with the release are for the next one", func(t *testing.T) {
+		for _, function := range []string{"[2, 1].sort() == [1, 2]", "[1, 2].slice(0, 1) == [1]", "[[1]].flatten() == [1]", "[1, 1].distinct() == [1]", "[1, 2].reverse() == [2, 1]", "[1].sortBy(i, i) == [1]", "lists.range(1) == [0]"} {
+			h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "POST", apiAdmission+"/validatingadmissionpolicies",
+				`{"metadata":{"name":"lists"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["leases"]}]},`+
+					`"validations":[{"expression":"`+function+`"}]}}`)
+			h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "POST", apiAdmission+"/validatingwebhookconfigurations",
+				`{"metadata":{"name":"lists"},"webhooks":[{"name":"lists.example.com","clientConfig":{"url":"https://127.0.0.1:1/"},"sideEffects":"None","admissionReviewVersions":["v1"],`+
+					`"matchConditions":[{"name":"c","expression":"`+function+`"}]}]}`)
+		}
+	})
 	t.Run("S26.9 names of manifests are not reserved yet", func(t *testing.T) {
 		made := h.Must(http.StatusCreated, "POST", apiAdmission+"/validatingwebhookconfigurations", `{"metadata":{"name":"a.static.k8s.io"}}`)
 		if warnings := made.Header.Values("Warning"); len(warnings) != 1 || !strings.Contains(warnings[0], "reserved for static") {
 			t.Errorf("warnings: %q", warnings)
 		}
 	})
+}
+
+// S26.13: a field that the release does not have counts, with a warning, or is unknown, as to a
+// server of the release.
+func TestFieldsThatCameLater(t *testing.T) {
+	t.Parallel()
+	const (
+		later   = `"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i","livenessProbe":{"httpGet":{"port":80,"protocol":"H2C"}}}]}}}`
+		path    = "spec.template.spec.containers[0].livenessProbe.httpGet.protocol"
+		unknown = `unknown field "` + path + `"`
+	)
+	deployment := func(name, probe string) string {
+		return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"` + name + `"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},` +
+			`"spec":{"containers":[{"name":"c","image":"i","livenessProbe":{"httpGet":{"port":80` + probe + `}}}]}}}}`
+	}
+	const probe = `,"protocol":"H2C"`
+	kept := func(r *harness.Response) bool {
+		return r.At("spec", "template", "spec", "containers", "0", "livenessProbe", "httpGet", "protocol") != nil
+	}
+	strict := harness.StartTest(t, "--emulated-version=1.36", "--later-fields=reject")
+	t.Run("reject", func(t *testing.T) {
+		h, ns := strict.HTTP(t, nil), strict.Namespace(t)
+		deployments := "/apis/apps/v1/namespaces/" + ns + "/deployments"
+		h.Must(http.StatusCreated, "POST", deployments, deployment("d", ""))
+		for _, tt := range []struct {
+			name, method, path, body, form string
+			code                           int
+			says                           string
+		}{
+			{"create", "POST", "", deployment("new", probe), "application/json", 400, `Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: ` + unknown},
+			{"update", "PUT", "/d", deployment("d", probe), "application/json", 400, "strict decoding error: " + unknown},
+			{"YAML", "PUT", "/d", deployment("d", probe), "application/yaml", 400, "strict decoding error: " + unknown},
+			{"merge patch", "PATCH", "/d", "{" + later + "}", mergePatch, 422, unknown},
+			{"strategic merge patch", "PATCH", "/d", "{" + later + "}", "application/strategic-merge-patch+json", 422, unknown},
+			{"JSON patch", "PATCH", "/d", `[{"op":"add","path":"/spec/template/spec/containers/0/livenessProbe/httpGet/protocol","value":"H2C"}]`, "application/json-patch+json", 422, unknown},
+			{"apply", "PATCH", "/d", deployment("d", probe), "application/apply-patch+yaml", 500, path + ": field not declared in schema"},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				query := "?fieldManager=m"
+				if tt.name == "apply" {
+					query = "?force=true&fieldManager=m"
+				}
+				r := h.Do(tt.method, deployments+tt.path+query+"&fieldValidation=Strict", tt.body, "Content-Type", tt.form)
+				if r.Code != tt.code || !strings.Contains(r.Text("message"), tt.says) {
+					t.Errorf("strict: %d %s, want %d %s", r.Code, r.Text("message"), tt.code, tt.says)
+				}
+				if tt.name == "apply" {
+					return
+				}
+				for directive, warns := range map[string]int{"Warn": 1, "Ignore": 0} {
+					r := h.Do(tt.method, deployments+tt.path+query+"&dryRun=All&fieldValidation="+directive, tt.body, "Content-Type", tt.form)
+					if warnings := r.Header.Values("Warning"); r.Code >= 300 || kept(r) || len(warnings) != warns || warns > 0 && !strings.Contains(warnings[0], strings.ReplaceAll(unknown, `"`, `\"`)) {
+						t.Errorf("%s: %d, the field is kept: %t, warnings %q: %.300s", directive, r.Code, kept(r), warnings, r.Raw)
+					}
+				}
+			})
+		}
+	})
+	t.Run("warn", func(t *testing.T) {
+		lenient := harness.StartTest(t, "--emulated-version=1.36")
+		h, ns := lenient.HTTP(t, nil), lenient.Namespace(t)
+		r := h.Do("POST", "/apis/apps/v1/namespaces/"+ns+"/deployments?fieldValidation=Strict", deployment("d", probe))
+		if warnings := r.Header.Values("Warning"); r.Code != http.StatusCreated || len(warnings) != 1 || !strings.Contains(warnings[0], "Kubernetes 1.36 does not have the field "+path) {
+			t.Errorf("%d, warnings %q: %.300s", r.Code, warnings, r.Raw)
+		}
+	})
+	if got := harness.Refuses(t, "--later-fields=drop"); !strings.Contains(got, "is not one of warn, reject, keep") {
+		t.Errorf("got %s", got)
+	}
 }
 
 // S26.3: what came later is served where flags ask for it.

@@ -32,6 +32,10 @@ type Options struct {
 	// Others are groups of this server that follow upstream's.
 	Others []*resources.Group
 
+	// Later is what becomes of fields of upstream's kinds that the emulated release does not have;
+	// nil if there are none.
+	Later *resources.Later
+
 	// Models describe the kinds.
 	Models              *openapi.Models
 	Equivalents         runtime.EquivalentResourceRegistry
@@ -83,8 +87,9 @@ func Endpoints(o Options) (resources.Static, []*resources.Endpoint, error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			if v.Unadvertised {
-				for _, e := range added {
+			for _, e := range added {
+				e.Later = o.Later
+				if v.Unadvertised {
 					e.Discovery.ShortNames, e.Discovery.Categories = nil, nil
 				}
 			}

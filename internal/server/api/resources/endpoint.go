@@ -53,6 +53,8 @@ type Endpoint struct {
 	RemovedRelease string
 	// Custom endpoints are those of custom resources.
 	Custom bool
+	// Later is what becomes of fields that the emulated release does not have; nil if there are none.
+	Later *Later
 	// Admit decorates admission for this endpoint; nil leaves it as it is.
 	Admit func(admission.Interface) admission.Interface
 }

@@ -22,11 +22,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/pages"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -299,7 +299,7 @@ func readRegistrations(paths []string) (*manifests.Set, error) {
 	}
 	for _, o := range set.Objects {
 		u := &unstructured.Unstructured{Object: o.Content}
-		if u.GetName() == "" && len(check.Judging([]*unstructured.Unstructured{u})) > 0 {
+		if u.GetName() == "" && len(stage.Judging([]*unstructured.Unstructured{u})) > 0 {
 			return nil, usageError{fmt.Errorf("%s: the %s has no metadata.name that is a text; quote a name such as \"no\"", report.Place(o.File, o.Line, 0), u.GetKind())}
 		}
 	}

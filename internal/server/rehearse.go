@@ -20,27 +20,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Rehearse answers a request for a test. The request needs no credentials: its user is the
-// server itself, or the user that its headers impersonate. The server must be ready and have
-// Options.Rehearsals. A Rehearsal is used once.
-func (s *Server) Rehearse(w http.ResponseWriter, req *http.Request, r *Rehearsal) {
+// Serve answers a request that comes through no connection. The request needs no credentials: its
+// user is the server itself, or the user that its headers impersonate. Serve returns what admission
+// did. The server must be ready and have Options.Rehearsals.
+func (s *Server) Serve(w http.ResponseWriter, req *http.Request) *trace.Trace {
 	a := s.assembly.Load()
 	if a == nil || !s.settings.Rehearsals {
-		panic("server: Rehearse needs a server that is ready and has Options.Rehearsals")
+		panic("server: Serve and Rehearse need a server that is ready and has Options.Rehearsals")
 	}
-	r.trace = trace.New()
-	ctx := trace.NewContext(context.WithValue(req.Context(), rehearsalKey{}, r), r.trace)
-	req = req.WithContext(ctx)
+	t := trace.New()
+	req = req.WithContext(trace.NewContext(req.Context(), t))
 	req.Header.Set("Authorization", "Bearer "+a.loopback.config.BearerToken)
 	req.RemoteAddr = net.JoinHostPort("127.0.0.1", "1")
+	req.RequestURI = req.URL.RequestURI()
+	a.generic.Handler.ServeHTTP(w, req)
+	t.Finish()
+	return t
+}
+
+// Rehearse answers a request as Serve does, and stores nothing. A Rehearsal is used once.
+func (s *Server) Rehearse(w http.ResponseWriter, req *http.Request, r *Rehearsal) {
 	if !r.Connect {
 		query := req.URL.Query()
 		query.Set("dryRun", metav1.DryRunAll)
 		req.URL.RawQuery = query.Encode()
 	}
-	req.RequestURI = req.URL.RequestURI()
-	a.generic.Handler.ServeHTTP(w, req)
-	r.trace.Finish()
+	r.trace = s.Serve(w, req.WithContext(context.WithValue(req.Context(), rehearsalKey{}, r)))
 }
 
 // Attempt is the outcome of a write that was tried.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // task is one object that is applied.
@@ -24,7 +25,7 @@ type task struct {
 	object *manifests.Object
 	// sent is the object as kubectl would send it, in its namespace.
 	sent            *unstructured.Unstructured
-	stage           stage
+	phase           stage.Phase
 	kind            *offline.Kind
 	namespace, name string
 
@@ -39,10 +40,8 @@ type task struct {
 	// dryRun reports whether the object is judged and not stored: a later document has another
 	// variant of it.
 	dryRun bool
-	// denials are the reasons why admission denied the object. lenient is the answer to an object
-	// with unknown fields when these are ignored, and lenientDenials are the reasons then.
-	denials, lenientDenials []denial
-	lenient                 *answer
+	// lenient is the answer to an object with unknown fields when these are ignored.
+	lenient *answer
 	// later are the paths of fields that the cluster's release does not have. sent is without them.
 	later []string
 	// ignoresFields reports whether unknown fields are ignored. skipped reports whether the
@@ -66,26 +65,23 @@ const (
 
 // apply applies an object as kubectl does. The error says that the server gave no answer, or
 // that no request can be made of the object.
-func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
-	if r.rehearse {
-		return r.plainly(ctx, c, t)
-	}
+func (r *run) apply(ctx context.Context, c *stage.Client, t *task) (*stage.Answer, error) {
 	if r.ServerSide {
 		if r.Old != nil && !t.removed {
 			// The answer does not say whether the object changed.
-			current, err := r.admin.do(ctx, request{method: http.MethodGet, path: t.path()})
+			current, err := r.admin.Do(ctx, stage.Request{Method: http.MethodGet, Path: t.path()})
 			if err != nil {
 				return nil, err
 			}
-			if current.ok() {
-				t.stored, t.current = true, current.body
+			if current.OK() {
+				t.stored, t.current = true, current.Body
 			}
 		}
-		return r.unconverted(t, func(t *task) (*answer, error) {
+		return r.unconverted(t, func(t *task) (*stage.Answer, error) {
 			query := t.query(serverSideManager)
 			query.Set("force", "false")
-			return c.do(ctx, request{
-				method: http.MethodPatch, path: t.path(), contentType: string(types.ApplyPatchType), body: bodyOf(t.sent.Object), query: query,
+			return c.Do(ctx, stage.Request{
+				Method: http.MethodPatch, Path: t.path(), ContentType: string(types.ApplyPatchType), Body: stage.Encode(t.sent.Object), Query: query,
 			})
 		})
 	}
@@ -98,7 +94,7 @@ func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
 	// kubectl looks for the object first. Few objects exist before, and the answer to a create is
 	// the same for an object that does not exist.
 	made, err := r.create(ctx, c, t)
-	if err != nil || made.ok() || made.code == http.StatusNotFound {
+	if err != nil || made.OK() || made.Code == http.StatusNotFound {
 		return made, err
 	}
 	a, err := r.change(ctx, c, t)
@@ -109,60 +105,60 @@ func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
 }
 
 // change changes a stored object. It returns nil if there is no such object.
-func (r *run) change(ctx context.Context, c *client, t *task) (*answer, error) {
+func (r *run) change(ctx context.Context, c *stage.Client, t *task) (*stage.Answer, error) {
 	if t.name == "" || len(content.IsPathSegmentName(t.name)) > 0 {
 		return nil, nil
 	}
-	current, err := c.do(ctx, request{method: http.MethodGet, path: t.path()})
+	current, err := c.Do(ctx, stage.Request{Method: http.MethodGet, Path: t.path()})
 	if err != nil {
 		return nil, err
 	}
-	if current.code == http.StatusNotFound || current.code == http.StatusMethodNotAllowed {
+	if current.Code == http.StatusNotFound || current.Code == http.StatusMethodNotAllowed {
 		// Reviews and the like are answered and never stored.
 		return nil, nil
 	}
-	if !current.ok() {
+	if !current.OK() {
 		return current, nil
 	}
-	t.stored, t.current = true, current.body
-	return r.unconverted(t, func(sent *task) (*answer, error) { return sent.patch(ctx, c, current.body) })
+	t.stored, t.current = true, current.Body
+	return r.unconverted(t, func(sent *task) (*stage.Answer, error) { return sent.patch(ctx, c, current.Body) })
 }
 
 // unconverted sends an object. Without webhooks, the versions of a custom resource differ in their
 // name only: a definition that names a webhook for them is judged as it is, and stored without.
-func (r *run) unconverted(t *task, send func(*task) (*answer, error)) (*answer, error) {
-	if r.Call || !convertsByWebhook(t.sent) {
+func (r *run) unconverted(t *task, send func(*task) (*stage.Answer, error)) (*stage.Answer, error) {
+	if r.Call || !stage.Converts(t.sent) {
 		return send(t)
 	}
 	try := *t
 	try.dryRun = true
 	judged, err := send(&try)
-	if err != nil || !judged.ok() || t.dryRun {
+	if err != nil || !judged.OK() || t.dryRun {
 		return judged, err
 	}
 	plain := *t
 	plain.sent = t.sent.DeepCopy()
-	plain.sent.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
-	if made, err := send(&plain); err != nil || !made.ok() {
+	stage.WithoutConversion(plain.sent)
+	if made, err := send(&plain); err != nil || !made.OK() {
 		return made, err
 	}
 	return judged, nil
 }
 
 // create creates an object.
-func (r *run) create(ctx context.Context, c *client, t *task) (*answer, error) {
-	return r.unconverted(t, func(t *task) (*answer, error) {
+func (r *run) create(ctx context.Context, c *stage.Client, t *task) (*stage.Answer, error) {
+	return r.unconverted(t, func(t *task) (*stage.Answer, error) {
 		object := t.sent.DeepCopy()
 		if err := util.CreateApplyAnnotation(object, unstructured.UnstructuredJSONScheme); err != nil {
 			return nil, err
 		}
-		pruneNulls(object.Object)
+		stage.PruneNulls(object.Object)
 		if object.GetResourceVersion() != "" {
 			// The object was read from a cluster. kubectl leaves the resourceVersion out.
 			object.SetResourceVersion("")
 		}
-		return c.do(ctx, request{
-			method: http.MethodPost, path: collection(t.kind, t.namespace), contentType: jsonType, query: t.query(clientSideManager), body: bodyOf(object.Object),
+		return c.Do(ctx, stage.Request{
+			Method: http.MethodPost, Path: stage.Collection(t.kind, t.namespace), ContentType: stage.JSON, Query: t.query(clientSideManager), Body: stage.Encode(object.Object),
 		})
 	})
 }
@@ -179,12 +175,15 @@ func (t *task) query(manager string) url.Values {
 	return q
 }
 
+// key names the object, in whatever version it is written.
+func (t *task) key() string { return stage.Key(t.kind, t.namespace, t.name) }
+
 // path returns the path of the object.
-func (t *task) path() string { return collection(t.kind, t.namespace) + "/" + url.PathEscape(t.name) }
+func (t *task) path() string { return stage.Path(t.kind, t.namespace, t.name) }
 
 // patch changes a stored object as kubectl apply does, by the object that was applied before, the
 // one that is applied now, and the stored one.
-func (t *task) patch(ctx context.Context, c *client, current []byte) (*answer, error) {
+func (t *task) patch(ctx context.Context, c *stage.Client, current []byte) (*stage.Answer, error) {
 	stored := &unstructured.Unstructured{}
 	if err := stored.UnmarshalJSON(current); err != nil {
 		return nil, err
@@ -197,52 +196,24 @@ func (t *task) patch(ctx context.Context, c *client, current []byte) (*answer, e
 	if err != nil {
 		return nil, err
 	}
-	change := request{method: http.MethodPatch, path: t.path(), query: t.query(clientSideManager)}
+	change := stage.Request{Method: http.MethodPatch, Path: t.path(), Query: t.query(clientSideManager)}
 	if typed, failure := scheme.Scheme.New(t.kind.Kind); failure == nil {
 		meta, failure := strategicpatch.NewPatchMetaFromStruct(typed)
 		if failure != nil {
 			return nil, failure
 		}
-		change.contentType = string(types.StrategicMergePatchType)
-		change.body, err = strategicpatch.CreateThreeWayMergePatch(original, modified, current, meta, true)
+		change.ContentType = string(types.StrategicMergePatchType)
+		change.Body, err = strategicpatch.CreateThreeWayMergePatch(original, modified, current, meta, true)
 	} else {
-		change.contentType = string(types.MergePatchType)
-		change.body, err = jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current)
+		change.ContentType = string(types.MergePatchType)
+		change.Body, err = jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the change of the object that is there: %w", err)
 	}
-	if string(change.body) == "{}" {
+	if string(change.Body) == "{}" {
 		t.unchanged = true
-		return &answer{code: http.StatusOK, body: current}, nil
+		return &stage.Answer{Code: http.StatusOK, Body: current}, nil
 	}
-	return c.do(ctx, change)
-}
-
-// pruneNulls removes members without a value, which kubectl does not create.
-func pruneNulls(value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		for name, member := range v {
-			if member == nil {
-				delete(v, name)
-			} else {
-				pruneNulls(member)
-			}
-		}
-	case []any:
-		for _, element := range v {
-			pruneNulls(element)
-		}
-	}
-}
-
-// convertsByWebhook reports whether an object is the definition of a custom resource whose
-// versions a webhook converts.
-func convertsByWebhook(u *unstructured.Unstructured) bool {
-	if u.GetKind() != "CustomResourceDefinition" {
-		return false
-	}
-	strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
-	return strategy == "Webhook"
+	return c.Do(ctx, change)
 }

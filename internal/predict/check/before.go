@@ -11,12 +11,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
@@ -37,7 +40,9 @@ const mostLeftOut = 10
 func (r *run) before(ctx context.Context) error {
 	var first, last []*unstructured.Unstructured
 	if r.Snapshot != nil {
-		for _, u := range r.ofSnapshot() {
+		r.report.Unseen = r.unseen()
+		objects := r.Snapshot.Objects()
+		for _, u := range append(objects, r.stage.Named(slices.Concat(objects, objectsOf(r.Set), objectsOf(r.Old)))...) {
 			if r.Old != nil && (refuses(u) || u.GroupVersionKind().GroupKind() == quotaKind) {
 				// A quota of the snapshot counts the objects of the version before already.
 				last = append(last, u)
@@ -46,18 +51,15 @@ func (r *run) before(ctx context.Context) error {
 			}
 		}
 	}
-	if err := r.restore(ctx, first); err != nil {
-		return fmt.Errorf("loading the snapshot: %w", err)
-	}
-	if r.Old == nil {
-		return nil
+	if err := r.load(ctx, first); err != nil || r.Old == nil {
+		return err
 	}
 	r.planOld(slices.Concat(first, last))
 	for _, refusing := range []bool{false, true} {
-		for at := definitions; at < stages; at++ {
+		for _, at := range stage.AsApplied {
 			var batch []*task
 			for _, t := range r.old {
-				if t.stage == at && refuses(t.sent) == refusing {
+				if t.phase == at && refuses(t.sent) == refusing {
 					batch = append(batch, t)
 				}
 			}
@@ -69,13 +71,38 @@ func (r *run) before(ctx context.Context) error {
 			}
 		}
 		if !refusing {
-			if err := r.restore(ctx, last); err != nil {
-				return fmt.Errorf("loading the snapshot: %w", err)
+			if err := r.load(ctx, last); err != nil {
+				return err
 			}
 		}
 	}
 	r.noteOld()
 	return nil
+}
+
+// load gives the server objects of the snapshot.
+func (r *run) load(ctx context.Context, objects []*unstructured.Unstructured) error {
+	// Fields that this release does not know do not matter to it.
+	refused, notes, err := r.stage.Load(ctx, metav1.FieldValidationIgnore, objects)
+	if err != nil {
+		return fmt.Errorf("loading the snapshot: %w", err)
+	}
+	r.report.Notes = append(r.report.Notes, notes...)
+	for i := range refused {
+		r.report.Unseen = append(r.report.Unseen, &Unseen{Unseen: stage.LeftOut(&refused[i])})
+	}
+	return nil
+}
+
+// objectsOf returns the objects of a set, which may be nil.
+func objectsOf(set *manifests.Set) (list []*unstructured.Unstructured) {
+	if set == nil {
+		return nil
+	}
+	for _, o := range set.Objects {
+		list = append(list, &unstructured.Unstructured{Object: o.Content})
+	}
+	return list
 }
 
 // quotaKind are quotas, limitsKind limit ranges.
@@ -87,15 +114,11 @@ var (
 // refuses reports whether an object is a registration that refuses objects and never changes
 // them.
 func refuses(u *unstructured.Unstructured) bool {
-	kind := u.GroupVersionKind().GroupKind()
-	if kind.Group != registration.GroupName {
+	source, ok := registration.SourceOf(u)
+	if !ok {
 		return false
 	}
-	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Kind == kind.Kind })
-	if i < 0 {
-		return false
-	}
-	d := &registration.Sources()[i]
+	d := source.Descriptor()
 	if d.Binds {
 		d = d.Bound.Descriptor()
 	}
@@ -108,10 +131,10 @@ type identity struct {
 	namespace, name string
 }
 
-func (r *run) identity(u *unstructured.Unstructured) identity {
+func (r *run) identity(kinds *offline.Kinds, u *unstructured.Unstructured) identity {
 	gvk := u.GroupVersionKind()
 	id := identity{GroupKind: gvk.GroupKind(), name: u.GetName()}
-	if r.kinds.Of(gvk).Namespaced {
+	if kinds.Of(gvk).Namespaced {
 		id.namespace = cmp.Or(u.GetNamespace(), r.Namespace)
 	}
 	return id
@@ -120,7 +143,7 @@ func (r *run) identity(u *unstructured.Unstructured) identity {
 // planOld makes a task of every object of the version before that the snapshot does not have. Of
 // several documents with the same object, the last one counts.
 func (r *run) planOld(restored []*unstructured.Unstructured) {
-	paramKinds := paramKindsOf(r.Old)
+	paramKinds := stage.ParamKinds(objectsOf(r.Old))
 	known := map[schema.GroupKind]map[string]bool{}
 	for _, u := range restored {
 		kind := u.GroupVersionKind().GroupKind()
@@ -136,7 +159,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 			// Each apply makes another object.
 			continue
 		}
-		t.stage = stageFor(t.sent, paramKinds)
+		t.phase = stage.PhaseOf(t.sent, paramKinds)
 		t.skipped = r.skips(t)
 		names := known[t.sent.GroupVersionKind().GroupKind()]
 		t.restored = names[t.namespace+"/"+t.name] || t.namespace == "" && names[r.Namespace+"/"+t.name]
@@ -144,24 +167,13 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 	}
 }
 
-// paramKindsOf returns the kinds of params of the policies of a set.
-func paramKindsOf(set *manifests.Set) map[schema.GroupKind]bool {
-	kinds := map[schema.GroupKind]bool{}
-	for _, o := range set.Objects {
-		if kind, ok := ParamKind(&unstructured.Unstructured{Object: o.Content}); ok {
-			kinds[kind] = true
-		}
-	}
-	return kinds
-}
-
-// makeOld makes the objects of a stage of the version before, as an administrator.
+// makeOld makes the objects of a phase of the version before, as an administrator.
 func (r *run) makeOld(ctx context.Context, batch []*task) error {
 	var order []*task
-	last := map[identity]int{}
+	kinds, last := r.stage.Kinds(), map[identity]int{}
 	for _, t := range batch {
-		t.kind = r.kinds.Of(t.sent.GroupVersionKind())
-		id := r.identity(t.sent)
+		t.kind = kinds.Of(t.sent.GroupVersionKind())
+		id := r.identity(kinds, t.sent)
 		t.namespace = id.namespace
 		t.sent.SetNamespace(t.namespace)
 		switch i, again := last[id]; {
@@ -177,7 +189,7 @@ func (r *run) makeOld(ctx context.Context, batch []*task) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
+	group.SetLimit(stage.Parallel)
 	for _, t := range order {
 		group.Go(func() error {
 			defer r.did(preparing, 1)
@@ -192,10 +204,10 @@ func (r *run) makeOld(ctx context.Context, batch []*task) error {
 			switch {
 			case err != nil:
 				t.leftOut = err.Error()
-			case !a.ok():
-				t.leftOut = a.status.Message
+			case !a.OK():
+				t.leftOut = a.Status.Message
 			default:
-				t.there, t.answer, t.stored = true, a, false
+				t.there, t.answer, t.stored = true, &answer{Answer: a}, false
 			}
 			return nil
 		})
@@ -217,7 +229,7 @@ func (r *run) noteOld() {
 		}
 		if n++; n <= mostLeftOut {
 			r.report.Notes = append(r.report.Notes, fmt.Sprintf("the version before: %s:%d: %s could not be made, so that it is judged as new: %s",
-				t.object.File, t.object.Line, title(t.sent.GetKind(), t.namespace, t.name), t.leftOut))
+				t.object.File, t.object.Line, stage.Title(t.sent.GetKind(), t.namespace, t.name), t.leftOut))
 		}
 	}
 	if n > mostLeftOut {
@@ -227,24 +239,24 @@ func (r *run) noteOld() {
 
 // gone returns the objects of the version before that the files do not have any more, in the
 // order in which they are deleted: an object that needs others comes before these.
-func (r *run) gone() []*task {
+func (r *run) gone(kinds *offline.Kinds) []*task {
 	kept := map[identity]bool{}
 	for _, t := range r.tasks {
-		kept[r.identity(t.sent)] = true
+		kept[r.identity(kinds, t.sent)] = true
 	}
 	var list []*task
 	for _, t := range slices.Backward(r.old) {
-		if t.there && !kept[r.identity(t.sent)] {
+		if t.there && !kept[r.identity(kinds, t.sent)] {
 			list = append(list, t)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *task) int {
-		return cmp.Or(cmp.Compare(b.stage, a.stage), cmp.Compare(owning(a), owning(b)))
+		return cmp.Or(cmp.Compare(b.phase, a.phase), cmp.Compare(owning(a), owning(b)))
 	})
 	return list
 }
 
-// owning returns the place of an object in the deletions of a stage: an object is deleted after
+// owning returns the place of an object in the deletions of a phase: an object is deleted after
 // those that live in it.
 func owning(t *task) int {
 	switch t.kind.Kind.Kind {
@@ -260,14 +272,14 @@ func owning(t *task) int {
 // before the others are applied, just as a new one is created before them.
 func (t *task) judges() bool {
 	kind := t.kind.Kind.GroupKind()
-	return t.stage == registrations || t.stage == bindings || kind == quotaKind || kind == limitsKind
+	return t.phase == stage.Registrations || t.phase == stage.Bindings || kind == quotaKind || kind == limitsKind
 }
 
 // remove deletes objects that the files do not have any more: those that judge requests, or the
 // others.
 func (r *run) remove(ctx context.Context, judging bool) error {
 	any := false
-	for _, t := range r.gone() {
+	for _, t := range r.gone(r.stage.Kinds()) {
 		if t.judges() != judging || t.skipped {
 			continue
 		}
@@ -275,20 +287,17 @@ func (r *run) remove(ctx context.Context, judging bool) error {
 		t.result = r.report.add(t)
 		r.removed = append(r.removed, t)
 		// The objects depend on one another.
-		q := request{method: http.MethodDelete, path: t.path(), query: map[string][]string{"propagationPolicy": {"Background"}}}
-		a, err := r.user.do(ctx, q)
+		q := stage.Request{Method: http.MethodDelete, Path: t.path(), Query: map[string][]string{"propagationPolicy": {"Background"}}}
+		a, err := r.user.Do(ctx, q)
 		if err != nil {
 			return err
 		}
-		t.answer = a
-		if t.denials, err = r.denials(ctx, a); err != nil {
-			return err
-		}
+		t.answer = r.read(a)
 	}
 	if !any || !judging {
 		return nil
 	}
-	return r.server.server.CaughtUp(ctx)
+	return r.stage.CaughtUp(ctx)
 }
 
 // judgedRemovals notes the server's answers to the deletions, and the objects that go with the
@@ -346,7 +355,7 @@ func (t *task) operation() string {
 	switch {
 	case t.removed:
 		return deleted
-	case t.stored && (t.unchanged || t.accepted() && len(t.current) > 0 && alike(t.answer.body, t.current)):
+	case t.stored && (t.unchanged || t.accepted() && len(t.current) > 0 && alike(t.answer.Body, t.current)):
 		return unchanged
 	case t.stored:
 		return updated

@@ -1,19 +1,27 @@
 package check
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
-	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
+
+// answer is the server's answer, with what the trace of the request says of it.
+type answer struct {
+	*stage.Answer
+	// denials are the reasons why admission denied the object.
+	denials []denial
+	// warned are the acts of policies that may be the causes of the warnings.
+	warned []trace.Act
+	// changes are what admission changed; only for Options.Diff.
+	changes []Change
+}
 
 // denial is one reason why admission denied an object. Several policies and webhooks may have one.
 type denial struct {
@@ -21,45 +29,53 @@ type denial struct {
 	message string
 }
 
-// denials reads from the server's trace why admission denied an object, and what it warned of. It
-// returns none when admission did not deny the object.
-func (r *run) denials(ctx context.Context, a *answer) ([]denial, error) {
-	if a == nil || a.trace == "" || a.ok() && len(a.warnings) == 0 {
-		return nil, nil
+// read reads the trace of an answer, which is dropped then: the traces of all objects would take much memory.
+func (r *run) read(a *stage.Answer) *answer {
+	if a == nil {
+		return nil
 	}
-	record := &v1alpha1.AdmissionTrace{}
-	found, err := r.admin.do(ctx, request{method: http.MethodGet, path: "/apis/gatehouse.dev/v1alpha1/admissiontraces/" + a.trace})
-	if err != nil || !found.ok() || json.Unmarshal(found.body, record) != nil {
-		return nil, err
+	t := a.Trace
+	a.Trace = nil
+	out := &answer{Answer: a}
+	if t == nil || a.OK() && len(a.Warnings) == 0 && !r.Diff {
+		return out
 	}
+	record := t.Record(trace.RecordOptions{})
 	for act := range record.Acts() {
 		if act.Deed == trace.Notes || act.Deed == trace.WouldReject {
-			a.warned = append(a.warned, act)
+			out.warned = append(out.warned, act)
 		}
 	}
-	if a.ok() {
-		return nil, nil
+	if a.OK() {
+		if r.Diff {
+			out.changes = changes(&record)
+		}
+		return out
 	}
-	var list []denial
 	for act := range record.Rejections() {
-		d := denial{report.Cause{Plugin: act.Step.Plugin, Binding: act.Binding}, act.Message}
-		switch act.Kind {
-		case trace.ByPolicy:
-			d.Policy = act.By
-			if act.Index != nil {
-				d.Validation = fmt.Sprintf("spec.validations[%d]", *act.Index)
-			}
-			d.message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", act.Entry.Kind, d.Policy, d.Binding, d.message)
-		case trace.ByWebhook:
-			d.Webhook = act.By
-		}
-		list = append(list, d)
+		out.denials = append(out.denials, denialOf(act))
 	}
-	if len(list) > 0 {
+	if len(out.denials) > 0 {
 		// The first denial is the one that is answered.
-		list[0].message = a.status.Message
+		out.denials[0].message = a.Status.Message
 	}
-	return list, nil
+	return out
+}
+
+// denialOf returns the rejection by a step of admission.
+func denialOf(act trace.Act) denial {
+	d := denial{report.Cause{Plugin: act.Step.Plugin, Binding: act.Binding}, act.Message}
+	switch act.Kind {
+	case trace.ByPolicy:
+		d.Policy = act.By
+		if act.Index != nil {
+			d.Validation = fmt.Sprintf("spec.validations[%d]", *act.Index)
+		}
+		d.message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", act.Entry.Kind, d.Policy, d.Binding, d.message)
+	case trace.ByWebhook:
+		d.Webhook = act.By
+	}
+	return d
 }
 
 // podSecurityWarning matches the warnings of upstream's plugin PodSecurity, which is in no trace.

@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // Options say which objects are checked, and how.
@@ -59,9 +60,6 @@ type Options struct {
 	// Progress, if it is set, is called with the part of the check, how many objects are done,
 	// and of how many. Only one goroutine at a time calls it.
 	Progress func(what string, done, of int)
-
-	// rehearse is set for a World.
-	rehearse bool
 }
 
 // MissingDefinitions says what happens to objects of a kind that is neither built in nor defined.
@@ -79,18 +77,22 @@ const (
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	report := newReport(&o)
-	s, err := start(ctx, &o)
+	settings := stage.Options{Snapshot: o.Snapshot, Gatehouse: o.Gatehouse, Webhooks: o.Call, ServiceAddresses: o.ServiceAddresses, Converting: o.Call}
+	if hasPolicies(o.Set) {
+		settings.Controllers = []string{typesController}
+	}
+	s, err := stage.Open(ctx, settings)
 	if err != nil {
 		return nil, fmt.Errorf("starting a server to check with: %w", err)
 	}
-	defer s.stop()
+	defer s.Close()
 	report.Summary.StartSeconds = time.Since(begin).Seconds()
 	begin = time.Now()
-	r := &run{Options: o, server: s, report: report}
+	r := &run{Options: o, stage: s, report: report}
 	if err := r.all(ctx); err != nil {
 		return nil, err
 	}
-	r.weighUnseen()
+	r.countUnseen()
 	report.sort()
 	r.accept()
 	report.sort()

@@ -1,11 +1,9 @@
 package check
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,18 +17,17 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
-	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
 // diff notes how the server changed each object, and which step of admission did it.
-func (r *run) diff(ctx context.Context) error {
+func (r *run) diff() error {
 	for _, t := range r.tasks {
 		r.did(comparing, 1)
 		if !t.accepted() || t.skipped {
 			continue
 		}
 		made := map[string]any{}
-		if err := json.Unmarshal(t.answer.body, &made); err != nil {
+		if err := json.Unmarshal(t.answer.Body, &made); err != nil {
 			return fmt.Errorf("the server's answer about %s: %w", t.result.Title(), err)
 		}
 		written, err := yaml.Marshal(shown(t.sent.Object, t.sent.Object))
@@ -45,18 +42,7 @@ func (r *run) diff(ctx context.Context) error {
 		// The first line repeats the names.
 		_, text, _ = strings.Cut(text, "\n")
 		t.result.Diff = text
-		if t.answer.trace == "" {
-			continue
-		}
-		record := &v1alpha1.AdmissionTrace{}
-		q := request{method: http.MethodGet, path: "/apis/gatehouse.dev/v1alpha1/admissiontraces/" + t.answer.trace}
-		a, err := r.admin.do(ctx, q)
-		if err != nil {
-			return err
-		}
-		if a.ok() && json.Unmarshal(a.body, record) == nil {
-			t.result.Changes = changes(&record.Record)
-		}
+		t.result.Changes = t.answer.changes
 	}
 	return nil
 }

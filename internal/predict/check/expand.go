@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
@@ -21,10 +21,9 @@ import (
 // the user of its controller. Nothing is stored, so expand does not notice that the replicas of a
 // workload use up a quota.
 func (r *run) expand(ctx context.Context) error {
-	controllers := &controllerClients{run: r, made: map[string]*client{}}
 	rejected := make([][]func(), len(r.tasks))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
+	group.SetLimit(stage.Parallel)
 	for i, t := range r.tasks {
 		if !t.accepted() {
 			r.did(expanding, 1)
@@ -32,7 +31,7 @@ func (r *run) expand(ctx context.Context) error {
 		}
 		group.Go(func() (err error) {
 			defer r.did(expanding, 1)
-			rejected[i], err = r.dependents(ctx, controllers, t)
+			rejected[i], err = r.dependents(ctx, t)
 			return err
 		})
 	}
@@ -49,9 +48,9 @@ func (r *run) expand(ctx context.Context) error {
 
 // dependents tries to create the objects that controllers create for a workload. It returns
 // functions that report the rejections.
-func (r *run) dependents(ctx context.Context, controllers *controllerClients, t *task) (findings []func(), err error) {
+func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err error) {
 	stored := &unstructured.Unstructured{}
-	if json.Unmarshal(t.answer.body, &stored.Object) != nil || stored.GroupVersionKind() != t.kind.Kind {
+	if json.Unmarshal(t.answer.Body, &stored.Object) != nil || stored.GroupVersionKind() != t.kind.Kind {
 		// The answer is that to a patch or a review.
 		return nil, nil
 	}
@@ -61,23 +60,16 @@ func (r *run) dependents(ctx context.Context, controllers *controllerClients, t 
 	}
 	for i := range made {
 		d := &made[i]
-		c, err := controllers.of(d)
+		q := stage.Request{Method: http.MethodPost, Path: stage.Collection(r.stage.Kinds().Of(d.Object.GroupVersionKind()), t.namespace), ContentType: stage.JSON, Body: stage.Encode(d.Object.Object)}
+		q.Query = map[string][]string{"dryRun": {metav1.DryRunAll}}
+		a, err := r.stage.Client(d.By.GetName(), d.By.GetGroups()).Do(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		q := request{method: http.MethodPost, path: collection(r.kinds.Of(d.Object.GroupVersionKind()), t.namespace), contentType: jsonType, body: bodyOf(d.Object.Object)}
-		q.query = map[string][]string{"dryRun": {metav1.DryRunAll}}
-		a, err := c.do(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		if !a.ok() {
-			causes, err := r.denials(ctx, a)
-			if err != nil {
-				return nil, err
-			}
+		if !a.OK() {
+			causes := r.read(a).denials
 			if len(causes) == 0 {
-				causes = []denial{{message: a.status.Message}}
+				causes = []denial{{message: a.Status.Message}}
 			}
 			for i := range causes {
 				cause := &causes[i]
@@ -90,27 +82,4 @@ func (r *run) dependents(ctx context.Context, controllers *controllerClients, t 
 		}
 	}
 	return findings, nil
-}
-
-// controllerClients are the clients of controllers, by name.
-type controllerClients struct {
-	run *run
-
-	mu   sync.Mutex
-	made map[string]*client
-}
-
-// of returns the client of the controller that creates an object.
-func (c *controllerClients) of(d *offline.Dependent) (*client, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	name := d.By.GetName()
-	if c.made[name] == nil {
-		made, err := newClient(c.run.server.admin, name, d.By.GetGroups())
-		if err != nil {
-			return nil, err
-		}
-		c.made[name] = made
-	}
-	return c.made[name], nil
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // explain finds out which webhooks would be called for the objects that were accepted without
 // them, and which initializers would have to act.
 func (r *run) explain(ctx context.Context) error {
-	world, err := offline.Connect(ctx, r.server.admin, r.kinds)
+	world, err := r.stage.Planner(ctx)
 	if err != nil {
 		return err
 	}
-	world.Registrations.Kubernetes = !r.Gatehouse
 	// The server has judged the objects by policies.
 	world.Registrations.Objects = slices.DeleteFunc(world.Registrations.Objects, func(o runtime.Object) bool {
 		return !r.explains(o)
@@ -35,7 +35,7 @@ func (r *run) explain(ctx context.Context) error {
 	}
 	notes := len(r.report.Notes)
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
+	group.SetLimit(stage.Parallel)
 	for _, t := range slices.Concat(r.tasks, r.removed) {
 		if t.accepted() && !t.skipped && !t.unchanged {
 			group.Go(func() error {

@@ -8,15 +8,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
-)
 
-const strictDecoding = "strict decoding error"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+)
 
 // takeLater takes the fields out of the object that is sent that the cluster's release does not
 // have. A server that emulates the release knows them, and drops or keeps them without a word; the
 // strict decoder of a server of the release itself rejects the object (S26.12).
 func (r *run) takeLater(t *task) {
-	if r.Fields == nil || r.rehearse {
+	if r.Fields == nil {
 		return
 	}
 	if typed, err := scheme.Scheme.New(t.sent.GroupVersionKind()); err == nil {
@@ -35,14 +35,14 @@ func (t *task) rejectLater() {
 		unknown[i] = fmt.Sprintf("unknown field %q", path)
 	}
 	said := ""
-	if t.answer.ok() || ruleOf(t.answer.status) != ruleUnknownField {
-		t.lenient, t.lenientDenials = t.answer, t.denials
-	} else if _, others, ok := strings.Cut(t.answer.status.Message, strictDecoding+": "); ok {
+	if t.answer.OK() || ruleOf(t.answer.Status) != ruleUnknownField {
+		t.lenient = t.answer
+	} else if _, others, ok := strings.Cut(t.answer.Status.Message, stage.StrictDecoding+": "); ok {
 		said = others + ", "
 	}
 	gvk := t.sent.GroupVersionKind()
 	status := apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s: %s%s",
-		gvk.Kind, gvk.Version, gvk.Kind, strictDecoding, said, strings.Join(unknown, ", "))).Status()
+		gvk.Kind, gvk.Version, gvk.Kind, stage.StrictDecoding, said, strings.Join(unknown, ", "))).Status()
 	t.unchanged = false
-	t.answer, t.denials = &answer{code: http.StatusBadRequest, status: &status}, nil
+	t.answer = &answer{Answer: &stage.Answer{Code: http.StatusBadRequest, Status: &status}}
 }

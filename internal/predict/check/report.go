@@ -3,7 +3,6 @@ package check
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
@@ -115,7 +115,7 @@ func (o *Object) Title() string {
 	if name == "" {
 		name = "(no name)"
 	}
-	return title(o.Kind, o.Namespace, name)
+	return stage.Title(o.Kind, o.Namespace, name)
 }
 
 // Call is a webhook or an initializer that an object would go through.
@@ -279,18 +279,13 @@ func (r *Report) duplicate(t, first *task) {
 	r.warn(t, ruleDuplicate, "metadata.name", fmt.Sprintf("the same object is at %s:%d, too: each was checked as if it were the only one, and the last one that is applied wins", first.object.File, first.object.Line))
 }
 
-var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.)*)"`)
-
-// goField is how decoders name a field whose value has the wrong type.
-var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([\w.]+) of type`)
-
 // judged notes the server's answer to an object.
 func (r *Report) judged(t *task) {
 	a := t.answer
 	if a == nil {
 		return
 	}
-	for _, w := range a.warnings {
+	for _, w := range a.Warnings {
 		if w == builtin.NotEnforced(t.kind.Resource.Resource) {
 			// The plugins of this server do not act on the registration, but those of the cluster
 			// do.
@@ -310,66 +305,45 @@ func (r *Report) judged(t *task) {
 		cause := a.warningCause(w)
 		r.findCause(t, report.Warning, cause.Rule(rule), field, w, cause)
 	}
-	if a.ok() {
+	if a.OK() {
 		if t.result.Verdict == Unknown {
 			t.result.Verdict = Accepted
 		}
 		return
 	}
-	s := a.status
+	s := a.Status
 	t.result.Verdict, t.result.Code, t.result.Reason, t.result.Message = Rejected, s.Code, string(s.Reason), s.Message
-	if len(t.denials) > 0 {
-		for i := range t.denials {
-			d := &t.denials[i]
+	if len(a.denials) > 0 {
+		for i := range a.denials {
+			d := &a.denials[i]
 			r.findCause(t, report.Error, deniedRule(s, d), "", d.message, d.Cause)
 		}
-		t.result.Cause = t.denials[0].Cause
+		t.result.Cause = a.denials[0].Cause
 		return
 	}
-	rule := ruleOf(s)
-	if found := unknownField.FindAllStringSubmatch(s.Message, -1); rule == ruleUnknownField && len(found) > 0 {
-		for _, m := range found {
-			message := m[1] + " field"
-			if slices.Contains(t.later, m[2]) {
-				message += ", which came after this release of Kubernetes"
-			}
-			r.find(t, report.Error, rule, m[2], message)
+	rule, unread := ruleOf(s), false
+	for _, f := range stage.Faults(s) {
+		unread = unread || f.Unread
+		if f.Unread && slices.Contains(t.later, f.Field) {
+			f.Message += ", which came after this release of Kubernetes"
 		}
-		if t.lenient != nil {
-			// The lenient answer has the further errors.
-			first := *t.result
-			rest := *t
-			rest.answer, rest.denials, rest.lenient = t.lenient, t.lenientDenials, nil
-			r.judged(&rest)
-			t.result.Verdict, t.result.Code, t.result.Reason, t.result.Message = first.Verdict, first.Code, first.Reason, first.Message
-		}
-		return
+		r.find(t, report.Error, rule, f.Place, f.Message)
+		r.Findings[len(r.Findings)-1].Field = f.Field
 	}
-	if s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" }) {
-		for _, c := range s.Details.Causes {
-			field := c.Field
-			if strings.HasPrefix(field, "<") {
-				// The field <nil> means the object itself.
-				field = ""
-			}
-			r.find(t, report.Error, rule, field, c.Message)
-		}
-		return
+	if unread && t.lenient != nil {
+		// The lenient answer has the further errors.
+		first := *t.result
+		rest := *t
+		rest.answer, rest.lenient = t.lenient, nil
+		r.judged(&rest)
+		t.result.Verdict, t.result.Code, t.result.Reason, t.result.Message = first.Verdict, first.Code, first.Reason, first.Message
 	}
-	field := ""
-	if m := goField.FindStringSubmatch(s.Message); m != nil {
-		field = m[1]
-	}
-	line, column := t.object.Place(field)
-	r.Findings = append(r.Findings, report.Finding{
-		Level: report.Error, Rule: rule, File: t.object.File, Line: line, Column: column, Object: t.result.Title(), Message: s.Message,
-	})
 }
 
 // ruleOf returns the rule of a refusal.
 func ruleOf(s *metav1.Status) string {
 	switch {
-	case strings.Contains(s.Message, strictDecoding):
+	case strings.Contains(s.Message, stage.StrictDecoding):
 		return ruleUnknownField
 	case s.Reason == metav1.StatusReasonInvalid || s.Reason == metav1.StatusReasonBadRequest:
 		return ruleInvalid

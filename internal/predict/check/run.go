@@ -8,11 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,11 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
-
-// parallel is how many requests run at the same time.
-const parallel = 16
 
 // The parts of a check that take long for many objects.
 const (
@@ -35,29 +28,22 @@ const (
 	comparing = "Compared"
 )
 
-// patience is how long the server may take to serve a new kind, or to read a stored object.
-const patience = 20 * time.Second
-
 // run is one check.
 type run struct {
 	Options
-	server *throwaway
+	stage  *stage.Stage
 	report *Report
 	// admin prepares the server; user applies the objects.
-	admin, user *client
-	// kinds are the kinds that the server serves.
-	kinds *offline.Kinds
-	tasks []*task
+	admin, user *stage.Client
+	tasks       []*task
 	// old are the objects of the version before, and removed those that were deleted.
 	old, removed []*task
 	// open is made when the types of an expression seem wrong.
 	open *shapes
 	// groups are the API groups in which the set defines kinds.
 	groups map[string]bool
-	// quotas are the namespaces with a quota. mu guards quotas while a snapshot is loaded, the
-	// notes of the report while objects are explained, and done.
-	mu     sync.Mutex
-	quotas map[string]bool
+	// mu guards the notes of the report while objects are explained, and done.
+	mu sync.Mutex
 	// done counts the objects of the part of the check that doing names.
 	doing string
 	done  int
@@ -97,39 +83,26 @@ func (r *run) all(ctx context.Context) error {
 		return err
 	}
 	if r.Diff {
-		return r.diff(ctx)
+		return r.diff()
 	}
 	return nil
 }
 
-// applyInOrder applies all objects, stage by stage, and reports the server's answers.
-func (r *run) applyInOrder(ctx context.Context) (err error) {
-	if r.admin, err = newClient(r.server.admin, "", nil); err != nil {
-		return err
-	}
+// applyInOrder applies all objects, phase by phase, and reports the server's answers.
+func (r *run) applyInOrder(ctx context.Context) error {
+	r.admin = r.stage.Admin()
 	r.user = r.admin
 	if r.As != "" {
-		if r.user, err = newClient(r.server.admin, r.As, r.Groups); err != nil {
-			return err
-		}
+		r.user = r.stage.Client(r.As, r.Groups)
 	}
-	if r.kinds, err = offline.Discover(r.server.admin); err != nil {
-		return err
-	}
-	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
-		if err := r.furnishNamespace(ctx, name); err != nil {
-			return err
-		}
-	}
-	r.quotas = map[string]bool{}
 	if err := r.before(ctx); err != nil {
 		return err
 	}
 	r.plan()
-	for _, at := range r.inOrder() {
+	for _, at := range stage.AsApplied {
 		var batch []*task
 		for _, t := range r.tasks {
-			if t.stage == at {
+			if t.phase == at {
 				batch = append(batch, t)
 			}
 		}
@@ -139,7 +112,7 @@ func (r *run) applyInOrder(ctx context.Context) (err error) {
 		if err := r.after(ctx, at, batch); err != nil {
 			return err
 		}
-		if at == bindings && !r.rehearse {
+		if at == stage.Bindings {
 			if err := r.remove(ctx, true); err != nil {
 				return err
 			}
@@ -166,7 +139,7 @@ func (r *run) applyInOrder(ctx context.Context) (err error) {
 
 // plan makes a task of every object, in the order of the files.
 func (r *run) plan() {
-	paramKinds := paramKindsOf(r.Set)
+	paramKinds := stage.ParamKinds(objectsOf(r.Set))
 	r.groups = map[string]bool{}
 	for _, o := range r.Set.Objects {
 		if text(o.Content, "kind") == "CustomResourceDefinition" {
@@ -174,7 +147,7 @@ func (r *run) plan() {
 		}
 		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}}
 		r.takeLater(t)
-		t.stage = stageFor(t.sent, paramKinds)
+		t.phase = stage.PhaseOf(t.sent, paramKinds)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		t.result = r.report.add(t)
 		if t.skipped = r.skips(t); t.skipped {
@@ -185,19 +158,19 @@ func (r *run) plan() {
 	r.joinServices()
 }
 
-// joinServices puts the variants of a service into one stage: only some of them may ask for an
+// joinServices puts the variants of a service into one phase: only some of them may ask for an
 // address or a port.
 func (r *run) joinServices() {
 	name := func(t *task) string { return cmp.Or(t.namespace, r.Namespace) + "/" + t.name }
 	asks := map[string]bool{}
 	for _, t := range r.tasks {
-		if t.stage == fixed && t.name != "" {
+		if t.phase == stage.Fixed && t.name != "" {
 			asks[name(t)] = true
 		}
 	}
 	for _, t := range r.tasks {
 		if t.sent.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Service"}) && asks[name(t)] {
-			t.stage = fixed
+			t.phase = stage.Fixed
 		}
 	}
 }
@@ -208,7 +181,7 @@ func text(content map[string]any, fields ...string) string {
 	return s
 }
 
-// applyAll applies the objects of a stage. Of the variants of an object, which several
+// applyAll applies the objects of a phase. Of the variants of an object, which several
 // documents have, the last one is stored. The other variants are judged before it, as dry runs:
 // each variant is judged as if it were the only one.
 func (r *run) applyAll(ctx context.Context, batch []*task) error {
@@ -218,40 +191,28 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	variants := map[string][]*task{}
 	for _, t := range batch {
 		if t.kind.Resource.Group == "" && t.kind.Resource.Resource == "resourcequotas" {
-			r.quotas[t.namespace] = true
+			r.stage.Limit(t.namespace)
 		}
 		if t.name != "" {
 			variants[t.key()] = append(variants[t.key()], t)
 		}
 	}
-	lanes := map[string][]*task{}
-	var order []string
 	for _, t := range batch {
-		lane := t.lane(r.quotas)
-		if t.name == "" {
-			lane = fmt.Sprintf("%s %p", lane, t)
-		} else if all := variants[t.key()]; t != all[0] && !t.skipped {
+		if all := variants[t.key()]; t.name != "" && t != all[0] && !t.skipped {
 			r.report.duplicate(t, all[0])
 		}
-		if lanes[lane] == nil {
-			order = append(order, lane)
+	}
+	lane := func(t *task) string {
+		name := r.stage.Lane(t.kind, t.namespace, t.name)
+		if t.name == "" {
+			name = fmt.Sprintf("%s %p", name, t)
 		}
-		lanes[lane] = append(lanes[lane], t)
+		return name
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for _, lane := range order {
-		group.Go(func() error {
-			for _, t := range lanes[lane] {
-				if err := r.one(groupCtx, t, variants[t.key()]); err != nil {
-					return err
-				}
-				r.did(applying, 1)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
+	return stage.InLanes(ctx, batch, lane, func(ctx context.Context, t *task) error {
+		defer r.did(applying, 1)
+		return r.one(ctx, t, variants[t.key()])
+	})
 }
 
 // one applies an object, which may be one of several variants. The error says that there was no
@@ -260,7 +221,7 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 	t.dryRun = t.name != "" && t != variants[len(variants)-1]
 	if t.skipped {
 		a, err := r.apply(ctx, r.admin, t)
-		t.answer = a
+		t.answer = r.read(a)
 		return err
 	}
 	dryRun := t.dryRun
@@ -274,26 +235,22 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		r.report.unsent(t, err)
 		return nil
 	}
-	t.answer = a
-	if t.denials, err = r.denials(ctx, a); err != nil {
-		return err
-	}
-	if !a.ok() && ruleOf(a.status) == ruleUnknownField {
+	t.answer = r.read(a)
+	if !a.OK() && ruleOf(a.Status) == ruleUnknownField {
 		// One mistake would hide the others.
 		again := *t
 		again.dryRun, again.ignoresFields = true, true
-		if t.lenient, err = r.apply(ctx, r.user, &again); err == nil {
-			t.lenientDenials, err = r.denials(ctx, t.lenient)
-		}
+		a, err := r.apply(ctx, r.user, &again)
 		if err != nil {
 			return err
 		}
+		t.lenient = r.read(a)
 	}
 	t.rejectLater()
 	if t.dryRun {
 		return nil
 	}
-	if r.As != "" && t.stage != others && t.stage != fixed && a.code == http.StatusForbidden {
+	if r.As != "" && t.phase != stage.Others && t.phase != stage.Fixed && a.Code == http.StatusForbidden {
 		// The object is made all the same, since others may need it: in the cluster, another user
 		// made it.
 		_, err = r.apply(ctx, r.admin, t)
@@ -316,13 +273,13 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 // resolve finds the resource of the object's kind. It returns false if the kind is not served.
 func (r *run) resolve(t *task) bool {
 	gvk := t.sent.GroupVersionKind()
-	t.kind = r.kinds.Of(gvk)
+	t.kind = r.stage.Kinds().Of(gvk)
 	if t.skipped {
 		if t.namespace = cmp.Or(t.namespace, r.Namespace); !t.kind.Namespaced {
 			t.namespace = ""
 		}
 		t.sent.SetNamespace(t.namespace)
-		return t.stage != others && t.stage != fixed && !t.kind.Guessed
+		return t.phase != stage.Others && t.phase != stage.Fixed && !t.kind.Guessed
 	}
 	switch known, served := r.inSnapshot(gvk); {
 	case known && !served:
@@ -333,7 +290,7 @@ func (r *run) resolve(t *task) bool {
 		return false
 	case t.kind.Guessed || !known && !t.kind.InKubernetes() && !t.kind.OnlyHere():
 		var elsewhere []string
-		for _, gv := range r.kinds.Elsewhere(gvk.Kind) {
+		for _, gv := range r.stage.Kinds().Elsewhere(gvk.Kind) {
 			elsewhere = append(elsewhere, gv.String())
 		}
 		r.missingKind(t, elsewhere...)
@@ -388,23 +345,23 @@ func badMetadata(content map[string]any) (field string, err error) {
 	return "metadata", err
 }
 
-// after completes a stage, so that the objects of the next stage can be applied.
-func (r *run) after(ctx context.Context, at stage, batch []*task) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// after completes a phase, so that the objects of the next phase can be applied.
+func (r *run) after(ctx context.Context, at stage.Phase, batch []*task) error {
+	ctx, cancel := context.WithTimeout(ctx, stage.Patience)
 	defer cancel()
 	switch at {
-	case definitions:
+	case stage.Definitions:
 		for _, t := range batch {
 			if !t.accepted() {
 				continue
 			}
 			switch t.kind.Kind.Kind {
 			case "Namespace":
-				if err := r.furnishNamespace(ctx, t.name); err != nil {
+				if err := r.stage.FurnishNamespace(ctx, t.name); err != nil {
 					return err
 				}
 			case "CustomResourceDefinition":
-				problem, err := r.awaitServed(ctx, t.name)
+				problem, err := r.stage.AwaitServed(ctx, t.name)
 				if err != nil {
 					return err
 				}
@@ -414,31 +371,29 @@ func (r *run) after(ctx context.Context, at stage, batch []*task) error {
 			}
 		}
 		if slices.ContainsFunc(batch, func(t *task) bool { return t.kind != nil && t.kind.Kind.Kind == "CustomResourceDefinition" }) {
-			var err error
-			r.kinds, err = offline.Discover(r.server.admin)
-			return err
+			return r.stage.Discover()
 		}
-	case readings:
+	case stage.Readings:
 		for _, t := range batch {
 			if t.accepted() && t.kind.Kind.Kind == "ResourceQuota" {
-				if err := r.furnishQuota(ctx, t.namespace, t.name, nil); err != nil {
+				if err := r.stage.FurnishQuota(ctx, t.namespace, t.name, nil); err != nil {
 					return err
 				}
 			}
 		}
-	case grants:
+	case stage.Grants:
 		if r.As != "" {
-			if err := r.furnishRoles(ctx); err != nil {
+			if err := r.stage.FurnishRoles(ctx); err != nil {
 				return err
 			}
 		}
-		return r.server.server.CaughtUp(ctx)
+		return r.stage.CaughtUp(ctx)
 	}
 	return nil
 }
 
 // accepted reports whether the server took the object.
-func (t *task) accepted() bool { return t.answer != nil && t.answer.ok() }
+func (t *task) accepted() bool { return t.answer != nil && t.answer.OK() }
 
 // inSnapshot reports whether the snapshot knows which kinds the cluster serves, and whether
 // this is one of them.
@@ -451,9 +406,4 @@ func (r *run) inSnapshot(gvk schema.GroupVersionKind) (known, served bool) {
 	}
 	// The set itself may define the kind.
 	return !r.groups[gvk.Group], false
-}
-
-// title returns the name of an object in messages: Deployment shop/web.
-func title(kind, namespace, name string) string {
-	return strings.TrimSpace(kind + " " + strings.TrimPrefix(namespace+"/"+name, "/"))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // typesController is the controller that checks the types of the expressions of policies.
@@ -30,7 +31,7 @@ const typesInterval = 10 * time.Millisecond
 // checkTypes reports the type errors in expressions of the policies of the set. The server writes
 // them into the status of the policies, with errors that harm nothing: see realIssues.
 func (r *run) checkTypes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stage.Patience)
 	defer cancel()
 	for _, t := range r.tasks {
 		if t.skipped || t.dryRun || !t.accepted() || t.kind.Kind.Kind != registration.ValidatingPolicies.Descriptor().Kind {
@@ -41,7 +42,7 @@ func (r *run) checkTypes(ctx context.Context) error {
 			return err
 		}
 		if policy == nil {
-			r.report.Notes = append(r.report.Notes, "the types of the expressions of "+t.result.Title()+" were not checked within "+patience.String())
+			r.report.Notes = append(r.report.Notes, "the types of the expressions of "+t.result.Title()+" were not checked within "+stage.Patience.String())
 			continue
 		}
 		for _, w := range policy.Status.TypeChecking.ExpressionWarnings {
@@ -74,7 +75,7 @@ func (r *run) typed(ctx context.Context, name string) (*admissionregistrationv1.
 	path := "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/" + url.PathEscape(name)
 	for {
 		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-		err := r.admin.must(ctx, request{method: http.MethodGet, path: path}, policy)
+		err := r.admin.Must(ctx, stage.Request{Method: http.MethodGet, Path: path}, policy)
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil

@@ -90,7 +90,7 @@ type shapes struct {
 }
 
 func (r *run) shapes() (*shapes, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(r.server.admin)
+	d, err := discovery.NewDiscoveryClientForConfig(r.stage.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (r *run) typedKinds(policy *admissionregistrationv1.ValidatingAdmissionPoli
 		for _, group := range rule.APIGroups {
 			for _, version := range rule.APIVersions {
 				for _, resource := range rule.Resources {
-					if k := r.kinds.At(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}); k != nil {
+					if k := r.stage.Kinds().At(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}); k != nil {
 						list = append(list, k.Kind)
 					}
 				}

@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -29,7 +29,7 @@ type AuditOptions struct {
 	Source   Source
 	Snapshot *clustersnapshot.Snapshot
 	Policies *manifests.Set
-	// Gatehouse is that of check.Options.
+	// Gatehouse is that of stage.Options.
 	Gatehouse bool
 }
 
@@ -134,7 +134,7 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 
 type auditing struct {
 	*AuditReport
-	world    *check.World
+	world    *stage.Stage
 	call     func(context.Context) error
 	places   map[string]*manifests.Object
 	webhooks map[string]int

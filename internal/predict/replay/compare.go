@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 var noTime metav1.Time
@@ -106,7 +106,7 @@ func called(v *verdict) []string {
 }
 
 // names are those who rejected a request, the first of them as the one that counts.
-func names(by []check.Decider) []string {
+func names(by []stage.Decider) []string {
 	var list []string
 	for i := range by {
 		if name := by[i].Name(); !slices.Contains(list, name) {

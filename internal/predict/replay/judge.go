@@ -24,9 +24,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -35,14 +35,14 @@ type verdict struct {
 	allowed  bool
 	code     int
 	message  string
-	by       []check.Decider
+	by       []stage.Decider
 	warnings []string
 	cost     uint64
 	// calls are the webhooks that are called, and worst is how long they may take.
 	calls []string
 	worst time.Duration
 
-	answer *check.Answer
+	answer *stage.Answer
 	trace  *trace.Trace
 	// at is when it was judged.
 	at time.Time
@@ -57,7 +57,7 @@ func (u unjudged) Error() string { return string(u) }
 
 // judge judges requests in a world.
 type judge struct {
-	world *check.World
+	world *stage.Stage
 	// call has webhooks called, each after waiting for a turn; nil calls none.
 	call func(context.Context) error
 	// plain takes each request through the whole API server.
@@ -186,11 +186,11 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 		}
 		return passed(req)
 	}
-	weigh := j.world.Weigh
+	ask := j.world.Judge
 	if j.plain {
-		weigh = j.world.Judge
+		ask = j.world.Ask
 	}
-	a, err := weigh(ctx, q)
+	a, err := ask(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 		v.by = nil
 	} else {
 		v.message = ordered(a.Status)
-		if len(v.by) == 1 && v.by[0].Plugin == check.API && (v.code == http.StatusNotFound || v.code == http.StatusConflict || v.code == http.StatusMethodNotAllowed) {
+		if len(v.by) == 1 && v.by[0].Plugin == stage.API && (v.code == http.StatusNotFound || v.code == http.StatusConflict || v.code == http.StatusMethodNotAllowed) {
 			return nil, unjudged(fmt.Sprintf("the server answers %d: the object of the request is not there", v.code))
 		}
 	}
@@ -213,8 +213,8 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 }
 
 // request is the request for a world.
-func (j *judge) request(p *prepared, kind *offline.Kind) *check.Request {
-	q := &check.Request{Kind: kind, Namespace: p.Namespace, Name: p.Name, Subresource: p.Subresource, User: p.user, ContentType: "application/json", Body: p.object,
+func (j *judge) request(p *prepared, kind *offline.Kind) *stage.Question {
+	q := &stage.Question{Kind: kind, Namespace: p.Namespace, Name: p.Name, Subresource: p.Subresource, User: p.user, ContentType: "application/json", Body: p.object,
 		Query: url.Values{"fieldManager": {"gatehouse-replay"}, "fieldValidation": {"Ignore"}}}
 	if !kind.Namespaced {
 		q.Namespace = ""
@@ -252,21 +252,11 @@ func passed(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var review struct {
-		APIVersion string `json:"apiVersion"`
-		Request    struct {
-			UID string `json:"uid"`
-		} `json:"request"`
-	}
-	if err := json.Unmarshal(sent, &review); err != nil {
-		return nil, err
-	}
-	body, err := json.Marshal(map[string]any{"apiVersion": review.APIVersion, "kind": "AdmissionReview", "response": map[string]any{"uid": review.Request.UID, "allowed": true}})
+	body, err := stage.Reviewed(sent, map[string]any{"allowed": true})
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req}, nil
+	return stage.Response(req, http.StatusOK, body), nil
 }
 
 // generatedName is what stands for a name, a uid or a token that the server made. now stands for a time
@@ -436,7 +426,7 @@ func sameObject(p *prepared, a, b *verdict) bool {
 	return equal(x.Object, y.Object)
 }
 
-func texts(by []check.Decider) []string {
+func texts(by []stage.Decider) []string {
 	list := make([]string, len(by))
 	for i := range by {
 		list[i] = by[i].String()

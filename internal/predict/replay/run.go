@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // Source gives requests, in order, any number of times.
@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 type runner struct {
 	Options
 	*gathering
-	worlds    []*check.World
+	worlds    []*stage.Stage
 	concerned *concerned
 	// unlabelled finds out who asks for labels that are not known.
 	unlabelled *unlabelled
@@ -127,7 +127,7 @@ func (r *runner) open(ctx context.Context) error {
 	if len(made) > 0 && r.With.Snapshot != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d namespaces of requests are not in the cluster and were made, with the labels that the requests show: %s", len(made), some(made)))
 	}
-	r.worlds = make([]*check.World, 2)
+	r.worlds = make([]*stage.Stage, 2)
 	var notes [2][]string
 	// A world ends with the context that it was opened with.
 	var group errgroup.Group
@@ -148,8 +148,8 @@ func (r *runner) open(ctx context.Context) error {
 	return nil
 }
 
-func compact(list []*check.World) []*check.World {
-	var out []*check.World
+func compact(list []*stage.Stage) []*stage.Stage {
+	var out []*stage.Stage
 	for _, w := range list {
 		if w != nil {
 			out = append(out, w)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // Unknown is a policy or webhook that asks for labels of namespaces which are not known: whether it
@@ -28,13 +28,13 @@ type Unknown struct {
 // unlabelled finds out who asks for labels that are not known. The namespaces are those of each world, and
 // asking has the registrations that ask for labels.
 type unlabelled struct {
-	worlds     []*check.World
+	worlds     []*stage.Stage
 	namespaces [2]map[string]bool
 	asking     [2]*concerned
 }
 
 // newUnlabelled takes the objects of each world.
-func newUnlabelled(worlds []*check.World, namespaces [2]map[string]bool, sides [2][]*unstructured.Unstructured) *unlabelled {
+func newUnlabelled(worlds []*stage.Stage, namespaces [2]map[string]bool, sides [2][]*unstructured.Unstructured) *unlabelled {
 	u := &unlabelled{worlds: worlds, namespaces: namespaces}
 	for i, objects := range sides {
 		worlds[i].Unlabelled(namespaces[i])
@@ -84,12 +84,12 @@ func (u *unlabelled) by(ctx context.Context, q *recorded.Request) []string {
 			continue
 		}
 		for s := range p.Each() {
-			if s.Effect != plan.Undecided || s.Entry == nil || s.Reason == nil || !strings.Contains(s.Reason.Message, check.UnknownLabels) {
+			if s.Effect != plan.Undecided || s.Entry == nil || s.Reason == nil || !strings.Contains(s.Reason.Message, stage.UnknownLabels) {
 				continue
 			}
-			d := check.Decider{Policy: s.Entry.Configuration}
+			d := stage.Decider{Policy: s.Entry.Configuration}
 			if s.Entry.Name != "" {
-				d = check.Decider{Webhook: s.Entry.Configuration + "/" + s.Entry.Name}
+				d = stage.Decider{Webhook: s.Entry.Configuration + "/" + s.Entry.Name}
 			}
 			list = append(list, d.Name())
 		}

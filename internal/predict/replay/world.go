@@ -10,16 +10,16 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // Cluster is what requests are judged by.
@@ -28,7 +28,7 @@ type Cluster struct {
 	Snapshot *clustersnapshot.Snapshot
 	// Set are objects of files. They replace those of the snapshot.
 	Set *manifests.Set
-	// Gatehouse is that of check.Options.
+	// Gatehouse is that of stage.Options.
 	Gatehouse bool
 }
 
@@ -63,7 +63,7 @@ func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string
 	for _, u := range written {
 		list = append(list, &unstructured.Unstructured{Object: files[objectKey(u)].Content})
 	}
-	return check.Judging(list), files
+	return stage.Judging(list), files
 }
 
 // needs are what requests need besides what they are judged by.
@@ -118,9 +118,6 @@ func labelsOr(labels, or map[string]string) map[string]string {
 	return or
 }
 
-// everywhere are the namespaces that every cluster has.
-var everywhere = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
-
 // furnished are the objects with what requests need and what is not there. made are the namespaces
 // among that, and unlabelled those of them whose labels no request shows.
 func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstructured.Unstructured, made []string, unlabelled map[string]bool) {
@@ -142,7 +139,7 @@ func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstruct
 		return true
 	}
 	for name, labels := range n.namespaces {
-		if labels == nil && slices.Contains(everywhere, name) {
+		if labels == nil && slices.Contains(stage.Everywhere, name) {
 			unlabelled[name] = !there[objectKey(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})]
 			continue
 		}
@@ -171,33 +168,34 @@ func (e *ObjectError) Error() string {
 }
 
 // open makes a world of objects. Some of a snapshot may be left out; of a file, none.
-func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, files map[string]*manifests.Object, addresses []string) (*check.World, []string, error) {
-	s := &clustersnapshot.Snapshot{APIVersion: clustersnapshot.APIVersion, Kind: clustersnapshot.Kind}
-	s.Cluster.KubernetesVersion = "v" + server.KubernetesVersion
-	if c.Snapshot != nil {
-		*s = *c.Snapshot
+func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, files map[string]*manifests.Object, addresses []string) (_ *stage.Stage, notes []string, err error) {
+	s, err := stage.Open(ctx, stage.Options{Snapshot: c.Snapshot, Gatehouse: c.Gatehouse, Webhooks: true, ServiceAddresses: addresses})
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting a server to judge with: %w", err)
 	}
-	s.Items = make([]map[string]any, len(objects))
-	for i, u := range objects {
-		s.Items[i] = u.Object
-	}
-	// What the files define is served, too.
-	s.Served = nil
-	w, err := check.Open(ctx, check.Options{Set: &manifests.Set{}, Snapshot: s, Namespace: "default", ServiceAddresses: addresses, Gatehouse: c.Gatehouse})
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	refused, notes, err := s.Load(ctx, metav1.FieldValidationIgnore, slices.Concat(objects, s.Named(objects)))
 	if err != nil {
 		return nil, nil, err
 	}
-	notes := slices.Clone(w.Report.Notes)
-	for _, u := range w.Report.Unseen {
-		if u.LeftOut != nil {
-			if o := files[objectKey(u.LeftOut)]; o != nil {
-				w.Close()
-				return nil, nil, &ObjectError{o.File, u.Resource, u.Why, o.Line}
-			}
+	notes = append(s.Hardened(objects), notes...)
+	unseen := s.Unseen()
+	for i := range refused {
+		left := stage.LeftOut(&refused[i])
+		if o := files[objectKey(refused[i].Object)]; o != nil {
+			return nil, nil, &ObjectError{o.File, left.Resource, refused[i].Status.Message, o.Line}
 		}
-		notes = append(notes, u.Text())
+		unseen = append(unseen, left)
 	}
-	return w, notes, nil
+	slices.SortStableFunc(unseen, func(a, b stage.Unseen) int { return cmp.Compare(a.Resource, b.Resource) })
+	for i := range unseen {
+		notes = append(notes, unseen[i].Text())
+	}
+	return s, notes, nil
 }
 
 // changed are what differs between what two worlds are made of.
@@ -218,7 +216,7 @@ func changes(before, after []*unstructured.Unstructured) changed {
 	old := map[string]*unstructured.Unstructured{}
 	for _, list := range [][]*unstructured.Unstructured{before, after} {
 		for _, u := range list {
-			if kind, ok := check.ParamKind(u); ok {
+			if kind, ok := stage.ParamKind(u); ok {
 				c.users[kind] = append(c.users[kind], u)
 			}
 		}
@@ -269,11 +267,8 @@ func (c *changed) add(u *unstructured.Unstructured) {
 
 // registered is the source of the entries that an object registers; nil for other objects.
 func registered(u *unstructured.Unstructured) *registration.Descriptor {
-	kind := u.GroupVersionKind().GroupKind()
-	for i := range registration.Sources() {
-		if d := &registration.Sources()[i]; d.Kind == kind.Kind && kind.Group == registration.GroupName {
-			return d
-		}
+	if source, ok := registration.SourceOf(u); ok {
+		return source.Descriptor()
 	}
 	return nil
 }
@@ -321,7 +316,7 @@ type concern struct {
 // concerned finds out which requests a change may concern.
 type concerned struct {
 	changed
-	worlds []*check.World
+	worlds []*stage.Stage
 	// known has, by the concern, whether a request may be judged in another way.
 	known sync.Map
 }
@@ -339,12 +334,12 @@ func (c *concerned) by(ctx context.Context, q *recorded.Request) bool {
 	if found, ok := c.known.Load(key); ok {
 		return found.(bool)
 	}
-	found := slices.ContainsFunc(c.worlds, func(w *check.World) bool { return c.in(ctx, w, q) })
+	found := slices.ContainsFunc(c.worlds, func(w *stage.Stage) bool { return c.in(ctx, w, q) })
 	c.known.Store(key, found)
 	return found
 }
 
-func (c *concerned) in(ctx context.Context, w *check.World, q *recorded.Request) bool {
+func (c *concerned) in(ctx context.Context, w *stage.Stage, q *recorded.Request) bool {
 	kind := w.Kinds().At(q.GVR())
 	if kind == nil {
 		return true

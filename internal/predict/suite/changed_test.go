@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // Suites that reach every branch find changed policies (S24.11): of twenty policies, each is changed
@@ -48,13 +48,13 @@ func TestSuitesFindChanges(t *testing.T) {
 	if len(changes) != 20 {
 		t.Fatalf("there are %d policies", len(changes))
 	}
-	w, err := check.Open(t.Context(), check.Options{Set: world, Namespace: "default"})
+	w, err := stage.Open(t.Context(), stage.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if failures := w.Report.Failures(); len(failures) > 0 {
-		t.Fatal(&worldError{failures})
+	if _, failures, err := load(t.Context(), w, world); err != nil || len(failures) > 0 {
+		t.Fatal(err, &worldError{failures})
 	}
 	coverage := newCoverage()
 	coverage.declare(objects)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // An object has at least what is expected of it: members that are named, elements in their order or by
@@ -45,8 +45,8 @@ func TestObjectsAreComparedByParts(t *testing.T) {
 // Each expectation of a test fails by itself, at its own line.
 func TestExpectationsFail(t *testing.T) {
 	yes, code, cost := true, int64(403), int64(5)
-	e := expect{line: 1, lines: map[string]int{"by": 7, "called": 8}, allowed: &yes, code: &code, by: &check.Decider{Policy: "a", Binding: "b"}, called: []string{"hooks/x"}, notCalled: []string{"hooks/y"}, costBelow: &cost}
-	o := &Outcome{Code: 422, Message: "no", By: []check.Decider{{Policy: "a", Binding: "c"}}, Called: []string{"hooks/y"}, Cost: 5}
+	e := expect{line: 1, lines: map[string]int{"by": 7, "called": 8}, allowed: &yes, code: &code, by: &stage.Decider{Policy: "a", Binding: "b"}, called: []string{"hooks/x"}, notCalled: []string{"hooks/y"}, costBelow: &cost}
+	o := &Outcome{Code: 422, Message: "no", By: []stage.Decider{{Policy: "a", Binding: "c"}}, Called: []string{"hooks/y"}, Cost: 5}
 	var got []string
 	for _, f := range (&Test{expect: e}).compare(o) {
 		got = append(got, f.Field)

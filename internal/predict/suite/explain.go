@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // maxNearest is how much an explanation says of what did not apply.
@@ -23,7 +23,7 @@ const maxNearest = 5
 
 // explain says why a test failed: what each step did, what the parts of expressions were, and what
 // nearly applied. The request is judged once more for it.
-func (r *runner) explain(ctx context.Context, w *check.World, result *Result, calls *callers) {
+func (r *runner) explain(ctx context.Context, w *stage.Stage, result *Result, calls *callers) {
 	t, o := result.test, result.Outcome
 	watch := &watcher{}
 	if again, err := t.judge(ctx, w, calls, watch.saw); err == nil {
@@ -121,7 +121,7 @@ func valueOf(v ref.Val, err error) string {
 }
 
 // nearly says what did not apply, the nearest first.
-func (r *runner) nearly(ctx context.Context, w *check.World, o *Outcome) []string {
+func (r *runner) nearly(ctx context.Context, w *stage.Stage, o *Outcome) []string {
 	p, err := w.Plan(ctx, o.plan)
 	if err != nil {
 		return []string{"what did not apply is not known: " + err.Error()}

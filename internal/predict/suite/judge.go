@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -24,8 +23,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -38,7 +37,7 @@ type Outcome struct {
 	Code    int             `json:"code"`
 	Reason  string          `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
-	By      []check.Decider `json:"by,omitempty"`
+	By      []stage.Decider `json:"by,omitempty"`
 	Causes  []OutcomeCause  `json:"causes,omitempty"`
 	// Warnings and Annotations are those that the client, and the audit log, would get.
 	Warnings    []string          `json:"warnings,omitempty"`
@@ -55,13 +54,13 @@ type Outcome struct {
 	// named reports whether the answer of a webhook named the policy of the test.
 	named bool
 
-	sent  *check.Request
+	sent  *stage.Question
 	plan  *offline.Request
 	trace *trace.Trace
 }
 
 // Sent returns the request that was judged.
-func (o *Outcome) Sent() *check.Request { return o.sent }
+func (o *Outcome) Sent() *stage.Question { return o.sent }
 
 // OutcomeCause is one of the causes of a rejection.
 type OutcomeCause struct {
@@ -96,7 +95,7 @@ func (w *watcher) saw(entry *registration.Entry, e *expression.Expression, seen 
 type errRequest struct{ error }
 
 // build makes the request of a test.
-func (t *Test) build(ctx context.Context, w *check.World) (*check.Request, *offline.Request, error) {
+func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *offline.Request, error) {
 	q := &t.request
 	subject := q.object
 	if subject == nil {
@@ -122,7 +121,7 @@ func (t *Test) build(ctx context.Context, w *check.World) (*check.Request, *offl
 	if q.user != nil {
 		u = *q.user
 	}
-	out := &check.Request{Kind: kind, Subresource: q.subresource, User: u, Query: url.Values{"fieldManager": {"gatehouse-test"}}}
+	out := &stage.Question{Kind: kind, Subresource: q.subresource, User: u, Query: url.Values{"fieldManager": {"gatehouse-test"}}}
 	out.Name = cmp.Or(q.name, at(q.old, "metadata", "name"), at(q.object, "metadata", "name"))
 	if kind.Namespaced {
 		out.Namespace = cmp.Or(q.namespace, at(q.object, "metadata", "namespace"), at(q.old, "metadata", "namespace"), "default")
@@ -204,7 +203,7 @@ func (t *Test) build(ctx context.Context, w *check.World) (*check.Request, *offl
 }
 
 // kindIn finds a kind of a world; without a version, by its name.
-func kindIn(w *check.World, apiVersion, kind string) (*offline.Kind, error) {
+func kindIn(w *stage.Stage, apiVersion, kind string) (*offline.Kind, error) {
 	if apiVersion == "" {
 		return w.Kinds().Named(kind)
 	}
@@ -234,7 +233,7 @@ func stored(u *unstructured.Unstructured, namespace string) {
 }
 
 // revisionOf is the version of the object that an update changes; empty when there is none.
-func revisionOf(ctx context.Context, w *check.World, kind *offline.Kind, namespace, name string, old *unstructured.Unstructured) (string, error) {
+func revisionOf(ctx context.Context, w *stage.Stage, kind *offline.Kind, namespace, name string, old *unstructured.Unstructured) (string, error) {
 	if old != nil {
 		return old.GetResourceVersion(), nil
 	}
@@ -262,7 +261,7 @@ func contentTypeOf(p *patch, query url.Values) (string, error) {
 
 // judge has the request of a test judged. saw, if
 // it is set, is given each evaluation of an expression.
-func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, saw witness) (*Outcome, error) {
+func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw witness) (*Outcome, error) {
 	q, p, err := t.build(ctx, w)
 	if err != nil {
 		return nil, err
@@ -281,7 +280,7 @@ func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, saw wi
 		return response, err
 	}
 	q.Saw = saw
-	a, err := w.Judge(ctx, q)
+	a, err := w.Ask(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +291,7 @@ func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, saw wi
 }
 
 // read takes in an answer.
-func (o *Outcome) read(q *check.Request, a *check.Answer) {
+func (o *Outcome) read(q *stage.Question, a *stage.Answer) {
 	o.Code, o.Warnings, o.Annotations = a.Code, a.Warnings, q.Rehearsal.Annotations()
 	o.Allowed = a.Status == nil || q.Rehearsal.Connected()
 	o.trace = q.Rehearsal.Trace()
@@ -383,30 +382,15 @@ func (a *answer) give(req *http.Request) (*http.Response, error) {
 	code := cmp.Or(int(a.status), http.StatusOK)
 	body := []byte(a.body)
 	if a.body == "" {
-		var review struct {
-			APIVersion string `json:"apiVersion"`
-			Request    struct {
-				UID string `json:"uid"`
-			} `json:"request"`
-		}
-		if err := json.Unmarshal(sent, &review); err != nil {
-			return nil, err
-		}
 		answered := runtime.DeepCopyJSON(a.response)
 		if answered == nil {
 			answered = map[string]any{"allowed": true}
 		}
-		if _, ok := answered["uid"]; !ok {
-			answered["uid"] = review.Request.UID
-		}
-		if body, err = json.Marshal(map[string]any{"apiVersion": review.APIVersion, "kind": "AdmissionReview", "response": answered}); err != nil {
+		if body, err = stage.Reviewed(sent, answered); err != nil {
 			return nil, err
 		}
 	}
-	return &http.Response{
-		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req,
-	}, nil
+	return stage.Response(req, code, body), nil
 }
 
 // title names the object of a request.

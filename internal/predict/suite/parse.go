@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // The kind of documents with tests.
@@ -414,8 +414,8 @@ func (p *parser) match(n *yamlv3.Node, what string) *match {
 	return m
 }
 
-func (p *parser) by(n *yamlv3.Node) *check.Decider {
-	b := &check.Decider{}
+func (p *parser) by(n *yamlv3.Node) *stage.Decider {
+	b := &stage.Decider{}
 	p.fields(n, "by", map[string]field{
 		"plugin":     p.text(&b.Plugin, "by.plugin"),
 		"policy":     p.text(&b.Policy, "by.policy"),
@@ -423,7 +423,7 @@ func (p *parser) by(n *yamlv3.Node) *check.Decider {
 		"webhook":    p.text(&b.Webhook, "by.webhook"),
 		"validation": func(n *yamlv3.Node) { b.Validation = new(int64); p.number(b.Validation, "by.validation")(n) },
 	})
-	if *b == (check.Decider{}) {
+	if *b == (stage.Decider{}) {
 		p.fail(n, "by names nobody")
 	}
 	return b

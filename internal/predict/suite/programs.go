@@ -25,7 +25,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 )
 
@@ -83,7 +83,7 @@ func (o *output) String() string {
 
 // startPrograms starts the programs of suites. Registrations with their services get the authority of
 // the certificates that the programs were given.
-func startPrograms(ctx context.Context, suites []*Suite, set *worldSet, o *check.Options) (_ *running, err error) {
+func startPrograms(ctx context.Context, suites []*Suite, set *worldSet, o *stage.Options) (_ *running, err error) {
 	r := &running{services: map[string]bool{}}
 	defer func() {
 		if err != nil {

@@ -15,9 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const (
@@ -40,7 +44,7 @@ type Options struct {
 	// name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
-	// Gatehouse is that of check.Options.
+	// Gatehouse is that of stage.Options.
 	Gatehouse bool
 	// StartPrograms starts the programs that files with tests name (S24.18). Without it, the tests of
 	// such files cannot be judged.
@@ -261,27 +265,33 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	if err != nil {
 		return broken(fmt.Errorf("the world of the tests: %w", err))
 	}
-	options := check.Options{Set: set.Set, Namespace: "default", Call: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse}
+	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse}
 	running, err := startPrograms(ctx, suites, set, &options)
 	if err != nil {
 		return broken(err)
 	}
 	defer running.stop()
-	w, err := check.Open(ctx, options)
+	opening := time.Now()
+	w, err := stage.Open(ctx, options)
+	if err != nil {
+		return broken(fmt.Errorf("starting a server to test with: %w", err))
+	}
+	defer w.Close()
+	loading := time.Now()
+	notes, failures, err := load(ctx, w, set.Set)
 	if err != nil {
 		return broken(err)
 	}
-	defer w.Close()
 	r.mu.Lock()
-	r.report.Summary.StartSeconds += w.Report.Summary.StartSeconds
-	r.report.Summary.WorldSeconds += w.Report.Summary.CheckSeconds
-	for _, note := range w.Report.Notes {
+	r.report.Summary.StartSeconds += loading.Sub(opening).Seconds()
+	r.report.Summary.WorldSeconds += time.Since(loading).Seconds()
+	for _, note := range notes {
 		if !slices.Contains(r.report.Notes, note) {
 			r.report.Notes = append(r.report.Notes, note)
 		}
 	}
 	r.mu.Unlock()
-	if failures := w.Report.Failures(); len(failures) > 0 {
+	if len(failures) > 0 {
 		return broken(&worldError{failures})
 	}
 	if c := r.report.Coverage; c != nil {
@@ -297,6 +307,42 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 		r.mu.Unlock()
 	}()
 	return r.all(ctx, w, judged, running.services)
+}
+
+// load gives a stage the objects of a world. The failures are in the order of the files.
+func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []string, failures []report.Finding, err error) {
+	places := map[*unstructured.Unstructured]*manifests.Object{}
+	objects := make([]*unstructured.Unstructured, len(set.Objects))
+	for i, o := range set.Objects {
+		objects[i] = &unstructured.Unstructured{Object: o.Content}
+		places[objects[i]] = o
+	}
+	for _, p := range set.Problems {
+		if !p.Warning {
+			failures = append(failures, report.Finding{File: p.File, Line: p.Line, Message: p.Message})
+		}
+	}
+	refused, notes, err := w.Load(ctx, metav1.FieldValidationStrict, objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range refused {
+		r := &refused[i]
+		o := places[r.Object]
+		for _, f := range stage.Faults(r.Status) {
+			if r.Unserved {
+				f.Place, f.Message = "apiVersion", f.Message+": add the definition of the kind to the files"
+			}
+			line, _ := o.Place(f.Place)
+			failures = append(failures, report.Finding{
+				File: o.File, Line: line, Object: stage.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), Field: f.Field, Message: f.Message,
+			})
+		}
+	}
+	slices.SortStableFunc(failures, func(a, b report.Finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(set.Files, a.File), slices.Index(set.Files, b.File)), cmp.Compare(a.Line, b.Line))
+	})
+	return append(w.Hardened(objects), notes...), failures, nil
 }
 
 // worldError says that the objects around the tests cannot be made.
@@ -320,7 +366,7 @@ func (e *worldError) Error() string {
 }
 
 // all judges tests in a world: those that need labels of a namespace in groups.
-func (r *runner) all(ctx context.Context, w *check.World, results []*Result, services map[string]bool) error {
+func (r *runner) all(ctx context.Context, w *stage.Stage, results []*Result, services map[string]bool) error {
 	type labelled struct {
 		namespace string
 		labels    map[string]string
@@ -377,7 +423,7 @@ func (r *runner) all(ctx context.Context, w *check.World, results []*Result, ser
 	return nil
 }
 
-func (r *runner) atOnce(ctx context.Context, w *check.World, results []*Result, services map[string]bool) error {
+func (r *runner) atOnce(ctx context.Context, w *stage.Stage, results []*Result, services map[string]bool) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	if r.Call {
@@ -393,7 +439,7 @@ func (r *runner) atOnce(ctx context.Context, w *check.World, results []*Result, 
 }
 
 // one judges one test.
-func (r *runner) one(ctx context.Context, w *check.World, result *Result, services map[string]bool) error {
+func (r *runner) one(ctx context.Context, w *stage.Stage, result *Result, services map[string]bool) error {
 	t := result.test
 	calls := &callers{suite: t.Suite, call: r.Call, started: services}
 	begin := time.Now()

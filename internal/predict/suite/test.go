@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // Suite is the tests of one file.
@@ -94,7 +94,7 @@ type expect struct {
 	code        *int64
 	reason      *match
 	message     *match
-	by          *check.Decider
+	by          *stage.Decider
 	causes      []cause
 	warnings    []match
 	annotations []annotation

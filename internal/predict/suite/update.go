@@ -9,7 +9,7 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // Update writes into the files of a report what happened, for the tests of this project's own format
@@ -210,7 +210,7 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 	if failed["notCalled"] {
 		var left []string
 		for _, name := range r.test.expect.notCalled {
-			if !slices.ContainsFunc(o.Called, func(called string) bool { return check.IsCalled(name, called) }) {
+			if !slices.ContainsFunc(o.Called, func(called string) bool { return stage.IsCalled(name, called) }) {
 				left = append(left, name)
 			}
 		}
@@ -230,7 +230,7 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 }
 
 // byOf is who rejected a request, as a test says it.
-func byOf(by []check.Decider) map[string]any {
+func byOf(by []stage.Decider) map[string]any {
 	out := map[string]any{}
 	if len(by) == 0 {
 		return out

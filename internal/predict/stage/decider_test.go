@@ -1,4 +1,4 @@
-package check
+package stage
 
 import "testing"
 

@@ -1,4 +1,4 @@
-package check
+package stage
 
 import (
 	"slices"
@@ -77,9 +77,9 @@ type Course struct {
 	Cost   uint64
 }
 
-// Course returns what admission did with a request that was judged.
-func (q *Request) Course(a *Answer) Course {
-	r := q.Rehearsal.Trace().Verdicts(false)
+// Course returns what admission did with a question that was answered.
+func (q *Question) Course(a *Answer) Course {
+	r := a.Trace.Verdicts(false)
 	c := Course{Cost: uint64(r.Cost())}
 	for call := range r.Calls() {
 		if name := call.Webhook.String(); call.UID != "" && !slices.Contains(c.Called, name) {
@@ -87,7 +87,7 @@ func (q *Request) Course(a *Answer) Course {
 		}
 	}
 	switch {
-	case a.Status == nil || q.Rehearsal.Connected():
+	case a.OK() || q.Rehearsal.Connected():
 		return c
 	case !q.Rehearsal.Authorized():
 		c.By = []Decider{{Plugin: Authorization}}

@@ -1,4 +1,4 @@
-package check
+package stage
 
 import (
 	"context"
@@ -19,31 +19,29 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-const jsonType = "application/json"
-
 // provide stores an object that controllers make in a cluster. An object that exists stays.
-func (r *run) provide(ctx context.Context, path string, content map[string]any) error {
-	q := request{method: http.MethodPost, path: path, contentType: jsonType, body: bodyOf(content)}
-	a, err := r.admin.do(ctx, q)
-	if err != nil || a.code == http.StatusConflict {
+func (s *Stage) provide(ctx context.Context, path string, content map[string]any) error {
+	q := Request{Method: http.MethodPost, Path: path, ContentType: JSON, Body: Encode(content)}
+	a, err := s.Admin().Do(ctx, q)
+	if err != nil || a.Code == http.StatusConflict {
 		return err
 	}
-	return a.err(q)
+	return a.Err(q)
 }
 
-// furnishNamespace makes the service account that every namespace has.
-func (r *run) furnishNamespace(ctx context.Context, name string) error {
-	return r.provide(ctx, "/api/v1/namespaces/"+url.PathEscape(name)+"/serviceaccounts", map[string]any{
+// FurnishNamespace makes the service account that every namespace has.
+func (s *Stage) FurnishNamespace(ctx context.Context, name string) error {
+	return s.provide(ctx, "/api/v1/namespaces/"+url.PathEscape(name)+"/serviceaccounts", map[string]any{
 		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
 	})
 }
 
-// furnishQuota gives a quota its status, by which admission enforces it. used is nil for a
+// FurnishQuota gives a quota its status, by which admission enforces it. used is nil for a
 // namespace where nothing is counted yet.
-func (r *run) furnishQuota(ctx context.Context, namespace, name string, used corev1.ResourceList) error {
+func (s *Stage) FurnishQuota(ctx context.Context, namespace, name string, used corev1.ResourceList) error {
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/resourcequotas/" + url.PathEscape(name)
 	quota := &corev1.ResourceQuota{}
-	if err := r.admin.must(ctx, request{method: http.MethodGet, path: path}, quota); err != nil {
+	if err := s.Admin().Must(ctx, Request{Method: http.MethodGet, Path: path}, quota); err != nil {
 		return err
 	}
 	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
@@ -53,24 +51,24 @@ func (r *run) furnishQuota(ctx context.Context, namespace, name string, used cor
 			quota.Status.Used[name] = n
 		}
 	}
-	return r.put(ctx, path+"/status", quota)
+	return s.put(ctx, path+"/status", quota)
 }
 
-func (r *run) put(ctx context.Context, path string, object any) error {
+func (s *Stage) put(ctx context.Context, path string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
-	return r.admin.must(ctx, request{method: http.MethodPut, path: path, contentType: jsonType, body: body}, nil)
+	return s.Admin().Must(ctx, Request{Method: http.MethodPut, Path: path, ContentType: JSON, Body: body}, nil)
 }
 
-// furnishRoles gives aggregated roles the rules of the roles that they select.
-func (r *run) furnishRoles(ctx context.Context) error {
+// FurnishRoles gives aggregated roles the rules of the roles that they select.
+func (s *Stage) FurnishRoles(ctx context.Context) error {
 	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 	// A role may select an aggregated role. Each round fills in one more level.
 	for range 10 {
 		list := &rbacv1.ClusterRoleList{}
-		if err := r.admin.must(ctx, request{method: http.MethodGet, path: path}, list); err != nil {
+		if err := s.Admin().Must(ctx, Request{Method: http.MethodGet, Path: path}, list); err != nil {
 			return err
 		}
 		changed := false
@@ -88,7 +86,7 @@ func (r *run) furnishRoles(ctx context.Context) error {
 			}
 			changed = true
 			role.Rules = rules
-			if err := r.put(ctx, path+"/"+url.PathEscape(role.Name), role); err != nil {
+			if err := s.put(ctx, path+"/"+url.PathEscape(role.Name), role); err != nil {
 				return err
 			}
 		}
@@ -124,16 +122,16 @@ func aggregated(role *rbacv1.ClusterRole, all []rbacv1.ClusterRole) ([]rbacv1.Po
 	return rules, nil
 }
 
-// definitionInterval is how often awaitServed checks.
+// definitionInterval is how often AwaitServed checks.
 const definitionInterval = 5 * time.Millisecond
 
-// awaitServed returns when a custom resource is served. A text says why it never is.
-func (r *run) awaitServed(ctx context.Context, name string) (problem string, err error) {
+// AwaitServed returns when a custom resource is served. A text says why it never is.
+func (s *Stage) AwaitServed(ctx context.Context, name string) (problem string, err error) {
 	tick := time.NewTicker(definitionInterval)
 	defer tick.Stop()
 	for {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := r.admin.must(ctx, request{method: http.MethodGet, path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)}, crd); err != nil {
+		if err := s.Admin().Must(ctx, Request{Method: http.MethodGet, Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)}, crd); err != nil {
 			return "", err
 		}
 		for _, c := range crd.Status.Conditions {
@@ -141,7 +139,7 @@ func (r *run) awaitServed(ctx context.Context, name string) (problem string, err
 			case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
 				return "the names are not accepted: " + c.Message, nil
 			case c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue:
-				if served, err := r.served(ctx, crd); err != nil || served {
+				if served, err := s.served(ctx, crd); err != nil || served {
 					return "", err
 				}
 			}
@@ -155,17 +153,17 @@ func (r *run) awaitServed(ctx context.Context, name string) (problem string, err
 }
 
 // served reports whether discovery has all versions of a custom resource.
-func (r *run) served(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (bool, error) {
+func (s *Stage) served(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (bool, error) {
 	for _, v := range crd.Spec.Versions {
 		if !v.Served {
 			continue
 		}
-		a, err := r.admin.do(ctx, request{method: http.MethodGet, path: "/apis/" + crd.Spec.Group + "/" + v.Name})
+		a, err := s.Admin().Do(ctx, Request{Method: http.MethodGet, Path: "/apis/" + crd.Spec.Group + "/" + v.Name})
 		if err != nil {
 			return false, err
 		}
 		list := &metav1.APIResourceList{}
-		if !a.ok() || json.Unmarshal(a.body, list) != nil ||
+		if !a.OK() || json.Unmarshal(a.Body, list) != nil ||
 			!slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural }) {
 			return false, nil
 		}

@@ -1,0 +1,268 @@
+package stage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+)
+
+// Client makes requests that take effect, as one user. It is safe for concurrent use.
+type Client struct {
+	stage *Stage
+	user  user.DefaultInfo
+}
+
+// Admin returns the client of an administrator, who may do everything.
+func (s *Stage) Admin() *Client {
+	return s.Client("gatehouse-admin", []string{user.SystemPrivilegedGroup})
+}
+
+// Client returns the client of a user, who is in groups and in that of all who are authenticated.
+func (s *Stage) Client(name string, groups []string) *Client {
+	return &Client{s, user.DefaultInfo{Name: name, Groups: groups}}
+}
+
+// Request is a request to the server.
+type Request struct {
+	Method, Path string
+	Query        url.Values
+	ContentType  string
+	Body         []byte
+}
+
+// Answer is the server's answer.
+type Answer struct {
+	Code int
+	Body []byte
+	// Status is set unless the code says success.
+	Status   *metav1.Status
+	Warnings []string
+	// Trace is what admission did.
+	Trace *trace.Trace
+	// Tried has the object in place of Body when only admission ran; otherwise it is nil.
+	Tried *resources.Tried
+}
+
+// OK reports whether the answer says success.
+func (a *Answer) OK() bool { return a.Status == nil }
+
+// Err returns a refusal of the request as an error, nil for none.
+func (a *Answer) Err(q Request) error {
+	if a.OK() {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %s", q.Method, q.Path, a.Status.Message)
+}
+
+// Do makes a request. The error says that there is no answer.
+func (c *Client) Do(ctx context.Context, q Request) (*Answer, error) {
+	return c.stage.send(ctx, q, &c.user, nil)
+}
+
+// Must is Do for requests that the server refuses only because of a fault. A refusal is an error.
+// into, which may be nil, takes the object of the answer.
+func (c *Client) Must(ctx context.Context, q Request, into any) error {
+	a, err := c.Do(ctx, q)
+	if err == nil {
+		err = a.Err(q)
+	}
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(a.Body, into)
+}
+
+// send sends a request through the server's handlers. With a rehearsal, it is judged and not made.
+func (s *Stage) send(ctx context.Context, q Request, u *user.DefaultInfo, rehearsal *server.Rehearsal) (*Answer, error) {
+	// The host is never looked up.
+	r, err := http.NewRequestWithContext(ctx, q.Method, "https://gatehouse.invalid"+q.Path, bytes.NewReader(q.Body))
+	if err != nil {
+		return nil, err
+	}
+	r.URL.RawQuery = q.Query.Encode()
+	r.Header = http.Header{"Accept": {JSON}, "User-Agent": {"gatehouse"}}
+	if q.ContentType != "" {
+		r.Header.Set("Content-Type", q.ContentType)
+	}
+	impersonate(r.Header, u)
+	out, traced, err := s.serve(r, rehearsal)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: %w", q.Method, q.Path, err)
+	}
+	a := &Answer{Code: cmp.Or(out.code, http.StatusOK), Body: out.body.Bytes(), Trace: traced}
+	warnings, _ := utilnet.ParseWarningHeaders(out.header["Warning"])
+	for _, warning := range warnings {
+		a.Warnings = append(a.Warnings, warning.Text)
+	}
+	if a.Code < 200 || a.Code > 299 {
+		a.Status = statusOf(a.Code, a.Body)
+	}
+	return a, nil
+}
+
+var errNoAnswer = errors.New("the server ended the request without an answer")
+
+// serve calls the server's handlers.
+func (s *Stage) serve(r *http.Request, rehearsal *server.Rehearsal) (out *response, traced *trace.Trace, err error) {
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler {
+			err = errNoAnswer
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	r.URL.Scheme, r.URL.Host = "", ""
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	out = &response{header: http.Header{}}
+	if rehearsal == nil {
+		return out, s.server.Serve(out, r), nil
+	}
+	s.server.Rehearse(out, r, rehearsal)
+	return out, rehearsal.Trace(), nil
+}
+
+// Config has client libraries reach the server through its handlers, as the server itself.
+func (s *Stage) Config() *rest.Config {
+	return &rest.Config{Host: "https://gatehouse.invalid", QPS: -1, UserAgent: "gatehouse", Transport: transport{s}}
+}
+
+// transport makes requests to the server. An answer is there as a whole, so that a watch has none.
+type transport struct{ stage *Stage }
+
+// RoundTrip implements http.RoundTripper.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	out, _, err := t.stage.serve(r.Clone(r.Context()), nil)
+	if err = cmp.Or(context.Cause(r.Context()), err); err != nil {
+		return nil, err
+	}
+	made := Response(r, cmp.Or(out.code, http.StatusOK), out.body.Bytes())
+	made.Header = out.header
+	return made, nil
+}
+
+// Response is an answer in JSON to a request.
+func Response(r *http.Request, code int, body []byte) *http.Response {
+	return &http.Response{
+		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {JSON}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+	}
+}
+
+// Reviewed is the answer of a webhook to a review that it was sent: the response gets the uid of the
+// request, unless it has one.
+func Reviewed(sent []byte, response map[string]any) ([]byte, error) {
+	var review struct {
+		APIVersion string `json:"apiVersion"`
+		Request    struct {
+			UID string `json:"uid"`
+		} `json:"request"`
+	}
+	if err := json.Unmarshal(sent, &review); err != nil {
+		return nil, err
+	}
+	if _, ok := response["uid"]; !ok {
+		response["uid"] = review.Request.UID
+	}
+	return json.Marshal(map[string]any{"apiVersion": review.APIVersion, "kind": "AdmissionReview", "response": response})
+}
+
+// impersonate puts a user into the headers of a request.
+func impersonate(h http.Header, u *user.DefaultInfo) {
+	h.Set("Impersonate-User", u.Name)
+	if u.UID != "" {
+		h.Set("Impersonate-Uid", u.UID)
+	}
+	for _, group := range u.Groups {
+		h.Add("Impersonate-Group", group)
+	}
+	for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
+		for _, value := range u.Extra[key] {
+			h.Add("Impersonate-Extra-"+url.PathEscape(key), value)
+		}
+	}
+}
+
+// response keeps an answer.
+type response struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+var _ http.Flusher = (*response)(nil)
+
+func (r *response) Header() http.Header { return r.header }
+func (r *response) Flush()              {}
+
+func (r *response) WriteHeader(code int) {
+	if r.code == 0 && code >= 200 {
+		r.code = code
+	}
+}
+
+func (r *response) Write(data []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	return r.body.Write(data)
+}
+
+// statusOf reads the answer to a request that failed.
+func statusOf(code int, body []byte) *metav1.Status {
+	status := &metav1.Status{}
+	if json.Unmarshal(body, status) != nil || status.Kind != "Status" {
+		return &metav1.Status{Code: int32(code), Message: string(bytes.TrimSpace(body))}
+	}
+	return status
+}
+
+// JSON is the content type of objects.
+const JSON = "application/json"
+
+// Collection returns the path of the objects of a kind in a namespace.
+func Collection(k *offline.Kind, namespace string) string {
+	p := path.Join("/apis", k.Resource.Group, k.Resource.Version)
+	if k.Resource.Group == "" {
+		p = path.Join("/api", k.Resource.Version)
+	}
+	if k.Namespaced && namespace != "" {
+		p += "/namespaces/" + url.PathEscape(namespace)
+	}
+	return p + "/" + k.Resource.Resource
+}
+
+// Path returns the path of an object.
+func Path(k *offline.Kind, namespace, name string) string {
+	return Collection(k, namespace) + "/" + url.PathEscape(name)
+}
+
+// Encode returns an object as JSON.
+func Encode(content map[string]any) []byte {
+	data, err := json.Marshal(content)
+	if err != nil {
+		panic(fmt.Sprintf("stage: an object that was read from JSON: %v", err))
+	}
+	return data
+}

@@ -1,0 +1,58 @@
+package stage
+
+import (
+	"regexp"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Fault is one thing that is wrong with an object that the server refuses.
+type Fault struct {
+	// Field is the path of the field, as the server names it; empty for the object itself. Place is where
+	// the fault is, which Message names if Field is empty.
+	Field, Place string
+	Message      string
+	// Unread reports whether the fault is an unknown or duplicate field, which hides other faults.
+	Unread bool
+}
+
+// StrictDecoding begins what the server says of fields that are unknown or twice there.
+const StrictDecoding = "strict decoding error"
+
+var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.)*)"`)
+
+// goField is how decoders name a field whose value has the wrong type.
+var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([\w.]+) of type`)
+
+// Faults takes a refusal apart. There is one fault at least.
+func Faults(s *metav1.Status) (list []Fault) {
+	if strings.Contains(s.Message, StrictDecoding) {
+		for _, m := range unknownField.FindAllStringSubmatch(s.Message, -1) {
+			list = append(list, Fault{Field: m[2], Place: m[2], Message: m[1] + " field", Unread: true})
+		}
+		if len(list) > 0 {
+			return list
+		}
+	}
+	named := false
+	if s.Details != nil {
+		for _, c := range s.Details.Causes {
+			named = named || c.Field != ""
+			field := c.Field
+			if strings.HasPrefix(field, "<") {
+				// The field <nil> means the object itself.
+				field = ""
+			}
+			list = append(list, Fault{Field: field, Place: field, Message: c.Message})
+		}
+	}
+	if named {
+		return list
+	}
+	f := Fault{Message: s.Message}
+	if m := goField.FindStringSubmatch(s.Message); m != nil {
+		f.Place = m[1]
+	}
+	return []Fault{f}
+}

@@ -1,0 +1,189 @@
+package stage
+
+import (
+	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+)
+
+// Phase is a step of the order in which objects are made.
+type Phase int
+
+const (
+	// Definitions are namespaces and the definitions of kinds.
+	Definitions Phase = iota
+	// Readings are the objects that admission plugins read, and roles.
+	Readings
+	// Grants are bindings of roles, which may only be made of roles that exist.
+	Grants
+	// Params are the params of policies.
+	Params
+	// Registrations are policies and webhooks, and Bindings are the bindings that put policies
+	// into force.
+	Registrations
+	Bindings
+	// Fixed are services that ask for an address or a port. They come before the other services,
+	// for which the server chooses free ones.
+	Fixed
+	Others
+)
+
+// AsApplied is the order in which people apply objects to a cluster: registrations judge what comes
+// after them.
+var AsApplied = []Phase{Definitions, Readings, Grants, Params, Registrations, Bindings, Fixed, Others}
+
+// asStored is the order in which a Stage gets its objects: no registration judges those that are there.
+var asStored = []Phase{Definitions, Readings, Grants, Params, Fixed, Others, Registrations, Bindings}
+
+const (
+	rbac       = "rbac.authorization.k8s.io"
+	extensions = "apiextensions.k8s.io"
+)
+
+var phaseOf = map[schema.GroupKind]Phase{
+	{Kind: "Namespace"}: Definitions,
+	{Group: extensions, Kind: "CustomResourceDefinition"}:    Definitions,
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}:    Definitions,
+	{Kind: "ServiceAccount"}:                                 Readings,
+	{Kind: "LimitRange"}:                                     Readings,
+	{Kind: "ResourceQuota"}:                                  Readings,
+	{Kind: "Node"}:                                           Readings,
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:      Readings,
+	{Group: "node.k8s.io", Kind: "RuntimeClass"}:             Readings,
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:          Readings,
+	{Group: "storage.k8s.io", Kind: "VolumeAttributesClass"}: Readings,
+	{Group: "storage.k8s.io", Kind: "CSIDriver"}:             Readings,
+	{Group: "networking.k8s.io", Kind: "IngressClass"}:       Readings,
+	{Group: "networking.k8s.io", Kind: "ServiceCIDR"}:        Readings,
+	{Group: "resource.k8s.io", Kind: "DeviceClass"}:          Readings,
+	{Group: rbac, Kind: "Role"}:                              Readings,
+	{Group: rbac, Kind: "ClusterRole"}:                       Readings,
+	{Group: rbac, Kind: "RoleBinding"}:                       Grants,
+	{Group: rbac, Kind: "ClusterRoleBinding"}:                Grants,
+}
+
+// PhaseOf returns the phase of an object. paramKinds are the kinds that
+// policies refer to.
+func PhaseOf(u *unstructured.Unstructured, paramKinds map[schema.GroupKind]bool) Phase {
+	kind := u.GroupVersionKind().GroupKind()
+	switch at, ok := phaseOf[kind]; {
+	case ok:
+		return at
+	case kind.Group == registration.GroupName:
+		if source, ok := registration.SourceOf(u); ok && source.Descriptor().Binds {
+			return Bindings
+		}
+		return Registrations
+	case paramKinds[kind]:
+		return Params
+	case kind == schema.GroupKind{Kind: "Service"} && fixes(u):
+		return Fixed
+	}
+	return Others
+}
+
+// Judging returns the objects by which requests are judged: definitions, objects that admission
+// reads, and registrations with their params.
+func Judging(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	kinds := ParamKinds(objects)
+	return slices.DeleteFunc(slices.Clone(objects), func(u *unstructured.Unstructured) bool {
+		at := PhaseOf(u, kinds)
+		return at == Others || at == Fixed
+	})
+}
+
+// fixes reports whether a service asks for an address or a port.
+func fixes(u *unstructured.Unstructured) bool {
+	ip, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")
+	ports, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")
+	return ip != "" && ip != corev1.ClusterIPNone || slices.ContainsFunc(ports, func(p any) bool {
+		port, _ := p.(map[string]any)
+		return port["nodePort"] != nil
+	})
+}
+
+// ParamKind returns the kind of the params of a policy; ok is false for an object that is none, or has
+// no params.
+func ParamKind(u *unstructured.Unstructured) (schema.GroupKind, bool) {
+	if u.GroupVersionKind().Group != registration.GroupName {
+		return schema.GroupKind{}, false
+	}
+	kind, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "kind")
+	version, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "apiVersion")
+	gv, err := schema.ParseGroupVersion(version)
+	return schema.GroupKind{Group: gv.Group, Kind: kind}, err == nil && kind != ""
+}
+
+// ParamKinds returns the kinds of the params of policies among objects.
+func ParamKinds(objects []*unstructured.Unstructured) map[schema.GroupKind]bool {
+	kinds := map[schema.GroupKind]bool{}
+	for _, u := range objects {
+		if kind, ok := ParamKind(u); ok {
+			kinds[kind] = true
+		}
+	}
+	return kinds
+}
+
+// Key names an object, in whatever version it is written.
+func Key(k *offline.Kind, namespace, name string) string {
+	return k.Resource.GroupResource().String() + " " + namespace + "/" + name
+}
+
+// Lane names the requests of a phase that follow one another: those about the same object, and those
+// that take from the same pool.
+func (s *Stage) Lane(k *offline.Kind, namespace, name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case k.Resource.Group == "" && k.Resource.Resource == "services":
+		return "services"
+	case namespace != "" && s.mu.quotas[namespace]:
+		return "quota " + namespace
+	}
+	return Key(k, namespace, name)
+}
+
+// Limit notes that a namespace has a quota, or will have one after this phase.
+func (s *Stage) Limit(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.quotas[namespace] = true
+}
+
+// Parallel is how many requests run at the same time.
+const Parallel = 16
+
+// InLanes calls do with each item: one after another in a lane, and concurrently in different lanes.
+func InLanes[T any](ctx context.Context, items []T, lane func(T) string, do func(context.Context, T) error) error {
+	lanes := map[string][]T{}
+	var order []string
+	for _, item := range items {
+		name := lane(item)
+		if lanes[name] == nil {
+			order = append(order, name)
+		}
+		lanes[name] = append(lanes[name], item)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(Parallel)
+	for _, name := range order {
+		group.Go(func() error {
+			for _, item := range lanes[name] {
+				if err := do(ctx, item); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

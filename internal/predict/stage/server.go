@@ -1,0 +1,162 @@
+package stage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/plugins"
+)
+
+// serviceRange is where the cluster IPs of services come from, unless a snapshot has another
+// range. It is the range of kubeadm, and has room for the services of a large repository.
+const serviceRange = "10.96.0.0/12"
+
+// serviceAccountPlugin runs in kube-apiserver by default.
+const serviceAccountPlugin = "ServiceAccount"
+
+// Options say what a Stage is like. The zero value is an empty cluster whose webhooks are not called.
+type Options struct {
+	// Snapshot is the cluster that the Stage stands for; nil for an empty one. Plugins that read what
+	// the snapshot does not have do not run. Its objects are for Load.
+	Snapshot *clustersnapshot.Snapshot
+	// Gatehouse judges as a Gatehouse server, and otherwise as a kube-apiserver, which ignores the
+	// annotations of Gatehouse (S28.11).
+	Gatehouse bool
+	// Webhooks has the plugins run that call webhooks. ServiceAddresses have the addresses of webhooks
+	// that name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
+	Webhooks         bool
+	ServiceAddresses []string
+	// Converting keeps the webhooks that convert custom resources. Otherwise the versions of a custom
+	// resource differ in their name only.
+	Converting bool
+	// Controllers are those that run.
+	Controllers []string
+}
+
+// Stage is a server with objects. It is safe for concurrent use once its objects are loaded.
+type Stage struct {
+	Options
+	server *server.Server
+	close  func()
+	// kinds are the kinds that the server serves.
+	kinds *offline.Kinds
+
+	mu struct {
+		sync.Mutex
+		// quotas are the namespaces with a quota.
+		quotas map[string]bool
+	}
+
+	planning
+}
+
+// Everywhere are the namespaces that every cluster has.
+var Everywhere = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+// Open starts a Stage, which ends with ctx. The caller must close it.
+func Open(ctx context.Context, o Options) (*Stage, error) {
+	s, err := start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.quotas = map[string]bool{}
+	if err = s.Discover(); err == nil {
+		for _, name := range Everywhere {
+			if err = s.FurnishNamespace(ctx, name); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends the server.
+func (s *Stage) Close() { s.close() }
+
+// later are the plugins that began to act by default after the release that this process behaves as.
+// A server that emulates the release runs them, since no feature gate covers them all, and a
+// cluster of the release does not have them (S26.6).
+func later() []string {
+	var names []string
+	for _, p := range plugins.All() {
+		if p.Since > 0 && uint(p.Since) > emulation.Effective().EmulationVersion().Minor() {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// start starts the server.
+func start(ctx context.Context, o Options) (*Stage, error) {
+	dir, err := scratch.New()
+	if err != nil {
+		return nil, err
+	}
+	// A breaker would make verdicts depend on the order of requests. Each request keeps its own trace.
+	options := server.Options{
+		DataDir: dir.Path(), MinFreeDisk: -1, UnsafeNoFsync: true, EndAtOnce: true,
+		Controllers: o.Controllers, AdmissionTraceBytes: -1, AdmissionWebhookBreaker: "off",
+		ServiceClusterIPRange: serviceRange, ServiceAddresses: o.ServiceAddresses,
+		EnableAdmissionPlugins:  []string{serviceAccountPlugin},
+		DisableAdmissionPlugins: []string{admission.InitializersName},
+		MaxRequestsInFlight:     10 * Parallel, MaxMutatingRequestsInFlight: 10 * Parallel,
+		Rehearsals: true, Kubernetes: !o.Gatehouse,
+	}
+	if len(o.Controllers) == 0 {
+		options.Controllers = []string{server.NoControllers}
+	}
+	off := later()
+	if o.Snapshot != nil {
+		options.ServiceClusterIPRange = cmp.Or(o.Snapshot.ServiceRange(), options.ServiceClusterIPRange)
+		for _, blinded := range blind(o.Snapshot) {
+			for _, p := range blinded {
+				off = append(off, p.Name)
+			}
+		}
+	}
+	options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins, off...)
+	options.EnableAdmissionPlugins = slices.DeleteFunc(options.EnableAdmissionPlugins, func(name string) bool { return slices.Contains(off, name) })
+	if !o.Webhooks {
+		options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins,
+			admission.MutatingWebhookName, admission.GenericWebhookName, admission.ValidatingWebhookName)
+	}
+	s := &Stage{Options: o}
+	if s.server, err = server.New(options); err != nil {
+		dir.Remove()
+		return nil, err
+	}
+	running, end := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- s.server.Run(running, func(server.Address) { close(ready) })
+	}()
+	s.close = sync.OnceFunc(func() {
+		end()
+		<-ended
+		dir.Remove()
+	})
+	select {
+	case <-ready:
+		return s, nil
+	case err := <-ended:
+		ended <- nil
+		s.Close()
+		if err == nil {
+			err = errors.Join(context.Cause(ctx), errors.New("the server ended"))
+		}
+		return nil, err
+	}
+}

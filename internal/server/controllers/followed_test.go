@@ -18,7 +18,7 @@ import (
 
 // follow follows a kind as upstream's controllers do, and returns a function that stops it.
 func follow(f *followed, gvr schema.GroupVersionResource, seen chan<- string) (cache.Controller, func()) {
-	shared := monitor{f.ForResource(gvr), nil, nil}
+	shared := monitor{f.ForResource(gvr), nil}
 	_, _ = shared.Informer().AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { seen <- obj.(metav1.Object).GetName() },
 	}, 0)

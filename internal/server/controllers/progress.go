@@ -11,7 +11,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,8 +51,6 @@ const (
 type kindProgress struct {
 	progress *progress
 	prefix   string
-	// unowned are the objects that the monitor hides from the collector; nil for most kinds.
-	unowned *unowned
 	// revision is the revision up to which the collector got all objects.
 	revision atomic.Uint64
 	// behind is set after a wait that timed out, until the monitor has caught up.
@@ -65,10 +62,10 @@ type kindProgress struct {
 	users int
 }
 
-// of returns the progress of a kind. It returns nil if o is nil, as for the monitors of other
+// of returns the progress of a kind. It returns nil if p is nil, as for the monitors of other
 // controllers than the collector, and for kinds that this server does not store.
-func (p *progress) of(kind schema.GroupVersionResource, o *owners) *kindProgress {
-	if p == nil || o == nil {
+func (p *progress) of(kind schema.GroupVersionResource) *kindProgress {
+	if p == nil {
 		return nil
 	}
 	prefix := p.prefix(kind.GroupResource())
@@ -80,9 +77,6 @@ func (p *progress) of(kind schema.GroupVersionResource, o *owners) *kindProgress
 	k := p.kinds[kind]
 	if k == nil {
 		k = &kindProgress{progress: p, prefix: prefix, synced: func() bool { return false }}
-		if kind.Group == admissionregistrationv1.GroupName {
-			k.unowned = o.of(kind)
-		}
 		if p.kinds == nil {
 			p.kinds = map[schema.GroupVersionResource]*kindProgress{}
 		}
@@ -246,17 +240,7 @@ func (p *progress) targets(ctx context.Context, kinds []*kindProgress, namespace
 // reached reports whether the collector got all objects of the kind that were last written
 // up to a revision.
 func (k *kindProgress) reached(revision uint64) bool {
-	if !k.isSynced() {
-		return false
-	}
-	if k.unowned != nil {
-		seen, shown := k.unowned.progress()
-		if seen < revision {
-			return false
-		}
-		revision = min(revision, shown)
-	}
-	if k.revision.Load() < revision {
+	if !k.isSynced() || k.revision.Load() < revision {
 		return false
 	}
 	k.behind.Store(false)

@@ -88,8 +88,7 @@ func TestTheNewsOfAnOwnerWaitsForItsDependents(t *testing.T) {
 				defer cancel()
 				etcd := newest{"/b/": tc.newest, "/b/ns/": tc.newest, "/a/": 10, "/a/ns/": 10}
 				p := &progress{term: ctx, etcd: transactions{KV: nil, newest: etcd}, prefix: func(gr schema.GroupResource) string { return "/" + gr.Resource + "/" }}
-				o := newOwners()
-				own, other := p.of(schema.GroupVersionResource{Resource: "a"}, o), p.of(schema.GroupVersionResource{Resource: "b"}, o)
+				own, other := p.of(schema.GroupVersionResource{Resource: "a"}), p.of(schema.GroupVersionResource{Resource: "b"})
 				own.follow(func() bool { return true })
 				other.follow(func() bool { return tc.synced })
 				if tc.meanwhile != nil {

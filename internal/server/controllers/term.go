@@ -87,13 +87,11 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 	t.informers = settled{factory, &t.making}
 	t.all = settled{informers.NewSharedInformerFactoryWithOptions(listAll, 0, informers.WithTransform(trim)), &t.making}
 	t.parts = append(t.parts, t.all)
-	owned := newOwners()
 	t.monitors = &monitors{
 		typed:    t.informers,
 		whole:    whole,
 		all:      t.all,
-		objects:  newFollowed(ctx, hiding{listObjects, owned}, func(gr schema.GroupResource) bool { return c.options.Prefix(gr) == "" }),
-		owners:   owned,
+		objects:  newFollowed(ctx, listObjects, func(gr schema.GroupResource) bool { return c.options.Prefix(gr) == "" }),
 		progress: &progress{term: ctx, etcd: c.options.Etcd, prefix: c.options.Prefix},
 	}
 	finder, err := t.client("controller-discovery")
@@ -331,9 +329,8 @@ type monitors struct {
 	// whole are the kinds for which typed is used.
 	whole   []schema.GroupVersionResource
 	objects *followed
-	// all, owners and progress are set for the garbage collector, and nil for other controllers.
+	// all and progress are set for the garbage collector, and nil for other controllers.
 	all      informers.SharedInformerFactory
-	owners   *owners
 	progress *progress
 }
 
@@ -369,7 +366,7 @@ func (m *monitors) ForResource(resource schema.GroupVersionResource) (informers.
 	default:
 		informer = m.objects.ForResource(resource)
 	}
-	return monitor{informer, m.owners, m.progress.of(resource, m.owners)}, err
+	return monitor{informer, m.progress.of(resource)}, err
 }
 
 // Start starts the informers of the typed kinds that do not run yet. The informers of other kinds
@@ -384,28 +381,25 @@ func (m *monitors) Start(stop <-chan struct{}) {
 // monitor is an informer of monitors.
 type monitor struct {
 	informers.GenericInformer
-	owners *owners
-	kind   *kindProgress
+	kind *kindProgress
 }
 
 // Informer implements informers.GenericInformer.
 func (m monitor) Informer() cache.SharedIndexInformer {
-	return monitored{m.GenericInformer.Informer(), m.owners, m.kind}
+	return monitored{m.GenericInformer.Informer(), m.kind}
 }
 
-// monitored reports the deletion and the new creation of an object in two events, and notes which
-// objects are named as owners. When a watch was interrupted meanwhile, an informer has one event
-// for both, an update. The controllers that follow all kinds would then never learn that the
-// first object is gone.
+// monitored reports the deletion and the new creation of an object in two events. When a watch was
+// interrupted meanwhile, an informer has one event for both, an update. The controllers that
+// follow all kinds would then never learn that the first object is gone.
 type monitored struct {
 	cache.SharedIndexInformer
-	owners *owners
-	kind   *kindProgress
+	kind *kindProgress
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (m monitored) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	registration, err := m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h, m.owners, m.kind}, every)
+	registration, err := m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h, m.kind}, every)
 	if err == nil {
 		m.kind.follow(registration.HasSynced)
 	}
@@ -433,14 +427,12 @@ func (f forgetful) Run(stop <-chan struct{}) {
 // apart is a handler that never gets an update from one object to another of the same name.
 type apart struct {
 	cache.ResourceEventHandler
-	owners *owners
-	kind   *kindProgress
+	kind *kindProgress
 }
 
 // OnAdd implements cache.ResourceEventHandler.
 func (a apart) OnAdd(obj any, initially bool) {
 	a.kind.hold(nil, obj)
-	a.owners.name(nil, ownersOf(obj))
 	a.ResourceEventHandler.OnAdd(obj, initially)
 	a.kind.passed(obj)
 }
@@ -455,25 +447,6 @@ func (a apart) OnUpdate(before, after any) {
 		}
 	}
 	a.kind.hold(before, after)
-	a.owners.name(ownersOf(before), ownersOf(after))
 	a.ResourceEventHandler.OnUpdate(before, after)
 	a.kind.passed(after)
-}
-
-// OnDelete implements cache.ResourceEventHandler.
-func (a apart) OnDelete(obj any) {
-	a.owners.name(ownersOf(obj), nil)
-	a.ResourceEventHandler.OnDelete(obj)
-}
-
-// ownersOf returns the owners of an object that a handler gets.
-func ownersOf(obj any) []metav1.OwnerReference {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return nil
-	}
-	return m.GetOwnerReferences()
 }

@@ -36,11 +36,12 @@ type Announcement struct {
 	Skipped []Skipped `json:"skipped,omitempty"`
 	// Off are the resources of registrations of which the server enforces nothing.
 	Off []string `json:"off,omitempty"`
-	// ReadsManifests reports that the server may have manifest files. Manifests are the hashes
-	// of the files, by plugin, and Static the names of the states of what they register.
-	ReadsManifests bool              `json:"readsManifests,omitempty"`
-	Manifests      map[string]string `json:"manifests,omitempty"`
-	Static         []string          `json:"static,omitempty"`
+	// ReadsManifests reports whether the server may have manifest files.
+	ReadsManifests bool `json:"readsManifests,omitempty"`
+	// Manifests are the hashes of the files, by plugin.
+	Manifests map[string]string `json:"manifests,omitempty"`
+	// Static are the names of the states of what the files register.
+	Static []string `json:"static,omitempty"`
 }
 
 // Adoption is the moment from which requests were judged by the registrations of
@@ -57,48 +58,13 @@ type Adoption struct {
 type Skipped struct {
 	// Registration is the name of the state of the webhook's registration.
 	Registration string `json:"registration"`
-	// Webhook is its name, and Target the HOST:PORT of its server.
+	// Webhook is its name.
 	Webhook string `json:"webhook"`
-	Target  string `json:"target"`
+	// Target is the HOST:PORT of its server.
+	Target string `json:"target"`
 	// Since is when the first call failed, and Reason how a later one did.
 	Since  time.Time `json:"since"`
 	Reason string    `json:"reason"`
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (Announcement) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":        "Announcement is what a server says of itself.",
-		"address": "Address is where clients reach the server, for people.",
-		"adopted": "Adopted says when registrations were taken into use, oldest first.",
-		"skipped": "Skipped are the webhooks that the server does not call.",
-		"off":     "Off are the resources of registrations of which the server enforces nothing.",
-
-		"readsManifests": "ReadsManifests reports that the server may have manifest files.",
-		"manifests":      "Manifests are the hashes of the files, by plugin.",
-		"static":         "Static are the names of the states of what the files register.",
-	}
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (Adoption) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":         "Adoption is the moment from which requests were judged by the registrations of a revision.",
-		"revision": "Revision is that of the store of the main server.",
-		"at":       "At is when.",
-	}
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (Skipped) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":             "Skipped is a webhook that a server does not call, because the webhook's server could not be reached several times in a row.",
-		"registration": "Registration is the name of the state of the webhook's registration.",
-		"webhook":      "Webhook is its name.",
-		"target":       "Target is the HOST:PORT of its server.",
-		"since":        "Since is when the first call failed.",
-		"reason":       "Reason is how a later one did.",
-	}
 }
 
 // Newest returns the last revision that was taken into use, 0 if there is none.

@@ -25,6 +25,6 @@
 //
 // # Concurrency
 //
-// The functions of this package keep no state and start no goroutines. They do no I/O of their
-// own, and change nothing, except by calling the functions of an Input or a Link.
+// The functions of this package keep no state, start no goroutines, do no I/O and change nothing,
+// except by calling the functions of an Input or a Link.
 package plan

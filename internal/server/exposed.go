@@ -23,6 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/initialization"
@@ -66,6 +68,20 @@ type populated struct {
 	// generic is the library's server.
 	generic *genericapiserver.GenericAPIServer
 }
+
+// ownDefinitions describe the kinds that upstream's definitions lack.
+var ownDefinitions = openapi.Reflect(
+	[]openapi.Package{
+		{Example: v1alpha1.Rule{}, FieldDocs: v1alpha1.FieldDocs},
+		{Example: replicasv1alpha1.Replica{}, FieldDocs: replicasv1alpha1.FieldDocs},
+		{Example: tracesv1alpha1.AdmissionTrace{}, FieldDocs: tracesv1alpha1.FieldDocs},
+		{Example: announce.Announcement{}, FieldDocs: announce.FieldDocs},
+		{Example: plan.Plan{}, FieldDocs: plan.FieldDocs},
+		{Example: trace.Record{}, FieldDocs: trace.FieldDocs},
+	},
+	&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
+	&replicasv1alpha1.AdmissionExplanation{}, &replicasv1alpha1.AdmissionServerList{}, &tracesv1alpha1.AdmissionTraceList{},
+)
 
 // exposed is the phase in which the API answers requests.
 type exposed struct {
@@ -156,10 +172,7 @@ func (s *settings) later() *resources.Later {
 // newExposed makes the resources, and the discovery and OpenAPI documents that describe them.
 func newExposed(p *populated) (*exposed, error) {
 	s, authorizer, etcd := p.settings, p.config.Authorization.Authorizer, p.db.client.Client
-	models := openapi.NewModels(
-		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
-			&replicasv1alpha1.AdmissionExplanation{}, &replicasv1alpha1.AdmissionServerList{}, &tracesv1alpha1.AdmissionTraceList{}),
-		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme, aggregation.Scheme)
+	models := openapi.NewModels(ownDefinitions, legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme, aggregation.Scheme)
 	described := schemas.NewDescribed(p.loopback.client.Discovery(), models)
 	wrong := &problems.Reporter{
 		Engine: p.admitter.engine, Current: p.admitter.refresher.Current, Namespaces: p.admitter.namespaces,

@@ -13,15 +13,26 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
+// Package is a package of types that Reflect describes.
+type Package struct {
+	// Example is a value of one of its types.
+	Example any
+	// FieldDocs returns the comments of fields, as fielddocs.Of does.
+	FieldDocs func() map[string]map[string]string
+}
+
 // Reflect describes Go types that have no generated definitions, and the types of their fields:
-// by their json, patchStrategy and patchMergeKey tags, and by the texts of a SwaggerDoc method
-// where there is one. Each example is a pointer to a struct. Types that name their OpenAPI
-// model, as those of k8s.io/apimachinery do, are left to the generated definitions.
+// by their json, patchStrategy and patchMergeKey tags, and by the comments of packages. Each
+// example is a pointer to a struct. Types that name their OpenAPI model, as those of
+// k8s.io/apimachinery do, are left to the generated definitions.
 //
 // Reflect panics on a field that JSON cannot express, such as a channel.
-func Reflect(examples ...any) common.GetOpenAPIDefinitions {
+func Reflect(packages []Package, examples ...any) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		r := &reflector{ref: ref, found: map[string]common.OpenAPIDefinition{}}
+		r := &reflector{ref: ref, docs: map[string]map[string]map[string]string{}, found: map[string]common.OpenAPIDefinition{}}
+		for _, p := range packages {
+			r.docs[reflect.TypeOf(p.Example).PkgPath()] = p.FieldDocs()
+		}
 		for _, example := range examples {
 			r.define(reflect.TypeOf(example).Elem(), util.GetCanonicalTypeName(example))
 		}
@@ -30,12 +41,19 @@ func Reflect(examples ...any) common.GetOpenAPIDefinitions {
 }
 
 type reflector struct {
-	ref   common.ReferenceCallback
+	ref common.ReferenceCallback
+	// docs are the comments of fields, by package, type and field.
+	docs  map[string]map[string]map[string]string
 	found map[string]common.OpenAPIDefinition
 }
 
-// documented is implemented by types whose fields have descriptions.
-type documented interface{ SwaggerDoc() map[string]string }
+// docsOf returns the comments of a struct's fields. Those of upstream's types come with a method.
+func (r *reflector) docsOf(t reflect.Type) map[string]string {
+	if d, ok := reflect.New(t).Interface().(interface{ SwaggerDoc() map[string]string }); ok {
+		return d.SwaggerDoc()
+	}
+	return r.docs[t.PkgPath()][t.Name()]
+}
 
 // define adds the definition of a struct under name.
 func (r *reflector) define(t reflect.Type, name string) {
@@ -44,10 +62,7 @@ func (r *reflector) define(t reflect.Type, name string) {
 	}
 	// The entry marks the type as being defined: the type may contain itself.
 	r.found[name] = common.OpenAPIDefinition{}
-	var docs map[string]string
-	if d, ok := reflect.New(t).Interface().(documented); ok {
-		docs = d.SwaggerDoc()
-	}
+	docs := r.docsOf(t)
 	s := spec.Schema{SchemaProps: spec.SchemaProps{
 		Type: []string{"object"}, Description: docs[""], Properties: map[string]spec.Schema{},
 	}}
@@ -65,11 +80,7 @@ func (r *reflector) fields(t reflect.Type, docs map[string]string, s *spec.Schem
 			continue
 		}
 		if f.Anonymous && name == "" {
-			var embedded map[string]string
-			if d, ok := reflect.New(f.Type).Interface().(documented); ok {
-				embedded = d.SwaggerDoc()
-			}
-			r.fields(f.Type, embedded, s, needs)
+			r.fields(f.Type, r.docsOf(f.Type), s, needs)
 			continue
 		}
 		property := r.schema(f.Type, needs)

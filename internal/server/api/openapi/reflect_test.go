@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	generated "k8s.io/kubernetes/pkg/generated/openapi"
 
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
@@ -53,7 +55,7 @@ func TestReflectAgreesWithTheGenerator(t *testing.T) {
 		&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.PodSpec{}, &corev1.Container{}, &corev1.ServiceSpec{}, &corev1.NodeStatus{},
 		&appsv1.DeploymentSpec{}, &appsv1.DaemonSetStatus{}, &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{},
 	}
-	got := openapi.Reflect(examples...)(ref)
+	got := openapi.Reflect(nil, examples...)(ref)
 	for _, example := range examples {
 		name := util.GetCanonicalTypeName(example)
 		shapes := func(d common.OpenAPIDefinition) map[string]*shape {
@@ -90,11 +92,6 @@ type Step struct {
 	Next []Step    `json:"next,omitempty"`
 }
 
-// SwaggerDoc describes a Step.
-func (Step) SwaggerDoc() map[string]string {
-	return map[string]string{"": "Step is a part of a Plan.", "name": "Name is unique in its plan."}
-}
-
 func (p *Plan) DeepCopyObject() runtime.Object {
 	out := *p
 	return &out
@@ -104,7 +101,7 @@ func TestAReflectedKindCanBeApplied(t *testing.T) {
 	scheme := runtime.NewScheme()
 	gv := schema.GroupVersion{Group: "gatehouse.example.com", Version: "v1"}
 	scheme.AddKnownTypes(gv, &Plan{})
-	models := openapi.NewModels(openapi.Reflect(&Plan{}), scheme)
+	models := openapi.NewModels(openapi.Reflect(nil, &Plan{}), scheme)
 	converter, err := models.TypeConverter(scheme, []schema.GroupVersionKind{gv.WithKind("Plan")})
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +141,32 @@ func TestAReflectedKindCanBeApplied(t *testing.T) {
 	}
 }
 
+// The descriptions are the comments in the source of a package. A comment above several fields is
+// that of each.
+func TestReflectDescribesFieldsByTheirComments(t *testing.T) {
+	ref := func(path string) spec.Ref { return spec.MustCreateRef("#/definitions/" + path) }
+	packages := []openapi.Package{{Example: announce.Announcement{}, FieldDocs: announce.FieldDocs}}
+	found := openapi.Reflect(packages, &announce.Announcement{})(ref)
+	got := map[string]string{}
+	for _, example := range []any{&announce.Announcement{}, &announce.Skipped{}} {
+		schema := found[util.GetCanonicalTypeName(example)].Schema
+		got[reflect.TypeOf(example).Elem().Name()] = schema.Description
+		for name, property := range schema.Properties {
+			got[name] = property.Description
+		}
+	}
+	for name, want := range map[string]string{
+		"Announcement": "Announcement is what a server says of itself.",
+		"off":          "Off are the resources of registrations of which the server enforces nothing.",
+		"since":        "Since is when the first call failed, and Reason how a later one did.",
+		"reason":       "Since is when the first call failed, and Reason how a later one did.",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is described as %q, want %q", name, got[name], want)
+		}
+	}
+}
+
 // Formats have no unsigned integers: kube-openapi describes them as int64, too.
 func TestReflectDescribesUnsignedIntegers(t *testing.T) {
 	type Costs struct {
@@ -151,7 +174,7 @@ func TestReflectDescribesUnsignedIntegers(t *testing.T) {
 		Count uint32 `json:"count"`
 	}
 	ref := func(path string) spec.Ref { return spec.MustCreateRef("#/definitions/" + path) }
-	properties := openapi.Reflect(&Costs{})(ref)[util.GetCanonicalTypeName(&Costs{})].Schema.Properties
+	properties := openapi.Reflect(nil, &Costs{})(ref)[util.GetCanonicalTypeName(&Costs{})].Schema.Properties
 	for _, field := range []string{"cost", "count"} {
 		if got := properties[field]; !got.Type.Contains("integer") || got.Format != "int64" {
 			t.Errorf("%s is described as %v of format %q, want an integer of format int64", field, got.Type, got.Format)
@@ -164,7 +187,7 @@ func TestTypeConvertersAreMadeAtTheSameTime(t *testing.T) {
 	own := runtime.NewScheme()
 	gv := schema.GroupVersion{Group: "gatehouse.example.com", Version: "v1"}
 	own.AddKnownTypes(gv, &Plan{})
-	models := openapi.NewModels(openapi.Reflect(&Plan{}), own, legacyscheme.Scheme)
+	models := openapi.NewModels(openapi.Reflect(nil, &Plan{}), own, legacyscheme.Scheme)
 	var making sync.WaitGroup
 	for range 4 {
 		making.Go(func() {

@@ -237,8 +237,8 @@ func (s *AdmissionServers) Delete(ctx context.Context, name string, validate res
 // ConvertToTable implements rest.TableConvertor.
 func (s *AdmissionServers) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
-		{Name: "Name", Type: "string", Format: "name", Description: v1alpha1.AdmissionServer{}.SwaggerDoc()[""]},
-		{Name: "Address", Type: "string", Description: announce.Announcement{}.SwaggerDoc()["address"]},
+		{Name: "Name", Type: "string", Format: "name", Description: v1alpha1.FieldDocs()["AdmissionServer"][""]},
+		{Name: "Address", Type: "string", Description: announce.FieldDocs()["Announcement"]["address"]},
 		{Name: "Revision", Type: "integer", Description: "The revision up to which the server enforces registrations."},
 	}}
 	var items []v1alpha1.AdmissionServer

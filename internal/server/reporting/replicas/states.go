@@ -333,11 +333,12 @@ func text(revision int64) string {
 
 // ConvertToTable implements rest.TableConvertor.
 func (s *States) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
+	docs := v1alpha1.FieldDocs()
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
-		{Name: "Name", Type: "string", Format: "name", Description: v1alpha1.RegistrationState{}.SwaggerDoc()[""]},
-		{Name: "In Force", Type: "boolean", Description: v1alpha1.RegistrationState{}.SwaggerDoc()["inForce"]},
+		{Name: "Name", Type: "string", Format: "name", Description: docs["RegistrationState"][""]},
+		{Name: "In Force", Type: "boolean", Description: docs["RegistrationState"]["inForce"]},
 		{Name: "Replicas", Type: "string", Description: "How many servers enforce the stored version, out of all servers."},
-		{Name: "Version", Type: "string", Description: v1alpha1.Registration{}.SwaggerDoc()["resourceVersion"]},
+		{Name: "Version", Type: "string", Description: docs["Registration"]["resourceVersion"]},
 	}}
 	items := []v1alpha1.RegistrationState{}
 	switch o := obj.(type) {

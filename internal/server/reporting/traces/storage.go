@@ -226,9 +226,8 @@ func values(t *v1alpha1.AdmissionTrace, field string) []string {
 
 // ConvertToTable implements rest.TableConvertor.
 func (s *Storage) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
-	docs := v1alpha1.AdmissionTrace{}.SwaggerDoc()
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
-		{Name: "Name", Type: "string", Format: "name", Description: docs[""]},
+		{Name: "Name", Type: "string", Format: "name", Description: v1alpha1.FieldDocs()["AdmissionTrace"][""]},
 		{Name: "Operation", Type: "string", Description: "The requested operation."},
 		{Name: "Object", Type: "string", Description: "The resource, and the name as far as it was known."},
 		{Name: "Outcome", Type: "string", Description: "The outcome of admission."},

@@ -59,21 +59,3 @@ func (l *AdmissionServerList) DeepCopyObject() runtime.Object {
 	}
 	return out
 }
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (AdmissionServer) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":                "AdmissionServer is what a server says that judges requests by the registrations stored here. It lasts for its lifetime, unless it is written again.",
-		"metadata":        "Standard object metadata.",
-		"lifetimeSeconds": "LifetimeSeconds is how long the object lasts from when it was last written. It is absent when the object is read.",
-	}
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (AdmissionServerList) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":         "AdmissionServerList is a list of AdmissionServer.",
-		"metadata": "Standard list metadata.",
-		"items":    "Items are the servers, by name.",
-	}
-}

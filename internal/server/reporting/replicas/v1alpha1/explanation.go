@@ -30,17 +30,19 @@ type AdmissionExplanationSpec struct {
 	Resource metav1.GroupVersionResource `json:"resource"`
 	// Subresource, such as status; empty for the resource itself.
 	Subresource string `json:"subresource,omitempty"`
-	// Namespace and Name name the object. Those of the object count when they are empty.
+	// Namespace is that of the object. When it is empty, what the object says counts.
 	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
+	// Name is that of the object. When it is empty, what the object says counts.
+	Name string `json:"name,omitempty"`
 	// Object is the object as it would be sent. UPDATE without one explains an update
 	// that changes nothing.
 	Object *runtime.RawExtension `json:"object,omitempty"`
 	// DryRun explains a dry run.
 	DryRun bool `json:"dryRun,omitempty"`
-	// User and Groups are who would make the request. Empty means the caller; any other
-	// user needs the right to impersonate.
-	User   string   `json:"user,omitempty"`
+	// User is who would make the request. Empty means the caller; any other user needs the
+	// right to impersonate.
+	User string `json:"user,omitempty"`
+	// Groups are those of that user.
 	Groups []string `json:"groups,omitempty"`
 	// All asks for what does not apply, too, with the reason.
 	All bool `json:"all,omitempty"`
@@ -51,7 +53,7 @@ type AdmissionExplanationSpec struct {
 
 // AdmissionExplanationStatus is the answer.
 type AdmissionExplanationStatus struct {
-	// Plan is what admission would do; absent when the request would be rejected before
+	// Plan is what admission would do, every step in order; absent when the request would be rejected before
 	// admission.
 	Plan *plan.Plan `json:"plan,omitempty"`
 	// Error is what the request would be rejected with before admission.
@@ -82,53 +84,4 @@ func (e *AdmissionExplanation) DeepCopyObject() runtime.Object {
 		panic("an AdmissionExplanation cannot be decoded: " + err.Error())
 	}
 	return out
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (AdmissionExplanation) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":         "AdmissionExplanation asks what admission would do with a request, and is answered with the plan. It is not stored.",
-		"metadata": "Standard object metadata.",
-		"spec":     "Spec is the request.",
-		"status":   "Status is what admission would do with it.",
-	}
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (AdmissionExplanationSpec) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":              "AdmissionExplanationSpec is a request that is not made.",
-		"operation":     "Operation is CREATE, UPDATE, DELETE or CONNECT. Empty means CREATE.",
-		"resource":      "Resource is what the request is about.",
-		"subresource":   "Subresource, such as status; empty for the resource itself.",
-		"namespace":     "Namespace of the object. That of the object counts when it is empty.",
-		"name":          "Name of the object. That of the object counts when it is empty.",
-		"object":        "Object is the object as it would be sent. UPDATE without one explains an update that changes nothing.",
-		"dryRun":        "DryRun explains a dry run.",
-		"user":          "User who would make the request. Empty means the caller; any other user needs the right to impersonate.",
-		"groups":        "Groups of that user.",
-		"all":           "All asks for what does not apply, too, with the reason.",
-		"registrations": "Registrations are policies and bindings that the plan takes to be stored, each in the place of the stored one of its kind and name. They are not stored.",
-	}
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (AdmissionExplanationStatus) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":      "AdmissionExplanationStatus is the answer.",
-		"plan":  "Plan is what admission would do, every step in order; absent when the request would be rejected before admission.",
-		"error": "Error is what the request would be rejected with before admission.",
-		"tried": "Tried are the registrations of the spec, in their order.",
-	}
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (TriedRegistration) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":         "TriedRegistration is what was found out about a registration that is not stored.",
-		"kind":     "Kind of the registration.",
-		"name":     "Name of the registration.",
-		"problems": "Problems are why it could not be stored or is left out of the plan, and its type errors.",
-		"costs":    "Costs are what its expressions cost, in the order of the fields.",
-	}
 }

@@ -53,20 +53,3 @@ func (l *AdmissionTraceList) DeepCopyObject() runtime.Object {
 	}
 	return out
 }
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (AdmissionTrace) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":         "AdmissionTrace is what admission did with one request. It can be read only. Its name is the ID of the trace, its namespace that of the request.",
-		"metadata": "Standard object metadata.",
-	}
-}
-
-// SwaggerDoc returns what the fields mean, by their JSON names.
-func (AdmissionTraceList) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":         "AdmissionTraceList is a list of AdmissionTrace.",
-		"metadata": "Standard list metadata.",
-		"items":    "Items are the traces, the oldest first.",
-	}
-}

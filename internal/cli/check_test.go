@@ -3,9 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,18 +11,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
-
-	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
-	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // execution runs a command line of gatehouse and returns what it prints and its exit code.
 func execution(ctx context.Context, in string, args ...string) (out, problems string, code int) {
 	var o, e bytes.Buffer
-	streams := Streams{In: strings.NewReader(in), Out: &o, Err: &e}
-	code = execute(ctx, newRoot, args, streams)
+	streams := command.Streams{In: strings.NewReader(in), Out: &o, Err: &e}
+	code = command.Execute(ctx, newRoot, args, streams)
 	return o.String(), e.String(), code
 }
 
@@ -118,7 +115,7 @@ func TestCheckRefusesWhatMeansNothing(t *testing.T) {
 		{"snapshot -o x extra", `unexpected argument "extra"`},
 	} {
 		out, problems, code := execution(t.Context(), "", strings.Fields(tc.args)...)
-		if code != exitUsage || !strings.Contains(problems, tc.says) || out != "" {
+		if code != command.ExitUsage || !strings.Contains(problems, tc.says) || out != "" {
 			t.Errorf("%s: exit %d, %q, want %q", tc.args, code, problems, tc.says)
 		}
 	}
@@ -133,7 +130,7 @@ func TestCheckAgainstAClusterThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, problems, code := execution(t.Context(), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "check", "-", "--from-cluster", kubeconfig)
-	if code != exitError || !strings.Contains(problems, "reading the cluster: ") {
+	if code != command.ExitError || !strings.Contains(problems, "reading the cluster: ") {
 		t.Errorf("exit %d, %q", code, problems)
 	}
 }
@@ -146,7 +143,7 @@ func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
 	defer cancel()
 	_, problems, code := execution(ctx, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "check", "-")
 	// A fast machine may be done before.
-	if code == exitUsage || code == exitError && problems == "" {
+	if code == command.ExitUsage || code == command.ExitError && problems == "" {
 		t.Errorf("exit %d, %q", code, problems)
 	}
 	left, err := os.ReadDir(temporary)
@@ -154,17 +151,3 @@ func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
-
-// The report of a writer that fails is an error.
-func TestCheckReportsThatItCannotWrite(t *testing.T) {
-	for _, format := range report.Formats {
-		o := &checkOptions{output: reportFormat{name: format}}
-		if err := o.print(broken{}, &check.Report{}); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("%s: %v", format, err)
-		}
-	}
-}
-
-type broken struct{}
-
-func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

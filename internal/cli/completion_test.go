@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -50,10 +52,10 @@ func otherCluster(t *testing.T) (kubeconfig string) {
 // A cluster without initializers is not one where no object waits.
 func TestInitializersOfAnotherServer(t *testing.T) {
 	kubeconfig := otherCluster(t)
-	for _, command := range []string{"list", "watch"} {
-		out, problems, code := execution(t.Context(), "", "initializers", command, "-A", "--kubeconfig", kubeconfig)
-		if code != exitError || out != "" || !strings.Contains(problems, "is not Gatehouse, and has no initializers") {
-			t.Errorf("%s: exit %d: %s%s", command, code, out, problems)
+	for _, verb := range []string{"list", "watch"} {
+		out, problems, code := execution(t.Context(), "", "initializers", verb, "-A", "--kubeconfig", kubeconfig)
+		if code != command.ExitError || out != "" || !strings.Contains(problems, "is not Gatehouse, and has no initializers") {
+			t.Errorf("%s: exit %d: %s%s", verb, code, out, problems)
 		}
 	}
 }
@@ -61,7 +63,7 @@ func TestInitializersOfAnotherServer(t *testing.T) {
 // The help lists the command that prints the scripts of shells.
 func TestTheHelpListsCompletion(t *testing.T) {
 	out, problems, code := execution(t.Context(), "", "--help")
-	if code != exitOK || !strings.Contains(out, "\n  completion ") {
+	if code != command.ExitOK || !strings.Contains(out, "\n  completion ") {
 		t.Errorf("exit %d: %s%s", code, out, problems)
 	}
 }
@@ -99,32 +101,9 @@ func TestValuesAreCompleted(t *testing.T) {
 	} {
 		out, problems, code := execution(t.Context(), "", append([]string{"__complete"}, c.args...)...)
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		if got := lines[:len(lines)-1]; code != exitOK || !slices.Equal(got, c.want) {
+		if got := lines[:len(lines)-1]; code != command.ExitOK || !slices.Equal(got, c.want) {
 			t.Errorf("%q: exit %d, %q, want %q: %s", c.args, code, got, c.want, problems)
 		}
-	}
-}
-
-// The shell does not wait for a cluster that does not answer.
-func TestCompletionEndsInTime(t *testing.T) {
-	if got := inTime(func() []string { <-t.Context().Done(); return []string{"late"} }); got != nil {
-		t.Errorf("got %q", got)
-	}
-	if got := inTime(func() []string { return []string{"soon"} }); !slices.Equal(got, []string{"soon"}) {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestTheOutcomeIsTakenInAnyCase(t *testing.T) {
-	for given, want := range map[string]string{"failed": "Failed", "FAILEDOPEN": "FailedOpen", "Denied": "Denied", "": ""} {
-		o := traceOptions{output: "text", outcome: given}
-		if err := o.check(); err != nil || o.outcome != want {
-			t.Errorf("%q: %q, %v", given, o.outcome, err)
-		}
-	}
-	o := traceOptions{output: "text", outcome: "fail"}
-	if err := o.check(); err == nil {
-		t.Error("an outcome that there is not was taken")
 	}
 }
 
@@ -138,7 +117,7 @@ func TestThePageHasTheClusterRole(t *testing.T) {
 	_, block, _ := strings.Cut(section, "```yaml\n")
 	block, _, _ = strings.Cut(block, "```")
 	printed, problems, code := execution(t.Context(), "", "explain", "--rbac")
-	if code != exitOK {
+	if code != command.ExitOK {
 		t.Fatalf("exit %d: %s", code, problems)
 	}
 	var documented, real rbacv1.ClusterRole

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -104,26 +106,26 @@ func TestEveryToolKnowsWhatIsSoft(t *testing.T) {
 		// prints and not are what the output has, and has not.
 		prints, not string
 	}{
-		{check + " --for gatehouse", exitError, "object.yaml:1:1: error: ConfigMap default/settings: admission webhook \"b-hard.example.com\" denied the request: b-hard says no", "a-soft"},
-		{check + " --for kubernetes", exitError, "admission webhook \"a-soft.example.com\" denied the request: a-soft says no", ""},
-		{check, exitError, note + ", so these reject and change requests: ValidatingWebhookConfiguration a-soft (Audit)", ""},
-		{check + " --config gatehouse/.gatehouse.yaml", exitError, "b-hard says no", "a-soft"},
-		{check + " --snapshot gatehouse.yaml", exitError, "b-hard says no", "a-soft"},
-		{check + " --snapshot kubernetes.yaml", exitError, "a-soft says no", ""},
+		{check + " --for gatehouse", command.ExitError, "object.yaml:1:1: error: ConfigMap default/settings: admission webhook \"b-hard.example.com\" denied the request: b-hard says no", "a-soft"},
+		{check + " --for kubernetes", command.ExitError, "admission webhook \"a-soft.example.com\" denied the request: a-soft says no", ""},
+		{check, command.ExitError, note + ", so these reject and change requests: ValidatingWebhookConfiguration a-soft (Audit)", ""},
+		{check + " --config gatehouse/.gatehouse.yaml", command.ExitError, "b-hard says no", "a-soft"},
+		{check + " --snapshot gatehouse.yaml", command.ExitError, "b-hard says no", "a-soft"},
+		{check + " --snapshot kubernetes.yaml", command.ExitError, "a-soft says no", ""},
 		{audit + "unknown.yaml --for gatehouse", 0, "warn ConfigMap default/stored: a-soft/a-soft.example.com: ", "fail"},
-		{audit + "unknown.yaml --for kubernetes", exitError, "fail ConfigMap default/stored: a-soft/a-soft.example.com: ", ""},
-		{audit + "unknown.yaml", exitError, note, ""},
+		{audit + "unknown.yaml --for kubernetes", command.ExitError, "fail ConfigMap default/stored: a-soft/a-soft.example.com: ", ""},
+		{audit + "unknown.yaml", command.ExitError, note, ""},
 		{audit + "gatehouse.yaml", 0, "warn ConfigMap default/stored: a-soft/a-soft.example.com: ", "fail"},
 		{replay + "unknown.yaml --for gatehouse", 0, "rejected: 0 before, 0 after", "newly rejected"},
 		{replay + "unknown.yaml", 0, "newly rejected: 1, by webhook a-soft/a-soft.example.com", ""},
 		{replay + "gatehouse.yaml", 0, "rejected: 0 before, 0 after", "newly rejected"},
 		{explain + " --for gatehouse", 0, "would be rejected", note},
-		{explain + " --for kubernetes", exitRejected, "a team is needed", ""},
-		{explain, exitRejected, note + ", so these reject and change requests: ValidatingAdmissionPolicy teams (Audit)", ""},
-		{"explain -f object.yaml --for gatehouse", exitUsage, "a cluster says that itself", ""},
-		{"explain -f object.yaml --for me --registrations policy", exitUsage, "--for", ""},
+		{explain + " --for kubernetes", command.ExitRejected, "a team is needed", ""},
+		{explain, command.ExitRejected, note + ", so these reject and change requests: ValidatingAdmissionPolicy teams (Audit)", ""},
+		{"explain -f object.yaml --for gatehouse", command.ExitUsage, "a cluster says that itself", ""},
+		{"explain -f object.yaml --for me --registrations policy", command.ExitUsage, "--for", ""},
 		{"test tests --for gatehouse", 0, "1 passed", note},
-		{"test tests", exitError, note, ""},
+		{"test tests", command.ExitError, note, ""},
 		{"lint policy --for gatehouse", 0, "0 warnings", "enforcement-ignored"},
 		{"lint policy --for kubernetes", 0, "enforcement-ignored", ""},
 		{"lint policy", 0, "enforcement-ignored", ""},

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 )
 
@@ -55,19 +56,19 @@ func TestExplainConnects(t *testing.T) {
 		out, problems, code := execution(t.Context(), "", append([]string{"explain", "-f", secret, "--connect", "-o", "yaml"}, from...)...)
 		words := strings.Join(strings.Fields(out), " ")
 		for _, want := range says {
-			if code != exitOK || !strings.Contains(words, want) {
+			if code != command.ExitOK || !strings.Contains(words, want) {
 				t.Errorf("%q: exit %d, %s: no %q in\n%s", from, code, problems, want, out)
 			}
 		}
 		out, problems, code = execution(t.Context(), "", append([]string{"explain", "-f", secret, "--connect", "--service-address", "one/hooks=" + strings.TrimPrefix(server.URL, "https://")}, from...)...)
-		if words = strings.Join(strings.Fields(out), " "); code != exitOK || strings.Contains(words, "is reachable in its cluster only") || !strings.Contains(words, "not hooks.one.svc") {
+		if words = strings.Join(strings.Fields(out), " "); code != command.ExitOK || strings.Contains(words, "is reachable in its cluster only") || !strings.Contains(words, "not hooks.one.svc") {
 			t.Errorf("%q: with an address: exit %d, %s\n%s", from, code, problems, out)
 		}
-		if out, problems, code = execution(t.Context(), "", append([]string{"explain", "-f", secret}, from...)...); code != exitOK || strings.Contains(out, "from here") {
+		if out, problems, code = execution(t.Context(), "", append([]string{"explain", "-f", secret}, from...)...); code != command.ExitOK || strings.Contains(out, "from here") {
 			t.Errorf("%q: without --connect: exit %d, %s\n%s", from, code, problems, out)
 		}
 	}
-	if out, problems, code := execution(t.Context(), "", "explain", "-f", secret, "--service-address", "a/b=c:1"); code != exitUsage || !strings.Contains(problems, "--service-address needs --connect") {
+	if out, problems, code := execution(t.Context(), "", "explain", "-f", secret, "--service-address", "a/b=c:1"); code != command.ExitUsage || !strings.Contains(problems, "--service-address needs --connect") {
 		t.Errorf("exit %d, %s%s", code, out, problems)
 	}
 	if n := requests.Load(); n > 0 {

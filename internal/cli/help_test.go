@@ -4,13 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
 // The help of a command says what it is for, and shows an example that works.
 func TestEveryCommandHasHelpThatLeadsWithExamples(t *testing.T) {
-	for _, cmd := range newRoot(Streams{}).Commands() {
+	for _, cmd := range newRoot(command.Streams{}).Commands() {
 		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" {
 			continue
 		}
@@ -30,19 +29,5 @@ func TestEveryCommandHasHelpThatLeadsWithExamples(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestFlagsAreListedInSections(t *testing.T) {
-	cmd := &cobra.Command{}
-	addSection(cmd, "One", func(f *pflag.FlagSet) { f.Bool("b", false, ""); f.Bool("d", false, "") })
-	addSection(cmd, "Two", func(f *pflag.FlagSet) { f.Bool("a", false, "") })
-	cmd.Flags().Bool("c", false, "")
-	var got []string
-	for _, s := range flagSections(cmd.Flags()) {
-		s.flags.VisitAll(func(f *pflag.Flag) { got = append(got, s.title+" "+f.Name) })
-	}
-	if want := "One b, One d, Two a, Flags c"; strings.Join(got, ", ") != want {
-		t.Errorf("got %v, want %s", got, want)
 	}
 }

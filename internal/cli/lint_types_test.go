@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 )
@@ -38,7 +40,7 @@ func TestLintReportsTypes(t *testing.T) {
 	}
 	run := func(args ...string) (list []found) {
 		out, problems, code := execution(t.Context(), "", append([]string{"lint", "-o", "json"}, args...)...)
-		if code != exitOK {
+		if code != command.ExitOK {
 			t.Errorf("%q: exit %d, %s", args, code, problems)
 		}
 		var report struct{ Findings []found }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/serving"
+
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 
@@ -23,8 +26,8 @@ func TestHelpKnownInAdvanceIsThatOfThePrograms(t *testing.T) {
 	t.Setenv("GATEHOUSE_DATA_DIR", "/somewhere")
 	t.Setenv("HOME", t.TempDir())
 	var stdout, stderr strings.Builder
-	streams := Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}
-	if code := execute(context.Background(), newKubeAPIServer, []string{"--help"}, streams); code != exitOK {
+	streams := command.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}
+	if code := command.Execute(context.Background(), serving.NewKubeAPIServer, []string{"--help"}, streams); code != command.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	checkHelp(t, program.KubeAPIServer, stdout.String(), stderr.String())

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal/terminaltest"
 )
 
 // Commands that read a cluster or much else show how far they are, on a terminal only.
 func TestCommandsShowTheirProgress(t *testing.T) {
-	defer func(before time.Duration) { progressAfter = before }(progressAfter)
-	progressAfter = 0
+	defer func(before time.Duration) { command.ProgressAfter = before }(command.ProgressAfter)
+	command.ProgressAfter = 0
 	address := clusterOfTests(t)
 	file := filepath.Join(t.TempDir(), "a.yaml")
 	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"), 0o600); err != nil {
@@ -33,12 +34,12 @@ func TestCommandsShowTheirProgress(t *testing.T) {
 			read <- string(seen)
 		}()
 		var out, plain bytes.Buffer
-		code := Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: terminal})
+		code := Main(t.Context(), args, command.Streams{In: strings.NewReader(""), Out: &out, Err: terminal})
 		terminal.Close()
-		if seen := <-read; code != exitOK || !strings.HasPrefix(seen, "\rRead") || !strings.HasSuffix(seen, " \r") || out.Len() == 0 {
+		if seen := <-read; code != command.ExitOK || !strings.HasPrefix(seen, "\rRead") || !strings.HasSuffix(seen, " \r") || out.Len() == 0 {
 			t.Errorf("%q: exit %d, the terminal got %q", args, code, seen)
 		}
-		if code := Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: &plain}); code != exitOK || plain.Len() > 0 {
+		if code := Main(t.Context(), args, command.Streams{In: strings.NewReader(""), Out: &out, Err: &plain}); code != command.ExitOK || plain.Len() > 0 {
 			t.Errorf("%q: exit %d, without a terminal there is %q", args, code, plain.String())
 		}
 	}
@@ -46,8 +47,8 @@ func TestCommandsShowTheirProgress(t *testing.T) {
 
 // A check that takes long shows how far it is, on a terminal only, and leaves the line empty.
 func TestCheckShowsItsProgress(t *testing.T) {
-	defer func(before time.Duration) { progressAfter = before }(progressAfter)
-	progressAfter = 0
+	defer func(before time.Duration) { command.ProgressAfter = before }(command.ProgressAfter)
+	command.ProgressAfter = 0
 	file := filepath.Join(t.TempDir(), "a.yaml")
 	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -55,8 +56,8 @@ func TestCheckShowsItsProgress(t *testing.T) {
 	run := func(errs io.Writer) {
 		t.Helper()
 		var out bytes.Buffer
-		code := Main(t.Context(), []string{"check", file}, Streams{In: strings.NewReader(""), Out: &out, Err: errs})
-		if want := "1 object in 1 file: 1 accepted"; code != exitOK || !strings.HasPrefix(out.String(), want) {
+		code := Main(t.Context(), []string{"check", file}, command.Streams{In: strings.NewReader(""), Out: &out, Err: errs})
+		if want := "1 object in 1 file: 1 accepted"; code != command.ExitOK || !strings.HasPrefix(out.String(), want) {
 			t.Errorf("exit %d, %q", code, out.String())
 		}
 	}
@@ -88,8 +89,8 @@ func TestCheckShowsItsProgress(t *testing.T) {
 // A run of tests shows how far it is and its results in colour, both on a terminal only, and without
 // colour when NO_COLOR is set (S24.16).
 func TestTestsShowProgressAndColour(t *testing.T) {
-	defer func(before time.Duration) { progressAfter = before }(progressAfter)
-	progressAfter = 0
+	defer func(before time.Duration) { command.ProgressAfter = before }(command.ProgressAfter)
+	command.ProgressAfter = 0
 	t.Setenv("TERM", "xterm")
 	dir := t.TempDir()
 	text := "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\nworld: []\ntests:\n" +
@@ -110,7 +111,7 @@ func TestTestsShowProgressAndColour(t *testing.T) {
 		outs, errors := make(chan string, 1), make(chan string, 1)
 		go read(outScreen, outs)
 		go read(errScreen, errors)
-		if code := Main(t.Context(), []string{"test", dir, "-v", "1"}, Streams{In: strings.NewReader(""), Out: outTerminal, Err: errTerminal}); code != exitError {
+		if code := Main(t.Context(), []string{"test", dir, "-v", "1"}, command.Streams{In: strings.NewReader(""), Out: outTerminal, Err: errTerminal}); code != command.ExitError {
 			t.Errorf("exit %d", code)
 		}
 		outTerminal.Close()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,7 +34,7 @@ func TestTheReferenceHasAllCommands(t *testing.T) {
 	t.Setenv("GATEHOUSE_DATA_DIR", "")
 	var b strings.Builder
 	b.WriteString(commandsHead)
-	root := newRoot(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
+	root := newRoot(command.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	root.InitDefaultCompletionCmd()
 	documentFormats(&b, root)
 	document(&b, root)
@@ -98,7 +100,7 @@ func document(b *strings.Builder, cmd *cobra.Command) {
 	if cmd.Runnable() && cmd.HasParent() {
 		fmt.Fprintf(b, "\nUsage: `%s`\n", cmd.UseLine())
 	}
-	for _, s := range flagSections(cmd.LocalFlags()) {
+	for _, s := range command.FlagSections(cmd.LocalFlags()) {
 		documentFlags(b, s)
 	}
 	if cmd.Name() == "kubectl" {
@@ -109,14 +111,14 @@ func document(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-func documentFlags(b *strings.Builder, s flagSection) {
+func documentFlags(b *strings.Builder, s command.FlagSection) {
 	rows := 0
-	s.flags.VisitAll(func(f *pflag.Flag) {
+	s.Flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden {
 			return
 		}
 		if rows++; rows == 1 {
-			fmt.Fprintf(b, "\n| %s | default | |\n|---|---|---|\n", strings.ToLower(s.title))
+			fmt.Fprintf(b, "\n| %s | default | |\n|---|---|---|\n", strings.ToLower(s.Title))
 		}
 		kind, usage := pflag.UnquoteUsage(f)
 		name := "--" + f.Name

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
@@ -212,28 +213,28 @@ func TestWhatMayNotBeReadIsNoPass(t *testing.T) {
 		}
 	}
 	report, code := checked("reader-", strings.Join(manifests, "\n---\n"))
-	if code != exitError || len(report.Unseen) > 0 || report.Summary.Rejected != len(manifests) {
+	if code != command.ExitError || len(report.Unseen) > 0 || report.Summary.Rejected != len(manifests) {
 		t.Fatalf("with all rights: exit %d, %+v, unseen %v", code, report.Summary, report.Unseen)
 	}
 	for i, r := range rights {
 		t.Run(r.resource, func(t *testing.T) {
 			reader := "reader-" + strings.ReplaceAll(r.resource, ".", "-")
 			report, code := checked(reader, r.manifest)
-			if code != exitError || !slices.Equal(unseen(report), []string{r.resource}) || report.Summary.Rejected > 0 {
+			if code != command.ExitError || !slices.Equal(unseen(report), []string{r.resource}) || report.Summary.Rejected > 0 {
 				t.Errorf("without the right: exit %d, %+v, unseen %q, findings %+v", code, report.Summary, unseen(report), report.Findings)
 			}
 			if i > 0 {
 				return
 			}
 			report, code = checked(reader, r.manifest, "--allow-unseen="+r.resource)
-			if code != exitOK || len(unseen(report)) > 0 || len(report.Unseen) != 1 || !report.Unseen[0].Allowed {
+			if code != command.ExitOK || len(unseen(report)) > 0 || len(report.Unseen) != 1 || !report.Unseen[0].Allowed {
 				t.Errorf("accepted: exit %d, %+v, unseen %q", code, report.Summary, unseen(report))
 			}
 		})
 	}
 	// Who may read nothing passes nothing.
 	report, code = checked("nobody", harmless)
-	if code != exitError || len(unseen(report)) == 0 {
+	if code != command.ExitError || len(unseen(report)) == 0 {
 		t.Errorf("exit %d, %+v", code, report.Summary)
 	}
 	for i, resource := range unseen(report) {
@@ -241,20 +242,20 @@ func TestWhatMayNotBeReadIsNoPass(t *testing.T) {
 			t.Errorf("%s is there twice", resource)
 		}
 	}
-	if _, code := checked("nobody", harmless, "--allow-unseen"); code != exitOK {
+	if _, code := checked("nobody", harmless, "--allow-unseen"); code != command.ExitOK {
 		t.Errorf("everything accepted: exit %d", code)
 	}
 	report, code = checked("no-registrations", harmless)
-	if code != exitError || !slices.Equal(unseen(report), registering) {
+	if code != command.ExitError || !slices.Equal(unseen(report), registering) {
 		t.Errorf("without registrations: exit %d, unseen %q", code, unseen(report))
 	}
 	// What changes no verdict is said and no error. As a user, rights are read.
 	report, code = checked("no-roles", harmless)
-	if code != exitOK || len(unseen(report)) > 0 || len(report.Unseen) != len(granting) {
+	if code != command.ExitOK || len(unseen(report)) > 0 || len(report.Unseen) != len(granting) {
 		t.Errorf("without roles: exit %d, unseen %q, %v", code, unseen(report), report.Unseen)
 	}
 	report, code = checked("no-roles", harmless, "--as=somebody")
-	if code != exitError || !slices.Contains(unseen(report), "clusterroles.rbac.authorization.k8s.io") {
+	if code != command.ExitError || !slices.Contains(unseen(report), "clusterroles.rbac.authorization.k8s.io") {
 		t.Errorf("as a user without roles: exit %d, unseen %q", code, unseen(report))
 	}
 }

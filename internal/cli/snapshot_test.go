@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -262,7 +264,7 @@ func TestSnapshotsAreWhatTheClusterJudgesBy(t *testing.T) {
 		var texts []string
 		for _, file := range []string{first, second} {
 			out, problems, code := execution(t.Context(), "", "snapshot", "--kubeconfig", address.Kubeconfig, "-o", file)
-			if code != exitOK || out != "" || !strings.Contains(problems, "wrote "+file) {
+			if code != command.ExitOK || out != "" || !strings.Contains(problems, "wrote "+file) {
 				t.Fatalf("snapshot: exit %d, %q, %q", code, out, problems)
 			}
 			text, err := os.ReadFile(file)
@@ -293,7 +295,7 @@ Not called (--call calls webhooks):
 `
 	for _, from := range []string{"--snapshot=" + first, "--from-cluster=" + address.Kubeconfig} {
 		out, problems, code := execution(t.Context(), "", "check", shop, from)
-		if code != exitError || out != want {
+		if code != command.ExitError || out != want {
 			t.Errorf("check %s: exit %d %s\n got %s\nwant %s", from, code, problems, out, want)
 		}
 	}
@@ -302,7 +304,7 @@ Not called (--call calls webhooks):
 	config := rest.CopyConfig(address.Admin)
 	kubeconfig := write("reader", kubeconfigAs(t, config, "reader"))
 	_, problems, code := execution(t.Context(), "", "snapshot", "--kubeconfig", kubeconfig, "-o", filepath.Join(dir, "less.json"))
-	if code != exitOK || !strings.Contains(problems, "left out: serviceaccounts: serviceaccounts is forbidden: User \"reader\" cannot list") {
+	if code != command.ExitOK || !strings.Contains(problems, "left out: serviceaccounts: serviceaccounts is forbidden: User \"reader\" cannot list") {
 		t.Errorf("snapshot: exit %d, %s", code, problems)
 	}
 	out, _, _ := execution(t.Context(), "", "check", shop, "--snapshot", filepath.Join(dir, "less.json"))
@@ -324,7 +326,7 @@ Not called (--call calls webhooks):
 	// A kind that is served by others than the definitions in the snapshot is not checked.
 	aggregated := strings.Replace(one, "served:\n", "served:\n- apiVersion: example.com/v1\n  kinds: [Odd]\n", 1)
 	out, _, code = execution(t.Context(), "", "check", old, "--snapshot", write("aggregated.yaml", aggregated))
-	if code != exitOK || !strings.Contains(out, "Odd a: the cluster serves this kind, and the snapshot does not have its definition") || !strings.Contains(out, "1 not checked") {
+	if code != command.ExitOK || !strings.Contains(out, "Odd a: the cluster serves this kind, and the snapshot does not have its definition") || !strings.Contains(out, "1 not checked") {
 		t.Errorf("a kind without definition: exit %d: %s", code, out)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
 	"sigs.k8s.io/yaml"
 )
 
@@ -42,7 +44,7 @@ func TestTheGuideOfTests(t *testing.T) {
 		}
 	}
 	out, problems, code := execution(t.Context(), "", "test", "policies/")
-	if code != exitOK || !strings.Contains(string(page), "    $ gatehouse test policies/\n    "+strings.TrimRight(out, "\n")+"\n") {
+	if code != command.ExitOK || !strings.Contains(string(page), "    $ gatehouse test policies/\n    "+strings.TrimRight(out, "\n")+"\n") {
 		t.Errorf("the first test: exit %d, %q, %q", code, out, problems)
 	}
 
@@ -65,16 +67,16 @@ func TestTheGuideOfTests(t *testing.T) {
 	}
 	commands = append(commands, gitlab["policies"].Script...)
 	ran := 0
-	for _, command := range commands {
-		line, ok := strings.CutPrefix(command, "gatehouse ")
+	for _, typed := range commands {
+		line, ok := strings.CutPrefix(typed, "gatehouse ")
 		if !ok {
 			continue
 		}
 		ran++
 		line, file, _ := strings.Cut(line, " > ")
 		out, problems, code := execution(t.Context(), "", strings.Fields(line)...)
-		if code != exitOK {
-			t.Errorf("%s: exit %d, %s%s", command, code, out, problems)
+		if code != command.ExitOK {
+			t.Errorf("%s: exit %d, %s%s", typed, code, out, problems)
 		}
 		if file == "" {
 			continue
@@ -88,7 +90,7 @@ func TestTheGuideOfTests(t *testing.T) {
 			} `xml:"testsuite"`
 		}
 		if err := xml.Unmarshal([]byte(out), &report); err != nil || report.Tests != 2 || len(report.Suites) != 1 || len(report.Suites[0].Cases) != 2 {
-			t.Errorf("%s: %v, %+v in\n%s", command, err, report, out)
+			t.Errorf("%s: %v, %+v in\n%s", typed, err, report, out)
 		}
 	}
 	if ran != 2 {

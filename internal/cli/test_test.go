@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
 // Each case is files, a command line and what it prints.
@@ -46,7 +48,7 @@ func TestBrokenTestFilesAreErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, problems, code := execution(t.Context(), "", "test")
-			if code != exitUsage || out != "" || !strings.Contains(problems, "tests.yaml:") || !strings.Contains(problems, tc.says) {
+			if code != command.ExitUsage || out != "" || !strings.Contains(problems, "tests.yaml:") || !strings.Contains(problems, tc.says) {
 				t.Errorf("exit %d, %q, want %q", code, problems, tc.says)
 			}
 		})
@@ -86,7 +88,7 @@ func TestBrokenSuitesOfOtherToolsAreErrors(t *testing.T) {
 				}
 			}
 			out, problems, code := execution(t.Context(), "", "test")
-			if code != exitUsage || out != "" || !strings.Contains(problems, "suite.yaml:"+tc.says) {
+			if code != command.ExitUsage || out != "" || !strings.Contains(problems, "suite.yaml:"+tc.says) {
 				t.Errorf("exit %d, %q, %q, want %q", code, out, problems, tc.says)
 			}
 		})
@@ -113,12 +115,12 @@ func TestTestRefusesWhatMeansNothing(t *testing.T) {
 		{[]string{"test", dir, "--service-address", "a/b=c:1"}, "--service-address needs --call"},
 	} {
 		_, problems, code := execution(t.Context(), "", tc.args...)
-		if code != exitUsage || !strings.Contains(problems, tc.says) {
+		if code != command.ExitUsage || !strings.Contains(problems, tc.says) {
 			t.Errorf("%q: exit %d, %q, want %q", tc.args, code, problems, tc.says)
 		}
 	}
 	out, problems, code := execution(t.Context(), "", "test", "--list", dir)
-	if code != exitOK || out != good+":4: a\n" {
+	if code != command.ExitOK || out != good+":4: a\n" {
 		t.Errorf("--list: exit %d, %q, %q", code, out, problems)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -81,7 +83,7 @@ tests:
 	if err := os.WriteFile("tests.yaml", []byte(before), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, problems, code := execution(t.Context(), "", "test", "--update"); code != exitOK {
+	if out, problems, code := execution(t.Context(), "", "test", "--update"); code != command.ExitOK {
 		t.Fatalf("exit %d, %s%s", code, out, problems)
 	}
 	got, err := os.ReadFile("tests.yaml")
@@ -91,7 +93,7 @@ tests:
 	if diff := cmp.Diff(after, string(got)); diff != "" {
 		t.Errorf("updated (-want +got):\n%s", diff)
 	}
-	if out, problems, code := execution(t.Context(), "", "test"); code != exitOK {
+	if out, problems, code := execution(t.Context(), "", "test"); code != command.ExitOK {
 		t.Errorf("exit %d after the update, %s%s", code, out, problems)
 	}
 }

@@ -1,0 +1,228 @@
+package after
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/blame"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+type blameOptions struct {
+	initializersOptions
+}
+
+// NewBlame returns the command gatehouse blame.
+func NewBlame(streams command.Streams) *cobra.Command {
+	return newBlameCommand(func(ctx context.Context, o *blameOptions) error { return o.run(ctx, streams) })
+}
+
+func newBlameCommand(run func(context.Context, *blameOptions) error) *cobra.Command {
+	o := &blameOptions{}
+	cmd := &cobra.Command{
+		Use:   "blame KIND/NAME",
+		Short: "Show who set which field of an object: webhooks, policies, plugins",
+		Long: `Show which fields of an object were set by webhooks, policies, compiled-in
+plugins and initializers, and in which request. It reads the traces that the
+server keeps, and says how far back they go. It knows nothing of earlier
+requests.
+
+CHANGE is the value after + for a field that was added, after - for one that was
+removed, and BEFORE -> AFTER otherwise. Elements of lists are named by what
+identifies them, as in spec.containers[name=web].image. NOW says whether the
+object still has what was set. A field that is not listed was in the request
+itself, or was set by the server, or was set before the oldest trace.`,
+		Example: `  # who changed this pod while it was admitted
+  gatehouse blame pod/web-1 -n shop
+
+  # the same, for a program
+  gatehouse blame deployment/web -n shop -o json`,
+		Args: o.oneObject(1),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), o)
+		},
+	}
+	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
+		command.Choose(f, &o.output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
+	})
+	o.cluster = command.NewCluster(cmd)
+	command.CompletesObject(cmd, o.cluster.KindNames, o.cluster.ObjectNames(cmd))
+	return cmd
+}
+
+// blamed is what is known of an object, as the command prints it.
+type blamed struct{ blame.Blame }
+
+// records are those of some traces.
+func records(traces []*v1alpha1.AdmissionTrace) []*trace.Record {
+	list := make([]*trace.Record, len(traces))
+	for i, t := range traces {
+		list[i] = &t.Record
+	}
+	return list
+}
+
+func (o *blameOptions) run(ctx context.Context, streams command.Streams) error {
+	s, err := o.open()
+	if err != nil {
+		return err
+	}
+	kind, name, ok := strings.Cut(o.object, "/")
+	if !ok || kind == "" || name == "" {
+		return command.Usagef("%q is not of the form KIND/NAME, such as deployment/web", o.object)
+	}
+	kinds, err := s.resources([]string{kind}, "")
+	if err != nil {
+		return err
+	}
+	r := kinds[0]
+	b := &blamed{blame.Blame{Object: r.GroupResource().String() + "/" + name, Changes: []blame.Change{}}}
+	all := s.all.Resource(command.AdmissionTraces)
+	var client interface {
+		List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
+	} = all
+	if r.Namespaced {
+		b.Namespace = s.namespace
+		client = all.Namespace(s.namespace)
+	}
+	list, err := client.List(ctx, metav1.ListOptions{FieldSelector: fields.SelectorFromSet(fields.Set{
+		"resource": r.Resource + "." + r.Group, "name": name, "dryRun": "false",
+	}).String()})
+	if err != nil {
+		return command.TraceError(err)
+	}
+	traces, err := command.DecodeTraces(list)
+	if err != nil {
+		return err
+	}
+	object, err := r.Of(s.all, s.namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		object = nil
+		if len(traces) == 0 {
+			return err
+		}
+		b.Unknown = append(b.Unknown, "the object does not exist now: the changes are those of earlier objects with this name")
+	case apierrors.IsForbidden(err):
+		object = nil
+		b.Unknown = append(b.Unknown, "whether the object still has what was set: you are not allowed to get it")
+	case err != nil:
+		return err
+	}
+	b.Judge(records(traces), object)
+	b.oldest(ctx, client)
+	if o.output != "text" {
+		return command.PrintAs(streams.Out, o.output, &b.Blame)
+	}
+	return b.print(streams.Out, streams.Err)
+}
+
+// oldest finds out how far the traces go back.
+func (b *blamed) oldest(ctx context.Context, client interface {
+	List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
+}) {
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		b.Unknown = append(b.Unknown, "how far the traces go back: "+err.Error())
+		return
+	}
+	traces, err := command.DecodeTraces(list)
+	if err != nil || len(traces) == 0 {
+		return
+	}
+	// Traces of rejected and failed-open writes are kept longer, and say nothing about the
+	// rest.
+	i := slices.IndexFunc(traces, func(t *v1alpha1.AdmissionTrace) bool { return t.Outcome == trace.OutcomeAllowed })
+	first := traces[max(i, 0)].Start
+	b.KnownSince = &first
+}
+
+// row is a line about a field.
+type row struct{ field, change, now string }
+
+// maxShown is how much of a value is in a row.
+const maxShown = 80
+
+// rows are the lines about a change: one for each field that has another value, or one for
+// the change when the traces do not show both values.
+func rowsOf(c *blame.Change) []row {
+	if len(c.Differences) > 0 {
+		rows := make([]row, len(c.Differences))
+		for i := range c.Differences {
+			d := &c.Differences[i]
+			r := row{field: d.Field, now: d.Now}
+			switch before, after := trace.Cut(string(d.Before), maxShown), trace.Cut(string(d.After), maxShown); {
+			case before == "":
+				r.change = "+ " + after
+			case after == "":
+				r.change = "- " + before
+			default:
+				r.change = before + " -> " + after
+			}
+			rows[i] = r
+		}
+		return rows
+	}
+	r := row{field: c.Field, change: c.Op, now: c.Now}
+	if r.field == "" {
+		r.field = c.Path
+	}
+	switch {
+	case c.WasBytes > 0 && c.Op != "remove":
+		r.change = fmt.Sprintf("%s, was %d bytes or more", c.Op, c.WasBytes)
+	case c.ByKind == trace.ByInitializer && c.Path == "/metadata/initializers":
+		r.change = "waits for it"
+	case c.Op == "merge":
+		r.change = "merged " + trace.Cut(string(c.Value), maxShown)
+	case len(c.Was) > 0 && len(c.Value) > 0:
+		r.change = "as before"
+	case len(c.Value) > 0:
+		r.change = "+ " + trace.Cut(string(c.Value), maxShown)
+	}
+	return []row{r}
+}
+
+func (b *blamed) print(out, notes io.Writer) error {
+	if len(b.Changes) == 0 {
+		terminal.Fprintf(notes, "No trace shows a change of %s by admission.\n", b.Object)
+	} else {
+		table := terminal.NewTable(terminal.Column{Title: "FIELD"}, terminal.Column{Title: "CHANGE"}, terminal.Column{Title: "SET BY"}, terminal.Column{Title: "NOW"},
+			terminal.Column{Title: "REQUEST", Below: true}, terminal.Column{Title: "AGE"}, terminal.Column{Title: "TRACE", Below: true})
+		for i := range b.Changes {
+			c := &b.Changes[i]
+			by := c.By
+			if c.ByKind == trace.ByPolicy || c.ByKind == trace.ByInitializer {
+				by = c.ByKind + " " + by
+			}
+			for _, row := range rowsOf(c) {
+				table.Row(row.field, row.change, by, row.now, c.Operation+" by "+c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
+			}
+		}
+		if err := command.WriteTable(out, table); err != nil {
+			return err
+		}
+	}
+	if b.KnownSince != nil {
+		terminal.Fprintf(notes, "The server's traces go back to %s; of several servers, each has its own.\n", b.KnownSince.UTC().Format(time.RFC3339))
+	}
+	for _, unknown := range b.Unknown {
+		terminal.Fprintf(notes, "Unknown: %s.\n", unknown)
+	}
+	return nil
+}

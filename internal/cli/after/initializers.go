@@ -1,0 +1,200 @@
+package after
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/initializer"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
+)
+
+// NewInitializers returns the command gatehouse initializers.
+func NewInitializers(streams command.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "initializers",
+		Short: "Show, complete and fail pending initializations",
+		Long: `Show objects that wait for initializers, and complete or fail their
+initialization, on this server or on any other that has initializers. Ordinary
+reads do not return such objects.
+
+Completing or failing an initialization needs the verb initialize on the
+resource.`,
+		Example: `  # list the objects that wait, in all namespaces, and their initializers
+  gatehouse initializers list -A
+
+  # act in place of an initializer that does not run
+  gatehouse initializers complete deployment/web sidecar.example.com
+
+  # fail it: the server deletes the object and reports an error to its creator
+  gatehouse initializers fail deployment/web --message "no sidecar today"`,
+		Args: command.KnownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newInitializersList(streams), newInitializersWatch(streams),
+		newInitializersComplete(streams), newInitializersFail(streams))
+	return cmd
+}
+
+// initializersOptions are what the commands below initializers have in common.
+type initializersOptions struct {
+	cluster *command.Cluster
+	// types are the resources to look at; empty means all.
+	types         []string
+	allNamespaces bool
+	output        string
+	// object is TYPE/NAME, name the initializer, both for one object.
+	object, name string
+	message      string
+	reason       string
+	code         int
+}
+
+func (o *initializersOptions) addAllNamespaces(cmd *cobra.Command) {
+	command.AddSection(cmd, "Which objects", func(f *pflag.FlagSet) {
+		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "objects of all namespaces")
+	})
+}
+
+// session is a connection to the server.
+type session struct {
+	mapper    meta.RESTMapper
+	discovery discovery.DiscoveryInterface
+	// all sees uninitialized objects.
+	all       dynamic.Interface
+	namespace string
+	host      string
+}
+
+func (o *initializersOptions) open() (*session, error) {
+	config, err := o.cluster.Open()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{host: config.Host}
+	if s.namespace, err = o.cluster.Namespace(); err != nil {
+		return nil, err
+	}
+	if o.allNamespaces {
+		s.namespace = ""
+	}
+	if s.mapper, err = o.cluster.Mapper(); err != nil {
+		return nil, err
+	}
+	if s.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.Wrap(initializer.IncludeUninitialized)
+	s.all, err = dynamic.NewForConfig(config)
+	return s, err
+}
+
+// known returns an error when the server has no initializers. Servers that have them serve their
+// configurations, or are Gatehouse, which may not serve that version.
+func (s *session) known() error {
+	served, err := s.discovery.ServerResourcesForGroupVersion(configurations.GroupVersion().String())
+	configurable := func(r metav1.APIResource) bool { return r.Name == configurations.Resource }
+	if apierrors.IsNotFound(err) || (err == nil && !slices.ContainsFunc(served.APIResources, configurable)) {
+		_, err = s.discovery.ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String())
+	}
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the server at %s is not Gatehouse, and has no initializers", s.host)
+	}
+	return err
+}
+
+// resources returns the resources that the types name, or all that have the verb.
+func (s *session) resources(types []string, verb string) ([]command.Resource, error) {
+	var list []command.Resource
+	for _, name := range types {
+		r, err := command.ResourceNamed(s.mapper, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	if len(types) > 0 {
+		return list, nil
+	}
+	// Resources that cannot be discovered cannot be listed either.
+	groups, err := s.discovery.ServerPreferredResources()
+	if len(groups) == 0 && err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		gv, err := schema.ParseGroupVersion(g.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range g.APIResources {
+			if slices.Contains(r.Verbs, verb) && !strings.Contains(r.Name, "/") && (gv.Group != "extensions") {
+				list = append(list, command.Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced})
+			}
+		}
+	}
+	return list, nil
+}
+
+// find returns the object that TYPE/NAME names.
+func (s *session) find(ctx context.Context, object string) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
+	kind, name, ok := strings.Cut(object, "/")
+	if !ok || kind == "" || name == "" {
+		return nil, nil, command.Usagef("%q is not of the form KIND/NAME, such as deployment/web", object)
+	}
+	list, err := s.resources([]string{kind}, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	client := list[0].Of(s.all, s.namespace)
+	obj, err := client.Get(ctx, name, metav1.GetOptions{})
+	return obj, client, err
+}
+
+// waits returns the names in an object's list of pending initializers; ok is false
+// for an object that is initialized.
+func waits(obj *unstructured.Unstructured) (names []string, ok bool) {
+	field, found, err := unstructured.NestedFieldNoCopy(obj.Object, "metadata", "initializers")
+	if err != nil || !found || field == nil {
+		return nil, false
+	}
+	list, _, _ := unstructured.NestedSlice(obj.Object, "metadata", "initializers", "pending")
+	names = []string{}
+	for _, entry := range list {
+		m, _ := entry.(map[string]any)
+		name, _ := m["name"].(string)
+		names = append(names, name)
+	}
+	return names, true
+}
+
+// oneObject takes the arguments of commands that work on one object.
+func (o *initializersOptions) oneObject(most int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return command.Usagef("name an object, such as deployment/web")
+		case len(args) > most:
+			return command.Usagef("unexpected argument %q", args[most])
+		}
+		o.object = args[0]
+		if len(args) > 1 {
+			o.name = args[1]
+		}
+		return nil
+	}
+}

@@ -1,0 +1,623 @@
+package after
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+type traceOptions struct {
+	cluster *command.Cluster
+	id      string
+	follow  bool
+	// slowest is how many of the slowest are wanted; 0 means the latest ones.
+	slowest       int
+	bySlowness    bool
+	auditID       string
+	webhook       string
+	outcome       string
+	user          string
+	allNamespaces bool
+	output        string
+}
+
+// slowestByDefault is how many --slowest shows.
+const slowestByDefault = 10
+
+// NewTrace returns the command gatehouse trace.
+func NewTrace(streams command.Streams) *cobra.Command {
+	return newTraceCommand(func(ctx context.Context, o *traceOptions) error { return o.run(ctx, streams) })
+}
+
+func newTraceCommand(run func(context.Context, *traceOptions) error) *cobra.Command {
+	o := &traceOptions{}
+	cmd := &cobra.Command{
+		Use:   "trace [ID]",
+		Short: "Show what admission did with requests",
+		Long: `Show what admission did with the latest writes: the plugins, the webhooks that
+were called, what each answered, and how long it took. The answer to each write
+that admission judged has the header Gatehouse-Trace with an ID.
+
+A server keeps the traces of the requests that it handled, up to a limit in
+bytes (--admission-trace-bytes of serve). It keeps rejected requests, and
+requests that continued although a webhook failed, longer than the rest.`,
+		Example: `  # what happened to the request with this Gatehouse-Trace header
+  gatehouse trace 5d1f0c6b2a9e4d37
+
+  # the latest requests in a namespace, or in all
+  gatehouse trace -n shop
+  gatehouse trace -A
+
+  # new requests as they arrive, until Ctrl-C
+  gatehouse trace --follow -A
+
+  # requests for which the server called one webhook, and those that failed because of it
+  gatehouse trace --webhook quota.example.com -A
+  gatehouse trace --webhook quota.example.com --outcome Failed -A
+
+  # the five requests that took longest
+  gatehouse trace --slowest 5 -A
+
+  # a page to attach to an issue: the time line, what each step changed, why it was rejected
+  gatehouse trace 5d1f0c6b2a9e4d37 -o html > trace.html`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return command.Usagef("unexpected argument %q", args[1])
+			case len(args) == 1 && o.bySlowness:
+				n, err := strconv.Atoi(args[0])
+				if err != nil || n < 1 {
+					return command.Usagef("--slowest %s: it is not a number of requests", args[0])
+				}
+				o.slowest = n
+			case len(args) == 1:
+				o.id = args[0]
+			case o.bySlowness:
+				o.slowest = slowestByDefault
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	command.AddSection(cmd, "Which requests", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVarP(&o.follow, "follow", "f", false, "print new requests as they arrive, until Ctrl-C")
+		f.BoolVar(&o.bySlowness, "slowest", false, fmt.Sprintf("the requests that took longest, %d of them or the given number", slowestByDefault))
+		f.StringVar(&o.auditID, "audit-id", "", "only the request with this ID in the header Audit-Id of its answer, in the log, in the audit log, and in calls of webhooks")
+		f.StringVar(&o.webhook, "webhook", "", "only requests for which the webhook of this name was called, or that got the initializer of this name")
+		f.StringVar(&o.outcome, "outcome", "", "only requests with this outcome: Allowed, FailedOpen, Denied or Failed")
+		f.StringVar(&o.user, "user", "", "only requests of this user")
+		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "requests in all namespaces and in none")
+	})
+	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
+		command.Choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page), markdown, or jsonl: one trace a line, for 'gatehouse replay'",
+			"text", "json", "yaml", "jsonl", "html", "markdown")
+	})
+	o.cluster = command.NewCluster(cmd)
+	command.Completes(cmd, "outcome", outcomeNames)
+	command.CompletesArguments(cmd, func() []string { return o.cluster.ObjectNames(cmd)("admissiontraces.gatehouse.dev") })
+	return cmd
+}
+
+// outcomeNames are the outcomes of traces.
+func outcomeNames() []string {
+	var names []string
+	for _, outcome := range trace.Outcomes {
+		names = append(names, string(outcome))
+	}
+	return names
+}
+
+// outcomePainted is the outcome of a request, which stands out when something failed.
+func outcomePainted(outcome trace.Outcome) terminal.Painted {
+	switch outcome {
+	case trace.OutcomeAllowed:
+		return terminal.Paint(terminal.Green, string(outcome))
+	case trace.OutcomeFailedOpen:
+		return terminal.Paint(terminal.Yellow, string(outcome))
+	}
+	return terminal.Paint(terminal.Red, string(outcome))
+}
+
+// check says what does not go together.
+func (o *traceOptions) check() error {
+	outcomes := outcomeNames()
+	if i := slices.IndexFunc(outcomes, func(name string) bool { return strings.EqualFold(name, o.outcome) }); i >= 0 {
+		o.outcome = outcomes[i]
+	}
+	if o.outcome != "" {
+		if err := command.OneOf("outcome", o.outcome, outcomes...); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.id != "" && (o.follow || o.auditID != "" || o.webhook != "" || o.outcome != "" || o.user != ""):
+		return command.Usagef("an ID names one request: leave out the flags that select requests")
+	case o.follow && (o.output == "html" || o.output == "markdown"):
+		return command.Usagef("--follow never ends, and --output %s is a whole page: leave out one of them", o.output)
+	case o.follow && o.bySlowness:
+		return command.Usagef("--follow and --slowest exclude each other")
+	}
+	return nil
+}
+
+// selector says which traces are wanted, as the server understands it.
+func (o *traceOptions) selector() string {
+	set := fields.Set{}
+	for field, value := range map[string]string{"auditID": o.auditID, "webhook": o.webhook, "outcome": o.outcome, "user": o.user} {
+		if value != "" {
+			set[field] = value
+		}
+	}
+	return set.AsSelector().String()
+}
+
+func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
+	all, placed, err := openTraces(o.cluster)
+	if err != nil {
+		return err
+	}
+	if o.id != "" {
+		t, err := findTrace(ctx, all, placed, o.id)
+		if err != nil {
+			return err
+		}
+		if o.output == "jsonl" {
+			return json.NewEncoder(terminal.Exact(streams.Out)).Encode(t.Object)
+		}
+		if o.output == "json" || o.output == "yaml" {
+			return command.PrintAs(streams.Out, o.output, t.Object)
+		}
+		decoded, err := command.DecodeTrace(t)
+		if err != nil {
+			return err
+		}
+		if o.output != "text" {
+			return pages.OfTrace(&decoded.Record, pages.Links{}).Format(terminal.Exact(streams.Out), o.output)
+		}
+		printTrace(streams.Out, &decoded.Record)
+		return nil
+	}
+	from := placed
+	if o.allNamespaces {
+		from = all
+	}
+	if o.follow {
+		return o.watch(ctx, from, streams)
+	}
+	list, err := from.List(ctx, metav1.ListOptions{FieldSelector: o.selector()})
+	if err != nil {
+		return command.TraceError(err)
+	}
+	items, err := command.DecodeTraces(list)
+	if err != nil {
+		return err
+	}
+	if o.slowest > 0 {
+		order := map[string]int64{}
+		for _, t := range items {
+			order[t.ID] = t.TotalMicros
+		}
+		slices.SortStableFunc(items, func(a, b *v1alpha1.AdmissionTrace) int { return cmp.Compare(b.TotalMicros, a.TotalMicros) })
+		slices.SortStableFunc(list.Items, func(a, b unstructured.Unstructured) int {
+			return cmp.Compare(order[b.GetName()], order[a.GetName()])
+		})
+		items, list.Items = items[:min(o.slowest, len(items))], list.Items[:min(o.slowest, len(items))]
+	}
+	if o.output == "jsonl" {
+		lines := json.NewEncoder(terminal.Exact(streams.Out))
+		for i := range list.Items {
+			if err := lines.Encode(list.Items[i].Object); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	switch o.output {
+	case "json", "yaml":
+		return command.PrintAs(streams.Out, o.output, list.UnstructuredContent())
+	case "html", "markdown":
+		records := make([]*trace.Record, len(items))
+		for i, t := range items {
+			records[i] = &t.Record
+		}
+		if o.slowest > 0 {
+			// The page begins with the last one.
+			slices.Reverse(records)
+		}
+		return pages.OfTraces(records).Format(terminal.Exact(streams.Out), o.output)
+	}
+	if len(items) == 0 {
+		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")
+		return nil
+	}
+	columns := terminal.Titles("ID", "OPERATION", "OBJECT", "OUTCOME", "REVIEWS", "TOTAL", "OWN", "AGE")
+	for i := range columns {
+		// The object is what people look for.
+		columns[i].Below = slices.Contains([]string{"REVIEWS", "TOTAL", "OWN"}, columns[i].Title)
+	}
+	if o.allNamespaces {
+		columns = append(terminal.Titles("NAMESPACE"), columns...)
+	}
+	table := terminal.NewTable(columns...)
+	for _, t := range items {
+		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), outcomePainted(t.Outcome), t.Reviews(),
+			pages.Brief(t.TotalMicros), pages.Brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time))}
+		if o.allNamespaces {
+			cells = append([]any{t.Namespace}, cells...)
+		}
+		table.Row(cells...)
+	}
+	return command.WriteTable(streams.Out, table)
+}
+
+// openTraces returns a client for the traces of all namespaces, and one for those of the
+// namespace that is meant.
+func openTraces(c *command.Cluster) (all, placed dynamic.ResourceInterface, err error) {
+	client, _, err := c.Objects()
+	if err != nil {
+		return nil, nil, err
+	}
+	namespace, err := c.Namespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	return client.Resource(command.AdmissionTraces), client.Resource(command.AdmissionTraces).Namespace(namespace), nil
+}
+
+// findTrace reads one trace: among all, or, for users who may not read all, in the
+// namespace that is meant.
+func findTrace(ctx context.Context, all, placed dynamic.ResourceInterface, id string) (*unstructured.Unstructured, error) {
+	t, err := all.Get(ctx, id, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) {
+		t, err = placed.Get(ctx, id, metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: there is no such trace that you are allowed to read; each server keeps the traces of the latest writes that it handled", err)
+	}
+	return t, command.TraceError(err)
+}
+
+// nothingSelected is a selector that no trace has: a list with it is empty and has the
+// server's resourceVersion.
+const nothingSelected = "metadata.name=-"
+
+// watch prints traces from now on until ctx ends.
+func (o *traceOptions) watch(ctx context.Context, client dynamic.ResourceInterface, streams command.Streams) error {
+	version := ""
+	for ctx.Err() == nil {
+		if version == "" {
+			list, err := client.List(ctx, metav1.ListOptions{FieldSelector: nothingSelected})
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return command.TraceError(err)
+			}
+			version = list.GetResourceVersion()
+		}
+		events, err := client.Watch(ctx, metav1.ListOptions{FieldSelector: o.selector(), ResourceVersion: version})
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			version = ""
+			continue
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return command.TraceError(err)
+		}
+		for event := range events.ResultChan() {
+			u, ok := event.Object.(*unstructured.Unstructured)
+			if ctx.Err() != nil {
+				break
+			}
+			if event.Type == watch.Error || !ok {
+				fmt.Fprintln(streams.Err, "Some requests are missing: they arrived faster than the command could show them.")
+				version = ""
+				break
+			}
+			version = u.GetResourceVersion()
+			if event.Type != watch.Added {
+				continue
+			}
+			if err := o.follows(streams.Out, u); err != nil {
+				events.Stop()
+				return err
+			}
+		}
+		events.Stop()
+	}
+	return nil
+}
+
+// follows prints one trace of those that come in.
+func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) error {
+	switch o.output {
+	case "json", "jsonl":
+		// One object on a line.
+		return json.NewEncoder(terminal.Exact(out)).Encode(u.Object)
+	case "yaml":
+		fmt.Fprintln(out, "---")
+		return command.PrintAs(out, o.output, u.Object)
+	}
+	t, err := command.DecodeTrace(u)
+	if err != nil {
+		return err
+	}
+	place := ""
+	if t.Namespace != "" {
+		place = " in " + t.Namespace
+	}
+	_, err = terminal.Fprintf(out, "%s %s %s %s%s by %s: %s, %s, %s\n", t.Start.Local().Format("15:04:05.000"), t.ID, t.Request.Operation,
+		t.Request.Object(), place, t.Request.User, t.Outcome, report.Count(t.Reviews(), "review"), pages.Brief(t.TotalMicros))
+	return err
+}
+
+// printTrace prints all of one trace.
+func printTrace(out io.Writer, t *trace.Record) {
+	r := &t.Request
+	terminal.Fprintf(out, "%s %s", r.Operation, r.Object())
+	if r.Namespace != "" {
+		terminal.Fprintf(out, " in namespace %s", r.Namespace)
+	}
+	if r.User != "" {
+		terminal.Fprintf(out, ", by %s", r.User)
+	}
+	if r.DryRun {
+		fmt.Fprint(out, ", dry run")
+	}
+	terminal.Fprintf(out, "\n%s, %s in total, %s of it in admission itself\n", t.Outcome, pages.Brief(t.TotalMicros), pages.Brief(t.OwnMicros))
+	terminal.Fprintf(out, "trace %s, at %s", t.ID, t.Start.UTC().Format(time.RFC3339Nano))
+	if t.AuditID != "" {
+		terminal.Fprintf(out, ", audit ID %s", t.AuditID)
+	}
+	if t.Revision != "" {
+		terminal.Fprintf(out, ", with the registrations of revision %s", t.Revision)
+	}
+	fmt.Fprintln(out)
+	if t.Redacted {
+		fmt.Fprintln(out, "Contents are omitted.")
+	}
+	for s := range t.Each() {
+		printStep(out, s, t.Several())
+	}
+}
+
+func printStep(out io.Writer, s *trace.StepRecord, named bool) {
+	terminal.Fprintf(out, "\n%s pass, %s", s.Pass, s.Plugin)
+	if s.Round > 0 {
+		fmt.Fprint(out, ", run again")
+	}
+	if named && s.Name != "" {
+		terminal.Fprintf(out, ", %s", s.Name)
+	}
+	terminal.Fprintf(out, ": %s", pages.Brief(s.Micros))
+	switch {
+	case len(s.Patch) > 0:
+		fmt.Fprint(out, ", changed the object")
+	case len(s.Calls) == 0 && len(s.Judgements) == 0 && s.Allowed && len(s.Pending) == 0 && len(s.Initializing) == 0:
+		fmt.Fprint(out, ", allowed")
+	}
+	fmt.Fprintln(out)
+	for i := range s.Patch {
+		terminal.Fprintf(out, "  %s\n", describe(&s.Patch[i]))
+	}
+	for _, name := range s.Pending {
+		terminal.Fprintf(out, "  waits for initializer %s\n", name)
+	}
+	if len(s.Initializing) > 0 {
+		terminal.Fprintf(out, "  initializer %s", strings.Join(s.Initializing, ", "))
+		if len(s.Written) > 0 {
+			fmt.Fprint(out, " changed the object")
+		}
+		fmt.Fprintln(out)
+	}
+	for i := range s.Written {
+		terminal.Fprintf(out, "    %s\n", describe(&s.Written[i]))
+	}
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if c.Excluded {
+			terminal.Fprintf(out, "  not called: %s, by its match conditions", &c.Entry)
+			if c.Error != "" {
+				terminal.Fprintf(out, ", which failed: %s", c.Error)
+			}
+			fmt.Fprintln(out)
+		}
+	}
+	for i := range s.Exclusions {
+		x := &s.Exclusions[i]
+		terminal.Fprintf(out, "  exclusion rule %s, %s: %s\n", x.Rule, x.Effect, strings.Join(x.Names(), ", "))
+	}
+	said := false
+	for part := range s.Parts() {
+		if part.Judgement != nil {
+			printJudgement(out, part.Judgement)
+			continue
+		}
+		printCall(out, part.Call, part.Unused)
+		said = said || part.Unused == "" && part.Call.Error == s.Error
+	}
+	for i := range s.Skips {
+		terminal.Fprintf(out, "  skipped: %s, %s\n", &s.Skips[i].Entry, s.Skips[i].Reason)
+	}
+	if !s.Allowed && !said {
+		terminal.Fprintf(out, "  rejected: %s\n", indented(s.Error))
+	}
+}
+
+// printJudgement writes what a policy did: its findings with each param, and the actions
+// of its bindings.
+func printJudgement(out io.Writer, j *trace.JudgementRecord) {
+	terminal.Fprintf(out, "  %s", j.Policy.Configuration)
+	if j.Equivalent {
+		terminal.Fprintf(out, ", as %s", j.Kind)
+	}
+	if len(j.Evaluations) == 0 {
+		fmt.Fprint(out, ": not evaluated")
+	}
+	fmt.Fprintln(out)
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		fmt.Fprint(out, "    evaluated")
+		if e.Param != nil {
+			terminal.Fprintf(out, " with %s", e.Param)
+		}
+		terminal.Fprintf(out, " for %s", strings.Join(e.Bindings, ", "))
+		if e.MoreBindings > 0 {
+			terminal.Fprintf(out, " and %d more", e.MoreBindings)
+		}
+		terminal.Fprintf(out, ": %s, cost %d", pages.Brief(e.Micros), e.Cost)
+		if e.FalseCondition != "" {
+			terminal.Fprintf(out, ", match condition %q is false", e.FalseCondition)
+		}
+		fmt.Fprintln(out)
+		for k := range e.Validations {
+			if v := &e.Validations[k]; v.Expression != "" {
+				terminal.Fprintf(out, "      %s, cost %d: %s\n", v.Verdict, v.Cost, indented(v.Expression))
+				if v.Because != "" {
+					terminal.Fprintf(out, "        because this is false: %s\n", indented(v.Because))
+				}
+				for n := range v.Values {
+					terminal.Fprintf(out, "        %s = %s\n", indented(v.Values[n].Expression), indented(v.Values[n].Value))
+				}
+			}
+		}
+		for k := range e.Mutations {
+			m := &e.Mutations[k]
+			what := terminal.Lines("changed nothing")
+			patch := m.Patch
+			switch {
+			case len(m.WouldPatch) > 0:
+				what, patch = terminal.Lines("would change the object: "+e.Enforcement.String()), m.WouldPatch
+			case m.Mutated:
+				what = "changed the object"
+			}
+			if m.Error != "" {
+				what = "failed: " + indented(m.Error)
+			}
+			terminal.Fprintf(out, "      mutation %d, %s, cost %d: %s\n", m.Index+1, m.Type, m.Cost, what)
+			for n := range patch {
+				terminal.Fprintf(out, "        %s\n", describe(&patch[n]))
+			}
+		}
+		for k := range e.AuditAnnotations {
+			if a := &e.AuditAnnotations[k]; a.Value != "" {
+				terminal.Fprintf(out, "      audit annotation %s: %s\n", a.Key, indented(a.Value))
+			}
+		}
+	}
+	for i := range j.Consequences {
+		c := &j.Consequences[i]
+		fmt.Fprint(out, "    ")
+		if c.Binding != "" {
+			terminal.Fprintf(out, "binding %s: ", c.Binding)
+		}
+		terminal.Fprintf(out, "%s", indented(c.Message))
+		if len(c.Actions) > 0 {
+			terminal.Fprintf(out, " (%s)", strings.Join(c.Actions, ", "))
+		}
+		if c.Ignored {
+			fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
+		}
+		if c.Spared {
+			terminal.Fprintf(out, ", the request goes on: %s", c.Enforcement)
+		}
+		fmt.Fprintln(out)
+	}
+	if j.MoreConsequences > 0 {
+		terminal.Fprintf(out, "    and %d more\n", j.MoreConsequences)
+	}
+}
+
+func printCall(out io.Writer, c *trace.CallRecord, note string) {
+	terminal.Fprintf(out, "  %s: %s, %s", &c.Webhook, c.Verdict, pages.Brief(c.Micros))
+	if c.Turn != trace.InTurn.String() && note == "" {
+		terminal.Fprintf(out, ", called %s", map[string]string{trace.Ahead.String(): "ahead of its turn", trace.Again.String(): "twice"}[c.Turn])
+	}
+	if c.Equivalent {
+		terminal.Fprintf(out, ", as %s", c.Kind)
+	}
+	if !c.Sent && c.Verdict != trace.Allowed.String() {
+		fmt.Fprint(out, ", not delivered")
+	}
+	if c.Ignored {
+		fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
+	}
+	patch := c.Patch
+	switch {
+	case len(c.WouldPatch) > 0:
+		patch = c.WouldPatch
+		fmt.Fprint(out, ", would change the object")
+	case c.Mutated:
+		fmt.Fprint(out, ", changed the object")
+	}
+	if c.Enforcement != nil {
+		terminal.Fprintf(out, ", the request goes on: %s", c.Enforcement)
+	}
+	fmt.Fprintln(out)
+	if note != "" {
+		terminal.Fprintf(out, "    %s\n", note)
+	}
+	if c.Error != "" {
+		terminal.Fprintf(out, "    %s\n", indented(c.Error))
+	}
+	for i := range patch {
+		terminal.Fprintf(out, "    %s\n", describe(&patch[i]))
+	}
+	for _, warning := range c.Warnings {
+		terminal.Fprintf(out, "    warning: %s\n", indented(warning))
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.AuditAnnotations)) {
+		terminal.Fprintf(out, "    audit annotation %s: %s\n", key, indented(c.AuditAnnotations[key]))
+	}
+}
+
+// indented keeps a text of several lines in its place.
+func indented(text string) terminal.Lines { return terminal.Indented(text, "      ") }
+
+// maxValue is how much of a value is shown on a line.
+const maxValue = 200
+
+// describe is an operation of a patch on one line.
+func describe(p *trace.PatchOperation) string {
+	text := p.Op + " " + p.Path
+	if p.From != "" {
+		text += " from " + p.From
+	}
+	if len(p.Value) > 0 {
+		text += " " + trace.Cut(string(p.Value), maxValue)
+	}
+	return text
+}

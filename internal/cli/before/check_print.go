@@ -1,0 +1,254 @@
+package before
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// print writes a report in the format that was asked for.
+func (o *checkOptions) print(out io.Writer, r *check.Report) error {
+	found := checkReport(r)
+	if o.snapshot != "" {
+		found.Elsewhere = o.snapshot
+	}
+	return o.output.Write(out, found, func(out io.Writer) error { return o.printText(out, r) })
+}
+
+// checkReport is the report of a check, for all formats.
+func checkReport(r *check.Report) *report.Report {
+	s := &r.Summary
+	f := &report.Report{
+		Tool:  "gatehouse check",
+		Title: fmt.Sprintf("Check of %s in %s", report.Count(s.Objects, "object"), report.Count(s.Files, "file")),
+		Rules: check.Rules(), Findings: r.Findings, Suppressed: r.Suppressed, Cases: checkCases(r),
+		Sums:       []report.Sum{{Name: "accepted", N: s.Accepted}, {Name: "rejected", N: s.Rejected}, {Name: "errors", N: s.Errors}, {Name: "warnings", N: s.Warnings}},
+		Kubernetes: r.KubernetesVersion, VersionNote: r.VersionNote, Notes: r.Notes, Data: r,
+	}
+	known := map[string]bool{}
+	for i := range f.Rules {
+		known[f.Rules[i].ID] = true
+	}
+	add := func(id string) {
+		if !known[id] {
+			known[id] = true
+			f.Rules = append(f.Rules, *check.FindRule(id))
+		}
+	}
+	for i := range r.Findings {
+		add(r.Findings[i].Rule)
+	}
+	for i := range r.Suppressed {
+		add(r.Suppressed[i].Rule)
+	}
+	for _, more := range []report.Sum{{Name: "not checked", N: s.Unknown}, {Name: "skipped", N: s.Skipped}, {Name: "suppressed", N: s.Suppressed}} {
+		if more.N > 0 {
+			f.Sums = append(f.Sums, more)
+		}
+	}
+	for i, object := range r.Objects {
+		if i == 0 {
+			f.Elsewhere = object.File
+		}
+		if object.Diff == "" {
+			continue
+		}
+		d := report.Difference{Heading: object.Title(), Diff: object.Diff}
+		for _, c := range object.Changes {
+			d.Notes = append(d.Notes, changedBy(c))
+		}
+		f.Changes = append(f.Changes, d)
+	}
+	var uncalled, skipped []string
+	for i := range r.Webhooks {
+		uncalled = append(uncalled, notCalled(&r.Webhooks[i]))
+	}
+	for _, k := range r.Skipped {
+		skipped = append(skipped, report.Place(k.File, k.Line, 0)+": "+k.Message)
+	}
+	f.Parts = []report.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Not seen", Items: notSeen(r)}, {Heading: "Skipped", Items: skipped}}
+	return f
+}
+
+// changedBy says who changed what of an object.
+func changedBy(c check.Change) string { return "set by " + c.By + ": " + strings.Join(c.Paths, ", ") }
+
+// notCalled says of a webhook that it was not called.
+func notCalled(w *check.Webhook) string {
+	text := fmt.Sprintf("%s of %s, for %s", w.Webhook, w.Plugin, report.Count(w.Objects, "object"))
+	if w.FailurePolicy != "" {
+		text += ", failure policy " + w.FailurePolicy
+	}
+	return text
+}
+
+// checkCases has a case for each object, and one for each file that cannot be read.
+func checkCases(r *check.Report) []report.Case {
+	cases := []report.Case{}
+	// The rule of an object is that of its first error.
+	rules, accepted := map[string]string{}, map[string]string{}
+	key := func(file, title string) string { return file + "\x00" + title }
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if k := key(f.File, f.Object); rules[k] == "" && f.Level == report.Error {
+			rules[k] = f.Rule
+		}
+	}
+	for i := range r.Suppressed {
+		f := &r.Suppressed[i]
+		accepted[key(f.File, f.Object)] = f.Reason
+	}
+	for _, object := range r.Objects {
+		k := key(object.File, object.Title())
+		c := report.Case{Name: object.Title(), Class: object.APIVersion, File: object.File, Line: object.Line, Output: strings.Join(object.Warnings, "\n")}
+		switch object.Verdict {
+		case check.Rejected:
+			if reason, ok := accepted[k]; ok && rules[k] == "" {
+				c.Skipped = "accepted: " + reason + ": " + object.Message
+				break
+			}
+			c.Rule, c.Failure, c.Details = rules[k], object.Message, report.Place(object.File, object.Line, 0)+": "+object.Message
+		case check.Unknown, check.NotJudged:
+			c.Skipped = object.Message
+		}
+		cases = append(cases, c)
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Object == "" && f.Level == report.Error {
+			cases = append(cases, report.Case{
+				Name: report.Place(cmp.Or(f.File, "cluster"), f.Line, 0), File: f.File, Line: f.Line,
+				Rule: f.Rule, Failure: f.Message, Details: f.Place() + ": " + f.Message,
+			})
+		}
+	}
+	return cases
+}
+
+// notSeen says what a check did not see.
+func notSeen(r *check.Report) []string {
+	notes := slices.Clone(r.Notes)
+	for _, u := range r.Unseen {
+		// The others are findings.
+		if u.Objects == 0 || u.Allowed {
+			notes = append(notes, u.Text())
+		}
+	}
+	return notes
+}
+
+// printText writes a report for people: a line for each finding, then what was not seen,
+// then the sum.
+func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
+	b := terminal.NewPage(out)
+	o.release.Print(b)
+	for _, object := range r.Objects {
+		if object.Diff == "" {
+			continue
+		}
+		terminal.Fprintf(b, "%s: %s\n", report.Place(object.File, object.Line, 0), object.Title())
+		for line := range strings.Lines(object.Diff) {
+			terminal.Fprintf(b, "    %s\n", diffPainted(strings.TrimSuffix(line, "\n")))
+		}
+		for _, c := range object.Changes {
+			terminal.Fprintf(b, "    %s\n", changedBy(c))
+		}
+		terminal.Fprintf(b, "\n")
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		about := ""
+		if f.Object != "" {
+			about = f.Object + ": "
+		}
+		terminal.Fprintf(b, "%s: %s: %s%s %s\n", cmp.Or(f.Place(), "cluster"), levelPainted(f.Level), about, terminal.Indented(f.Text(), "    "), terminal.Paint(terminal.Faint, "["+f.Rule+"]"))
+	}
+	if len(r.Findings) > 0 {
+		terminal.Fprintf(b, "\n")
+	}
+	for i, w := range r.Webhooks {
+		if i == 0 {
+			fmt.Fprintln(b, "Not called (--call calls webhooks):")
+		}
+		terminal.Fprintf(b, "  - %s\n", notCalled(&w))
+	}
+	if o.log.Verbosity >= 1 {
+		for i, s := range r.Skipped {
+			if i == 0 {
+				fmt.Fprintln(b, "Skipped:")
+			}
+			terminal.Fprintf(b, "  - %s: %s\n", report.Place(s.File, s.Line, 0), s.Message)
+		}
+	} else {
+		hints(b, r)
+	}
+	for i, note := range notSeen(r) {
+		if i == 0 {
+			terminal.Fprintf(b, "Not seen:\n")
+		}
+		terminal.Fprintf(b, "%s", b.Item(note))
+	}
+	s := &r.Summary
+	if len(o.old) > 0 {
+		terminal.Fprintf(b, "Since the version before: %d created, %d updated, %d deleted, %d unchanged.\n", s.Created, s.Updated, s.Deleted, s.Unchanged)
+	}
+	terminal.Fprintf(b, "%s in %s: %d accepted, %d rejected", report.Count(s.Objects, "object"), report.Count(s.Files, "file"), s.Accepted, s.Rejected)
+	if s.Unknown > 0 {
+		terminal.Fprintf(b, ", %d not checked", s.Unknown)
+	}
+	if s.Skipped > 0 {
+		terminal.Fprintf(b, ", %d skipped", s.Skipped)
+	}
+	terminal.Fprintf(b, "; %s, %s", report.Count(s.Errors, "error"), report.Count(s.Warnings, "warning"))
+	if s.Suppressed > 0 {
+		terminal.Fprintf(b, ", %d suppressed", s.Suppressed)
+	}
+	terminal.Fprintf(b, "; by Kubernetes %s\n", r.KubernetesVersion)
+	return b.Flush()
+}
+
+// noObjects counts what was read and is not an object.
+func noObjects(n int) string {
+	if n == 1 {
+		return "1 document that is not a Kubernetes object"
+	}
+	return fmt.Sprintf("%d documents that are not Kubernetes objects", n)
+}
+
+// hints writes what was skipped in short: what can be checked in another way, and how much
+// else there was.
+func hints(b *terminal.Page, r *check.Report) {
+	other, title := 0, false
+	for _, s := range r.Skipped {
+		if !strings.Contains(s.Message, "gatehouse check -") {
+			other++
+			continue
+		}
+		if !title {
+			fmt.Fprintln(b, "Skipped:")
+			title = true
+		}
+		terminal.Fprintf(b, "  - %s: %s\n", report.Place(s.File, s.Line, 0), s.Message)
+	}
+	if other > 0 && !title {
+		terminal.Fprintf(b, "Skipped %s (-v 1 lists them).\n", noObjects(other))
+	} else if other > 0 {
+		terminal.Fprintf(b, "  - %s (-v 1 lists them)\n", noObjects(other))
+	}
+}
+
+// diffPainted is a line of a diff.
+func diffPainted(line string) any {
+	for begin, colour := range map[string]terminal.Colour{"+": terminal.Green, "-": terminal.Red, "@": terminal.Cyan} {
+		if strings.HasPrefix(line, begin) {
+			return terminal.Paint(colour, line)
+		}
+	}
+	return line
+}

@@ -1,0 +1,25 @@
+package before
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+)
+
+// The report of a writer that fails is an error.
+func TestCheckReportsThatItCannotWrite(t *testing.T) {
+	for _, format := range report.Formats {
+		o := &checkOptions{output: command.ReportFormat{Name: format}}
+		if err := o.print(broken{}, &check.Report{}); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

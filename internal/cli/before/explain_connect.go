@@ -1,0 +1,78 @@
+package before
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// connectTo connects to the webhooks that plans call, and notes at their steps what that shows. It
+// sends no request.
+func (o *explainOptions) connectTo(ctx context.Context, found []*v1alpha1.AdmissionExplanation, shown *terminal.Progress) error {
+	called := func(f func(*plan.Step)) {
+		for _, e := range found {
+			if e.Status.Plan == nil {
+				continue
+			}
+			for s := range e.Status.Plan.Acting() {
+				f(s)
+			}
+		}
+	}
+	any := false
+	called(func(s *plan.Step) { any = any || s.Entry.Name != "" })
+	if !any {
+		return nil
+	}
+	shown.Set(command.ReadingCluster)
+	world, config, err := o.world(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	known, err := world.Lint(ctx, now, nil)
+	if err != nil {
+		return err
+	}
+	addresses := map[lint.Address]*types.NamespacedName{}
+	called(func(s *plan.Step) {
+		if _, at, service, ok := known.Webhook(s.Entry); ok {
+			addresses[at] = service
+		}
+	})
+	c := &connector{world: known, addresses: o.addresses, inside: inCluster(config)}
+	served := c.present(ctx, addresses, func(done, of int) { shown.Set(fmt.Sprintf("Connected to %d of %d webhooks", done, of)) })
+	called(func(s *plan.Step) {
+		if config, at, _, ok := known.Webhook(s.Entry); ok {
+			one := served[at]
+			s.Notes = append(s.Notes, one.Verdict(config, now))
+		}
+	})
+	return ctx.Err()
+}
+
+// inCluster reports whether this process runs in the cluster that a configuration is of; nil is of
+// none.
+func inCluster(config *rest.Config) bool {
+	own, err := rest.InClusterConfig()
+	return err == nil && config != nil && own.Host == config.Host
+}
+
+// reader reads a cluster, or files.
+type reader func(context.Context) (*offline.World, *rest.Config, error)
+
+// always returns what is read already.
+func always(world *offline.World, config *rest.Config) reader {
+	return func(context.Context) (*offline.World, *rest.Config, error) { return world, config, nil }
+}

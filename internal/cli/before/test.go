@@ -1,0 +1,306 @@
+package before
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+type testOptions struct {
+	paths            []string
+	run              string
+	list, call       bool
+	startPrograms    bool
+	update           bool
+	serviceAddresses []string
+	release          command.Release
+	enforcer         command.Enforcer
+	output           command.ReportFormat
+	coverage         string
+	log              command.Logging
+}
+
+// NewTest returns the command gatehouse test.
+func NewTest(streams command.Streams) *cobra.Command {
+	return newTestCommand(func(ctx context.Context, o *testOptions) error { return o.execute(ctx, streams) })
+}
+
+func newTestCommand(run func(context.Context, *testOptions) error) *cobra.Command {
+	o := &testOptions{log: command.NewLogging()}
+	cmd := &cobra.Command{
+		Use:   "test [PATH...]",
+		Short: "Run tests of policies, webhooks and whole chains of admission",
+		Long: `Run tests of admission: each is a request and what is expected of the answer.
+
+The command reads a folder as 'gatehouse check' does. Policies, bindings,
+params, definitions, namespaces, quotas, roles and webhook registrations are
+the world, and documents of the kind AdmissionTests are the tests. A temporary
+server in the command's own process judges the requests, and stores none of
+them: each test sees the world as its files say.
+
+The command is safe on files of others: what they say is judged, and nothing in
+them is run, unless --start-programs or --call says so.
+
+It exits with 1 if a test fails or cannot be judged, and with 2 if a file with
+tests is wrong.
+
+PATH is a file or a directory, and by default the current one.`,
+		Example: `  # the tests of a directory
+  gatehouse test policies/
+
+  # one test, and what there is
+  gatehouse test policies/ --run '^pods need limits$'
+  gatehouse test policies/ --list
+
+  # for code hosts and test reports
+  gatehouse test policies/ -o github
+  gatehouse test policies/ -o junit > tests.xml
+
+  # through webhooks that the files start, and through others that run
+  gatehouse test policies/ --start-programs
+  gatehouse test policies/ --call --service-address hooks/podpolicy=127.0.0.1:8443`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if o.paths = args; len(args) == 0 {
+				o.paths = []string{"."}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	command.AddSection(cmd, "Tests", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
+		o.release.AddFlag(f, "that of this program")
+		o.enforcer.AddFlag(f, "kubernetes")
+		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .info (LCOV) or .json, there")
+		f.Lookup("coverage").NoOptDefVal = "-"
+		f.BoolVar(&o.update, "update", false, "write what happened into the files, for tests that fail; comments and order stay")
+		f.BoolVar(&o.list, "list", false, "list the tests and run none")
+	})
+	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.call, "call", false, "call the webhooks that no file answers for")
+		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests name; only for files that you trust")
+		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+	})
+	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		o.output.AddFlag(f)
+		o.log.AddFlags(f, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
+	})
+	return cmd
+}
+
+func (o *testOptions) complete() error {
+	if o.coverage != "" && o.coverage != "-" && !slices.Contains([]string{".html", ".info", ".json"}, filepath.Ext(o.coverage)) {
+		return command.Usagef("--coverage=%s: the file must end in .html, .info or .json", o.coverage)
+	}
+	if len(o.serviceAddresses) > 0 && !o.call {
+		return command.Usagef("--service-address needs --call")
+	}
+	if _, err := regexp.Compile(o.run); err != nil {
+		return command.Usagef("--run: %w", err)
+	}
+	return nil
+}
+
+// errTests is what a run ends with in which tests failed.
+type errTests struct{ failed, broken int }
+
+func (e errTests) Error() string {
+	switch {
+	case e.broken == 0:
+		return report.Count(e.failed, "test") + " failed"
+	case e.failed == 0:
+		return report.Count(e.broken, "test") + " could not be judged"
+	}
+	return fmt.Sprintf("%s failed, %s could not be judged", report.Count(e.failed, "test"), report.Count(e.broken, "test"))
+}
+
+// errFiles are files with tests that are wrong.
+type errFiles []*suite.FileError
+
+func (e errFiles) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (o *testOptions) execute(ctx context.Context, streams command.Streams) error {
+	if err := o.release.Choose(emulation.Cluster{}); err != nil {
+		return err
+	}
+	shown := &terminal.Progress{}
+	if o.log.Verbosity < 2 {
+		shown = terminal.NewProgress(streams.Err, "Reading files", command.ProgressAfter)
+	}
+	defer shown.End()
+	set, err := suite.Find(o.paths, o.call)
+	if err != nil {
+		return command.UsageError{Err: err}
+	}
+	if len(set.Errors) > 0 {
+		return command.UsageError{Err: errFiles(set.Errors)}
+	}
+	if len(set.Suites) == 0 {
+		return command.Usagef("there are no tests in %s: a document of gatehouse.dev/v1alpha1, kind AdmissionTests, has some", strings.Join(o.paths, ", "))
+	}
+	var selected *regexp.Regexp
+	if o.run != "" {
+		selected = regexp.MustCompile(o.run)
+	}
+	if o.list {
+		shown.End()
+		return o.printList(streams.Out, set, selected)
+	}
+	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
+		return err
+	}
+	command.CollectSeldom()
+	options := suite.Options{
+		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
+		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
+	}
+	shown.Set("Starting a server")
+	found, err := suite.Run(ctx, options)
+	shown.End()
+	if err != nil {
+		return err
+	}
+	if found.Summary.Tests == 0 {
+		return command.Usagef("--run %q selects none of the tests", o.run)
+	}
+	for _, note := range found.Notes {
+		terminal.Fprintf(streams.Err, "note: %s\n", terminal.Indented(note, "  "))
+	}
+	if o.update {
+		return o.updateFiles(streams.Out, found)
+	}
+	if err := o.print(streams.Out, found); err != nil {
+		return err
+	}
+	if err := o.writeCoverage(found.Coverage); err != nil {
+		return err
+	}
+	if found.Failed() {
+		return errTests{found.Summary.Failed, found.Summary.Errors}
+	}
+	return nil
+}
+
+// command is what repeats the run.
+func (o *testOptions) command() string {
+	var b strings.Builder
+	b.WriteString("gatehouse test")
+	for _, path := range o.paths {
+		b.WriteString(" " + shellWord(path))
+	}
+	if o.enforcer.Wanted != "" {
+		b.WriteString(" --for " + o.enforcer.Wanted)
+	}
+	if o.call {
+		b.WriteString(" --call")
+	}
+	if o.startPrograms {
+		b.WriteString(" --start-programs")
+	}
+	for _, address := range o.serviceAddresses {
+		b.WriteString(" --service-address " + shellWord(address))
+	}
+	return b.String()
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`)
+
+// shellWord is a word as a shell takes it.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func (o *testOptions) printList(out io.Writer, set *suite.Set, selected *regexp.Regexp) error {
+	for _, s := range set.Suites {
+		for _, t := range s.Tests {
+			if selected != nil && !selected.MatchString(t.Name) {
+				continue
+			}
+			if _, err := terminal.Fprintf(out, "%s: %s\n", report.Place(s.File, t.Line, 0), t.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeCoverage writes the coverage into the file that was named.
+func (o *testOptions) writeCoverage(c *suite.Coverage) error {
+	if c == nil || o.coverage == "-" {
+		return nil
+	}
+	var b bytes.Buffer
+	var err error
+	switch filepath.Ext(o.coverage) {
+	case ".html":
+		err = c.HTML(&b)
+	case ".info":
+		err = c.LCOV(&b)
+	default:
+		encoder := json.NewEncoder(&b)
+		encoder.SetIndent("", "    ")
+		err = encoder.Encode(c)
+	}
+	if err == nil {
+		err = files.Replace(o.coverage, b.Bytes(), 0o644, false)
+	}
+	if err != nil {
+		return fmt.Errorf("--coverage: %w", err)
+	}
+	return nil
+}
+
+// updateFiles writes what happened into the files of the tests that failed.
+func (o *testOptions) updateFiles(out io.Writer, r *suite.Report) error {
+	texts, refused := r.Update()
+	for _, file := range slices.Sorted(maps.Keys(texts)) {
+		if err := files.Replace(file, texts[file], 0o644, false); err != nil {
+			return err
+		}
+		if _, err := terminal.Fprintf(out, "updated %s\n", file); err != nil {
+			return err
+		}
+	}
+	if len(refused) > 0 {
+		return errFiles(refused)
+	}
+	if r.Summary.Errors > 0 {
+		return errTests{0, r.Summary.Errors}
+	}
+	return nil
+}

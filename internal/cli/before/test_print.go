@@ -1,0 +1,163 @@
+package before
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// print writes a report in the format that was asked for.
+func (o *testOptions) print(out io.Writer, r *suite.Report) error {
+	return o.output.Write(out, testReport(r), func(out io.Writer) error { return o.printText(out, r) })
+}
+
+// The rules of what is found by tests.
+const (
+	ruleTestFailed    = "test-failed"
+	ruleTestNotJudged = "test-not-judged"
+	ruleTestSkipped   = "test-skipped"
+)
+
+// testReport is the report of tests, for all formats.
+func testReport(r *suite.Report) *report.Report {
+	s := &r.Summary
+	f := &report.Report{
+		Tool:  "gatehouse test",
+		Title: report.Count(s.Tests, "test") + " of admission in " + report.Count(s.Files, "file"),
+		Rules: []report.Rule{
+			{ID: ruleTestFailed, Level: report.Error, Title: "A test of admission failed.", Fix: "Change the policy, the webhook or what the test expects."},
+			{ID: ruleTestNotJudged, Level: report.Error, Title: "A test of admission could not be judged.", Fix: "The message says what is missing."},
+			{ID: ruleTestSkipped, Level: report.Note, Title: "A test of admission was skipped.", Fix: "The message says why."},
+		},
+		Cases:      []report.Case{},
+		Sums:       []report.Sum{{Name: "passed", N: s.Passed}, {Name: "failed", N: s.Failed}, {Name: "skipped", N: s.Skipped}, {Name: "not judged", N: s.Errors}},
+		Kubernetes: r.KubernetesVersion, Notes: r.Notes, Parts: []report.Part{{Heading: "Notes", Items: r.Notes}}, Data: r,
+	}
+	for _, t := range r.Tests {
+		c := report.Case{Name: t.Name, Class: t.File, File: t.File, Line: t.Line, Seconds: t.Millis / 1000}
+		find := func(level report.Level, rule, message string, line int) {
+			one := report.Finding{Level: level, Rule: rule, File: t.File, Line: line, Object: t.Name, Message: message}
+			if t.Repeat != "" {
+				one.Remedy = "again: " + t.Repeat
+			}
+			f.Findings = append(f.Findings, one)
+		}
+		switch t.Status {
+		case suite.Skipped:
+			c.Skipped = t.Message
+			find(report.Note, ruleTestSkipped, "skipped: "+t.Message, t.Line)
+		case suite.Broken:
+			c.Rule, c.Failure, c.Details = string(t.Status), t.Message, t.Message
+			find(report.Error, ruleTestNotJudged, t.Message, t.Line)
+		case suite.Failed:
+			var text strings.Builder
+			printFailure(&text, t)
+			c.Rule, c.Failure, c.Details = string(t.Status), failureText(t), text.String()
+			for i := range t.Failures {
+				one := &t.Failures[i]
+				find(report.Error, ruleTestFailed, fmt.Sprintf("%s: want %s, got %s", one.Field, one.Want, one.Got), lineOf(t, one))
+			}
+			if t.Diff != "" {
+				f.Changes = append(f.Changes, report.Difference{Heading: t.Name, Diff: t.Diff})
+			}
+		}
+		f.Cases = append(f.Cases, c)
+	}
+	return f
+}
+
+// lineOf is the line of what a failure is about.
+func lineOf(t *suite.Result, f *suite.Failure) int {
+	if f.Line > 0 {
+		return f.Line
+	}
+	return t.Line
+}
+
+func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
+	b := terminal.NewPage(out)
+	said := false
+	for _, t := range r.Tests {
+		said = said || t.Status != suite.Passed || o.log.Verbosity >= 1
+		switch t.Status {
+		case suite.Passed:
+			if o.log.Verbosity >= 1 {
+				terminal.Fprintf(b, "%s  %s: %s (%.1f ms)\n", terminal.Paint(terminal.Green, "pass"), report.Place(t.File, t.Line, 0), t.Name, t.Millis)
+			}
+		case suite.Skipped:
+			terminal.Fprintf(b, "%s  %s: %s: %s\n", terminal.Paint(terminal.Yellow, "skip"), report.Place(t.File, t.Line, 0), t.Name, terminal.Indented(t.Message, "      "))
+		case suite.Broken:
+			terminal.Fprintf(b, "%s %s: %s: %s\n", terminal.Paint(terminal.Red, "error"), report.Place(t.File, t.Line, 0), t.Name, terminal.Indented(t.Message, "      "))
+		case suite.Failed:
+			terminal.Fprintf(b, "%s  %s: %s\n", terminal.Paint(terminal.Red, "FAIL"), report.Place(t.File, t.Line, 0), t.Name)
+			printFailure(b, t)
+		}
+	}
+	if said {
+		fmt.Fprintln(b)
+	}
+	if c := r.Coverage; c != nil && o.coverage == "-" {
+		taken, all := c.Total()
+		fmt.Fprintln(b, "Coverage:")
+		for _, line := range c.Lines() {
+			terminal.Fprintf(b, "  %s\n", line)
+		}
+		terminal.Fprintf(b, "  %d of %d ways were taken\n\n", taken, all)
+	}
+	s := &r.Summary
+	terminal.Fprintf(b, "%s in %s: %d passed, %d failed", report.Count(s.Tests, "test"), report.Count(s.Files, "file"), s.Passed, s.Failed)
+	if s.Skipped > 0 {
+		terminal.Fprintf(b, ", %d skipped", s.Skipped)
+	}
+	if s.Errors > 0 {
+		terminal.Fprintf(b, ", %d not judged", s.Errors)
+	}
+	terminal.Fprintf(b, "; by Kubernetes %s\n", r.KubernetesVersion)
+	return b.Flush()
+}
+
+// printFailure explains a test that failed.
+func printFailure(b io.Writer, t *suite.Result) {
+	for i := range t.Failures {
+		f := &t.Failures[i]
+		terminal.Fprintf(b, "      %s: %s: want %s\n", report.Place(t.File, lineOf(t, f), 0), f.Field, terminal.Indented(f.Want, "          "))
+		terminal.Fprintf(b, "          got %s\n", terminal.Indented(f.Got, "          "))
+	}
+	if t.Diff != "" {
+		terminal.Fprintf(b, "      the object:\n")
+		for line := range strings.Lines(t.Diff) {
+			switch line = strings.TrimSuffix(line, "\n"); {
+			case strings.HasPrefix(line, "+"):
+				terminal.Fprintf(b, "          %s\n", terminal.Paint(terminal.Green, line))
+			case strings.HasPrefix(line, "-"):
+				terminal.Fprintf(b, "          %s\n", terminal.Paint(terminal.Red, line))
+			default:
+				terminal.Fprintf(b, "          %s\n", terminal.Lines(line))
+			}
+		}
+	}
+	terminal.Fprintf(b, "      %s\n", t.Request)
+	for _, line := range t.Explanation {
+		terminal.Fprintf(b, "          %s\n", terminal.Indented(line, "          "))
+	}
+	if t.Repeat != "" {
+		terminal.Fprintf(b, "      again: %s\n", t.Repeat)
+	}
+}
+
+// failureText is what is wrong with a test that failed, for programs that show it.
+func failureText(t *suite.Result) string {
+	var b strings.Builder
+	for i := range t.Failures {
+		f := &t.Failures[i]
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(f.Field + ": want " + f.Want + ", got " + f.Got)
+	}
+	return b.String()
+}

@@ -1,0 +1,198 @@
+package changing
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+type auditOptions struct {
+	judging
+	paths    []string
+	snapshot string
+	asCreate bool
+	output   command.ReportFormat
+}
+
+// NewAudit returns the command gatehouse audit.
+func NewAudit(streams command.Streams) *cobra.Command {
+	return newAuditCommand(func(ctx context.Context, o *auditOptions) error { return o.run(ctx, streams) })
+}
+
+func newAuditCommand(run func(context.Context, *auditOptions) error) *cobra.Command {
+	o := &auditOptions{judging: judging{log: command.NewLogging()}}
+	cmd := &cobra.Command{
+		Use:   "audit PATH...",
+		Short: "Say which objects of a cluster policies would reject or change",
+		Long: `Judge the objects that there are in a cluster by the policies and webhooks of
+files: which of them would be rejected, get a warning, or be changed, if
+somebody wrote them again.
+
+The command lists objects, in any cluster, and writes nothing. It reads no
+secrets and no events. Each object is an update that changes nothing, or a
+create with --as-create. What else is registered in the cluster does not judge.
+No webhook is called without --call: the command counts the objects that would
+reach one.
+
+It exits with 1 if a policy would reject an object, and with 2 if nothing was
+judged.`,
+		Example: `  # what would a new policy reject of what is there
+  gatehouse audit policies/
+
+  # reports that Policy Reporter shows
+  gatehouse audit policies/ -o policyreport | kubectl apply --server-side -f -
+
+  # the objects of a file of 'gatehouse snapshot'
+  gatehouse audit policies/ --snapshot cluster.yaml -o sarif > audit.sarif`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return command.Usagef("name files or directories with policies and webhooks")
+			}
+			o.paths = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	command.AddSection(cmd, "Objects", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' whose objects are judged, in place of a cluster")
+		f.BoolVar(&o.asCreate, "as-create", false, "judge each object as a create")
+		o.release.AddFlag(f, "that of the cluster or snapshot")
+		o.enforcer.AddFlag(f, "that of the cluster or snapshot")
+	})
+	o.addFlags(cmd, "call the webhooks of the files, with every object that reaches them", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		o.output.AddFlag(f, "policyreport")
+		o.log.AddFlags(f, "verbosity: 2 and more also log what the server does")
+	})
+	return cmd
+}
+
+func (o *auditOptions) run(ctx context.Context, streams command.Streams) error {
+	shown := o.progress(streams)
+	defer shown.End()
+	policies, err := readRegistrations(o.paths)
+	if err != nil {
+		return err
+	}
+	options := replay.AuditOptions{Policies: policies}
+	existing := &replay.Existing{AsCreate: o.asCreate}
+	shown.Set("Reading the cluster")
+	if o.snapshot != "" {
+		if existing.Snapshot, err = clustersnapshot.Read(o.snapshot); err != nil {
+			return command.UsageError{Err: err}
+		}
+		options.Snapshot = existing.Snapshot
+	} else if options.Snapshot, existing.Config, err = takeSnapshot(ctx, o.cluster); err != nil {
+		return err
+	}
+	options.Source = existing
+	if err := quietServers(ctx, streams, &o.log); err != nil {
+		return err
+	}
+	if err := o.release.ChooseOf(options.Snapshot); err != nil {
+		return err
+	}
+	options.Judging, options.Gatehouse = o.how(shown, "objects"), o.enforcer.Gatehouse(options.Snapshot)
+	found, err := replay.Audit(ctx, options)
+	shown.End()
+	if err != nil {
+		return failed(err)
+	}
+	if err := o.output.Write(streams.Out, auditReport(found), func(out io.Writer) error { return o.printText(out, found) }); err != nil {
+		return err
+	}
+	if found.Judged == 0 {
+		return nothing(streams, &found.Input)
+	}
+	if slices.ContainsFunc(found.Findings, func(f *replay.AuditFinding) bool { return f.Result == replay.Fails }) {
+		return command.ExitStatus(command.ExitError)
+	}
+	return nil
+}
+
+func (o *auditOptions) printText(out io.Writer, r *replay.AuditReport) error {
+	var b strings.Builder
+	o.release.Print(&b)
+	for _, f := range r.Findings {
+		terminal.Fprintf(&b, "%s %s: %s: %s\n", f.Result, f.Title(), f.Policy, terminal.Indented(f.Message, "  "))
+	}
+	if r.More > 0 {
+		terminal.Fprintf(&b, "%s more\n", report.Count(r.More, "finding"))
+	}
+	for _, w := range r.Webhooks {
+		terminal.Fprintf(&b, "not called: %s, for %s\n", w.Name, report.Count(w.Count, "object"))
+	}
+	printCount(&b, &r.Input)
+	for _, note := range r.Notes {
+		terminal.Fprintf(&b, "note: %s\n", terminal.Indented(note, "  "))
+	}
+	terminal.Fprintf(&b, "%s judged, %d without a finding; by Kubernetes %s\n", report.Count(r.Judged, "object"), r.Passed, r.KubernetesVersion)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// auditLevels are the levels of results.
+var auditLevels = map[replay.Result]report.Level{replay.Fails: report.Error, replay.Warns: report.Warning, replay.Errs: report.Warning, replay.ChangesIt: report.Note}
+
+// auditReport is the report of an audit, for all formats. Each finding is at the policy: objects of a
+// cluster are in no file.
+func auditReport(r *replay.AuditReport) *report.Report {
+	f := &report.Report{
+		Tool:  "gatehouse audit",
+		Title: "Audit of " + report.Count(r.Judged, "object"),
+		Sums:  []report.Sum{{Name: "without a finding", N: r.Passed}, {Name: "findings", N: len(r.Findings) + r.More}},
+		Notes: r.Notes, Kubernetes: r.KubernetesVersion, VersionNote: r.VersionNote, Elsewhere: "cluster", Data: r,
+	}
+	known := map[string]bool{}
+	for _, one := range r.Findings {
+		if !known[one.Policy] {
+			known[one.Policy] = true
+			f.Rules = append(f.Rules, report.Rule{ID: one.Policy, Level: report.Error, Title: "Judged by " + one.Policy + "."})
+		}
+		f.Findings = append(f.Findings, report.Finding{Level: auditLevels[one.Result], Rule: one.Policy, File: one.File, Line: one.Line, Object: one.Title(), Message: one.Message})
+		resource := report.Resource{
+			APIVersion: one.APIVersion, Kind: one.ObjectKind, Namespace: one.Namespace, Name: one.Name, UID: one.UID,
+			Policy: one.Policy, Result: string(one.Result), Message: one.Message,
+		}
+		if one.Result == replay.ChangesIt {
+			// PolicyReports know no changes.
+			resource.Result = string(replay.Warns)
+		}
+		if one.Validation != nil {
+			resource.Rule = strconv.Itoa(*one.Validation)
+		}
+		f.Resources = append(f.Resources, resource)
+	}
+	var uncalled []string
+	for _, w := range r.Webhooks {
+		uncalled = append(uncalled, w.Name+", for "+report.Count(w.Count, "object"))
+	}
+	var left strings.Builder
+	printCount(&left, &r.Input)
+	f.Parts = []report.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Left out", Items: strings.Split(strings.TrimSpace(left.String()), "\n")}, {Heading: "Notes", Items: r.Notes}}
+	if left.Len() == 0 {
+		f.Parts[1].Items = nil
+	}
+	if r.More > 0 {
+		f.Parts[1].Items = append(f.Parts[1].Items, report.Count(r.More, "finding")+" more")
+	}
+	return f
+}

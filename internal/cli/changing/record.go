@@ -1,0 +1,334 @@
+package changing
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorder"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+type recordOptions struct {
+	cluster *command.Cluster
+	recorder.Options
+	redact   []string
+	duration time.Duration
+	log      command.Logging
+	// guard names the registration that this process removes when the recorder ends.
+	guard string
+}
+
+// NewRecord returns the command gatehouse record.
+func NewRecord(streams command.Streams) *cobra.Command {
+	return newRecordCommand(func(ctx context.Context, o *recordOptions) error { return o.run(ctx, streams) })
+}
+
+func newRecordCommand(run func(context.Context, *recordOptions) error) *cobra.Command {
+	o := &recordOptions{log: command.NewLogging()}
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Record the requests to a cluster, for 'gatehouse replay'",
+		Long: `Record the requests that a cluster gets, in files that 'gatehouse replay' reads.
+
+The command registers a mutating webhook whose name sorts first, with
+failurePolicy Ignore and a timeout of a second. The webhook lets every request
+pass and changes none. The command writes what the webhook is sent into files of
+a directory, without credentials and what --redact names.
+
+The cluster must reach the command: on the same machine it does; otherwise
+--bind-address names an address of this machine that it reaches, --url another
+URL that leads here, and --service a service in front of a pod that runs the
+command. The command makes its own certificate and registers it, and says if no
+call arrives.
+
+The registration goes when the command ends. When the command is killed, a
+second process that it started removes the registration. When the machine is
+gone or sleeps, the registration is no longer in force 8 seconds after it was
+renewed last: a condition compares the time that the server notes in an object
+with the end of its term. Deletions, connections and subresources such as
+bindings show no time; they are recorded with --untimed only, and each of them
+would wait for a second until somebody deletes the registration.
+
+The kubeconfig needs the rights to list, create, update and delete
+MutatingWebhookConfigurations, and to create ConfigMaps for a try that stores
+nothing. The cluster must have Kubernetes 1.28 or newer.`,
+		Example: `  # all writes to two namespaces, for an hour
+  gatehouse record --namespaces shop,web --duration 1h --output requests
+
+  # pods and deployments of a cluster elsewhere that reaches this machine
+  gatehouse record --resources pods,deployments --bind-address 192.0.2.7
+
+  # without the values of environment variables
+  gatehouse record --redact '**.env.value' --redact configmaps:data
+
+  # what would a policy have rejected of that
+  gatehouse replay requests --with policies/ --against cluster`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	command.AddSection(cmd, "Requests", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringSliceVar(&o.Resources, "resources", nil, "`resources` to record, as RESOURCE[/SUBRESOURCE] or RESOURCE.GROUP (default all but events and leases)")
+		f.StringSliceVar(&o.Namespaces, "namespaces", nil, "`namespaces` to record, and nothing outside of namespaces (default all)")
+		f.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespaces", []string{"kube-system", "kube-node-lease"}, "`namespaces` that are not recorded, without --namespaces")
+		f.BoolVar(&o.Untimed, "untimed", false, "record deletions, connections and subresources, too, which show no time")
+		f.StringArrayVar(&o.redact, "redact", nil, "`field` whose value is not recorded, as [RESOURCE:]FIELD.FIELD, with * for any field and ** for any depth; may be repeated")
+	})
+	command.AddSection(cmd, "Files", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVarP(&o.Dir, "output", "o", "requests", "`directory` for the files")
+		f.BoolVar(&o.Compress, "gzip", false, "compress the files")
+		f.Var(command.NewByteCount(&o.MaxSize, 100<<20), "max-size", "size of a file from which on the next one is begun, such as 50Mi")
+		f.IntVar(&o.MaxFiles, "max-files", 10, "how many files are kept in the directory; the oldest go first")
+		f.DurationVar(&o.duration, "duration", 0, "end after this time (default with Ctrl-C)")
+	})
+	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&o.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
+		f.IntVar(&o.Port, "secure-port", 0, "port to listen on; 0 means any free port")
+		f.StringVar(&o.Service, "service", "", "service in front of this command, as NAMESPACE/NAME; it must have port 443")
+		f.StringVar(&o.URL, "url", "", "URL at which the cluster reaches this command (default that of --bind-address and --secure-port)")
+	})
+	command.AddSection(cmd, "Log", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more")
+	})
+	o.cluster = command.NewCluster(cmd)
+	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
+		panic(err)
+	}
+	cmd.Flags().StringVar(&o.guard, guardFlag, "", "")
+	if err := cmd.Flags().MarkHidden(guardFlag); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+// guardFlag makes a process the guard of a recorder.
+const guardFlag = "guard"
+
+// minFileSize and minFiles bound what rotation makes.
+const (
+	minFileSize = 64 << 10
+	minFiles    = 2
+)
+
+func (o *recordOptions) complete() error {
+	if o.guard != "" {
+		return nil
+	}
+	for _, text := range o.redact {
+		r, err := recorder.ParseRedaction(text)
+		if err != nil {
+			return command.Usagef("--redact %w", err)
+		}
+		o.Redactions = append(o.Redactions, r)
+	}
+	switch {
+	case o.Dir == "":
+		return command.Usagef("--output must name a directory")
+	case o.MaxSize < minFileSize:
+		return command.Usagef("--max-size %s: it must be at least 64Ki", command.NewByteCount(&o.MaxSize, o.MaxSize))
+	case o.MaxFiles < minFiles:
+		return command.Usagef("--max-files %d: it must be at least %d", o.MaxFiles, minFiles)
+	case o.duration < 0:
+		return command.Usagef("--duration %s: it must not be negative", o.duration)
+	}
+	return nil
+}
+
+func (o *recordOptions) run(ctx context.Context, streams command.Streams) error {
+	if o.guard != "" {
+		return o.stand(streams)
+	}
+	if err := o.log.Start(ctx, o.log.Writer(streams.Err)); err != nil {
+		return err
+	}
+	var err error
+	if o.Cluster, err = o.cluster.Open(); err != nil {
+		return err
+	}
+	if err := o.resolve(); err != nil {
+		return err
+	}
+	o.Name = recorder.NewName()
+	r, err := recorder.New(o.Options)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	released, err := o.post(streams)
+	if err != nil {
+		return err
+	}
+	if o.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.duration)
+		defer cancel()
+	}
+	err = r.Run(ctx, func(notes []string) {
+		for _, note := range notes {
+			terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(note, "  "))
+		}
+		terminal.Fprintf(streams.Out, "gatehouse records into %s\n", o.Dir)
+	})
+	if !r.Registered() {
+		// Otherwise the guard tries to remove the registration.
+		released()
+	}
+	counts := r.Counts()
+	if counts.Written > 0 || err == nil {
+		terminal.Fprintf(streams.Out, "%s recorded\n", report.Count(int(counts.Written), "request"))
+	}
+	if counts.Lost > 0 {
+		terminal.Fprintf(streams.Err, "gatehouse: %s not recorded: there were too many at a time\n", report.Count(int(counts.Lost), "request"))
+	}
+	if counts.Unreadable > 0 {
+		terminal.Fprintf(streams.Err, "gatehouse: %s not recorded: not readable\n", report.Count(int(counts.Unreadable), "request"))
+	}
+	return err
+}
+
+// resolve finds the groups of the resources that are named.
+func (o *recordOptions) resolve() error {
+	var mapper meta.RESTMapper
+	for i, name := range o.Resources {
+		if name == "" || strings.HasPrefix(name, "*") {
+			continue
+		}
+		if mapper == nil {
+			var err error
+			if mapper, err = o.cluster.Mapper(); err != nil {
+				return err
+			}
+		}
+		base, sub, _ := strings.Cut(name, "/")
+		// The group may stand in front of the subresource, or behind it.
+		sub, group, _ := strings.Cut(sub, ".")
+		asked := schema.ParseGroupResource(base)
+		asked.Group = cmp.Or(asked.Group, group)
+		found, err := mapper.ResourceFor(asked.WithVersion(""))
+		if meta.IsNoMatchError(err) {
+			return command.Usagef("--resources: the cluster has no resource %q", base)
+		}
+		if err != nil {
+			return fmt.Errorf("--resources: %w", err)
+		}
+		if sub != "" {
+			found.Resource += "/" + sub
+		}
+		o.Resources[i] = found.GroupResource().String()
+	}
+	return nil
+}
+
+const (
+	// standing is what a guard says when it is ready, and release what it is sent when there is nothing to
+	// remove.
+	standing = "ready"
+	release  = "release"
+	// guardReady is how long a guard may take to start.
+	guardReady = time.Minute
+	// guardSettled is how long a registration may come into being after the recorder has ended, and
+	// guardTries how long the guard tries to remove it.
+	guardSettled = 10 * time.Second
+	guardTries   = 10 * time.Minute
+)
+
+// post starts the guard: a process that removes the registration when this one ends without having done so.
+// It has a session of its own, so that what ends this process by its terminal does not end it. The function
+// releases it.
+func (o *recordOptions) post(streams command.Streams) (released func(), err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"record", "--" + guardFlag + "=" + o.Name}
+	for flag, value := range map[string]string{"kubeconfig": *o.cluster.Flags.KubeConfig, "context": *o.cluster.Flags.Context} {
+		if value != "" {
+			args = append(args, "--"+flag+"="+value)
+		}
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Setsid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the process that removes the registration: %w", err)
+	}
+	ready := make(chan error, 1)
+	go func() {
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err == nil && strings.TrimSpace(line) != standing {
+			err = fmt.Errorf("it says %q", line)
+		}
+		ready <- err
+	}()
+	select {
+	case err = <-ready:
+	case <-time.After(guardReady):
+		err = errors.New("it does not get ready")
+	}
+	if err != nil {
+		in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil, fmt.Errorf("starting the process that removes the registration: %w", err)
+	}
+	return func() {
+		_, _ = io.WriteString(in, release+"\n")
+		in.Close()
+		_ = cmd.Wait()
+	}, nil
+}
+
+// stand waits until the recorder ends, and removes its registration unless the recorder has done that.
+func (o *recordOptions) stand(streams command.Streams) error {
+	// It outlives what ends the recorder.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	config, err := o.cluster.Open()
+	if err != nil {
+		return err
+	}
+	terminal.Fprintf(streams.Out, "%s\n", standing)
+	said, _ := io.ReadAll(io.LimitReader(os.Stdin, 1<<10))
+	if strings.TrimSpace(string(said)) == release {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), guardTries)
+	defer cancel()
+	if err := recorder.Remove(ctx, config, o.guard, guardSettled); err != nil {
+		return err
+	}
+	terminal.Fprintf(streams.Err, "gatehouse: the recorder ended without removing its registration; it was removed\n")
+	return nil
+}

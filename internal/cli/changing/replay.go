@@ -1,0 +1,572 @@
+package changing
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+type replayOptions struct {
+	judging
+	paths       []string
+	with        []string
+	against     string
+	existing    string
+	asCreate    bool
+	onlyChanges bool
+	failOn      string
+	output      string
+}
+
+// judging has the flags of commands that judge requests, or objects, by servers of their own.
+type judging struct {
+	cluster          *command.Cluster
+	call             bool
+	callRate         float64
+	serviceAddresses []string
+	release          command.Release
+	enforcer         command.Enforcer
+	log              command.Logging
+}
+
+// addFlags adds the flags behind those of the command. called says of --call what it calls.
+func (j *judging) addFlags(cmd *cobra.Command, called string, output func(*pflag.FlagSet)) {
+	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&j.call, "call", false, called)
+		f.Float64Var(&j.callRate, "call-rate", 20, "how many calls are made in a second at most, with --call")
+		f.StringArrayVar(&j.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+	})
+	command.AddSection(cmd, "Output", output)
+	j.cluster = command.NewCluster(cmd)
+	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
+		panic(err)
+	}
+}
+
+func (j *judging) complete() error {
+	switch {
+	case len(j.serviceAddresses) > 0 && !j.call:
+		return command.Usagef("--service-address needs --call")
+	case j.callRate <= 0:
+		return command.Usagef("--call-rate %v: it must be more than 0", j.callRate)
+	}
+	return nil
+}
+
+// progress shows what the command does, unless it logs.
+func (j *judging) progress(streams command.Streams) *terminal.Progress {
+	if j.log.Verbosity < 2 {
+		return terminal.NewProgress(streams.Err, "Reading files", command.ProgressAfter)
+	}
+	return &terminal.Progress{}
+}
+
+// how is how the command judges; what names what is judged.
+func (j *judging) how(shown *terminal.Progress, what string) replay.Judging {
+	return replay.Judging{Call: j.call, CallsPerSecond: j.callRate, ServiceAddresses: j.serviceAddresses, VersionNote: j.release.Line,
+		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d %s", done, of, what)) }}
+}
+
+// failed is the error of a command that could not judge: an object of a file that the server does not take is
+// the user's.
+func failed(err error) error {
+	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
+		return command.UsageError{Err: wrong}
+	}
+	return err
+}
+
+// nothing ends a command that judged nothing.
+func nothing(streams command.Streams, count *recorded.Count) error {
+	terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(count).Error(), "  "))
+	return command.ExitStatus(command.ExitUsage)
+}
+
+// theCluster is the value of flags that stands for the cluster of the kubeconfig.
+const theCluster = "cluster"
+
+// NewReplay returns the command gatehouse replay.
+func NewReplay(streams command.Streams) *cobra.Command {
+	return newReplayCommand(func(ctx context.Context, o *replayOptions) error { return o.run(ctx, streams) })
+}
+
+func newReplayCommand(run func(context.Context, *replayOptions) error) *cobra.Command {
+	o := &replayOptions{judging: judging{log: command.NewLogging()}}
+	cmd := &cobra.Command{
+		Use:   "replay [REQUESTS...] --with PATH",
+		Short: "Say which recorded requests a change would judge otherwise",
+		Long: `Judge recorded requests twice, by the registrations of a baseline and by those
+with a change, and say what differs: which requests are newly rejected, by whom
+and with which message, newly allowed, changed in another way, warned, or sent
+to other webhooks.
+
+REQUESTS are files and directories: Kubernetes audit logs (levels Request and
+RequestResponse), AdmissionReviews, recorded requests (docs/replay.md has the
+format), and what 'gatehouse trace -o jsonl' prints; they may be compressed by
+gzip. --existing takes the objects that there are in place of requests. What
+cannot be judged is counted, with the reason.
+
+--with names files with policies, bindings, webhooks and what they need. They
+are added to a baseline that is a cluster or a snapshot of one, and stand for
+themselves against a baseline of files, or none. No webhook is called without
+--call: each lets everything pass, and requests that reach others are reported.
+
+The command exits with 0 whatever differs, unless --fail-on says otherwise: then
+with 1. It exits with 2 if nothing was judged.`,
+		Example: `  # what would a policy have rejected, by the audit log of last week
+  gatehouse replay audit.log --with policies/ --against cluster
+
+  # the same without access to the cluster, as a page
+  gatehouse snapshot -o cluster.yaml
+  gatehouse replay requests.jsonl.gz --with policies/ --against cluster.yaml \
+    -o html > replay.html
+
+  # one version of a directory against another
+  gatehouse replay requests.jsonl --with new/ --against old/
+
+  # fail if a request is newly rejected, and list those that are judged otherwise
+  gatehouse replay requests.jsonl --with policies/ --against cluster.yaml \
+    --fail-on rejected -o jsonl
+
+  # the objects that there are
+  gatehouse replay --existing cluster --with policies/ --against cluster`,
+		Args: func(_ *cobra.Command, args []string) error {
+			o.paths = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	command.AddSection(cmd, "What is compared", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringArrayVar(&o.with, "with", nil, "`path` of the policies and webhooks to try; may be repeated")
+		f.StringVar(&o.against, "against", "", "`baseline`: a path, a file of 'gatehouse snapshot', or cluster (default a cluster without policies and webhooks)")
+		f.StringVar(&o.existing, "existing", "", "take objects as requests, those of a `snapshot` or cluster: updates that change nothing")
+		f.BoolVar(&o.asCreate, "as-create", false, "take the objects of --existing as creates")
+		o.release.AddFlag(f, "that of the baseline or of --existing, or that of this program")
+		o.enforcer.AddFlag(f, "that of the baseline or of --existing, or kubernetes")
+	})
+	o.addFlags(cmd, "call the webhooks, with every request that reaches them, twice", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.onlyChanges, "only-changes", false, "print what differs, and not what was read")
+		command.Choose(f, &o.failOn, "fail-on", "", "", "exit with 1 if a request is newly rejected (rejected), has another verdict or object (changed), or is judged otherwise in any way, or may be (any)",
+			string(replay.Rejects), string(replay.ChangesAny), string(replay.DiffersAny))
+		command.Choose(f, &o.output, "output", "o", "text", "text, json, html, or jsonl, with a line for each request that is judged otherwise", "text", "json", "jsonl", "html")
+		o.log.AddFlags(f, "verbosity: 2 and more also log what the servers do")
+	})
+	return cmd
+}
+
+func (o *replayOptions) complete() error {
+	switch {
+	case len(o.with) == 0:
+		return command.Usagef("name the policies and webhooks to try: --with PATH")
+	case len(o.paths) == 0 && o.existing == "":
+		return command.Usagef("name files with requests, or --existing for the objects of a cluster")
+	case len(o.paths) > 0 && o.existing != "":
+		return command.Usagef("files with requests and --existing exclude each other")
+	case o.asCreate && o.existing == "":
+		return command.Usagef("--as-create needs --existing")
+	}
+	return o.judging.complete()
+}
+
+// errNothing is what a replay ends with that judged nothing.
+func errNothing(count *recorded.Count) error {
+	why := "there were no requests"
+	if len(count.LeftOut) > 0 {
+		why = fmt.Sprintf("%s left out, most of them since: %s (%s)", report.Count(count.Left(), "request"), count.LeftOut[0].Reason, count.LeftOut[0].First)
+	} else if len(count.Problems) > 0 {
+		why = count.Problems[0]
+	} else if len(count.Other) > 0 {
+		why = "there was nothing but " + count.Other[0].Reason
+	}
+	return errors.New("nothing could be judged: " + why)
+}
+
+func (o *replayOptions) run(ctx context.Context, streams command.Streams) error {
+	shown := o.progress(streams)
+	defer shown.End()
+	with, err := readRegistrations(o.with)
+	if err != nil {
+		return err
+	}
+	if err := quietServers(ctx, streams, &o.log); err != nil {
+		return err
+	}
+	shown.Set("Reading the cluster")
+	base, err := o.baseline(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := o.source(base)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewWriter(terminal.Exact(streams.Out))
+	options := replay.Options{Judging: o.how(shown, "requests"), Source: source, Baseline: base, With: &replay.Cluster{Snapshot: base.Snapshot, Set: with, Gatehouse: base.Gatehouse}}
+	switch o.output {
+	case "json":
+		options.Examples = math.MaxInt
+	case "jsonl":
+		encoder := json.NewEncoder(lines)
+		// The error of a write stays until Flush.
+		options.Each = func(j *replay.Judged) { _ = encoder.Encode(j) }
+	}
+	shown.Set("Reading requests")
+	begin := time.Now()
+	found, err := replay.Run(ctx, options)
+	shown.End()
+	if err := cmp.Or(failed(err), lines.Flush()); err != nil {
+		return err
+	}
+	out := streams.Out
+	if o.output == "jsonl" {
+		// The lines are for programs, and the rest is for people.
+		out = streams.Err
+	}
+	if err := o.print(out, found); err != nil {
+		return err
+	}
+	if found.Judged == 0 {
+		return nothing(streams, &found.Input)
+	}
+	if o.log.Verbosity > 0 {
+		terminal.Fprintf(streams.Err, "judged in %s\n", pages.Brief(time.Since(begin).Microseconds()))
+	}
+	if found.Fails(replay.Gate(o.failOn)) {
+		return command.ExitStatus(command.ExitError)
+	}
+	return nil
+}
+
+// replayMemory is the size, in bytes, from which on the heap is collected more often than by its
+// growth. The two servers of a replay live in half of it.
+const replayMemory = 300 << 20
+
+// quietServers has temporary servers log only when they are asked to, and collect garbage seldom.
+func quietServers(ctx context.Context, streams command.Streams, l *command.Logging) error {
+	command.CollectSeldom()
+	if os.Getenv("GOMEMLIMIT") == "" {
+		// A million requests take no more memory than a thousand.
+		debug.SetMemoryLimit(replayMemory)
+	}
+	return l.StartFromTwo(ctx, streams.Err)
+}
+
+// readRegistrations reads files with policies and webhooks.
+func readRegistrations(paths []string) (*manifests.Set, error) {
+	set, err := manifests.Read(paths, nil)
+	if err != nil {
+		return nil, command.UsageError{Err: err}
+	}
+	for _, p := range set.Problems {
+		if !p.Warning {
+			return nil, command.Usagef("%s: %s", report.Place(p.File, p.Line, 0), p.Message)
+		}
+	}
+	for _, o := range set.Objects {
+		u := &unstructured.Unstructured{Object: o.Content}
+		if u.GetName() == "" && len(stage.Judging([]*unstructured.Unstructured{u})) > 0 {
+			return nil, command.Usagef("%s: the %s has no metadata.name that is a text; quote a name such as \"no\"", report.Place(o.File, o.Line, 0), u.GetKind())
+		}
+	}
+	if len(set.Objects) == 0 {
+		return nil, command.Usagef("no Kubernetes objects were found in %s", strings.Join(paths, ", "))
+	}
+	return set, nil
+}
+
+// baseline reads what requests were judged by.
+func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
+	switch {
+	case o.against == "":
+		return &replay.Cluster{}, nil
+	case o.against == theCluster:
+		s, _, err := o.snapshot(ctx)
+		return &replay.Cluster{Snapshot: s}, err
+	}
+	if info, err := os.Stat(o.against); err == nil && !info.IsDir() {
+		if s, err := clustersnapshot.Read(o.against); err == nil {
+			return &replay.Cluster{Snapshot: s}, nil
+		}
+	}
+	set, err := readRegistrations([]string{o.against})
+	if err != nil {
+		return nil, fmt.Errorf("--against: %w", err)
+	}
+	return &replay.Cluster{Set: set}, nil
+}
+
+// snapshot reads the cluster of the kubeconfig.
+func (o *replayOptions) snapshot(ctx context.Context) (*clustersnapshot.Snapshot, *rest.Config, error) {
+	return takeSnapshot(ctx, o.cluster)
+}
+
+func takeSnapshot(ctx context.Context, c *command.Cluster) (*clustersnapshot.Snapshot, *rest.Config, error) {
+	config, err := c.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := clustersnapshot.Take(ctx, config, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the cluster: %w", err)
+	}
+	return s, config, nil
+}
+
+// source is where requests come from. It chooses the release and the server that they are judged as:
+// those of the baseline, or of the cluster that has the objects (S26.6, S28.11).
+func (o *replayOptions) source(base *replay.Cluster) (replay.Source, error) {
+	existing := &replay.Existing{AsCreate: o.asCreate}
+	of := base.Snapshot
+	var err error
+	switch o.existing {
+	case "":
+	case theCluster:
+		if existing.Config, err = o.cluster.Open(); err != nil {
+			return nil, err
+		}
+		if of == nil {
+			kinds, err := offline.Discover(existing.Config)
+			if err != nil {
+				return nil, err
+			}
+			base.Gatehouse = o.enforcer.Gatehouse(nil) || o.enforcer.Wanted == "" && kinds.OfGatehouse()
+			return existing, o.release.ChooseFor(existing.Config)
+		}
+	default:
+		if existing.Snapshot, err = clustersnapshot.Read(o.existing); err != nil {
+			return nil, command.Usagef("--existing: %w", err)
+		}
+		of = cmp.Or(of, existing.Snapshot)
+	}
+	base.Gatehouse = o.enforcer.Gatehouse(of)
+	if err := o.release.ChooseOf(of); err != nil {
+		return nil, err
+	}
+	if o.existing == "" {
+		return &recorded.Reader{Paths: o.paths, Known: known(base)}, nil
+	}
+	return existing, nil
+}
+
+// known finds the objects of a baseline, by which patches and updates of a log can be judged.
+func known(c *replay.Cluster) func(recorded.Key) json.RawMessage {
+	kinds := offline.Builtin()
+	var list []*unstructured.Unstructured
+	if c.Snapshot != nil {
+		list = c.Snapshot.Objects()
+	}
+	for _, u := range list {
+		if u.GetKind() == "CustomResourceDefinition" {
+			_ = kinds.Define(u)
+		}
+	}
+	found := map[recorded.Key]*unstructured.Unstructured{}
+	for _, u := range list {
+		found[recorded.Key{Resource: kinds.Of(u.GroupVersionKind()).Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName()}] = u
+	}
+	return func(key recorded.Key) json.RawMessage {
+		u := found[key]
+		if u == nil {
+			return nil
+		}
+		data, err := json.Marshal(u.Object)
+		if err != nil {
+			return nil
+		}
+		return data
+	}
+}
+
+// print writes a report.
+func (o *replayOptions) print(out io.Writer, r *replay.Report) error {
+	switch o.output {
+	case "json":
+		data, err := json.MarshalIndent(r, "", "    ")
+		if err != nil {
+			return err
+		}
+		_, err = terminal.Exact(out).Write(append(data, '\n'))
+		return err
+	case "html":
+		// A page may be shown on a terminal, too, and a browser acts on characters that change the direction.
+		return r.HTML(out)
+	}
+	var b strings.Builder
+	o.text(&b, r)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// text writes a report for people.
+func (o *replayOptions) text(b io.Writer, r *replay.Report) {
+	o.release.Print(b)
+	if o.output == "jsonl" {
+		o.end(b, r)
+		return
+	}
+	for _, g := range r.Groups[:min(len(r.Groups), fullGroups)] {
+		printGroup(b, g.Change.Text(), g)
+	}
+	if len(r.Groups) > fullGroups {
+		rest := r.Groups[fullGroups:]
+		for _, g := range rest[:min(len(rest), shortGroups)] {
+			terminal.Fprintf(b, "%s: %d, by %s\n", g.Change.Text(), g.Count, strings.Join(g.By, ", "))
+		}
+		if len(rest) > shortGroups {
+			n := 0
+			for _, g := range rest[shortGroups:] {
+				n += g.Count
+			}
+			terminal.Fprintf(b, "%s more, in %s\n", report.Count(n, "request"), report.Count(len(rest)-shortGroups, "group"))
+		}
+		fmt.Fprint(b, "-o html and -o json have all of these groups with examples\n\n")
+	}
+	if r.MoreRequests > 0 {
+		terminal.Fprintf(b, "%s more, in %s: -o json has no more of them\n\n", report.Count(r.MoreRequests, "request"), report.Count(r.MoreGroups, "group"))
+	}
+	o.end(b, r)
+}
+
+// end writes what is behind the groups.
+func (o *replayOptions) end(b io.Writer, r *replay.Report) {
+	if !o.onlyChanges {
+		for _, g := range r.Recorded.Groups[:min(len(r.Recorded.Groups), fullGroups)] {
+			what := "not as recorded: allowed then, rejected by the baseline"
+			if g.Change == replay.NewlyAllowed {
+				what = "not as recorded: rejected then, allowed by the baseline"
+			}
+			printGroup(b, what, g)
+		}
+		printPolicies(b, r.Policies)
+		printCount(b, &r.Input)
+		for _, note := range r.Notes {
+			terminal.Fprintf(b, "note: %s\n", terminal.Indented(note, "  "))
+		}
+		terminal.Fprintf(b, "rejected: %d before, %d after; with warnings: %d, %d; highest cost: %d, %d\n",
+			r.Before.Rejected, r.After.Rejected, r.Before.Warned, r.After.Warned, r.Before.MaxCost, r.After.MaxCost)
+		if r.Recorded.Compared > 0 {
+			terminal.Fprintf(b, "%d of %s with a recorded answer have another one from the baseline\n", r.Recorded.Differ, report.Count(r.Recorded.Compared, "request"))
+		}
+	}
+	for _, u := range r.Unknown[:min(len(r.Unknown), shownPolicies)] {
+		var names []string
+		for _, s := range u.Namespaces {
+			names = append(names, s.Name)
+		}
+		terminal.Fprintf(b, "unknown: %s judged without the labels of %s, which nobody knows, and %s asks for them (%s)\n", report.Count(u.Count, "request"), strings.Join(names, ", "), u.By, u.First)
+	}
+	if r.Undecided > 0 {
+		terminal.Fprintf(b, "%s may have another verdict: a snapshot of the cluster as --against has the labels of namespaces, and so do recordings of 'gatehouse record'\n", report.Count(r.Undecided, "request"))
+	}
+	terminal.Fprintf(b, "%d of %s judged otherwise; by Kubernetes %s\n", r.Changed, report.Count(r.Judged, "request"), r.KubernetesVersion)
+}
+
+// What a report for people has, so that it fits a few screens: groups with examples, groups in one line
+// each, and policies.
+const (
+	fullGroups    = 10
+	shortGroups   = 30
+	shownPolicies = 20
+)
+
+// printPolicies says who rejects more or fewer requests than before, those who do so most first.
+func printPolicies(b io.Writer, list []*replay.Policy) {
+	by := func(p *replay.Policy) int {
+		return max(p.RejectedAfter-p.RejectedBefore, p.RejectedBefore-p.RejectedAfter)
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(p, q *replay.Policy) int { return cmp.Compare(by(q), by(p)) })
+	same, requests, others := 0, 0, 0
+	for i, p := range list {
+		switch {
+		case by(p) == 0:
+			same++
+			requests += p.RejectedBefore
+		case i < shownPolicies:
+			terminal.Fprintf(b, "%s rejects %d before, %d after\n", p.Name, p.RejectedBefore, p.RejectedAfter)
+		default:
+			others++
+		}
+	}
+	if others > 0 {
+		terminal.Fprintf(b, "others reject more or fewer than before: %d of them\n", others)
+	}
+	if same > 0 {
+		terminal.Fprintf(b, "others reject as many as before: %d of them, %s\n", same, report.Count(requests, "request"))
+	}
+}
+
+// printCount says what was left out.
+func printCount(b io.Writer, c *recorded.Count) {
+	for _, l := range c.LeftOut {
+		terminal.Fprintf(b, "left out: %d: %s (%s)\n", l.Count, l.Reason, l.First)
+	}
+	for _, l := range c.Other {
+		terminal.Fprintf(b, "not judged: %d: %s\n", l.Count, l.Reason)
+	}
+	for _, p := range c.Problems {
+		terminal.Fprintf(b, "not read to the end: %s\n", p)
+	}
+	if c.Backwards > 0 {
+		terminal.Fprintf(b, "%s came before the one that was read before\n", report.Count(c.Backwards, "request"))
+	}
+}
+
+func printGroup(b io.Writer, what string, g *replay.Group) {
+	terminal.Fprintf(b, "%s: %d, by %s\n", what, g.Count, strings.Join(g.By, ", "))
+	for _, part := range []struct {
+		name string
+		list []replay.Share
+	}{{"namespaces", g.Namespaces}, {"users", g.Users}, {"resources", g.Resources}} {
+		var texts []string
+		for _, s := range part.list {
+			texts = append(texts, fmt.Sprintf("%s %d", s.Name, s.Count))
+		}
+		terminal.Fprintf(b, "  %s: %s\n", part.name, strings.Join(texts, ", "))
+	}
+	for _, e := range g.Examples {
+		terminal.Fprintf(b, "  %s (%s)\n", e.Request, e.Place)
+		for _, s := range e.Before {
+			terminal.Fprintf(b, "    before: %s\n", terminal.Indented(s, "      "))
+		}
+		for _, s := range e.After {
+			terminal.Fprintf(b, "    after: %s\n", terminal.Indented(s, "      "))
+		}
+	}
+	fmt.Fprintln(b)
+}

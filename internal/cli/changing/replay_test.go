@@ -1,0 +1,128 @@
+package changing
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// reportOf is a report with many groups and policies, whose texts come from a hostile recording.
+func reportOf(groups int) *replay.Report {
+	const hostile = "\x1b[31mred\u202e\nnewline"
+	r := &replay.Report{KubernetesVersion: "v1.37.1", Judged: 100_000, Input: recorded.Count{
+		LeftOut: []recorded.Reason{{Reason: "the kind \"" + hostile + "\"", Count: 2, First: "a" + hostile + ":1"}}, Problems: []string{hostile}}}
+	for i := range groups {
+		name := fmt.Sprintf("policy p%03d", i)
+		r.Groups = append(r.Groups, &replay.Group{Change: replay.NewlyRejected, By: []string{name}, Count: 1000 - i, Users: []replay.Share{{Name: hostile, Count: 1}},
+			Examples: []*replay.Example{{Request: "CREATE pods shop/" + hostile, Place: "f:1", After: []string{hostile}}, {Request: "b"}, {Request: "c"}}})
+		r.Policies = append(r.Policies, &replay.Policy{Name: name, RejectedBefore: 7, RejectedAfter: 7 + i%2*i})
+		r.Changed += 1000 - i
+	}
+	return r
+}
+
+// S25.5: a report for people fits a few screens however many groups and policies there are, and says how many
+// it leaves out. S25.6: no text of the input acts on a terminal or in a page.
+func TestAReplayIsAPageForPeople(t *testing.T) {
+	var screen bytes.Buffer
+	o := &replayOptions{output: "text"}
+	if err := o.print(terminal.NewWriter(&screen), reportOf(300)); err != nil {
+		t.Fatal(err)
+	}
+	text := screen.String()
+	if lines := strings.Count(text, "\n"); lines > 200 {
+		t.Errorf("%d lines", lines)
+	}
+	for _, want := range []string{
+		"newly rejected: 1000, by policy p000\n", "newly rejected: 961, by policy p039\n", "requests more, in 260 groups\n", "-o html and -o json have all",
+		"policy p299 rejects 7 before, 306 after\n", "others reject more or fewer than before: 130 of them\n", "others reject as many as before: 150 of them, 1050 requests\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text has no %q:\n%s", want, text)
+		}
+	}
+	var page, data bytes.Buffer
+	for format, out := range map[string]*bytes.Buffer{"html": &page, "json": &data} {
+		if err := (&replayOptions{output: format}).print(terminal.NewWriter(out), reportOf(300)); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "p299"); n == 0 {
+			t.Errorf("-o %s does not have the last group", format)
+		}
+	}
+	for name, out := range map[string]string{"text": text, "html": page.String(), "json": data.String()} {
+		if name != "json" && strings.ContainsAny(out, "\x1b\u202e") || strings.Contains(out, "\x1b") {
+			t.Errorf("-o %s has characters that act on a terminal", name)
+		}
+	}
+	if strings.Contains(page.String(), "http://") || strings.Contains(page.String(), "https://") || strings.Contains(page.String(), "<script") {
+		t.Error("the page needs something from elsewhere")
+	}
+}
+
+// S25.18: a gate fails on what it names, and any on what is not known, too.
+func TestGatesOfAReplay(t *testing.T) {
+	all := []replay.Gate{"", replay.Rejects, replay.ChangesAny, replay.DiffersAny}
+	for _, tt := range []struct {
+		name   string
+		report replay.Report
+		fails  []replay.Gate
+	}{
+		{"nothing differs", replay.Report{Judged: 9}, nil},
+		{"newly rejected", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.NewlyRejected: 1}}, all[1:]},
+		{"newly allowed", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.NewlyAllowed: 1}}, all[2:]},
+		{"another reason", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherRejection: 1}}, all[2:]},
+		{"another object", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherObject: 1}}, all[2:]},
+		{"other webhooks", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherCalls: 1}}, all[3:]},
+		{"not known", replay.Report{Undecided: 1}, all[3:]},
+	} {
+		var fails []replay.Gate
+		for _, g := range all {
+			if tt.report.Fails(g) {
+				fails = append(fails, g)
+			}
+		}
+		if !slices.Equal(fails, tt.fails) {
+			t.Errorf("%s: %q, want %q", tt.name, fails, tt.fails)
+		}
+	}
+	var problems strings.Builder
+	if code := command.Execute(t.Context(), NewReplay, []string{"b", "--with", "a", "--fail-on", "always"}, command.Streams{Out: io.Discard, Err: &problems}); code != command.ExitUsage || !strings.Contains(problems.String(), `--fail-on "always" is not one of rejected, changed, any`) {
+		t.Errorf("--fail-on always: %d, %s", code, problems.String())
+	}
+}
+
+// S25.16: a report for people names who asks for labels that nobody knows.
+func TestAReplaySaysWhatIsUnknown(t *testing.T) {
+	var screen bytes.Buffer
+	r := &replay.Report{Judged: 9, Undecided: 2, Unknown: []*replay.Unknown{{By: "policy prod", Count: 2, Namespaces: []replay.Share{{Name: "shop", Count: 2}}, First: "log:1"}}}
+	if err := (&replayOptions{output: "text"}).print(terminal.NewWriter(&screen), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"unknown: 2 requests judged without the labels of shop, which nobody knows, and policy prod asks for them (log:1)\n", "2 requests may have another verdict"} {
+		if !strings.Contains(screen.String(), want) {
+			t.Errorf("the text has no %q:\n%s", want, screen.String())
+		}
+	}
+}
+
+// Objects whose name is not a text would judge nothing.
+func TestNamesThatAreNoTexts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(path, []byte("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: no}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readRegistrations([]string{path}); err == nil || !strings.Contains(err.Error(), "policy.yaml:1: the ValidatingAdmissionPolicy has no metadata.name that is a text") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,166 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+)
+
+// Cluster is the server that a command works on.
+type Cluster struct {
+	Flags *genericclioptions.ConfigFlags
+}
+
+// NewCluster adds the flags to a command that say which server is meant. They are
+// those of kubectl.
+func NewCluster(cmd *cobra.Command) *Cluster {
+	c := &Cluster{Flags: genericclioptions.NewConfigFlags(true)}
+	AddSection(cmd, "Server", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(c.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
+		f.StringVar(c.Flags.Context, "context", "", "context in the kubeconfig")
+		f.StringVarP(c.Flags.Namespace, "namespace", "n", "", "namespace (default that of the context)")
+	})
+	Completes(cmd, "context", ContextNames(c.Flags.KubeConfig))
+	Completes(cmd, "namespace", func() []string { return c.ObjectNames(cmd)("namespaces") })
+	return c
+}
+
+// Open finds the kubeconfig. The error says in one sentence that there is none.
+func (c *Cluster) Open() (*rest.Config, error) {
+	missing := DefaultKubeconfig()
+	if err := Readable(*c.Flags.KubeConfig, *c.Flags.Context); err != nil {
+		return nil, err
+	}
+	config, err := c.Flags.ToRESTConfig()
+	if missing != nil && (clientcmd.IsEmptyConfig(err) || (err == nil && config.Host == UnnamedServer)) && *c.Flags.KubeConfig == "" {
+		return nil, missing
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	config.UserAgent = "gatehouse"
+	return config, nil
+}
+
+// Objects returns a client for objects of all kinds, and the configuration that it was made with.
+func (c *Cluster) Objects() (dynamic.Interface, *rest.Config, error) {
+	config, err := c.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	return client, config, err
+}
+
+// Readable says that a client would wait for a file, or read it for ever: for the kubeconfig
+// that is named or, if none is, those that the environment names, or for a file that its context
+// names. What reads a file reports what else is wrong with it.
+func Readable(kubeconfig, context string) error {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	paths := rules.GetLoadingPrecedence()
+	if kubeconfig != "" {
+		paths = []string{kubeconfig}
+	}
+	if err := refused(paths...); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(paths, files.PassedOn) {
+		// It can be read once.
+		return nil
+	}
+	config, err := rules.Load()
+	if err != nil {
+		return nil
+	}
+	chosen := config.Contexts[cmp.Or(context, config.CurrentContext)]
+	if chosen == nil {
+		return nil
+	}
+	if cluster := config.Clusters[chosen.Cluster]; cluster != nil {
+		paths = append(paths, cluster.CertificateAuthority)
+	}
+	if user := config.AuthInfos[chosen.AuthInfo]; user != nil {
+		paths = append(paths, user.ClientCertificate, user.ClientKey, user.TokenFile)
+	}
+	return refused(paths...)
+}
+
+// refused returns why one of several files of a kubeconfig is not read.
+func refused(paths ...string) error {
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if err := files.CheckArgument(path, files.Configuration); errors.As(err, new(files.Refused)) {
+			return fmt.Errorf("kubeconfig: %w", err)
+		}
+	}
+	return nil
+}
+
+// Namespace is the one that was asked for, or that of the context.
+func (c *Cluster) Namespace() (string, error) {
+	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// Mapper knows the server's kinds, by all their names.
+func (c *Cluster) Mapper() (meta.RESTMapper, error) {
+	mapper, err := c.Flags.ToRESTMapper()
+	if err != nil {
+		return nil, err
+	}
+	if mapper == nil {
+		return nil, errors.New("cannot read the kinds of the server")
+	}
+	return mapper, nil
+}
+
+// Resource is a kind of objects of a server.
+type Resource struct {
+	schema.GroupVersionResource
+	// Namespaced reports whether the objects are in namespaces.
+	Namespaced bool
+}
+
+// ResourceNamed returns the resource that a user's name of a kind stands for.
+func ResourceNamed(mapper meta.RESTMapper, name string) (Resource, error) {
+	gvr, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(name)).WithVersion(""))
+	if err != nil {
+		return Resource{}, err
+	}
+	kind, err := mapper.KindFor(gvr)
+	if err != nil {
+		return Resource{}, err
+	}
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return Resource{}, err
+	}
+	return Resource{mapping.Resource, mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+}
+
+// Of returns a client for the objects of the resource, of a namespace if they are in namespaces.
+func (r Resource) Of(client dynamic.Interface, namespace string) dynamic.ResourceInterface {
+	if r.Namespaced {
+		return client.Resource(r.GroupVersionResource).Namespace(namespace)
+	}
+	return client.Resource(r.GroupVersionResource)
+}

@@ -1,0 +1,188 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/nearest"
+)
+
+// ConfigFile is where the configuration of check and lint is looked for.
+const ConfigFile = ".gatehouse.yaml"
+
+// The type of the configuration file.
+const (
+	ConfigVersion = "gatehouse.dev/v1alpha1"
+	configKind    = "Configuration"
+)
+
+// Configuration is the configuration file of a repository. docs/reference/configuration.md and the
+// JSON schema next to it are made of it.
+type Configuration struct {
+	APIVersion string             `json:"apiVersion" doc:"gatehouse.dev/v1alpha1"`
+	Kind       string             `json:"kind" doc:"Configuration"`
+	Exclude    []string           `json:"exclude,omitempty" doc:"patterns of files that check and lint do not read, as in a .gitignore"`
+	For        string             `json:"for,omitempty" doc:"server that enforces the registrations: gatehouse or kubernetes" enum:"gatehouse,kubernetes"`
+	Check      CheckConfiguration `json:"check,omitempty" doc:"what gatehouse check does"`
+	Lint       LintConfiguration  `json:"lint,omitempty" doc:"what gatehouse lint does"`
+
+	// File is where it was read.
+	File string
+}
+
+// CheckConfiguration is the section of gatehouse check.
+type CheckConfiguration struct {
+	Exclude            []string     `json:"exclude,omitempty" doc:"patterns of files that check does not read"`
+	Skip               []string     `json:"skip,omitempty" doc:"kinds whose objects are not checked: KIND or GROUP/KIND"`
+	MissingDefinitions string       `json:"missingDefinitions,omitempty" doc:"what becomes of objects of a kind that nobody defines: error, warn or skip" enum:"error,warn,skip"`
+	Snapshot           string       `json:"snapshot,omitempty" doc:"file of gatehouse snapshot, relative to this file"`
+	AllowUnseen        []string     `json:"allowUnseen,omitempty" doc:"resources of the cluster that need not be read; \"*\" for all"`
+	Namespace          string       `json:"namespace,omitempty" doc:"namespace of objects that name none; objects that name another one are then errors"`
+	As                 string       `json:"as,omitempty" doc:"user who applies the objects"`
+	AsGroups           []string     `json:"asGroups,omitempty" doc:"groups of that user"`
+	ServerSide         bool         `json:"serverSide,omitempty" doc:"apply as kubectl apply --server-side does"`
+	Accept             []Acceptance `json:"accept,omitempty" doc:"findings that do not count"`
+}
+
+// LintConfiguration is the section of gatehouse lint.
+type LintConfiguration struct {
+	Exclude []string     `json:"exclude,omitempty" doc:"patterns of files that lint does not read"`
+	Disable []string     `json:"disable,omitempty" doc:"rules that are not checked"`
+	Skip    []string     `json:"skip,omitempty" doc:"objects without findings: KIND or KIND/NAME"`
+	Level   string       `json:"level,omitempty" doc:"least level of findings that are printed: error, warning or note" enum:"error,warning,note"`
+	Accept  []Acceptance `json:"accept,omitempty" doc:"findings that do not count"`
+}
+
+// Acceptance accepts findings.
+type Acceptance struct {
+	Rule   string `json:"rule" doc:"rule of the findings, or what it begins with before a slash"`
+	Object string `json:"object,omitempty" doc:"KIND/NAME or KIND/NAMESPACE/NAME of the object; all if it is empty"`
+	File   string `json:"file,omitempty" doc:"pattern of the file; all if it is empty"`
+	Reason string `json:"reason" doc:"why they do not count"`
+}
+
+// AddConfigFlag adds the flag that names the configuration file.
+func AddConfigFlag(f *pflag.FlagSet, file *string) {
+	f.StringVar(file, "config", ConfigFile, "configuration `file`, which need not be there; other flags win over it")
+}
+
+// ReadConfiguration reads the file of the flag. Without the flag, there need not be one.
+func ReadConfiguration(cmd *cobra.Command, file string) (*Configuration, error) {
+	c := &Configuration{}
+	if file == "" {
+		return c, nil
+	}
+	data, err := files.ReadArgument(file, files.Configuration)
+	if errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("config") {
+		return c, nil
+	}
+	if err == nil {
+		err = c.Parse(data)
+	}
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		return nil, Usagef("%s: %w", file, err)
+	}
+	c.File = file
+	return c, nil
+}
+
+// Parse reads a configuration. An unknown field is an error with its line and the nearest name.
+func (c *Configuration) Parse(data []byte) error {
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(data, &document); err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(data)) == 0 || len(document.Content) == 0 {
+		return fmt.Errorf("is empty: write apiVersion: %s and kind: %s", ConfigVersion, configKind)
+	}
+	if err := knownFields(document.Content[0], reflect.TypeFor[Configuration](), ""); err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalStrict(data, c); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
+	}
+	if c.APIVersion != ConfigVersion || c.Kind != configKind {
+		return fmt.Errorf("is of kind %q in version %q: write apiVersion: %s and kind: %s", c.Kind, c.APIVersion, ConfigVersion, configKind)
+	}
+	for section, list := range map[string][]Acceptance{"check": c.Check.Accept, "lint": c.Lint.Accept} {
+		for i, a := range list {
+			if a.Rule == "" || a.Reason == "" {
+				return fmt.Errorf("%s.accept[%d]: rule and reason are needed", section, i)
+			}
+			if _, err := filepath.Match(a.File, ""); err != nil {
+				return fmt.Errorf("%s.accept[%d].file: %q is not a pattern", section, i, a.File)
+			}
+		}
+	}
+	return nil
+}
+
+// knownFields returns an error about the first field that a type does not have.
+func knownFields(n *yamlv3.Node, of reflect.Type, path string) error {
+	switch {
+	case of.Kind() == reflect.Slice && n.Kind == yamlv3.SequenceNode:
+		for i, element := range n.Content {
+			if err := knownFields(element, of.Elem(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+	case of.Kind() == reflect.Struct && n.Kind == yamlv3.MappingNode:
+		types := map[string]reflect.Type{}
+		var names []string
+		for i := range of.NumField() {
+			if name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ","); name != "" {
+				types[name] = of.Field(i).Type
+				names = append(names, name)
+			}
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			field := strings.TrimPrefix(path+"."+key.Value, ".")
+			member, ok := types[key.Value]
+			if !ok {
+				return fmt.Errorf("line %d: unknown field %s%s", key.Line, field, nearest.Suggestion("", key.Value, names))
+			}
+			if err := knownFields(n.Content[i+1], member, field); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Fallback gives a flag that is not set the value of the configuration, if that has one.
+func Fallback[T any](cmd *cobra.Command, flag string, value *T, configured T) {
+	if !cmd.Flags().Changed(flag) && !reflect.ValueOf(configured).IsZero() {
+		*value = configured
+	}
+}
+
+// By names the place of an acceptance.
+func (c *Configuration) By() string { return c.File }
+
+// Below is a path of the configuration, relative to its file.
+func (c *Configuration) Below(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	dir := filepath.Dir(c.File)
+	if dir == "." {
+		return path
+	}
+	return filepath.Join(dir, path)
+}

@@ -1,0 +1,46 @@
+package command
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/gatehouse-dev/gatehouse/internal/program"
+)
+
+// ProgramName is the name that this program was started under. It is read once: kubectl's parts
+// need os.Args changed.
+var ProgramName = startedAs()
+
+func startedAs() string {
+	name := program.Name()
+	// It is not for the plugins that kubectl starts.
+	os.Unsetenv(program.Variable)
+	return name
+}
+
+// IsPlugin reports whether kubectl runs this program as its plugin, which goes by the name
+// of the program. A plugin works on the cluster that kubectl works on.
+func IsPlugin() bool {
+	return ProgramName == "kubectl-gatehouse"
+}
+
+// LeaveSignals gives the signals that end a process back to it: what runs from now on has its
+// own handlers, or none. A signal that came before is sent again.
+func LeaveSignals(ctx context.Context) {
+	context.AfterFunc(ctx, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
+}
+
+// collectAt is the growth of the heap, in percent, at which CollectSeldom has garbage collected.
+const collectAt = 400
+
+// CollectSeldom has a process that ends soon, and that needs most of what it makes until then, collect
+// garbage seldom, unless $GOGC says how often.
+func CollectSeldom() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
+}

@@ -1,0 +1,94 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// Release is the release of Kubernetes that a command judges as (S26.6).
+type Release struct {
+	// Wanted is --kubernetes-version.
+	Wanted string
+	// Line says that objects are judged as by another release than that of the cluster; empty when
+	// they are not.
+	Line string
+}
+
+// AddFlag adds --kubernetes-version. otherwise says what the command judges as without the flag.
+func (r *Release) AddFlag(f *pflag.FlagSet, otherwise string) {
+	f.StringVar(&r.Wanted, "kubernetes-version", "", "judge as this `release` of Kubernetes, one of "+strings.Join(emulation.Releases(), ", ")+" (default "+otherwise+")")
+}
+
+// Named returns the release that the flag names, such as 1.35; empty for none.
+func (r *Release) Named() (string, error) {
+	flags, _, err := emulation.Like(emulation.Cluster{}, r.Wanted)
+	if err != nil || len(flags.EmulatedVersion) == 0 {
+		return "", asUsage("--kubernetes-version", err)
+	}
+	return flags.EmulatedVersion[0], nil
+}
+
+// asUsage is an error about a flag; nil for none.
+func asUsage(flag string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return Usagef("%s: %w", flag, err)
+}
+
+// Choose makes this process judge as the release that the flag names, or as a cluster.
+func (r *Release) Choose(c emulation.Cluster) error {
+	flags, line, err := emulation.Like(c, r.Wanted)
+	if err == nil {
+		err = emulation.Apply(flags)
+	}
+	r.Line = line
+	return asUsage("--kubernetes-version", err)
+}
+
+// ChooseOf is choose for the cluster of a snapshot, nil for none.
+func (r *Release) ChooseOf(s *clustersnapshot.Snapshot) error {
+	if s == nil {
+		return r.Choose(emulation.Cluster{})
+	}
+	return r.Choose(s.Cluster.Server())
+}
+
+// Fields returns the fields in which the release that the flag names, or that of the cluster of a
+// snapshot, differs from this program (S26.12). A cluster that emulates a release has the fields of
+// its program.
+func (r *Release) Fields(s *clustersnapshot.Snapshot) *emulation.Fields {
+	if s == nil || r.Wanted != "" {
+		return emulation.FieldsOf(r.Wanted)
+	}
+	return emulation.FieldsOf(s.Cluster.KubernetesVersion)
+}
+
+// ChooseFor is choose for the cluster of a configuration.
+func (r *Release) ChooseFor(config *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	info, err := client.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking the cluster for its version: %w", err)
+	}
+	return r.Choose(emulation.Cluster{Version: emulation.VersionOf(info)})
+}
+
+// Print writes the line, if there is one, above what a command prints for people.
+func (r *Release) Print(b io.Writer) {
+	if r.Line != "" {
+		terminal.Fprintf(b, "%s%s.\n\n", strings.ToUpper(r.Line[:1]), r.Line[1:])
+	}
+}

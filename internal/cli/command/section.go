@@ -1,0 +1,102 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// PrintUsage prints how a command is used, the examples first.
+func PrintUsage(cmd *cobra.Command) error {
+	var b strings.Builder
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "Examples:\n%s\n\n", cmd.Example)
+	}
+	line := cmd.UseLine()
+	if cmd.HasAvailableSubCommands() {
+		line = cmd.CommandPath() + " COMMAND"
+	}
+	fmt.Fprintf(&b, "Usage:\n  %s\n", line)
+	var padding int
+	for _, c := range cmd.Commands() {
+		padding = max(padding, len(c.Name()))
+	}
+	list := func(title string, listed func(*cobra.Command) bool) {
+		for _, c := range cmd.Commands() {
+			if !listed(c) {
+				continue
+			}
+			if title != "" {
+				fmt.Fprintf(&b, "\n%s:\n", title)
+				title = ""
+			}
+			fmt.Fprintf(&b, "  %-*s %s\n", padding, c.Name(), c.Short)
+		}
+	}
+	for _, g := range cmd.Groups() {
+		list(g.Title, func(c *cobra.Command) bool { return c.IsAvailableCommand() && c.GroupID == g.ID })
+	}
+	list("Commands", func(c *cobra.Command) bool { return c.IsAvailableCommand() && c.GroupID == "" })
+	list("Help topics", (*cobra.Command).IsAdditionalHelpTopicCommand)
+	for _, s := range FlagSections(cmd.Flags()) {
+		fmt.Fprintf(&b, "\n%s:\n%s", s.Title, s.Flags.FlagUsages())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\nRun '%[1]s COMMAND --help' for more about a command, '%[1]s help TOPIC' for a topic.\n", cmd.CommandPath())
+	}
+	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
+	return err
+}
+
+// sectionAnnotation is where a flag keeps the title it is listed under.
+const sectionAnnotation = "gatehouse-section"
+
+// AddSection adds flags to a command, to be listed under a title. Sections stand in the
+// order in which they are added.
+func AddSection(cmd *cobra.Command, title string, define func(*pflag.FlagSet)) {
+	cmd.Flags().SortFlags = false
+	cmd.SetFlagErrorFunc(FlagError)
+	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	define(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[sectionAnnotation] = []string{title}
+		cmd.Flags().AddFlag(f)
+		if c, ok := f.Value.(*choice); ok {
+			Completes(cmd, f.Name, Values(c.named()...))
+		}
+	})
+}
+
+// FlagSection is flags that are listed under a title.
+type FlagSection struct {
+	Title string
+	Flags *pflag.FlagSet
+}
+
+// FlagSections groups flags by their titles, in the order of their definition;
+// flags without a title come last.
+func FlagSections(all *pflag.FlagSet) []FlagSection {
+	var sections []FlagSection
+	rest := FlagSection{"Flags", pflag.NewFlagSet("", pflag.ContinueOnError)}
+	all.VisitAll(func(f *pflag.Flag) {
+		into := rest.Flags
+		if title := f.Annotations[sectionAnnotation]; len(title) > 0 {
+			if n := len(sections); n == 0 || sections[n-1].Title != title[0] {
+				s := FlagSection{title[0], pflag.NewFlagSet("", pflag.ContinueOnError)}
+				s.Flags.SortFlags = false
+				sections = append(sections, s)
+			}
+			into = sections[len(sections)-1].Flags
+		}
+		into.AddFlag(f)
+	})
+	if rest.Flags.HasAvailableFlags() {
+		sections = append(sections, rest)
+	}
+	return sections
+}

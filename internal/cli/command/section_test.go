@@ -1,0 +1,23 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func TestFlagsAreListedInSections(t *testing.T) {
+	cmd := &cobra.Command{}
+	AddSection(cmd, "One", func(f *pflag.FlagSet) { f.Bool("b", false, ""); f.Bool("d", false, "") })
+	AddSection(cmd, "Two", func(f *pflag.FlagSet) { f.Bool("a", false, "") })
+	cmd.Flags().Bool("c", false, "")
+	var got []string
+	for _, s := range FlagSections(cmd.Flags()) {
+		s.Flags.VisitAll(func(f *pflag.Flag) { got = append(got, s.Title+" "+f.Name) })
+	}
+	if want := "One b, One d, Two a, Flags c"; strings.Join(got, ", ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}

@@ -1,0 +1,93 @@
+package command
+
+import (
+	"encoding/json"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// Version says what the program was built from. Fields are only ever added.
+type Version struct {
+	// Version is the version of the module, (devel) for a build from a work tree
+	// without version control.
+	Version string `json:"version"`
+	// Commit is the revision built, empty when the build does not know it;
+	// Modified says that the tree had changes of its own.
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	// Kubernetes is the release whose kinds, rules and kubectl are built in.
+	Kubernetes string `json:"kubernetes"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+}
+
+// kubernetesModule is the module whose version is the Kubernetes release.
+const kubernetesModule = "k8s.io/kubernetes"
+
+// readVersion takes the version from what the Go toolchain wrote into the
+// program, so that nothing has to be stamped.
+func readVersion(info *debug.BuildInfo) Version {
+	v := Version{
+		Version:  info.Main.Version,
+		Go:       info.GoVersion,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	for _, m := range info.Deps {
+		if m.Path == kubernetesModule {
+			v.Kubernetes = m.Version
+		}
+	}
+	return v
+}
+
+// CurrentVersion is the version of the running program.
+func CurrentVersion() Version {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		panic("the program has no build information, which every build with modules has")
+	}
+	return readVersion(info)
+}
+
+// PrintVersion writes a version for people, or for programs as json or yaml.
+func PrintVersion(w io.Writer, v Version, output string) error {
+	if output != "text" {
+		text, err := Marshal(v, output)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	commit := v.Commit
+	if commit != "" {
+		if v.Modified {
+			commit += ", with changes"
+		}
+		commit = " (commit " + commit + ")"
+	}
+	_, err := terminal.Fprintf(w, "gatehouse %s%s\nkubernetes %s\n%s %s\n", v.Version, commit, v.Kubernetes, v.Go, v.Platform)
+	return err
+}
+
+// Marshal writes a value for programs, as json or yaml.
+func Marshal(v any, output string) ([]byte, error) {
+	if output == "yaml" {
+		return yaml.Marshal(v)
+	}
+	text, err := json.MarshalIndent(v, "", "  ")
+	return append(text, '\n'), err
+}

@@ -1,0 +1,157 @@
+package serving
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials that kubectl knows in a kubeconfig
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	componentcli "k8s.io/component-base/cli"
+	componentlogs "k8s.io/component-base/logs"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/plugin"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/gatehouse-dev/gatehouse/internal/program"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// NewKubectl returns the command gatehouse kubectl.
+func NewKubectl(streams command.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl [flags and arguments of kubectl]",
+		Short: "Run the built-in kubectl",
+		Long: `Run the built-in kubectl: the real one, of the Kubernetes release that
+'gatehouse version' prints. All its commands, flags and plugins work, and
+gatehouse exits with its exit code.
+
+Unless --kubeconfig or $KUBECONFIG names another, it uses the kubeconfig that
+'gatehouse serve' wrote: admin.kubeconfig in ./gatehouse.data, while that server
+runs as this user with an embedded etcd, or in $GATEHOUSE_DATA_DIR. When there
+is none in ./gatehouse.data, ~/.kube/config is used, as kubectl does everywhere;
+one of no server that runs, and a $GATEHOUSE_DATA_DIR without one, are errors.
+Before the first write to a cluster of ~/.kube/config, one line on standard
+error names its context and server. With $GATEHOUSE_ONLY, such writes are
+refused.
+
+'gatehouse kubectl --help' is kubectl's own help.`,
+		Example: `  # the server that 'gatehouse serve' started in this directory
+  gatehouse kubectl get namespaces
+
+  # any other cluster
+  gatehouse kubectl --kubeconfig ~/.kube/config get namespaces`,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			RunKubectl(args, streams)
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return completeKubectl(args, toComplete)
+		},
+	}
+}
+
+// RunKubectl turns this process into kubectl. It returns only when kubectl
+// succeeds: otherwise kubectl itself prints the error and exits.
+func RunKubectl(args []string, streams command.Streams) {
+	// Interrupting kubectl ends it at once; its own handlers restore the terminal.
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	// The same as kubectl's own main function.
+	_, _ = componentlogs.GlogSetter(kubectl.GetLogVerbosity(args))
+	if err := componentcli.RunNoErrOutput(kubectlCommand(args, streams)); err != nil {
+		kubectlutil.CheckErr(err)
+	}
+}
+
+// kubectlCommand makes kubectl's own command tree. From then on os.Args and
+// KUBECONFIG are what kubectl expects, since its parts, and the plugins it
+// starts, read them by themselves.
+func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
+	os.Args = append([]string{"kubectl"}, args...)
+	chosen := os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || command.IsPlugin() || command.ProgramName == program.Kubectl
+	missing := command.DefaultKubeconfig()
+	found := here
+	if !chosen && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		found = elsewhere
+	}
+	// kubectl shows what it prints in its own way.
+	io := genericiooptions.IOStreams{In: streams.In, Out: terminal.Exact(streams.Out), ErrOut: terminal.Exact(streams.Err)}
+	flags := genericclioptions.NewConfigFlags(true).
+		WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
+		WithWarningPrinter(io)
+	announced := &announcement{flags: flags, err: streams.Err}
+	flags.WithWrapConfigFn(func(c *restclient.Config) *restclient.Config {
+		if found == elsewhere && *flags.KubeConfig == "" && *flags.APIServer == "" {
+			c.Wrap(func(next http.RoundTripper) http.RoundTripper { return announcing{announced, c.Host, next} })
+		}
+		if missing != nil && *flags.APIServer == "" && c.Host == command.UnnamedServer {
+			c.Wrap(func(http.RoundTripper) http.RoundTripper { return refusal{missing} })
+		}
+		return c
+	})
+	root := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
+		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
+		Arguments:     os.Args,
+		ConfigFlags:   flags,
+		IOStreams:     io,
+	})
+	replaceVersion(root, flags, io)
+	return root
+}
+
+// refusal makes the first request end kubectl with the reason why no server is
+// known; commands that need no server, such as --dry-run=client, still work.
+type refusal struct{ reason error }
+
+func (r refusal) RoundTrip(*http.Request) (*http.Response, error) {
+	kubectlutil.CheckErr(r.reason)
+	return nil, r.reason
+}
+
+// completeKubectl asks kubectl what could come next.
+func completeKubectl(args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var out strings.Builder
+	request := append(append([]string{cobra.ShellCompRequestCmd}, args...), toComplete)
+	root := kubectlCommand(request, command.Streams{In: strings.NewReader(""), Out: &out, Err: os.Stderr})
+	root.SetOut(&out)
+	if err := root.Execute(); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	completions, directive, err := parseCompletions(out.String())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return completions, directive
+}
+
+// parseCompletions reads what cobra's hidden completion command prints: a line
+// for each completion, then a colon and the directive.
+func parseCompletions(out string) ([]cobra.Completion, cobra.ShellCompDirective, error) {
+	text, last, ok := strings.Cut(out, "\n:")
+	if rest, found := strings.CutPrefix(out, ":"); found {
+		text, last, ok = "", rest, true
+	}
+	if !ok {
+		return nil, 0, errors.New("completions without a directive")
+	}
+	directive, err := strconv.Atoi(strings.TrimSpace(last))
+	if err != nil {
+		return nil, 0, fmt.Errorf("directive of completions: %w", err)
+	}
+	if text == "" {
+		return nil, cobra.ShellCompDirective(directive), nil
+	}
+	return strings.Split(text, "\n"), cobra.ShellCompDirective(directive), nil
+}

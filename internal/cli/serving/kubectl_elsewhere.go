@@ -1,0 +1,84 @@
+package serving
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// onlyVariable names the environment variable that refuses writes to a cluster that nobody named:
+// the current context of the user's own kubeconfig.
+const onlyVariable = "GATEHOUSE_ONLY"
+
+// placeOfCluster says who chose a cluster.
+type placeOfCluster int
+
+const (
+	// here: a server that gatehouse started, or a kubeconfig that was named.
+	here placeOfCluster = iota
+	// elsewhere: the current context of the user's own kubeconfig, for want of another.
+	elsewhere
+)
+
+// announcement is what is said once before the first write to a cluster that nobody named.
+type announcement struct {
+	once  sync.Once
+	flags *genericclioptions.ConfigFlags
+	err   io.Writer
+}
+
+// announcing announces the first write that goes through it.
+type announcing struct {
+	*announcement
+	host string
+	next http.RoundTripper
+}
+
+// reviews are resources that are posted to ask, and change nothing.
+var reviews = []string{"accessreviews", "rulesreviews", "selfsubjectreviews", "tokenreviews"}
+
+// writes reports whether a request changes the cluster.
+func writes(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	if r.URL.Query().Get("dryRun") != "" {
+		return false
+	}
+	for _, name := range reviews {
+		if strings.HasSuffix(r.URL.Path, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a announcing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !writes(r) {
+		return a.next.RoundTrip(r)
+	}
+	context := *a.flags.Context
+	if raw, err := a.flags.ToRawKubeConfigLoader().RawConfig(); err == nil && context == "" {
+		context = raw.CurrentContext
+	}
+	if os.Getenv(onlyVariable) != "" {
+		err := fmt.Errorf("refusing to write to context %q, server %s: it comes from your own kubeconfig, and %s is set. Name the cluster with --kubeconfig or $KUBECONFIG", context, a.host, onlyVariable)
+		kubectlutil.CheckErr(err)
+		return nil, errors.New("refused")
+	}
+	a.once.Do(func() {
+		terminal.Fprintf(a.err, "gatehouse kubectl: no server was started here: writing to context %q of your own kubeconfig, server %s\n", context, a.host)
+	})
+	return a.next.RoundTrip(r)
+}

@@ -1,0 +1,99 @@
+package serving
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+
+	"github.com/spf13/cobra"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/version"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+	kubectlversion "k8s.io/kubectl/pkg/cmd/version"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// replaceVersion replaces kubectl's version command. Its own takes the client's
+// version from a variable that only the build scripts of Kubernetes set, and
+// fails on what the variable holds otherwise.
+func replaceVersion(root *cobra.Command, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) {
+	for _, c := range root.Commands() {
+		if c.Name() == "version" {
+			root.RemoveCommand(c)
+		}
+	}
+	var clientOnly bool
+	var output string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the client and server version information",
+		Long:  "Print the client and server version information for the current context.",
+		Example: `  # Print the client and server versions for the current context
+  kubectl version`,
+		Run: func(_ *cobra.Command, args []string) {
+			if len(args) > 0 {
+				kubectlutil.CheckErr(fmt.Errorf("extra arguments: %v", args))
+			}
+			kubectlutil.CheckErr(runKubectlVersion(flags, streams, clientOnly, output))
+		},
+	}
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "If true, shows client version only (no server required).")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "One of 'yaml' or 'json'.")
+	root.AddCommand(cmd)
+}
+
+// runKubectlVersion prints what kubectl prints.
+func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, clientOnly bool, output string) error {
+	v := kubectlversion.Version{ClientVersion: clientVersion(command.CurrentVersion().Kubernetes)}
+	v.KustomizeVersion, _ = kubectlversion.GetKustomizeModVersion()
+	switch output {
+	case "":
+		// The client's versions are printed before the server answers.
+		terminal.Fprintf(streams.Out, "Client Version: %s\nKustomize Version: %s\n", v.ClientVersion.GitVersion, v.KustomizeVersion)
+	case "json", "yaml":
+	default:
+		return errors.New("--output must be 'yaml' or 'json'")
+	}
+	var serverErr error
+	if !clientOnly {
+		v.ServerVersion, serverErr = serverVersion(flags)
+	}
+	if output == "" {
+		if v.ServerVersion != nil {
+			terminal.Fprintf(streams.Out, "Server Version: %s\n", v.ServerVersion.GitVersion)
+		}
+		return serverErr
+	}
+	text, err := command.Marshal(v, output)
+	if err != nil {
+		return err
+	}
+	if _, err := streams.Out.Write(text); err != nil {
+		return err
+	}
+	return serverErr
+}
+
+// clientVersion is what a build of kubectl of the given release is stamped with.
+func clientVersion(release string) *apiversion.Info {
+	info := version.Get()
+	info.GitVersion, info.GitCommit, info.BuildDate = release, "", ""
+	if v, err := utilversion.ParseSemantic(release); err == nil {
+		info.Major, info.Minor = fmt.Sprint(v.Major()), fmt.Sprint(v.Minor())
+	}
+	return &info
+}
+
+// serverVersion asks the server; the version is nil when there is an error.
+func serverVersion(flags *genericclioptions.ConfigFlags) (*apiversion.Info, error) {
+	client, err := flags.ToDiscoveryClient()
+	if err != nil {
+		return nil, err
+	}
+	return client.ServerVersion()
+}

@@ -1,0 +1,52 @@
+package serving
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/spf13/pflag"
+)
+
+// keptLog is how many bytes of the log a server keeps in memory, at least that many when it logged
+// as much, and twice that at most.
+const keptLog = 256 << 10
+
+// latestLog keeps the latest records of a log, one of each call of Write. It is safe for concurrent
+// use; the zero value is empty and takes no memory.
+type latestLog struct {
+	mu sync.Mutex
+	// older is full, and newer grows until it is.
+	older, newer []byte
+}
+
+// Write implements io.Writer.
+func (l *latestLog) Write(record []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.newer) > 0 && len(l.newer)+len(record) > keptLog {
+		l.older, l.newer = l.newer, nil
+	}
+	l.newer = append(l.newer, record[:min(len(record), keptLog)]...)
+	return len(record), nil
+}
+
+// Bytes returns the records, the oldest first.
+func (l *latestLog) Bytes() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Join([][]byte{l.older, l.newer}, nil)
+}
+
+// shownFlags are the flags that /flagz shows.
+type shownFlags struct{ flags *pflag.FlagSet }
+
+// GetFlagz implements flagz.Reader. The flags of a command line do not change while a server runs.
+func (s shownFlags) GetFlagz() map[string]string {
+	values := map[string]string{}
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && f.Value != nil {
+			values[f.Name] = f.Value.String()
+		}
+	})
+	return values
+}

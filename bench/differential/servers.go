@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
 // lab starts the servers that are compared.
@@ -80,6 +81,23 @@ func (l *lab) start(ctx context.Context, before func(*session) error, flags ...s
 	return p, nil
 }
 
+// emulating are the flags by which a server emulates the release. Gatehouse is nearer to the release
+// itself than kube-apiserver that emulates it (S26.1, S26.13) without the further flags.
+func (l *lab) emulating(kind peer.Kind) []string {
+	if l.release == "" {
+		return nil
+	}
+	flags := []string{"--emulated-version=" + l.release}
+	if kind != peer.Gatehouse {
+		return flags
+	}
+	flags = append(flags, "--later-fields=keep")
+	if l.release == emulation.Releases()[0] {
+		flags = append(flags, "--min-compatibility-version="+l.release)
+	}
+	return flags
+}
+
 // one starts a server.
 func (l *lab) one(ctx context.Context, kind peer.Kind, dir string, flags ...string) (*session, func() error, error) {
 	audit, err := newAuditLog(dir)
@@ -87,9 +105,7 @@ func (l *lab) one(ctx context.Context, kind peer.Kind, dir string, flags ...stri
 		return nil, nil, err
 	}
 	flags = append(flags, audit.flags()...)
-	if l.release != "" {
-		flags = append(flags, "--emulated-version="+l.release)
-	}
+	flags = append(flags, l.emulating(kind)...)
 	if kind == peer.Gatehouse {
 		// No other controller runs with kube-apiserver.
 		flags = append(flags, "--controllers=validatingadmissionpolicy-status-controller")

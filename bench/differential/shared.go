@@ -92,7 +92,7 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 		return err
 	}
 	for _, server := range servers {
-		joined, err := server.Join(ctx, r.lab.binaries, filepath.Join(r.lab.dir, "older", string(server.Kind)), "--emulated-version="+r.lab.release)
+		joined, err := server.Join(ctx, r.lab.binaries, filepath.Join(r.lab.dir, "older", string(server.Kind)), r.lab.emulating(server.Kind)...)
 		if err != nil {
 			return err
 		}

@@ -149,7 +149,7 @@ func TestFieldsThatCameLater(t *testing.T) {
 			{"merge patch", "PATCH", "/d", "{" + later + "}", mergePatch, 422, unknown},
 			{"strategic merge patch", "PATCH", "/d", "{" + later + "}", "application/strategic-merge-patch+json", 422, unknown},
 			{"JSON patch", "PATCH", "/d", `[{"op":"add","path":"/spec/template/spec/containers/0/livenessProbe/httpGet/protocol","value":"H2C"}]`, "application/json-patch+json", 422, unknown},
-			{"apply", "PATCH", "/d", deployment("d", probe), "application/apply-patch+yaml", 500, path + ": field not declared in schema"},
+			{"apply", "PATCH", "/d", deployment("d", probe), "application/apply-patch+yaml", 400, path + ": field not declared in schema"},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				query := "?fieldManager=m"

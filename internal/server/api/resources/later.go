@@ -76,7 +76,7 @@ func (e *Endpoint) readLater(info *request.RequestInfo, req *http.Request) error
 		for i, path := range later {
 			unknown[i] = fmt.Errorf(".%s: field not declared in schema", path)
 		}
-		return fmt.Errorf("failed to create typed patch object (%s/%s; %s, Kind=%s): %w", info.Namespace, info.Name, e.Kind.GroupVersion(), e.Kind.Kind, errors.Join(unknown...))
+		return apierrors.NewBadRequest(fmt.Sprintf("failed to create typed patch object (%s/%s; %s, Kind=%s): %v", info.Namespace, info.Name, e.Kind.GroupVersion(), e.Kind.Kind, errors.Join(unknown...)))
 	case directive == metav1.FieldValidationStrict && info.Verb == "patch":
 		return apierrors.NewInvalid(e.Kind.GroupKind(), info.Name, field.ErrorList{
 			field.Invalid(field.NewPath("patch"), string(body), runtime.NewStrictDecodingError(unknown).Error()),

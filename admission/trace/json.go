@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/deepcopy"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
@@ -346,39 +347,7 @@ type Time = metav1.MicroTime
 func at(t time.Time) Time { return Time{Time: t.UTC()} }
 
 // DeepCopyInto copies the record to out.
-func (r *Record) DeepCopyInto(out *Record) {
-	*out = *r
-	out.Steps = slices.Clone(r.Steps)
-	for i := range out.Steps {
-		s := &out.Steps[i]
-		s.ReadAt = s.ReadAt.DeepCopy()
-		s.Patch, s.Pending = copyPatch(s.Patch), slices.Clone(s.Pending)
-		s.Initializing, s.Written = slices.Clone(s.Initializing), copyPatch(s.Written)
-		s.Judgements = copyJudgements(s.Judgements)
-		s.Calls, s.Discarded = copyCalls(s.Calls), copyCalls(s.Discarded)
-		s.Conditions, s.Skips = slices.Clone(s.Conditions), slices.Clone(s.Skips)
-	}
-}
-
-func copyCalls(calls []CallRecord) []CallRecord {
-	calls = slices.Clone(calls)
-	for i := range calls {
-		c := &calls[i]
-		c.Deprecated, c.Warnings = slices.Clone(c.Deprecated), slices.Clone(c.Warnings)
-		c.AuditAnnotations = maps.Clone(c.AuditAnnotations)
-		c.Patch, c.WouldPatch = copyPatch(c.Patch), copyPatch(c.WouldPatch)
-		c.Enforcement = copyOf(c.Enforcement)
-	}
-	return calls
-}
-
-func copyPatch(patch []PatchOperation) []PatchOperation {
-	patch = slices.Clone(patch)
-	for i := range patch {
-		patch[i].Value, patch[i].Was = slices.Clone(patch[i].Value), slices.Clone(patch[i].Was)
-	}
-	return patch
-}
+func (r *Record) DeepCopyInto(out *Record) { deepcopy.Into(r, out) }
 
 // RecordOptions say what a Record shows.
 type RecordOptions struct {

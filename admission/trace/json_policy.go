@@ -180,7 +180,7 @@ func (w writer) judgement(j *Judgement) JudgementRecord {
 			Enforcement: c.Enforcement.record(), Spared: c.Spared, Annotation: c.Key,
 		}
 		if !c.Configuration && c.Key == "" {
-			one.Index = copyOf(&c.Index)
+			one.Index = new(c.Index)
 		}
 		out.Consequences = append(out.Consequences, one)
 	}
@@ -196,7 +196,7 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 		v := &e.Validations[i]
 		one := ValidationRecord{Verdict: v.Verdict(), Message: w.said(v.Message, false), Expression: w.cut(v.Expression), Cost: int64(v.Cost), Nanos: v.Latency.Nanoseconds()}
 		if !v.Whole {
-			one.Index = copyOf(&v.Index)
+			one.Index = new(v.Index)
 		}
 		if !w.redact {
 			one.Because = w.cut(v.Because)
@@ -240,34 +240,6 @@ func paramRecord(p *Param) *ParamRecord {
 		return nil
 	}
 	return &ParamRecord{Namespace: p.Namespace, Name: p.Name}
-}
-
-func copyJudgements(list []JudgementRecord) []JudgementRecord {
-	list = slices.Clone(list)
-	for i := range list {
-		j := &list[i]
-		j.Evaluations, j.Consequences = slices.Clone(j.Evaluations), slices.Clone(j.Consequences)
-		for k := range j.Evaluations {
-			e := &j.Evaluations[k]
-			e.Param, e.Enforcement = copyOf(e.Param), copyOf(e.Enforcement)
-			e.Bindings, e.AuditAnnotations = slices.Clone(e.Bindings), slices.Clone(e.AuditAnnotations)
-			e.Mutations = slices.Clone(e.Mutations)
-			for n := range e.Mutations {
-				m := &e.Mutations[n]
-				m.Patch, m.WouldPatch = copyPatch(m.Patch), copyPatch(m.WouldPatch)
-			}
-			e.Validations = slices.Clone(e.Validations)
-			for n := range e.Validations {
-				e.Validations[n].Index = copyOf(e.Validations[n].Index)
-				e.Validations[n].Values = slices.Clone(e.Validations[n].Values)
-			}
-		}
-		for k := range j.Consequences {
-			c := &j.Consequences[k]
-			c.Param, c.Index, c.Actions, c.Enforcement = copyOf(c.Param), copyOf(c.Index), slices.Clone(c.Actions), copyOf(c.Enforcement)
-		}
-	}
-	return list
 }
 
 func copyOf[T any](p *T) *T {

@@ -1,12 +1,11 @@
 package v1alpha1
 
 import (
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/announce"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/deepcopy"
 )
 
 // AdmissionServer is what a server says that judges requests by the registrations stored here.
@@ -34,28 +33,7 @@ type AdmissionServerList struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (s *AdmissionServer) DeepCopyObject() runtime.Object {
-	out := &AdmissionServer{}
-	s.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyInto copies the server to out.
-func (s *AdmissionServer) DeepCopyInto(out *AdmissionServer) {
-	*out = *s
-	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Adopted, out.Skipped, out.Off = slices.Clone(s.Adopted), slices.Clone(s.Skipped), slices.Clone(s.Off)
-}
+func (s *AdmissionServer) DeepCopyObject() runtime.Object { return deepcopy.Of(s) }
 
 // DeepCopyObject implements runtime.Object.
-func (l *AdmissionServerList) DeepCopyObject() runtime.Object {
-	out := &AdmissionServerList{TypeMeta: l.TypeMeta}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	if l.Items != nil {
-		out.Items = make([]AdmissionServer, len(l.Items))
-		for i := range l.Items {
-			l.Items[i].DeepCopyInto(&out.Items[i])
-		}
-	}
-	return out
-}
+func (l *AdmissionServerList) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }

@@ -1,12 +1,11 @@
 package v1alpha1
 
 import (
-	"encoding/json"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/deepcopy"
 )
 
 // AdmissionExplanation asks what admission would do with a request, and is answered with
@@ -74,14 +73,4 @@ type TriedRegistration struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (e *AdmissionExplanation) DeepCopyObject() runtime.Object {
-	data, err := json.Marshal(e)
-	if err != nil {
-		panic("an AdmissionExplanation cannot be encoded: " + err.Error())
-	}
-	out := &AdmissionExplanation{}
-	if err := json.Unmarshal(data, out); err != nil {
-		panic("an AdmissionExplanation cannot be decoded: " + err.Error())
-	}
-	return out
-}
+func (e *AdmissionExplanation) DeepCopyObject() runtime.Object { return deepcopy.Of(e) }

@@ -1,10 +1,10 @@
 package v1alpha1
 
 import (
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/deepcopy"
 )
 
 // RegistrationState says for one registration what each server enforces. It is
@@ -115,42 +115,7 @@ type RegistrationStateList struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (s *RegistrationState) DeepCopyObject() runtime.Object {
-	out := &RegistrationState{}
-	s.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyInto copies the state to out.
-func (s *RegistrationState) DeepCopyInto(out *RegistrationState) {
-	*out = *s
-	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Problems = slices.Clone(s.Problems)
-	out.Costs = slices.Clone(s.Costs)
-	for i := range out.Costs {
-		if worst := out.Costs[i].WorstCase; worst != nil {
-			out.Costs[i].WorstCase = new(*worst)
-		}
-	}
-	if s.Replicas != nil {
-		out.Replicas = make([]Replica, len(s.Replicas))
-		for i, r := range s.Replicas {
-			r.Since = r.Since.DeepCopy()
-			r.Skipped = slices.Clone(r.Skipped)
-			out.Replicas[i] = r
-		}
-	}
-}
+func (s *RegistrationState) DeepCopyObject() runtime.Object { return deepcopy.Of(s) }
 
 // DeepCopyObject implements runtime.Object.
-func (l *RegistrationStateList) DeepCopyObject() runtime.Object {
-	out := &RegistrationStateList{TypeMeta: l.TypeMeta}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	if l.Items != nil {
-		out.Items = make([]RegistrationState, len(l.Items))
-		for i := range l.Items {
-			l.Items[i].DeepCopyInto(&out.Items[i])
-		}
-	}
-	return out
-}
+func (l *RegistrationStateList) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/deepcopy"
 )
 
 // AdmissionTrace is what admission did with one request. It can be read only. Its name is
@@ -28,28 +29,7 @@ type AdmissionTraceList struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (t *AdmissionTrace) DeepCopyObject() runtime.Object {
-	out := &AdmissionTrace{}
-	t.DeepCopyInto(out)
-	return out
-}
-
-// DeepCopyInto copies the trace to out.
-func (t *AdmissionTrace) DeepCopyInto(out *AdmissionTrace) {
-	out.TypeMeta = t.TypeMeta
-	t.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	t.Record.DeepCopyInto(&out.Record)
-}
+func (t *AdmissionTrace) DeepCopyObject() runtime.Object { return deepcopy.Of(t) }
 
 // DeepCopyObject implements runtime.Object.
-func (l *AdmissionTraceList) DeepCopyObject() runtime.Object {
-	out := &AdmissionTraceList{TypeMeta: l.TypeMeta}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	if l.Items != nil {
-		out.Items = make([]AdmissionTrace, len(l.Items))
-		for i := range l.Items {
-			l.Items[i].DeepCopyInto(&out.Items[i])
-		}
-	}
-	return out
-}
+func (l *AdmissionTraceList) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }

@@ -38,7 +38,7 @@ func parseMutating(obj runtime.Object) ([]*Entry, bool) {
 	case *v1.MutatingWebhookConfiguration:
 		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, c.Webhooks, timeoutV1)), true
 	case *v1beta1.MutatingWebhookConfiguration:
-		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, each(c.Webhooks, mutatingToV1), timeoutV1beta1)), true
+		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), timeoutV1beta1)), true
 	}
 	return nil, false
 }
@@ -58,13 +58,13 @@ func parseValidating(obj runtime.Object) ([]*Entry, bool) {
 	case *v1.ValidatingWebhookConfiguration:
 		return webhooks(Validating, &c.ObjectMeta, each(c.Webhooks, validatingAsMutating), timeoutV1), true
 	case *v1beta1.ValidatingWebhookConfiguration:
-		return webhooks(Validating, &c.ObjectMeta, each(each(c.Webhooks, validatingToV1), validatingAsMutating), timeoutV1beta1), true
+		return webhooks(Validating, &c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), timeoutV1beta1), true
 	}
 	return nil, false
 }
 
 // validatingAsMutating returns a validating webhook as a mutating one, whose type has every
-// field.
+// field. It does what recast does, and not by reflection: a server may have thousands of webhooks.
 func validatingAsMutating(w *v1.ValidatingWebhook) v1.MutatingWebhook {
 	return v1.MutatingWebhook{
 		Name:                    w.Name,

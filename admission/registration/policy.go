@@ -108,13 +108,11 @@ func parseValidatingPolicy(obj runtime.Object) ([]*Entry, bool) {
 }
 
 func parseMutatingPolicy(obj runtime.Object) ([]*Entry, bool) {
-	var c *v1.MutatingAdmissionPolicy
-	switch obj := obj.(type) {
-	case *v1.MutatingAdmissionPolicy:
-		c = obj
-	case *v1beta1.MutatingAdmissionPolicy:
-		c = policyToV1(obj)
-	default:
+	if beta, ok := obj.(*v1beta1.MutatingAdmissionPolicy); ok {
+		obj = recast[*v1.MutatingAdmissionPolicy](beta)
+	}
+	c, ok := obj.(*v1.MutatingAdmissionPolicy)
+	if !ok {
 		return nil, false
 	}
 	e := newPolicy(MutatingPolicies, &c.ObjectMeta, c.Spec.FailurePolicy, c.Spec.MatchConstraints, c.Spec.MatchConditions, c.Spec.ParamKind, c.Spec.Variables)
@@ -157,14 +155,14 @@ func parseValidatingBinding(obj runtime.Object) ([]*Entry, bool) {
 }
 
 func parseMutatingBinding(obj runtime.Object) ([]*Entry, bool) {
-	switch c := obj.(type) {
-	case *v1.MutatingAdmissionPolicyBinding:
-		return []*Entry{newBinding(MutatingBindings, &c.ObjectMeta, c.Spec.PolicyName, c.Spec.ParamRef, c.Spec.MatchResources)}, true
-	case *v1beta1.MutatingAdmissionPolicyBinding:
-		s := &c.Spec
-		return []*Entry{newBinding(MutatingBindings, &c.ObjectMeta, s.PolicyName, paramRefToV1(s.ParamRef), matchToV1(s.MatchResources))}, true
+	if beta, ok := obj.(*v1beta1.MutatingAdmissionPolicyBinding); ok {
+		obj = recast[*v1.MutatingAdmissionPolicyBinding](beta)
 	}
-	return nil, false
+	c, ok := obj.(*v1.MutatingAdmissionPolicyBinding)
+	if !ok {
+		return nil, false
+	}
+	return []*Entry{newBinding(MutatingBindings, &c.ObjectMeta, c.Spec.PolicyName, c.Spec.ParamRef, c.Spec.MatchResources)}, true
 }
 
 // newPolicy makes an entry with the fields that all policies have. Its Match is never nil:
@@ -223,47 +221,5 @@ func namedRule(r *v1.NamedRuleWithOperations) Rule {
 		APIGroups:   r.APIGroups,
 		APIVersions: r.APIVersions, Resources: r.Resources, ResourceNames: r.ResourceNames,
 		Scope: string(or(r.Scope, v1.AllScopes)),
-	}
-}
-
-func policyToV1(c *v1beta1.MutatingAdmissionPolicy) *v1.MutatingAdmissionPolicy {
-	s := &c.Spec
-	out := &v1.MutatingAdmissionPolicy{ObjectMeta: c.ObjectMeta}
-	out.Spec = v1.MutatingAdmissionPolicySpec{
-		ParamKind: (*v1.ParamKind)(s.ParamKind), MatchConstraints: matchToV1(s.MatchConstraints),
-		Variables:       each(s.Variables, func(v *v1beta1.Variable) v1.Variable { return v1.Variable(*v) }),
-		FailurePolicy:   recast[v1.FailurePolicyType](s.FailurePolicy),
-		MatchConditions: each(s.MatchConditions, func(m *v1beta1.MatchCondition) v1.MatchCondition { return v1.MatchCondition(*m) }),
-		Mutations: each(s.Mutations, func(m *v1beta1.Mutation) v1.Mutation {
-			return v1.Mutation{
-				PatchType: v1.PatchType(m.PatchType), ApplyConfiguration: (*v1.ApplyConfiguration)(m.ApplyConfiguration),
-				JSONPatch: (*v1.JSONPatch)(m.JSONPatch),
-			}
-		}),
-		ReinvocationPolicy: v1.ReinvocationPolicyType(s.ReinvocationPolicy),
-	}
-	return out
-}
-
-func matchToV1(m *v1beta1.MatchResources) *v1.MatchResources {
-	if m == nil {
-		return nil
-	}
-	rule := func(r *v1beta1.NamedRuleWithOperations) v1.NamedRuleWithOperations {
-		return v1.NamedRuleWithOperations{ResourceNames: r.ResourceNames, RuleWithOperations: r.RuleWithOperations}
-	}
-	return &v1.MatchResources{
-		NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector, MatchPolicy: recast[v1.MatchPolicyType](m.MatchPolicy),
-		ResourceRules: each(m.ResourceRules, rule), ExcludeResourceRules: each(m.ExcludeResourceRules, rule),
-	}
-}
-
-func paramRefToV1(r *v1beta1.ParamRef) *v1.ParamRef {
-	if r == nil {
-		return nil
-	}
-	return &v1.ParamRef{
-		Name: r.Name, Namespace: r.Namespace, Selector: r.Selector,
-		ParameterNotFoundAction: recast[v1.ParameterNotFoundActionType](r.ParameterNotFoundAction),
 	}
 }

@@ -80,11 +80,11 @@ func asWebhooks(obj runtime.Object) (*webhookList, bool) {
 	case *v1.MutatingWebhookConfiguration:
 		return &webhookList{&c.ObjectMeta, c.Webhooks, false, true}, true
 	case *v1.ValidatingWebhookConfiguration:
-		return &webhookList{&c.ObjectMeta, each(c.Webhooks, validatingAsMutating), false, false}, true
+		return &webhookList{&c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), false, false}, true
 	case *v1beta1.MutatingWebhookConfiguration:
-		return &webhookList{&c.ObjectMeta, each(c.Webhooks, mutatingToV1), true, true}, true
+		return &webhookList{&c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), true, true}, true
 	case *v1beta1.ValidatingWebhookConfiguration:
-		return &webhookList{&c.ObjectMeta, each(each(c.Webhooks, validatingToV1), validatingAsMutating), true, false}, true
+		return &webhookList{&c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), true, false}, true
 	}
 	return nil, false
 }

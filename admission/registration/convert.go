@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Convert returns a webhook configuration in a version, v1 or v1beta1. Every field has its
-// counterpart (S1.2), and nothing is defaulted. The result is obj itself if it has the version,
-// and otherwise shares memory with obj. It is an error if obj is not a webhook configuration,
-// or the version is unknown.
+// Convert returns a webhook configuration, or a list of them, in a version, v1 or v1beta1. Every
+// field has its counterpart (S1.2), and nothing is defaulted. The result is obj itself if it has
+// the version, and otherwise shares memory with obj. It is an error if obj is neither, or the
+// version is unknown.
 func Convert(obj runtime.Object, version string) (runtime.Object, error) {
 	var stable, beta runtime.Object
 	switch obj.(type) {
@@ -20,6 +20,10 @@ func Convert(obj runtime.Object, version string) (runtime.Object, error) {
 		stable, beta = &v1.MutatingWebhookConfiguration{}, &v1beta1.MutatingWebhookConfiguration{}
 	case *v1.ValidatingWebhookConfiguration, *v1beta1.ValidatingWebhookConfiguration:
 		stable, beta = &v1.ValidatingWebhookConfiguration{}, &v1beta1.ValidatingWebhookConfiguration{}
+	case *v1.MutatingWebhookConfigurationList, *v1beta1.MutatingWebhookConfigurationList:
+		stable, beta = &v1.MutatingWebhookConfigurationList{}, &v1beta1.MutatingWebhookConfigurationList{}
+	case *v1.ValidatingWebhookConfigurationList, *v1beta1.ValidatingWebhookConfigurationList:
+		stable, beta = &v1.ValidatingWebhookConfigurationList{}, &v1beta1.ValidatingWebhookConfigurationList{}
 	default:
 		return nil, fmt.Errorf("%T is not a webhook configuration", obj)
 	}

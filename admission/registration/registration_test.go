@@ -132,6 +132,22 @@ func TestConvertThereAndBack(t *testing.T) {
 			}
 		}
 	}
+	list := &v1.ValidatingWebhookConfigurationList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "next"},
+		Items:    []v1.ValidatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
+	}
+	there, err := Convert(list, "v1beta1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As on kube-apiserver, the elements of a list have no kind of their own.
+	want := &v1beta1.ValidatingWebhookConfigurationList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1beta1", Kind: "ValidatingWebhookConfigurationList"},
+		ListMeta: list.ListMeta, Items: []v1beta1.ValidatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
+	}
+	if diff := cmp.Diff(runtime.Object(want), there); diff != "" {
+		t.Errorf("a list (-want +got):\n%s", diff)
+	}
 	if _, err := Convert(&v1.MutatingWebhookConfiguration{}, "v2"); err == nil {
 		t.Error("there is a version v2")
 	}

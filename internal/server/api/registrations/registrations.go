@@ -250,39 +250,16 @@ func addConversions(s *runtime.Scheme) {
 
 // convertInto fills out with the content of in, converted to version.
 func convertInto(in, out runtime.Object, version string) error {
-	if !meta.IsListType(in) {
-		converted, err := admissionregistration.Convert(in, version)
-		if err != nil {
-			return err
-		}
-		to, err := conversion.EnforcePtr(out)
-		if err != nil {
-			return err
-		}
-		to.Set(reflect.ValueOf(converted).Elem())
-		return nil
-	}
-	var items []runtime.Object
-	err := meta.EachListItem(in, func(item runtime.Object) error {
-		converted, err := admissionregistration.Convert(item, version)
-		items = append(items, converted)
-		return err
-	})
+	converted, err := admissionregistration.Convert(in, version)
 	if err != nil {
 		return err
 	}
-	from, err := meta.ListAccessor(in)
+	to, err := conversion.EnforcePtr(out)
 	if err != nil {
 		return err
 	}
-	to, err := meta.ListAccessor(out)
-	if err != nil {
-		return err
-	}
-	to.SetResourceVersion(from.GetResourceVersion())
-	to.SetContinue(from.GetContinue())
-	to.SetRemainingItemCount(from.GetRemainingItemCount())
-	return meta.SetList(out, items)
+	to.Set(reflect.ValueOf(converted).Elem())
+	return nil
 }
 
 // Codec returns the serializer that reads and writes the kinds on the wire.

@@ -24,8 +24,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // seen is what the viewer may read of the registrations.
@@ -181,7 +181,7 @@ func (s *seen) unseen() []string {
 }
 
 // drawing is a picture of what was seen.
-func (s *seen) drawing(view pages.View) *drawing {
+func (s *seen) drawing(view *view.Document) *drawing {
 	d := &drawing{view: view, Status: fmt.Sprintf("%d registrations", s.read), Whole: len(s.hidden) == 0, Counts: s.counts}
 	if !d.Whole {
 		d.Status = cmp.Or(s.blind(), d.Status+" that you may read")
@@ -277,24 +277,24 @@ func viewChain(v *viewer, asked []byte) (any, error) {
 		return nil, err
 	}
 	s.totals = totals
-	return s.drawing(pages.OfChain(s.chain(v.context), links)), nil
+	return s.drawing(view.OfChain(s.chain(v.context))), nil
 }
 
 // chain is what judges requests.
-func (s *seen) chain(ctx context.Context) pages.Chain {
+func (s *seen) chain(ctx context.Context) view.Chain {
 	compiled := s.compile()
 	found := s.lint(ctx, compiled)
-	c := pages.Chain{Hidden: s.unseen()}
+	c := view.Chain{Hidden: s.unseen()}
 	for _, pass := range []registration.Pass{registration.MutatingPass, registration.ValidatingPass} {
-		p := pages.Pass{Name: pass.String()}
+		p := view.Pass{Name: pass.String()}
 		for _, name := range s.plugins(pass, compiled) {
-			p.Plugins = append(p.Plugins, pages.Plugin{Name: name})
+			p.Plugins = append(p.Plugins, view.Plugin{Name: name})
 		}
 		for _, d := range registration.Sources() {
 			if d.Binds || d.Pass != pass {
 				continue
 			}
-			i := slices.IndexFunc(p.Plugins, func(one pages.Plugin) bool { return one.Name == d.Plugin })
+			i := slices.IndexFunc(p.Plugins, func(one view.Plugin) bool { return one.Name == d.Plugin })
 			entries := compiled.Entries(d.Source)
 			if i < 0 {
 				continue
@@ -338,15 +338,15 @@ func (s *seen) plugins(pass registration.Pass, compiled *snapshot.Snapshot) []st
 	return slices.Insert(names, at, acting...)
 }
 
-func (s *seen) registered(e *snapshot.Entry, found *lint.Report) pages.Registered {
+func (s *seen) registered(e *snapshot.Entry, found *lint.Report) view.Registered {
 	d := e.Source.Descriptor()
-	r := pages.Registered{Kind: d.Kind, Configuration: e.Configuration, Name: e.Name}
+	r := view.Registered{Kind: d.Kind, Configuration: e.Configuration, Name: e.Name}
 	if key, ok := statOf(e); ok && s.counts != nil {
 		r.Counted, r.Calls = key, s.counts.text(key, s.window)
 	}
 	fact := func(name, text string) {
 		if text != "" {
-			r.Facts = append(r.Facts, pages.Fact{Name: name, Text: text})
+			r.Facts = append(r.Facts, view.Fact{Name: name, Text: text})
 		}
 	}
 	fact("failurePolicy", string(e.FailurePolicy))
@@ -447,7 +447,7 @@ func viewHealth(v *viewer, asked []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.drawing(pages.OfReport(s.health(v.context, v.servers(s)))), nil
+	return s.drawing(view.OfReport(s.health(v.context, v.servers(s)))), nil
 }
 
 // servers says how the server is, and who runs the controllers.

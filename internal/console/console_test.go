@@ -157,7 +157,7 @@ func TestViews(t *testing.T) {
 				"Traces need Gatehouse"}},
 		{"object", `{"version":"v1","kind":"pods","namespace":"default","name":"a"}`, api{pod: `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"<x-b>","initializers":{"pending":[{"name":"late.example.com"}]}},"spec":{"containers":[{"name":"web","args":["<i>"]},{"name":"side","image":"s"}]}}`,
 			traces: `{"items":[{"id":"7","outcome":"Allowed","request":{"operation":"CREATE","resource":{"version":"v1","resource":"pods"}},"steps":[{"plugin":"P","pass":"mutating","allowed":true,
-			"calls":[{"webhook":{"configuration":"pods","name":"inject"},"patch":[{"op":"add","path":"/spec/containers/-","value":{"name":"side","image":"s"}}]}]}]},null]}`},
+			"calls":[{"webhook":{"configuration":"pods","name":"inject"},"mutated":true,"patch":[{"op":"add","path":"/spec/containers/-","value":{"name":"side","image":"s"}}]}]}]},null]}`},
 			[]string{"waits for the initializer late.example.com", `set c0"><span class="n">13</span><span class="t">  - image: s</span><span class="by"><a href="#/traces/7">pods/inject</a>`, "- &lt;i&gt;"}},
 		{"manifest", `{"version":"v1","kind":"pod","name":"a"}`, api{pod: `{"kind":"Pod","metadata":{"name":"<x-c>","managedFields":[{"manager":"m"}]}}`}, []string{`"text":"kind: Pod\nmetadata:\n  name: \u003cx-c\u003e\n"`}},
 	} {

@@ -4,7 +4,7 @@
 // Handler serves the page: static files, which need no credentials and hold no data, and views. The
 // page names what it wants to see, and a view reads that from the ordinary API, with the credentials of
 // the request that asks for it. The package adds no right, and has no second source of what is true. It
-// draws what the API answers by the templates of package pages, which the commands use for their pages,
+// draws what the API answers by the templates of package view, which the commands use for their pages,
 // too. The list of requests is live: the page reads it from the API itself, and writes it as text.
 //
 // # What others wrote

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/aliases"
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // explanation is the answer of the API to what would become of a request.
@@ -21,16 +21,7 @@ type explanation struct {
 		Error *struct {
 			Message string `json:"message"`
 		} `json:"error"`
-		Tried []struct {
-			Kind     string   `json:"kind"`
-			Name     string   `json:"name"`
-			Problems []string `json:"problems"`
-			Costs    []struct {
-				Field     string `json:"field"`
-				WorstCase *int64 `json:"worstCase"`
-				Limit     int64  `json:"limit"`
-			} `json:"costs"`
-		} `json:"tried"`
+		Tried []view.Tried `json:"tried"`
 	} `json:"status"`
 }
 
@@ -94,7 +85,7 @@ func viewExplanation(v *viewer, asked []byte) (any, error) {
 		return nil, fmt.Errorf("what is registered, too: %w", err)
 	}
 	d := &drawing{}
-	var list []pages.Explained
+	var list []view.Explained
 	for _, content := range objects {
 		object := &unstructured.Unstructured{Object: content}
 		r, err := v.resourceOf(object.GetAPIVersion(), object.GetKind())
@@ -130,22 +121,15 @@ func viewExplanation(v *viewer, asked []byte) (any, error) {
 		}
 		list = append(list, e.explained(strings.Join(strings.Fields(wanted.Operation+" "+r.Resource+" "+namespace+" "+object.GetName()), " ")))
 	}
-	d.view = pages.OfPlans(list, links)
+	d.view = view.OfPlans(list, links)
 	return d, nil
 }
 
 // explained is the explanation of a request, to be drawn.
-func (e *explanation) explained(request string) pages.Explained {
-	one := pages.Explained{Asked: request, Plan: e.Status.Plan}
+func (e *explanation) explained(request string) view.Explained {
+	one := view.Explained{Asked: request, Plan: e.Status.Plan, Tried: e.Status.Tried}
 	if e.Status.Error != nil {
 		one.Error = e.Status.Error.Message
-	}
-	for _, t := range e.Status.Tried {
-		tried := pages.Tried{Name: t.Kind + " " + t.Name, Problems: t.Problems}
-		for _, c := range t.Costs {
-			tried.Costs = append(tried.Costs, pages.NewCost(c.Field, c.WorstCase, c.Limit))
-		}
-		one.Tried = append(one.Tried, tried)
 	}
 	return one
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // Prefix is where the page is, and viewPrefix where it asks for views.
@@ -49,7 +49,7 @@ var contents = sync.OnceValue(func() map[string]file {
 		}
 		add(e.Name(), content, kinds[path.Ext(e.Name())])
 	}
-	add("style.css", []byte(pages.Style()), kinds[".css"])
+	add("style.css", []byte(view.Style()), kinds[".css"])
 	return list
 })
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/blame"
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // maxTraces is how many of the latest requests about an object are read.
@@ -53,7 +53,7 @@ func viewObject(v *viewer, asked []byte) (any, error) {
 	default:
 		d.Notes = []string{"Traces: " + why(err)}
 	}
-	d.view = pages.OfObject(drawObject(content, records), links)
+	d.view = view.OfObject(drawObject(content, records), links)
 	return d, nil
 }
 
@@ -87,7 +87,7 @@ func manifest(content map[string]any) (text string, ok bool) {
 }
 
 // drawObject says who set which line of an object. records are nil when they cannot be read.
-func drawObject(content map[string]any, records []trace.Record) pages.Object {
+func drawObject(content map[string]any, records []trace.Record) view.Object {
 	object := &unstructured.Unstructured{Object: content}
 	owners := blame.Owners(object)
 	b := &blame.Blame{}
@@ -98,12 +98,12 @@ func drawObject(content map[string]any, records []trace.Record) pages.Object {
 		}
 	}
 	b.Judge(stored, object)
-	o := pages.Object{Title: object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"), Traced: records != nil}
+	o := view.Object{Title: object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"), Traced: records != nil}
 	if o.Traced {
 		o.Unknown = b.Unknown
 	}
 	for i := len(records) - 1; i >= 0; i-- {
-		o.Requests = append(o.Requests, pages.Summarize(&records[i]))
+		o.Requests = append(o.Requests, view.Summarize(&records[i]))
 	}
 	pending, _, _ := unstructured.NestedSlice(content, "metadata", "initializers", "pending")
 	for _, p := range pending {
@@ -147,7 +147,7 @@ type writer struct {
 	// by are the changes that traces show, and owners who owns which fields, by path.
 	by     map[string]*blame.Change
 	owners map[string]*blame.Owner
-	lines  []pages.Line
+	lines  []view.ObjectLine
 	// size is that of the lines, in bytes.
 	size int
 }
@@ -305,7 +305,7 @@ func (w *writer) line(text string, c *blame.Change) {
 		return
 	}
 	w.size += len(text)
-	l := pages.Line{Text: text}
+	l := view.ObjectLine{Text: text}
 	if c != nil {
 		l.By, l.Trace = c.By, c.Trace
 		if c.ByKind != trace.ByWebhook {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 const group, version = "gatehouse.dev", "v1alpha1"
 
 // links are the addresses of the page.
-var links = pages.Links{
+var links = view.Links{
 	Trace: func(id string) string { return "#/traces/" + id },
 	Entry: func(kind, configuration string) string { return "#/chain/" + kind + "/" + configuration },
 }
@@ -50,7 +50,7 @@ var views = map[string]func(v *viewer, asked []byte) (any, error){
 
 // drawing is a picture, with what the page needs besides.
 type drawing struct {
-	view  pages.View
+	view  *view.Document
 	Title string `json:"title"`
 	HTML  string `json:"html"`
 	// Notes say what the drawing lacks, and why.
@@ -187,7 +187,7 @@ func viewTrace(v *viewer, asked []byte) (any, error) {
 	if err != nil && codeOf(err) == http.StatusForbidden && wanted.Namespace != "" {
 		err = v.get(inside(group, version, wanted.Namespace, "admissiontraces", wanted.ID), r)
 	}
-	return &drawing{view: pages.OfTrace(r, links)}, err
+	return &drawing{view: view.OfTrace(r, links)}, err
 }
 
 // sorted are the keys of a map, in order.

@@ -243,7 +243,7 @@ var writers = map[string]func(*Report, io.Writer) error{
 // people, then those for programs. What is about the objects of a cluster has policyreport, too.
 var Formats = []string{"text", "json", "html", "markdown", "sarif", "junit", "github", "gitlab"}
 
-// ForPeople reports whether package pages draws a format.
+// ForPeople reports whether package view draws a format.
 func ForPeople(format string) bool {
 	return slices.Contains([]string{"text", "html", "markdown"}, format)
 }

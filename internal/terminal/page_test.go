@@ -137,7 +137,7 @@ func TestLongWordsAreBrokenAtTheirParts(t *testing.T) {
 		{"averyveryverylongwordofonepart", "averyveryverylongwor|dofonepart"},
 		{"a.veryveryverylongwordofonepart", "a.veryveryverylongwo|rdofonepart"},
 	} {
-		if got := strings.Join(broken(tt.text, 20), "|"); got != tt.want {
+		if got := strings.Join(Broken(tt.text, 20), "|"); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}

@@ -147,7 +147,7 @@ func printRow(w io.Writer, row []cell, widths []int, below []bool, gap int) erro
 	height := 1
 	for i, c := range row {
 		if !below[i] {
-			lines[i] = broken(c.text, widths[i])
+			lines[i] = Broken(c.text, widths[i])
 			height = max(height, len(lines[i]))
 		}
 	}

@@ -72,9 +72,9 @@ func columnsOf(r rune) int {
 // breaks are the characters after which a word may be broken that is too long for its column.
 const breaks = "/.,:;=-_[}])"
 
-// broken returns a cell as lines of at most some columns: between words if possible, else after
+// Broken returns a text as lines of at most some columns: between words if possible, else after
 // a character that ends a part of a word.
-func broken(text string, most int) []string {
+func Broken(text string, most int) []string {
 	var lines []string
 	line := ""
 	for _, word := range strings.Split(text, " ") {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,10 +24,10 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 type traceOptions struct {
@@ -202,11 +201,7 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 		if err != nil {
 			return err
 		}
-		if o.output != "text" {
-			return pages.OfTrace(&decoded.Record, pages.Links{}).Format(terminal.Exact(streams.Out), o.output)
-		}
-		printTrace(streams.Out, &decoded.Record)
-		return nil
+		return view.OfTrace(&decoded.Record, view.Links{}).Format(streams.Out, o.output)
 	}
 	from := placed
 	if o.allNamespaces {
@@ -255,7 +250,7 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 			// The page begins with the last one.
 			slices.Reverse(records)
 		}
-		return pages.OfTraces(records).Format(terminal.Exact(streams.Out), o.output)
+		return view.OfTraces(records).Format(streams.Out, o.output)
 	}
 	if len(items) == 0 {
 		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")
@@ -272,7 +267,7 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 	table := terminal.NewTable(columns...)
 	for _, t := range items {
 		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), outcomePainted(t.Outcome), t.Reviews(),
-			pages.Brief(t.TotalMicros), pages.Brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time))}
+			view.Brief(t.TotalMicros), view.Brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time))}
 		if o.allNamespaces {
 			cells = append([]any{t.Namespace}, cells...)
 		}
@@ -380,244 +375,6 @@ func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) erro
 		place = " in " + t.Namespace
 	}
 	_, err = terminal.Fprintf(out, "%s %s %s %s%s by %s: %s, %s, %s\n", t.Start.Local().Format("15:04:05.000"), t.ID, t.Request.Operation,
-		t.Request.Object(), place, t.Request.User, t.Outcome, report.Count(t.Reviews(), "review"), pages.Brief(t.TotalMicros))
+		t.Request.Object(), place, t.Request.User, t.Outcome, report.Count(t.Reviews(), "review"), view.Brief(t.TotalMicros))
 	return err
-}
-
-// printTrace prints all of one trace.
-func printTrace(out io.Writer, t *trace.Record) {
-	r := &t.Request
-	terminal.Fprintf(out, "%s %s", r.Operation, r.Object())
-	if r.Namespace != "" {
-		terminal.Fprintf(out, " in namespace %s", r.Namespace)
-	}
-	if r.User != "" {
-		terminal.Fprintf(out, ", by %s", r.User)
-	}
-	if r.DryRun {
-		fmt.Fprint(out, ", dry run")
-	}
-	terminal.Fprintf(out, "\n%s, %s in total, %s of it in admission itself\n", t.Outcome, pages.Brief(t.TotalMicros), pages.Brief(t.OwnMicros))
-	terminal.Fprintf(out, "trace %s, at %s", t.ID, t.Start.UTC().Format(time.RFC3339Nano))
-	if t.AuditID != "" {
-		terminal.Fprintf(out, ", audit ID %s", t.AuditID)
-	}
-	if t.Revision != "" {
-		terminal.Fprintf(out, ", with the registrations of revision %s", t.Revision)
-	}
-	fmt.Fprintln(out)
-	if t.Redacted {
-		fmt.Fprintln(out, "Contents are omitted.")
-	}
-	for s := range t.Each() {
-		printStep(out, s, t.Several())
-	}
-}
-
-func printStep(out io.Writer, s *trace.StepRecord, named bool) {
-	terminal.Fprintf(out, "\n%s pass, %s", s.Pass, s.Plugin)
-	if s.Round > 0 {
-		fmt.Fprint(out, ", run again")
-	}
-	if named && s.Name != "" {
-		terminal.Fprintf(out, ", %s", s.Name)
-	}
-	terminal.Fprintf(out, ": %s", pages.Brief(s.Micros))
-	switch {
-	case len(s.Patch) > 0:
-		fmt.Fprint(out, ", changed the object")
-	case len(s.Calls) == 0 && len(s.Judgements) == 0 && s.Allowed && len(s.Pending) == 0 && len(s.Initializing) == 0:
-		fmt.Fprint(out, ", allowed")
-	}
-	fmt.Fprintln(out)
-	for i := range s.Patch {
-		terminal.Fprintf(out, "  %s\n", describe(&s.Patch[i]))
-	}
-	for _, name := range s.Pending {
-		terminal.Fprintf(out, "  waits for initializer %s\n", name)
-	}
-	if len(s.Initializing) > 0 {
-		terminal.Fprintf(out, "  initializer %s", strings.Join(s.Initializing, ", "))
-		if len(s.Written) > 0 {
-			fmt.Fprint(out, " changed the object")
-		}
-		fmt.Fprintln(out)
-	}
-	for i := range s.Written {
-		terminal.Fprintf(out, "    %s\n", describe(&s.Written[i]))
-	}
-	for i := range s.Conditions {
-		c := &s.Conditions[i]
-		if c.Excluded {
-			terminal.Fprintf(out, "  not called: %s, by its match conditions", &c.Entry)
-			if c.Error != "" {
-				terminal.Fprintf(out, ", which failed: %s", c.Error)
-			}
-			fmt.Fprintln(out)
-		}
-	}
-	for i := range s.Exclusions {
-		x := &s.Exclusions[i]
-		terminal.Fprintf(out, "  exclusion rule %s, %s: %s\n", x.Rule, x.Effect, strings.Join(x.Names(), ", "))
-	}
-	said := false
-	for part := range s.Parts() {
-		if part.Judgement != nil {
-			printJudgement(out, part.Judgement)
-			continue
-		}
-		printCall(out, part.Call, part.Unused)
-		said = said || part.Unused == "" && part.Call.Error == s.Error
-	}
-	for i := range s.Skips {
-		terminal.Fprintf(out, "  skipped: %s, %s\n", &s.Skips[i].Entry, s.Skips[i].Reason)
-	}
-	if !s.Allowed && !said {
-		terminal.Fprintf(out, "  rejected: %s\n", indented(s.Error))
-	}
-}
-
-// printJudgement writes what a policy did: its findings with each param, and the actions
-// of its bindings.
-func printJudgement(out io.Writer, j *trace.JudgementRecord) {
-	terminal.Fprintf(out, "  %s", j.Policy.Configuration)
-	if j.Equivalent {
-		terminal.Fprintf(out, ", as %s", j.Kind)
-	}
-	if len(j.Evaluations) == 0 {
-		fmt.Fprint(out, ": not evaluated")
-	}
-	fmt.Fprintln(out)
-	for i := range j.Evaluations {
-		e := &j.Evaluations[i]
-		fmt.Fprint(out, "    evaluated")
-		if e.Param != nil {
-			terminal.Fprintf(out, " with %s", e.Param)
-		}
-		terminal.Fprintf(out, " for %s", strings.Join(e.Bindings, ", "))
-		if e.MoreBindings > 0 {
-			terminal.Fprintf(out, " and %d more", e.MoreBindings)
-		}
-		terminal.Fprintf(out, ": %s, cost %d", pages.Brief(e.Micros), e.Cost)
-		if e.FalseCondition != "" {
-			terminal.Fprintf(out, ", match condition %q is false", e.FalseCondition)
-		}
-		fmt.Fprintln(out)
-		for k := range e.Validations {
-			if v := &e.Validations[k]; v.Expression != "" {
-				terminal.Fprintf(out, "      %s, cost %d: %s\n", v.Verdict, v.Cost, indented(v.Expression))
-				if v.Because != "" {
-					terminal.Fprintf(out, "        because this is false: %s\n", indented(v.Because))
-				}
-				for n := range v.Values {
-					terminal.Fprintf(out, "        %s = %s\n", indented(v.Values[n].Expression), indented(v.Values[n].Value))
-				}
-			}
-		}
-		for k := range e.Mutations {
-			m := &e.Mutations[k]
-			what := terminal.Lines("changed nothing")
-			patch := m.Patch
-			switch {
-			case len(m.WouldPatch) > 0:
-				what, patch = terminal.Lines("would change the object: "+e.Enforcement.String()), m.WouldPatch
-			case m.Mutated:
-				what = "changed the object"
-			}
-			if m.Error != "" {
-				what = "failed: " + indented(m.Error)
-			}
-			terminal.Fprintf(out, "      mutation %d, %s, cost %d: %s\n", m.Index+1, m.Type, m.Cost, what)
-			for n := range patch {
-				terminal.Fprintf(out, "        %s\n", describe(&patch[n]))
-			}
-		}
-		for k := range e.AuditAnnotations {
-			if a := &e.AuditAnnotations[k]; a.Value != "" {
-				terminal.Fprintf(out, "      audit annotation %s: %s\n", a.Key, indented(a.Value))
-			}
-		}
-	}
-	for i := range j.Consequences {
-		c := &j.Consequences[i]
-		fmt.Fprint(out, "    ")
-		if c.Binding != "" {
-			terminal.Fprintf(out, "binding %s: ", c.Binding)
-		}
-		terminal.Fprintf(out, "%s", indented(c.Message))
-		if len(c.Actions) > 0 {
-			terminal.Fprintf(out, " (%s)", strings.Join(c.Actions, ", "))
-		}
-		if c.Ignored {
-			fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
-		}
-		if c.Spared {
-			terminal.Fprintf(out, ", the request goes on: %s", c.Enforcement)
-		}
-		fmt.Fprintln(out)
-	}
-	if j.MoreConsequences > 0 {
-		terminal.Fprintf(out, "    and %d more\n", j.MoreConsequences)
-	}
-}
-
-func printCall(out io.Writer, c *trace.CallRecord, note string) {
-	terminal.Fprintf(out, "  %s: %s, %s", &c.Webhook, c.Verdict, pages.Brief(c.Micros))
-	if c.Turn != trace.InTurn.String() && note == "" {
-		terminal.Fprintf(out, ", called %s", map[string]string{trace.Ahead.String(): "ahead of its turn", trace.Again.String(): "twice"}[c.Turn])
-	}
-	if c.Equivalent {
-		terminal.Fprintf(out, ", as %s", c.Kind)
-	}
-	if !c.Sent && c.Verdict != trace.Allowed.String() {
-		fmt.Fprint(out, ", not delivered")
-	}
-	if c.Ignored {
-		fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
-	}
-	patch := c.Patch
-	switch {
-	case len(c.WouldPatch) > 0:
-		patch = c.WouldPatch
-		fmt.Fprint(out, ", would change the object")
-	case c.Mutated:
-		fmt.Fprint(out, ", changed the object")
-	}
-	if c.Enforcement != nil {
-		terminal.Fprintf(out, ", the request goes on: %s", c.Enforcement)
-	}
-	fmt.Fprintln(out)
-	if note != "" {
-		terminal.Fprintf(out, "    %s\n", note)
-	}
-	if c.Error != "" {
-		terminal.Fprintf(out, "    %s\n", indented(c.Error))
-	}
-	for i := range patch {
-		terminal.Fprintf(out, "    %s\n", describe(&patch[i]))
-	}
-	for _, warning := range c.Warnings {
-		terminal.Fprintf(out, "    warning: %s\n", indented(warning))
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.AuditAnnotations)) {
-		terminal.Fprintf(out, "    audit annotation %s: %s\n", key, indented(c.AuditAnnotations[key]))
-	}
-}
-
-// indented keeps a text of several lines in its place.
-func indented(text string) terminal.Lines { return terminal.Indented(text, "      ") }
-
-// maxValue is how much of a value is shown on a line.
-const maxValue = 200
-
-// describe is an operation of a patch on one line.
-func describe(p *trace.PatchOperation) string {
-	text := p.Op + " " + p.Path
-	if p.From != "" {
-		text += " from " + p.From
-	}
-	if len(p.Value) > 0 {
-		text += " " + trace.Cut(string(p.Value), maxValue)
-	}
-	return text
 }

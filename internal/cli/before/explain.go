@@ -277,12 +277,13 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 	}
 	shown.End()
 	switch o.output {
-	case "text":
-		err = printAll(streams.Out, &o.release, found, headings)
-	case "html", "markdown":
-		err = viewOf(found, headings).Format(terminal.Exact(streams.Out), o.output)
-	default:
+	case "json", "yaml":
 		err = printExplanations(streams.Out, o.output, found)
+	case "text":
+		o.release.Print(streams.Out)
+		fallthrough
+	default:
+		err = viewOf(found, headings).Format(streams.Out, o.output)
 	}
 	if err == nil && o.exitCode && slices.ContainsFunc(found, rejected) {
 		return command.ExitStatus(command.ExitRejected)

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
@@ -31,6 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 type replayOptions struct {
@@ -264,7 +264,7 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 		return nothing(streams, &found.Input)
 	}
 	if o.log.Verbosity > 0 {
-		terminal.Fprintf(streams.Err, "judged in %s\n", pages.Brief(time.Since(begin).Microseconds()))
+		terminal.Fprintf(streams.Err, "judged in %s\n", view.Brief(time.Since(begin).Microseconds()))
 	}
 	if found.Fails(replay.Gate(o.failOn)) {
 		return command.ExitStatus(command.ExitError)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // formatNotes say what is behind the name of a format.
@@ -41,7 +41,7 @@ func (o *ReportFormat) Write(out io.Writer, r *report.Report, text func(io.Write
 	case o.Name == "text":
 		return text(out)
 	case report.ForPeople(o.Name):
-		return pages.OfReport(r).Format(terminal.Exact(out), o.Name)
+		return view.OfReport(r).Format(out, o.Name)
 	}
 	return r.Write(terminal.Exact(out), o.Name)
 }

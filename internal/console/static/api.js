@@ -41,7 +41,7 @@ export function why(err) {
 export const view = (name, wanted, signal) => ask("/console/view/" + name, { method: "POST", body: wanted, signal });
 
 // draw puts a drawing into an element. This is the only place where HTML comes into the page: what
-// package pages made, which escapes what others wrote.
+// package view made, which escapes what others wrote.
 const trusted = globalThis.trustedTypes ? trustedTypes.createPolicy("gatehouse", { createHTML: (s) => s }) : { createHTML: (s) => s };
 export async function draw(name, wanted, into, signal) {
   const made = await view(name, wanted, signal);

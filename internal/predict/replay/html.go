@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // HTML writes a report as a page that needs nothing from elsewhere.
@@ -16,7 +16,7 @@ func (r *Report) HTML(w io.Writer) error {
 	for _, p := range r.Policies {
 		mostOfPolicy = max(mostOfPolicy, p.RejectedBefore, p.RejectedAfter)
 	}
-	return pages.Of(fmt.Sprintf("%d of %d requests have another verdict", r.Changed, r.Judged), "replay", struct {
+	return view.OfReplay(fmt.Sprintf("%d of %d requests have another verdict", r.Changed, r.Judged), struct {
 		*Report
 		MostOfDay, MostOfPolicy int
 	}{r, most, mostOfPolicy}).HTML(w)

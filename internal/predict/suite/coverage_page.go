@@ -9,57 +9,46 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
-	"github.com/gatehouse-dev/gatehouse/internal/pages"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // HTML writes a page with the source of each file, its expressions coloured by what was seen of
 // them, and a list of all items.
 func (c *Coverage) HTML(w io.Writer) error {
-	var list []*coveredFile
-	for _, i := range c.Items {
-		if n := len(list); n == 0 || list[n-1].Name != i.File {
-			list = append(list, &coveredFile{Name: i.File})
-		}
-		f := list[len(list)-1]
-		taken, all := i.Ways()
-		f.taken, f.all = f.taken+taken, f.all+all
-		f.Items = append(f.Items, coveredItem{i, percent(taken, all), classOf(taken, all)})
-	}
-	for _, f := range list {
-		f.Percent = percent(f.taken, f.all)
-		f.paint()
-	}
 	taken, all := c.Total()
-	return pages.Of(fmt.Sprintf("Coverage of admission: %d %%", percent(taken, all)), "coverage", struct {
-		Percent, Taken, All int
-		Files               []*coveredFile
-	}{percent(taken, all), taken, all, list}).HTML(w)
+	d := &view.Document{Title: fmt.Sprintf("Coverage of admission: %d %%", percent(taken, all)), Blocks: []view.Block{
+		view.Sums{{Name: "% covered", N: percent(taken, all)}, {Name: fmt.Sprintf("of %d ways taken", all), N: taken}},
+		view.Source{Key: []view.Mark{{Text: "both ways", Class: "all"}, {Text: "one way", Class: "some"}, {Text: "never", Class: "none"}}},
+	}}
+	for items := c.Items; len(items) > 0; {
+		n := 1
+		for n < len(items) && items[n].File == items[0].File {
+			n++
+		}
+		d.Blocks = append(d.Blocks, ofFile(items[:n])...)
+		items = items[n:]
+	}
+	return d.HTML(w)
 }
 
-// coveredFile is a file on the page.
-type coveredFile struct {
-	Name       string
-	Percent    int
-	Items      []coveredItem
-	Lines      []sourceLine
-	taken, all int
+// ofFile is what is seen of the items of a file.
+func ofFile(items []*Covered) []view.Block {
+	var list view.Items
+	taken, all := 0, 0
+	for _, i := range items {
+		t, a := i.Ways()
+		taken, all = taken+t, all+a
+		list = append(list, view.Item{
+			Name:    fmt.Sprintf("%s, line %d: %s (%s)", i.Owner, i.Line, i.Field, i.State),
+			Verdict: view.Mark{Text: fmt.Sprintf("%d %%", percent(t, a)), Class: view.Class(classOf(t, a))},
+		})
+	}
+	blocks := []view.Block{view.Heading(fmt.Sprintf("%s: %d %%", items[0].File, percent(taken, all)))}
+	if lines := paint(items); lines != nil {
+		blocks = append(blocks, view.Source{Lines: lines})
+	}
+	return append(blocks, list)
 }
-
-type coveredItem struct {
-	*Covered
-	Percent int
-	Class   string
-}
-
-// sourceLine is a line of a file. Class is that of the worst item that begins in it.
-type sourceLine struct {
-	Number       int
-	Class, Title string
-	Segments     []segment
-}
-
-// segment is a part of a text in one colour.
-type segment struct{ Text, Class, Title string }
 
 // The classes, the worst first.
 var classes = []string{"none", "some", "all"}
@@ -82,11 +71,11 @@ func worse(a, b string) string {
 	return b
 }
 
-// paint colours the source of the file.
-func (f *coveredFile) paint() {
-	data, err := files.Read(f.Name, files.Configuration)
+// paint colours the source of the file of some items; nil if it cannot be read.
+func paint(items []*Covered) []view.SourceLine {
+	data, err := files.Read(items[0].File, files.Configuration)
 	if err != nil || !utf8.Valid(data) {
-		return
+		return nil
 	}
 	source := string(data)
 	begins := []int{0}
@@ -95,16 +84,16 @@ func (f *coveredFile) paint() {
 			begins = append(begins, i+1)
 		}
 	}
-	f.Lines = make([]sourceLine, len(begins))
+	lines := make([]view.SourceLine, len(begins))
 	// paints are the colours there are, and painted the number of that of each byte, from 1.
-	var paints []segment
+	var paints []view.Segment
 	painted := make([]int, len(source))
-	for _, i := range f.Items {
+	for _, i := range items {
 		if i.Line < 1 || i.Line > len(begins) {
 			continue
 		}
-		line := &f.Lines[i.Line-1]
-		line.Class = worse(i.Class, line.Class)
+		line := &lines[i.Line-1]
+		line.NumberClass = worse(classOf(i.Ways()), line.NumberClass)
 		line.Title = strings.TrimPrefix(line.Title+"; ", "; ") + fmt.Sprintf("%s of %s: %s", i.Field, i.Owner, i.State)
 		places := align(source, begins[i.Line-1], i.column, i.Text)
 		if places == nil {
@@ -126,14 +115,13 @@ func (f *coveredFile) paint() {
 		if n+1 < len(begins) {
 			end = begins[n+1]
 		}
-		line := &f.Lines[n]
-		line.Number = n + 1
+		line := &lines[n]
 		for text := strings.TrimRight(source[begin:end], "\r\n"); text != ""; {
 			of, k := painted[begin], 1
 			for k < len(text) && painted[begin+k] == of {
 				k++
 			}
-			part := segment{Text: text[:k]}
+			part := view.Segment{Text: text[:k]}
 			if of > 0 {
 				part.Class, part.Title = paints[of-1].Class, paints[of-1].Title
 			}
@@ -141,6 +129,7 @@ func (f *coveredFile) paint() {
 			text, begin = text[k:], begin+k
 		}
 	}
+	return lines
 }
 
 // space reports whether YAML folds a byte.
@@ -243,20 +232,20 @@ func (s *scalar) next(c byte) int {
 }
 
 // segments are the text of an expression, cut where its decisions begin.
-func (c *Covered) segments() []segment {
+func (c *Covered) segments() []view.Segment {
 	branches := slices.DeleteFunc(slices.Clone(c.Branches), func(b *Branch) bool { return b.begin < 0 })
 	slices.SortStableFunc(branches, func(a, b *Branch) int { return cmp.Compare(a.begin, b.begin) })
-	part := segment{Class: "", Title: ""}
+	part := view.Segment{Class: "", Title: ""}
 	switch {
 	case c.hits == 0:
-		part = segment{Class: "none", Title: "never reached"}
+		part = view.Segment{Class: "none", Title: "never reached"}
 	case len(branches) > 0:
 	case c.Errors == c.hits:
-		part = segment{Class: "none", Title: "only ever in error"}
+		part = view.Segment{Class: "none", Title: "only ever in error"}
 	default:
-		part = segment{Class: "all", Title: "reached"}
+		part = view.Segment{Class: "all", Title: "reached"}
 	}
-	var list []segment
+	var list []view.Segment
 	last := 0
 	for i, b := range branches {
 		ways := 0
@@ -265,7 +254,7 @@ func (c *Covered) segments() []segment {
 				ways++
 			}
 		}
-		next := segment{Class: classOf(ways, 2), Title: fmt.Sprintf("%s: %d times true, %d times false", b.Text, b.True, b.False)}
+		next := view.Segment{Class: classOf(ways, 2), Title: fmt.Sprintf("%s: %d times true, %d times false", b.Text, b.True, b.False)}
 		if i > 0 && branches[i-1].begin == b.begin {
 			// Decisions that begin at one place share its colour.
 			next.Class, next.Title = worse(part.Class, next.Class), part.Title+"; "+next.Title

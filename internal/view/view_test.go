@@ -1,4 +1,4 @@
-package pages
+package view
 
 import (
 	"encoding/json"
@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -64,7 +65,7 @@ func record(text string) *trace.Record {
 }
 
 // views are one of each kind, with a text wherever somebody else writes.
-func views(text string) map[string]View {
+func views(text string) map[string]*Document {
 	rule := 0
 	links := Links{Trace: func(id string) string { return "#/traces/" + id }, Entry: func(kind, configuration string) string { return "#/chain/" + kind + "/" + configuration }}
 	p := &plan.Plan{
@@ -76,10 +77,10 @@ func views(text string) map[string]View {
 				Evaluations: []plan.PolicyEvaluation{{Bindings: []string{text}, Verdict: "violated", Validations: []plan.PolicyValidation{{Index: &rule, Verdict: "violated", Expression: text, Because: text, Message: text}}}}},
 		},
 	}
-	return map[string]View{
+	return map[string]*Document{
 		"trace":  OfTrace(record(text), links),
 		"traces": OfTraces([]*trace.Record{record(text), record(text)}),
-		"plan":   OfPlans([]Explained{{Plan: p, Tried: []Tried{{Name: "ValidatingAdmissionPolicy " + text, Problems: []string{text}, Costs: []Cost{{Field: text, WorstCase: text, Limit: 7}}}}}}, links),
+		"plan":   OfPlans([]Explained{{Plan: p, Tried: []Tried{{Kind: "ValidatingAdmissionPolicy", Name: text, Problems: []string{text}, Costs: []Cost{{Field: text, Limit: 7}}}}}}, links),
 		"plans":  OfPlans([]Explained{{Plan: p}, {Heading: text, Asked: text, Error: text}}, Links{}),
 		"report": OfReport(&report.Report{Title: text, Sums: []report.Sum{{Name: "errors", N: 1}}, Findings: []report.Finding{{Level: report.Error, Rule: text, Object: text, File: text, Message: text, Remedy: text}},
 			Changes: []report.Difference{{Heading: text, Diff: "@@\n-a\n+" + text, Notes: []string{text}}}, Parts: []report.Part{{Heading: "Not seen", Items: []string{text}}}}),
@@ -127,6 +128,10 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 					t.Errorf("the Markdown has %q", bad)
 				}
 			}
+			shown := drawnAs(t, v, "text")
+			if strings.ContainsAny(shown, "\x1b\u202e") || !strings.Contains(shown, `\x1b[31m`) {
+				t.Errorf("characters act on a terminal:\n%s", shown)
+			}
 		})
 	}
 }
@@ -153,33 +158,68 @@ func TestPagesStandAlone(t *testing.T) {
 	}
 }
 
-// A waterfall says what took the time, what changed, who rejected the request, and what was not
-// called and why.
-func TestAWaterfall(t *testing.T) {
-	w := newWaterfall(record("web"), Links{Entry: func(_, configuration string) string { return "#/" + configuration }})
-	if w.Rejected == nil || w.Rejected.By != "web/deny" || w.Rejected.Text != "web" || w.Rejected.Href != "#/web" {
-		t.Errorf("rejected by %+v", w.Rejected)
+// What others wrote in several lines is not taken for what the program says: on a terminal, only its own
+// lines begin at the left.
+func TestLinesOfOthersAreIndented(t *testing.T) {
+	for name, v := range views("web\nDenied by nobody\n\n\nvalidating pass, forged: 1s") {
+		for line := range strings.Lines(drawnAs(t, v, "text")) {
+			if strings.HasPrefix(line, "Denied by nobody") || strings.HasPrefix(line, "validating pass, forged") {
+				t.Errorf("%s: a line is %q", name, line)
+			}
+		}
+	}
+}
+
+// Text fits the terminal: what follows of a line is further inside.
+func TestTextFitsTheTerminal(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	for name, v := range views("a-name-of-some-length that somebody wrote, which goes on and on") {
+		for line := range strings.Lines(drawnAs(t, v, "text")) {
+			if columns := terminal.Columns(strings.TrimSuffix(line, "\n")); columns > 80 {
+				t.Errorf("%s: %d columns: %s", name, columns, line)
+			}
+		}
+	}
+}
+
+// outlineOf is the outline of a trace.
+func outlineOf(t *testing.T, d *Document) Outline {
+	t.Helper()
+	for _, b := range d.Blocks {
+		if o, ok := b.(Outline); ok {
+			return o
+		}
+	}
+	t.Fatal("there is no outline")
+	return Outline{}
+}
+
+// A page of a trace says what took the time, what changed, who rejected the request, and what was not
+// called and why; a terminal says the same in words.
+func TestATrace(t *testing.T) {
+	d := OfTrace(record("web"), Links{Entry: func(_, configuration string) string { return "#/" + configuration }})
+	if c, ok := d.Blocks[1].(Callout); !ok || c.By != "web/deny" || c.Text != "web" || c.Href != "#/web" {
+		t.Errorf("rejected by %+v", d.Blocks[1])
 	}
 	var got []string
-	for i := range w.Spans {
-		s := &w.Spans[i]
-		if s.Pass != "" {
-			got = append(got, "== "+s.Pass)
+	for _, r := range outlineOf(t, d).rows() {
+		if r.Heading != "" {
+			got = append(got, "== "+r.Heading)
 			continue
 		}
-		line := fmt.Sprintf("%s [%.0f+%.0f %s] %s", s.Name, s.Bar.Left, s.Bar.Width, s.Took, s.State)
-		if s.Child {
+		line := fmt.Sprintf("%s [%.0f+%.0f %s] %s", r.Name, r.Bar.Left, r.Bar.Width, r.Took, r.Verdict.Text)
+		if r.Child {
 			line = "  " + line
 		}
 		got = append(got, strings.TrimRight(line, " "))
 	}
 	want := []string{
 		"== mutating pass",
-		"2 plugins let it go on [0+2 40µs]",
-		"LimitRanger [3+2 40µs] changed",
+		"2 plugins let it go on [0+2 ]",
+		"LimitRanger [3+2 40µs]",
 		"MutatingAdmissionWebhook [5+450 9ms]",
-		"  web/inject [6+200 4ms] changed",
-		"  web/away [210+200 4ms] ignored",
+		"  web/inject [6+200 4ms] allowed",
+		"  web/away [210+200 4ms] failed",
 		"== validating pass",
 		"ValidatingAdmissionPolicy [460+15 300µs]",
 		"  web [460+10 200µs] violated",
@@ -189,19 +229,46 @@ func TestAWaterfall(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the rows are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	limits := w.Spans[2].Inside.Changes
-	if len(limits) != 2 || limits[0] != (edit{Field: "spec.x", Was: "1", Is: "2", Had: true, Has: true}) || limits[1] != (edit{Field: "spec.y", Was: `"gone"`, Had: true}) {
-		t.Errorf("the changes are %+v", limits)
-	}
-	if notes := w.Spans[3].Inside.Notes; !slices.Contains(notes, "Not called: web/other, because web.") {
-		t.Errorf("the notes are %q", notes)
+	text := `CREATE pods web in namespace shop, by web
+Denied, 20ms in total, 900µs of it in admission itself
+trace 5d1f0c6b2a9e4d37, at 2026-03-01T12:00:00Z, audit ID audit, with the registrations of revision 7
+
+mutating pass, NamespaceLifecycle: 5µs, allowed
+
+mutating pass, ServiceAccount: 30µs, allowed
+
+mutating pass, LimitRanger: 40µs, changed the object
+  replace /spec/x 2 (was 1)
+  remove /spec/y (was "gone")
+
+mutating pass, MutatingAdmissionWebhook: 9ms
+  skipped: web/other, web
+  web/inject: allowed, 4ms, changed the object
+    add /metadata/labels/a "b"
+    warning: web
+  web/away: failed, 4ms, called ahead of its turn, not delivered, ignored: failurePolicy is Ignore
+    web
+
+validating pass, ValidatingAdmissionPolicy: 300µs
+  web: violated, 200µs
+    evaluated for web: 200µs, cost 12
+      violated, cost 0: web
+    binding web: web (Warn)
+
+validating pass, ValidatingAdmissionWebhook: rejected, 9ms
+  Internal error occurred: web
+  web/deny: denied, 8.9ms
+    web
+`
+	if got := drawnAs(t, d, "text"); got != text {
+		t.Errorf("a terminal shows\n%s\nwant\n%s", got, text)
 	}
 }
 
 // What is large is drawn in part, and the page says so.
 func TestDrawingsAreBounded(t *testing.T) {
 	r := record("web")
-	for len(r.Steps) < maxSpans+100 {
+	for len(r.Steps) < maxItems+100 {
 		r.Steps = append(r.Steps, r.Steps[2])
 	}
 	var patch []trace.PatchOperation
@@ -209,13 +276,13 @@ func TestDrawingsAreBounded(t *testing.T) {
 		patch = append(patch, trace.PatchOperation{Op: "add", Path: "/a", Value: json.RawMessage(`"` + strings.Repeat("x", 2*maxValue) + `"`)})
 	}
 	r.Steps[2].Patch = patch
-	w := newWaterfall(r, Links{})
-	if len(w.Spans) != maxSpans || w.More == 0 {
-		t.Errorf("%d spans, and %d more", len(w.Spans), w.More)
+	d := OfTrace(r, Links{})
+	if n := len(outlineOf(t, d).Items); n > maxItems || !strings.Contains(drawnAs(t, d, "html"), " more steps are not drawn.") {
+		t.Errorf("%d items, and no more", n)
 	}
-	in := w.Spans[2].Inside
-	if len(in.Changes) != maxChanges || in.More != 7 || len(in.Changes[0].Is) > maxValue {
-		t.Errorf("%d changes of %d bytes, and %d more", len(in.Changes), len(in.Changes[0].Is), in.More)
+	e := outlineOf(t, d).Items[2].Inside[0].(Edits)
+	if len(e.List) != maxChanges || e.More != 7 || len(e.List[0].After()) > maxValue || len(e.List[0].operation()) > maxValue {
+		t.Errorf("%d changes of %d bytes, and %d more", len(e.List), len(e.List[0].After()), e.More)
 	}
 	var many []*trace.Record
 	for i := range maxRows + 3 {
@@ -253,43 +320,49 @@ func TestWriteSamples(t *testing.T) {
 	}
 }
 
-// S28.2: who rejected is who was hard, and a soft webhook says what it would have done.
+// S28.2: who rejected is who was hard, and a soft webhook says that the request goes on.
 func TestASoftWebhookDidNotReject(t *testing.T) {
 	call := func(name string, soft *trace.Enforcement) trace.CallRecord {
-		return trace.CallRecord{Webhook: trace.EntryRecord{Kind: "ValidatingWebhookConfiguration", Configuration: name, Name: "hook"}, Verdict: "denied", Fate: "Used", Error: name + " says no", Enforcement: soft}
+		return trace.CallRecord{Webhook: trace.EntryRecord{Kind: "ValidatingWebhookConfiguration", Configuration: name, Name: "hook"}, Verdict: "denied", Fate: "Used", Sent: true, Error: name + " says no", Enforcement: soft}
 	}
 	for _, tc := range []struct {
-		name     string
-		soft     *trace.Enforcement
-		rejected string
-		states   string
+		name           string
+		soft           *trace.Enforcement
+		rejected, says string
 	}{
-		{"on Gatehouse", &trace.Enforcement{Mode: "Audit"}, "b-hard/hook", "would reject, denied"},
-		{"on a kube-apiserver", nil, "a-soft/hook", "denied, denied"},
+		{"on Gatehouse", &trace.Enforcement{Mode: "Audit"}, "b-hard/hook", "denied/warn the request goes on: enforcement Audit, denied/bad"},
+		{"on a kube-apiserver", nil, "a-soft/hook", "denied/bad, denied/bad"},
 	} {
-		w := newWaterfall(&trace.Record{Steps: []trace.StepRecord{{
+		d := OfTrace(&trace.Record{Steps: []trace.StepRecord{{
 			Plugin: "ValidatingAdmissionWebhook", Pass: "validating", Error: "denied", Calls: []trace.CallRecord{call("a-soft", tc.soft), call("b-hard", nil)},
 		}}}, Links{})
-		var states []string
-		for i := range w.Spans {
-			if s := &w.Spans[i]; s.Child {
-				states = append(states, s.State)
+		var says []string
+		for _, p := range outlineOf(t, d).Items[0].Parts {
+			text := p.Verdict.Text + "/" + string(p.Verdict.Class)
+			for _, r := range p.Remarks {
+				text += " " + r.Text
 			}
+			says = append(says, text)
 		}
-		if got := strings.Join(states, ", "); w.Rejected == nil || w.Rejected.By != tc.rejected || got != tc.states {
-			t.Errorf("%s: rejected by %+v, with %s; want %s, with %s", tc.name, w.Rejected, got, tc.rejected, tc.states)
+		c, _ := d.Blocks[1].(Callout)
+		if got := strings.Join(says, ", "); c.By != tc.rejected || got != tc.says {
+			t.Errorf("%s: rejected by %q, with %s; want %s, with %s", tc.name, c.By, got, tc.rejected, tc.says)
 		}
 	}
 }
 
-// What the record has, people see: what was soft and what it would have changed, the rule that
-// excluded, and the part of an expression that is false, with its values.
+// What the record has, people see, in each format: what was soft and what it would have changed
+// (S28.2), the rule that excluded (S23.9), and the part of an expression that is false, with its values
+// (S17.24).
 func TestPeopleSeeWhatTheRecordHas(t *testing.T) {
 	soft := &trace.Enforcement{Mode: "Warn", Rule: "careful"}
 	patch := []trace.PatchOperation{{Op: "add", Path: "/metadata/labels/team", Value: []byte(`"x"`)}}
 	r := &trace.Record{Outcome: trace.OutcomeAllowed, Steps: []trace.StepRecord{{
 		Plugin: "MutatingAdmissionWebhook", Pass: "mutating", Allowed: true,
-		Calls:      []trace.CallRecord{{Webhook: trace.EntryRecord{Configuration: "soft", Name: "hook"}, Verdict: "allowed", Sent: true, Enforcement: soft, WouldPatch: patch}},
+		Calls: []trace.CallRecord{
+			{Webhook: trace.EntryRecord{Configuration: "soft", Name: "hook"}, Verdict: "allowed", Sent: true, Enforcement: soft, WouldPatch: patch},
+			{Webhook: trace.EntryRecord{Configuration: "soft", Name: "denies"}, Verdict: "denied", Sent: true, Enforcement: soft, Error: "no"},
+		},
 		Exclusions: []trace.ExclusionRecord{{Rule: "nightly", Effect: "skip", Entries: []trace.EntryRecord{{Configuration: "spared", Name: "one"}}, More: 2}},
 		Judgements: []trace.JudgementRecord{{
 			Policy: trace.EntryRecord{Configuration: "replicas"},
@@ -299,19 +372,95 @@ func TestPeopleSeeWhatTheRecordHas(t *testing.T) {
 			Consequences: []trace.ConsequenceRecord{{Binding: "all", Message: "too many", Spared: true, Enforcement: soft}},
 		}},
 	}}}
-	var page, text strings.Builder
-	if err := OfTrace(r, Links{}).HTML(&page); err != nil {
-		t.Fatal(err)
+	const mode = "the request goes on: enforcement Warn by rule careful of the server"
+	want := map[string][]string{
+		"text": {
+			"soft/hook: allowed, 0s, would change the object, " + mode + "\n    add /metadata/labels/team \"x\"\n", "soft/denies: denied, 0s, " + mode + "\n    no\n",
+			"exclusion rule nightly, skip: spared/one, 2 more\n", "because this is false: object.spec.replicas < 4\n        object.spec.replicas = 7\n",
+			"mutation 1, JSONPatch, cost 0: would change the object, 0s, " + mode + "\n        add /metadata/labels/team \"x\"\n", "binding all: too many, " + mode + "\n",
+		},
+		"markdown": {
+			"`soft/hook`: **allowed**, 0s, would change the object, " + mode + "\n      - add `/metadata/labels/team` `\"x\"`\n", "`soft/denies`: **denied**, 0s, " + mode + "\n      - `no`\n",
+			"exclusion rule nightly, skip: spared/one, 2 more\n", "because this is false: `object.spec.replicas < 4`\n", "`object.spec.replicas` = `7`\n",
+			"cost 0: **would change the object**, 0s, " + mode, "binding all: too many, " + mode,
+		},
+		"html": {
+			`<span class="warn">` + mode + "</span>", `<span class="warn">would change the object</span>`, `<div class="add">+ &#34;x&#34;</div>`, `<span class="badge warn">denied</span>`,
+			"exclusion rule nightly, skip: spared/one, 2 more<", "This part is false: <code>object.spec.replicas &lt; 4</code>", `<td class="mono">object.spec.replicas</td><td class="mono">7</td>`,
+			`<span class="badge warn">would change the object</span>`, "binding all: too many, " + mode,
+		},
 	}
-	if err := OfTrace(r, Links{}).Markdown(&text); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"enforcement Warn by rule careful of the server", "would change", "fields would have been changed", "nightly", "spared/one", "object.spec.replicas &lt; 4", "7", "The request goes on"} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page does not say %q", want)
+	for format, list := range want {
+		got := drawnAs(t, OfTrace(r, Links{}), format)
+		for _, want := range list {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s does not say %q:\n%s", format, want, got)
+			}
 		}
-		if want = strings.ReplaceAll(want, "&lt;", "<"); !strings.Contains(text.String(), want) {
-			t.Errorf("the Markdown does not say %q:\n%s", want, text.String())
+	}
+}
+
+// A plan says what comes of the request first on a page, and last on a terminal, where it is read first.
+func TestAPlan(t *testing.T) {
+	rule := 0
+	p := func(name string) *plan.Plan {
+		return &plan.Plan{
+			Request: plan.About{Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: name, User: "ann"}, Rejection: "no", WorstCaseSeconds: 2.5, Notes: []string{"of both"},
+			Steps: []plan.Step{
+				{Pass: "mutating", Plugin: "NamespaceLifecycle", Effect: plan.Run},
+				{Pass: "validating", Plugin: "ValidatingAdmissionPolicy", Entry: &plan.Entry{Kind: "ValidatingAdmissionPolicy", Configuration: "limits"}, Effect: plan.Reject, FailurePolicy: "Fail", Rule: &rule,
+					Evaluations: []plan.PolicyEvaluation{{Bindings: []string{"all"}, Verdict: "violated", Validations: []plan.PolicyValidation{{Verdict: "violated", Expression: "a < b", Cost: 3, CostLimit: 9, Values: []plan.PartValue{{Expression: "a", Value: "7"}}}}}}},
+			},
+		}
+	}
+	own := p("a")
+	own.Notes = append(own.Notes, "of one")
+	const one = `CREATE Pod shop/a (v1 pods), by ann
+
+#  PHASE       EFFECT  BY                  AS  IF IT FAILS  TIMEOUT  REMARKS
+1  mutating    run     NamespaceLifecycle
+   validating  reject  limits                  Fail                  rule 1
+
+limits:
+  violated, cost 3 of 9: a < b
+    a = 7
+
+In the worst case webhooks and initializers take 2.5s in total.
+
+Unknown to this plan:
+  - of one
+
+The request would be rejected: no
+`
+	for _, c := range []struct {
+		name string
+		list []Explained
+		want string
+	}{
+		{"one", []Explained{{Plan: own}}, strings.Replace(one, "  - of one\n", "  - of both\n  - of one\n", 1)},
+		{"several", []Explained{{Plan: own}, {Heading: "For it:", Plan: p("c")}}, one + "\nFor it:\n\n" +
+			strings.Replace(strings.Replace(one, "shop/a", "shop/c", 1), "Unknown to this plan:\n  - of one\n\n", "", 1) + `
+Unknown to these plans:
+  - of both
+
+2 of 2 requests would be rejected: Pod shop/a (limits), Pod shop/c (limits)
+`},
+		{"without a plan", []Explained{{Plan: own}, {Asked: "CREATE pods b", Error: "forbidden"}}, strings.Replace(one, "  - of one\n", "  - of both\n  - of one\n", 1) + `
+CREATE pods b
+
+Rejected before admission: forbidden
+
+2 of 2 requests would be rejected: Pod shop/a (limits), CREATE pods b
+`},
+	} {
+		if got := drawnAs(t, OfPlans(c.list, Links{}), "text"); got != c.want {
+			t.Errorf("%s: a terminal shows\n%s\nwant\n%s", c.name, got, c.want)
+		}
+		for _, format := range []string{"html", "markdown"} {
+			got := drawnAs(t, OfPlans(c.list, Links{}), format)
+			if verdict, steps := strings.Index(got, "would be rejected"), strings.Index(got, "NamespaceLifecycle"); verdict < 0 || verdict > steps {
+				t.Errorf("%s, %s: the verdict does not come first:\n%s", c.name, format, got)
+			}
 		}
 	}
 }

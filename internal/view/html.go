@@ -1,0 +1,128 @@
+package view
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+//go:embed style.css
+var style string
+
+//go:embed templates
+var sources embed.FS
+
+// Style is the stylesheet of all pages.
+func Style() string { return style }
+
+// templates are parsed when the first Document is drawn: most runs of the program draw none.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"kind":   func(b Block) string { return strings.TrimPrefix(fmt.Sprintf("%T", b), "view.") },
+		"join":   func(list []string) string { return strings.Join(list, ", ") },
+		"bar":    NewBar,
+		"plain":  func(v any) string { return fmt.Sprint(v) },
+		"rows":   Outline.rows,
+		"number": func(i int) int { return i + 1 },
+	}).ParseFS(sources, "templates/*.html"))
+})
+
+// OfReplay returns the Document of a replay, which only a page draws.
+func OfReplay(title string, data any) *Document {
+	return &Document{Title: title, Blocks: []Block{replay{data}}}
+}
+
+// replay is a comparison of verdicts.
+type replay struct{ Data any }
+
+func (replay) block() {}
+
+// HTML writes the Document as a page of its own, which needs nothing from elsewhere.
+func (d *Document) HTML(w io.Writer) error {
+	var body strings.Builder
+	if err := d.Fragment(&body); err != nil {
+		return err
+	}
+	return write(w, "page.html", struct {
+		Title string
+		Style template.CSS
+		Body  template.HTML
+	}{d.Title, template.CSS(style), template.HTML(body.String())})
+}
+
+// Fragment writes the Document as a part of another page. Characters that act on what stands around
+// them, such as those that change the direction of a text, are replaced.
+func (d *Document) Fragment(w io.Writer) error { return write(w, "blocks.html", d.Blocks) }
+
+func write(w io.Writer, template string, data any) error {
+	return templates().ExecuteTemplate(quieting{w}, template, data)
+}
+
+// quieting passes on what a template writes, a part of it after the other, each of them quiet.
+type quieting struct{ w io.Writer }
+
+func (q quieting) Write(b []byte) (int, error) {
+	if _, err := q.w.Write(bytes.Map(quiet, b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// quiet is a character that only stands for itself.
+func quiet(r rune) rune {
+	if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+		return '\uFFFD'
+	}
+	return r
+}
+
+// row is a row of an outline on a page: a heading of a Class, or an item. A Child is a part of the row above.
+type row struct {
+	Heading, Class string
+	*Item
+	Child bool
+}
+
+// rows are the rows of an outline. Items in a row that only let the request go on share one.
+func (o Outline) rows() []row {
+	var list []row
+	heading := ""
+	for n := 0; n < len(o.Items); n++ {
+		i := &o.Items[n]
+		if at := strings.TrimSuffix(i.Group+", "+i.Again, ", "); at != heading {
+			heading = at
+			class, _, _ := strings.Cut(i.Group, " ")
+			list = append(list, row{Heading: heading, Class: class})
+		}
+		same := 1
+		for i.Quiet && n+same < len(o.Items) && o.Items[n+same].Quiet && o.Items[n+same].Group == i.Group && o.Items[n+same].Again == i.Again {
+			same++
+		}
+		if same > 1 {
+			i = together(o.Items[n : n+same])
+			n += same - 1
+		}
+		list = append(list, row{Item: i})
+		for k := range i.Parts {
+			list = append(list, row{Item: &i.Parts[k], Child: true})
+		}
+	}
+	return list
+}
+
+// together is one item for several that only let the request go on.
+func together(items []Item) *Item {
+	first, last := &items[0], &items[len(items)-1]
+	one := &Item{Name: fmt.Sprintf("%d plugins let it go on", len(items)), Bar: &Bar{first.Bar.Left, last.Bar.Left + last.Bar.Width - first.Bar.Left, first.Bar.Class}}
+	var facts Facts
+	for i := range items {
+		facts = append(facts, Fact{Name: strings.TrimSuffix(items[i].Name+", "+items[i].Object, ", "), Text: items[i].Took})
+	}
+	one.Inside = []Block{facts}
+	return one
+}

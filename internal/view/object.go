@@ -1,0 +1,85 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Source is a text in lines, which somebody set, or which say something. Only a page draws it.
+type Source struct {
+	// Key says what the classes of lines stand for.
+	Key   []Mark
+	Lines []SourceLine
+}
+
+func (Source) block() {}
+
+// SourceLine is a line of a Source. Class is that of the line, and NumberClass that of its number.
+type SourceLine struct {
+	Class, NumberClass, Title string
+	Segments                  []Segment
+	// By and Href say who set the line.
+	By, Href string
+}
+
+// Segment is a part of a text in one colour.
+type Segment struct{ Text, Class, Title string }
+
+// Object is an object, with who set which line of it.
+type Object struct {
+	Title string
+	// Waits are what the object waits for, in sentences.
+	Waits []string
+	Lines []ObjectLine
+	// Notes say what the colours do not show, and Unknown what is not known.
+	Notes, Unknown []string
+	// Requests are the traces of the requests about it, if Traced.
+	Requests []Summary
+	Traced   bool
+}
+
+// ObjectLine is a line of an object in YAML. By names who set it; empty for the user, or when nobody knows.
+type ObjectLine struct{ Text, By, Trace string }
+
+// sourceColours is how many colours a Source has: the classes c0 to c7.
+const sourceColours = 8
+
+// OfObject returns an object with its lines in the colours of those who set them.
+func OfObject(o Object, links Links) *Document {
+	d := &Document{Title: o.Title}
+	for _, text := range o.Waits {
+		d.Blocks = append(d.Blocks, Callout{Class: Warning, Head: strings.TrimSuffix(text, ".")})
+	}
+	numbers := map[string]Class{}
+	source := Source{Lines: make([]SourceLine, len(o.Lines))}
+	for i, l := range o.Lines {
+		line := SourceLine{Segments: []Segment{{Text: l.Text}}}
+		if l.By != "" {
+			class, ok := numbers[l.By]
+			if !ok {
+				class = Class(fmt.Sprintf("c%d", len(numbers)%sourceColours))
+				numbers[l.By] = class
+				source.Key = append(source.Key, Mark{l.By, class})
+			}
+			line.Class = "set " + string(class)
+			if i == 0 || o.Lines[i-1].By != l.By {
+				line.By = l.By
+				if l.Trace != "" {
+					line.Href = links.trace(l.Trace)
+				}
+			}
+		}
+		source.Lines[i] = line
+	}
+	for _, text := range o.Notes {
+		d.Blocks = append(d.Blocks, note("%s", text))
+	}
+	d.Blocks = append(d.Blocks, source)
+	if len(o.Unknown) > 0 {
+		d.Blocks = append(d.Blocks, List{"Unknown", o.Unknown})
+	}
+	if o.Traced {
+		d.Blocks = append(append(d.Blocks, Heading("Requests about it")), OfSummaries(o.Requests, links).Blocks...)
+	}
+	return d
+}

@@ -1,0 +1,323 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// Explained is a request and what admission would do with it.
+type Explained struct {
+	// Heading says for what the request would be made, if a controller would make it.
+	Heading string
+	// Asked names the request, and Error says why it would be rejected before admission. Both are of
+	// use when there is no Plan.
+	Asked, Error string
+	Plan         *plan.Plan
+	// Tried is what the plan takes to be registered besides what is.
+	Tried []Tried
+}
+
+// Tried is a registration that was tried without registering it.
+type Tried struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Problems are what is wrong with it, type errors among them.
+	Problems []string `json:"problems"`
+	// Costs are what its expressions cost.
+	Costs []Cost `json:"costs"`
+}
+
+// String names it as KIND NAME.
+func (t *Tried) String() string { return t.Kind + " " + t.Name }
+
+// Cost is what an expression costs, in the units of CEL.
+type Cost struct {
+	Field string `json:"field"`
+	// WorstCase is what the expression costs at most; nil if no schema bounds it.
+	WorstCase *int64 `json:"worstCase"`
+	Limit     int64  `json:"limit"`
+}
+
+func (c *Cost) text() string {
+	if c.WorstCase == nil {
+		return fmt.Sprintf("costs up to the limit of %d: no schema bounds it", c.Limit)
+	}
+	return fmt.Sprintf("costs at most %d of %d", *c.WorstCase, c.Limit)
+}
+
+// OfPlans returns what a person sees of the explanations of some requests. What is unknown to all of
+// their plans stands once, at the end.
+func OfPlans(list []Explained, links Links) *Document {
+	d := &Document{Title: "What admission would do"}
+	var common, bad []string
+	for i := range list {
+		if len(list) > 1 {
+			common = shared(common, list[i].notes(), i == 0)
+		}
+		if p := list[i].Plan; p == nil {
+			bad = append(bad, list[i].Asked)
+		} else if p.Verdict() == plan.VerdictRejected {
+			bad = append(bad, fmt.Sprintf("%s (%s)", Subject(&p.Request), p.RejectedBy()))
+		}
+	}
+	whole := Section{}
+	for i := range list {
+		section := list[i].section(common, links)
+		if len(list) == 1 {
+			d.Title, section.Titled = section.Heading, section.Below == ""
+			d.Blocks = []Block{section}
+			return d
+		}
+		whole.Blocks = append(whole.Blocks, section)
+	}
+	if len(common) > 0 {
+		whole.Blocks = append(whole.Blocks, List{"Unknown to these plans", common})
+	}
+	whole.Verdict = Callout{Class: Good, Head: fmt.Sprintf("None of the %d requests is rejected in its plan", len(list))}
+	if len(bad) > 0 {
+		whole.Verdict = Callout{Class: Bad, Head: fmt.Sprintf("%d of %d requests would be rejected", len(bad), len(list)), Text: strings.Join(bad, ", ")}
+	}
+	d.Blocks = []Block{whole}
+	return d
+}
+
+// notes are what the plan does not know.
+func (e *Explained) notes() []string {
+	if e.Plan == nil {
+		return nil
+	}
+	return e.Plan.Notes
+}
+
+// shared are the texts of a that are in b, or all of b at first.
+func shared(a, b []string, first bool) []string {
+	if first {
+		return slices.Clone(b)
+	}
+	return slices.DeleteFunc(a, func(s string) bool { return !slices.Contains(b, s) })
+}
+
+// effectClasses are the classes of what steps do.
+var effectClasses = map[plan.Effect]Class{
+	plan.Call: Noted, plan.Evaluate: Good, plan.Pend: Noted, plan.Reject: Bad, plan.Ignored: Warning, plan.Undecided: Warning,
+}
+
+// section is an explanation. common are notes that stand elsewhere.
+func (e *Explained) section(common []string, links Links) Section {
+	d := Section{Class: "plan", Below: e.Heading, Heading: e.Asked}
+	p := e.Plan
+	if p == nil {
+		d.Verdict = Callout{Class: Bad, Head: "Rejected before admission", Text: e.Error}
+		return d
+	}
+	d.Heading, d.Verdict = About(&p.Request), verdictOf(p)
+	d.Blocks = append(d.Blocks, e.steps(links))
+	if p.WorstCaseSeconds > 0 {
+		d.Blocks = append(d.Blocks, note("In the worst case webhooks and initializers take %s in total.", Seconds(p.WorstCaseSeconds)))
+	}
+	if notes := slices.DeleteFunc(slices.Clone(p.Notes), func(s string) bool { return slices.Contains(common, s) }); len(notes) > 0 {
+		d.Blocks = append(d.Blocks, List{"Unknown to this plan", notes})
+	}
+	var problems []string
+	var tried Facts
+	for i := range e.Tried {
+		t := &e.Tried[i]
+		for _, problem := range t.Problems {
+			problems = append(problems, t.String()+": "+problem)
+		}
+		if len(t.Problems) == 0 {
+			tried = append(tried, Fact{Name: t.String(), Text: "is not registered; no problem was found"})
+		}
+		for k := range t.Costs {
+			tried = append(tried, Fact{Name: t.String() + ", " + t.Costs[k].Field, Text: t.Costs[k].text()})
+		}
+	}
+	if p.Revision != "" {
+		tried = append(tried, Fact{Name: "registrations of revision", Text: p.Revision})
+	}
+	if len(problems) > 0 {
+		d.Blocks = append(d.Blocks, List{"Problems of what is not registered", problems})
+	}
+	if len(tried) > 0 {
+		d.Blocks = append(d.Blocks, tried)
+	}
+	return d
+}
+
+// verdictOf is what comes of a request by its plan.
+func verdictOf(p *plan.Plan) Callout {
+	switch p.Verdict() {
+	case plan.VerdictRejected:
+		c := Callout{Class: Bad, Head: "The request would be rejected", Text: p.Rejection}
+		if p.UpToMutation() {
+			c.Head += ", unless a mutating webhook changes the object"
+		}
+		return c
+	case plan.VerdictUnknown:
+		return Callout{Class: Warning, Head: "Nothing that can be seen rejects the request. Steps that are unknown can reject it"}
+	case plan.VerdictWebhooks:
+		return Callout{Class: Good, Head: "Nothing but webhooks can reject the request"}
+	}
+	return Callout{Class: Good, Head: "Nothing in this plan rejects the request"}
+}
+
+// steps are what is done, in order.
+func (e *Explained) steps(links Links) Block {
+	if len(e.Plan.Steps) == 0 {
+		return note("Nothing applies.")
+	}
+	table := Table{Columns: []Column{{Title: "#", Right: true}, {Title: "Phase"}, {Title: "Effect"}, {Title: "By", Wide: true}, {Title: "As"}, {Title: "If it fails"}, {Title: "Timeout", Right: true}, {Title: "Remarks", Wide: true, Bare: true}}}
+	acts := 0
+	for s := range e.Plan.Each() {
+		number, by, as, timeout := "", Code(s.Plugin), "", ""
+		switch s.Effect {
+		case plan.Call, plan.Evaluate, plan.Pend, plan.Run:
+			acts++
+			number = fmt.Sprint(acts)
+		}
+		if s.Entry != nil {
+			by = Code(s.Entry.String())
+			by.Href = links.entry(s.Entry.Kind, s.Entry.Configuration)
+			if slices.ContainsFunc(e.Tried, func(t Tried) bool { return t.Kind == s.Entry.Kind && t.Name == s.Entry.Configuration }) {
+				by.Tag = "what if"
+			}
+		}
+		if s.As != nil {
+			as = s.As.APIVersion + " " + s.As.Kind
+		}
+		if s.TimeoutSeconds > 0 {
+			timeout = Seconds(s.TimeoutSeconds)
+		}
+		effect := Text(s.Effect)
+		effect.Badge, effect.Class = true, effectClasses[s.Effect]
+		table.Rows = append(table.Rows, Row{
+			ID: by.Lines[0], Muted: s.Effect == plan.Skip, Open: s.Effect == plan.Reject, Inside: insideOf(s),
+			Cells: []Cell{Text(number), Text(s.Pass), effect, by, Text(as), Text(s.FailurePolicy), Text(timeout), Code(remarks(s)...)},
+		})
+	}
+	return table
+}
+
+// insideOf is what a step would do in detail: what its expressions say, and what it changes.
+func insideOf(s *plan.Step) []Block {
+	var list []Block
+	for k := range s.Evaluations {
+		for n := range s.Evaluations[k].Validations {
+			v := &s.Evaluations[k].Validations[n]
+			check := Check{
+				Verdict: Mark{v.Verdict, checkClasses[v.Verdict]}, Cost: fmt.Sprintf("cost %d of %d", v.Cost, v.CostLimit),
+				Expression: v.Expression, Message: v.Message, Because: v.Because,
+			}
+			for _, part := range v.Values {
+				check.Values = append(check.Values, Fact{Name: part.Expression, Text: part.Value})
+			}
+			list = append(list, check)
+		}
+	}
+	for k := range s.Evaluations {
+		annotations := s.Evaluations[k].AuditAnnotations
+		for _, key := range slices.Sorted(maps.Keys(annotations)) {
+			list = append(list, note("audit annotation %s: %s", key, annotations[key]))
+		}
+	}
+	patch := operations(s.Patch)
+	for k := range s.Evaluations {
+		for n := range s.Evaluations[k].Mutations {
+			patch = append(patch, operations(s.Evaluations[k].Mutations[n].Patch)...)
+		}
+	}
+	if len(patch) > 0 {
+		list = append(list, editsOf(patch))
+	}
+	return list
+}
+
+func operations(patch json.RawMessage) []trace.PatchOperation {
+	var list []trace.PatchOperation
+	if len(patch) == 0 || json.Unmarshal(patch, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// About says what a request is about: CREATE Deployment shop/web (apps/v1 deployments), by alice.
+func About(r *plan.About) string {
+	resource := r.Resource
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	s := fmt.Sprintf("%s %s (%s %s)", r.Operation, Subject(r), r.APIVersion, resource)
+	if r.User != "" {
+		s += ", by " + r.User
+	}
+	if r.DryRun {
+		s += ", as a dry run"
+	}
+	return s
+}
+
+// Subject names the object of a request: Deployment shop/web.
+func Subject(r *plan.About) string {
+	name := r.Name
+	if name == "" {
+		name = "(no name yet)"
+	}
+	if r.Namespace != "" && r.Resource != "namespaces" {
+		name = path.Join(r.Namespace, name)
+	}
+	return r.Kind + " " + name
+}
+
+// remarks say why a step is what it is.
+func remarks(s *plan.Step) []string {
+	var list []string
+	if s.Reason != nil {
+		list = append(list, s.Reason.Message)
+	} else if summary := s.Summary(); summary != "" {
+		list = append(list, summary)
+	}
+	if len(s.Patch) > 0 {
+		list = append(list, "changes "+strings.Join(changedFields(s.Patch), ", "))
+	}
+	list = append(list, s.Details()...)
+	rule := ""
+	if s.Rule != nil {
+		rule = fmt.Sprintf("rule %d", *s.Rule+1)
+	}
+	if s.Location != nil {
+		rule = strings.TrimSpace(rule + " at " + s.Location.String())
+	}
+	if rule != "" {
+		list = append(list, rule)
+	}
+	if s.As != nil && s.As.Equivalent {
+		list = append(list, "converted: the rule is about an equivalent resource")
+	}
+	if s.MayGoAhead {
+		list = append(list, "may be called ahead of its turn")
+	}
+	if s.MayReinvoke {
+		list = append(list, "may be called again")
+	}
+	return append(list, s.Notes...)
+}
+
+// changedFields lists the paths of a patch.
+func changedFields(patch json.RawMessage) []string {
+	list := operations(patch)
+	if list == nil {
+		return []string{"the object"}
+	}
+	paths := make([]string, len(list))
+	for i := range list {
+		paths[i] = list[i].Path
+	}
+	return paths
+}

@@ -1,0 +1,257 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// maxTextValue is how much of a value is on a line of a terminal, in bytes.
+const maxTextValue = 200
+
+// colours are those of the classes on a terminal.
+var colours = map[Class]terminal.Colour{Good: terminal.Green, Warning: terminal.Yellow, Bad: terminal.Red}
+
+// diffColours are those of the lines of a diff.
+var diffColours = map[string]terminal.Colour{"add": terminal.Green, "del": terminal.Red, "at": terminal.Cyan}
+
+// Text writes the Document to a terminal, which shows what would act there.
+func (d *Document) Text(p *terminal.Page) {
+	t := &text{page: p}
+	t.apart(d.Blocks)
+}
+
+// text writes for a terminal.
+type text struct {
+	page *terminal.Page
+	// begun reports whether something was written.
+	begun bool
+}
+
+// gap writes an empty line between things.
+func (t *text) gap() {
+	if t.begun {
+		t.page.Write([]byte("\n"))
+	}
+	t.begun = true
+}
+
+// apart writes blocks with an empty line between them.
+func (t *text) apart(blocks []Block) {
+	for _, b := range blocks {
+		switch b := b.(type) {
+		case Outline:
+			for i := range b.Items {
+				t.gap()
+				t.item(&b.Items[i], "")
+			}
+		case Section:
+			for _, head := range []string{b.Below, b.Heading} {
+				if head != "" {
+					t.gap()
+					t.put("", "", Mark{head, Plain}, "")
+				}
+			}
+			t.apart(append(b.Blocks, b.Verdict))
+		case Callout:
+			if !b.Stands {
+				t.gap()
+				t.block(b, "")
+			}
+		case Facts:
+			if slices.ContainsFunc(b, func(f Fact) bool { return f.Phrase != "" }) {
+				t.gap()
+				t.block(b, "")
+			}
+		default:
+			t.gap()
+			t.block(b, "")
+		}
+	}
+}
+
+func (t *text) blocks(blocks []Block, indent string) {
+	for _, b := range blocks {
+		t.block(b, indent)
+	}
+}
+
+// block writes a block, each line of it behind an indent.
+func (t *text) block(b Block, indent string) {
+	switch b := b.(type) {
+	case Heading:
+		t.put(indent, "", Mark{string(b), Plain}, "")
+	case Line:
+		t.put(indent, "", Mark{b.Text, Plain}, "")
+	case Said:
+		t.put(indent, "", Mark{b.Text, Plain}, "")
+	case Callout:
+		head := strings.TrimSpace(b.Head + " " + b.By)
+		if b.Text == "" {
+			t.put(indent, "", Mark{head + ".", b.Class}, "")
+		} else {
+			t.put(indent, "", Mark{head, b.Class}, ": "+b.Text)
+		}
+	case Facts:
+		t.facts(b, indent)
+	case List:
+		t.put(indent, b.Heading, Mark{}, ":")
+		for _, item := range b.Items {
+			terminal.Fprintf(t.page, "%s", t.page.Item(item))
+		}
+	case Items:
+		for i := range b {
+			t.item(&b[i], indent)
+		}
+	case Edits:
+		for i := range b.List {
+			t.put(indent, "", Mark{b.List[i].operation(), Plain}, "")
+		}
+		if b.More > 0 {
+			t.put(indent, "", note("%d more fields were changed", b.More).Mark, "")
+		}
+	case Check:
+		if b.Expression == "" {
+			// What holds has none.
+			return
+		}
+		t.put(indent, "", b.Verdict, ", "+b.Cost+": "+b.Expression)
+		if b.Because != "" {
+			t.put(indent+"  ", "because this is false: ", Mark{b.Because, Plain}, "")
+		}
+		for _, v := range b.Values {
+			t.put(indent+"  ", v.Name, Mark{}, " = "+v.Text)
+		}
+	case Table:
+		t.table(b, indent)
+	case Diff:
+		t.put(indent, "", Mark{b.Heading, Plain}, ":")
+		for _, line := range b.Lines() {
+			terminal.Fprintf(t.page, "%s    %s\n", indent, terminal.Paint(diffColours[line.Class], line.Text))
+		}
+	}
+}
+
+// facts writes sentences of facts: each ends at a fact without a name.
+func (t *text) facts(list Facts, indent string) {
+	var parts []string
+	var first Class
+	end := func() {
+		if len(parts) > 0 {
+			rest := strings.Join(parts[1:], ", ")
+			if rest != "" {
+				rest = ", " + rest
+			}
+			t.put(indent, "", Mark{parts[0], first}, rest)
+		}
+		parts = nil
+	}
+	for _, f := range list {
+		switch {
+		case f.Name == "":
+			end()
+		case f.Phrase != "":
+			if len(parts) == 0 {
+				first = f.Class
+			}
+			parts = append(parts, terminal.Line(f.Phrase))
+		}
+	}
+	end()
+}
+
+// item writes an item, what is inside of it, and its parts.
+func (t *text) item(i *Item, indent string) {
+	var head, tail []string
+	for _, s := range []string{i.Group, i.Name, i.Again, i.Object} {
+		if s != "" {
+			head = append(head, terminal.Line(s))
+		}
+	}
+	if i.Took != "" {
+		tail = append(tail, i.Took)
+	}
+	for _, r := range i.Remarks {
+		tail = append(tail, terminal.Line(r.Text))
+	}
+	rest := strings.Join(tail, ", ")
+	if i.Verdict.Text != "" && rest != "" {
+		rest = ", " + rest
+	}
+	t.put(indent, strings.Join(head, ", ")+": ", i.Verdict, rest)
+	t.blocks(i.Inside, indent+"  ")
+	for k := range i.Parts {
+		t.item(&i.Parts[k], indent+"  ")
+	}
+}
+
+// operation is an operation of a patch on one line.
+func (e *Edit) operation() string {
+	s := e.Op + " " + e.Path
+	if e.From != "" {
+		s += " from " + e.From
+	}
+	if e.Is != "" {
+		s += " " + trace.Cut(e.Is, maxTextValue)
+	}
+	if e.Was != "" {
+		s += " (was " + trace.Cut(e.Was, maxTextValue) + ")"
+	}
+	return s
+}
+
+// leastText is the least width that text is broken at.
+const leastText = 20
+
+// put writes one text of three parts, of which the mark has a colour. Its lines fit the terminal. All but the
+// first are further inside, so that they cannot be taken for what the program itself says.
+func (t *text) put(indent, lead string, mark Mark, rest string) {
+	inside := indent + "    "
+	var lines []string
+	for line := range strings.SplitSeq(lead+mark.Text+rest, "\n") {
+		if width := t.page.Width(); width > 0 {
+			lines = append(lines, terminal.Broken(line, max(width-len(indent)-4, leastText))...)
+		} else {
+			lines = append(lines, line)
+		}
+	}
+	for i, line := range lines {
+		var first any = terminal.Lines("")
+		if begin := lead + mark.Text; i == 0 && colours[mark.Class] != "" && strings.HasPrefix(line, begin) {
+			first, line = terminal.Paint(colours[mark.Class], mark.Text), line[len(begin):]
+			indent += lead
+		}
+		terminal.Fprintf(t.page, "%s%s%s\n", terminal.Lines(indent), first, terminal.Lines(line))
+		if i == 0 {
+			indent = inside
+		}
+	}
+}
+
+// table writes a table, and below it what is inside of its open rows.
+func (t *text) table(b Table, indent string) {
+	columns := make([]terminal.Column, len(b.Columns))
+	for i, c := range b.Columns {
+		columns[i] = terminal.Column{Title: strings.ToUpper(c.Title), Bare: c.Bare}
+	}
+	table := terminal.NewTable(columns...)
+	table.Gap = 2
+	for _, row := range b.Rows {
+		cells := make([]any, len(columns))
+		for i, c := range row.Cells {
+			cells[i] = strings.Join(c.Lines, "; ")
+		}
+		table.Row(cells...)
+	}
+	// A page takes everything.
+	_ = table.Print(t.page)
+	for _, row := range b.Rows {
+		if row.Open && len(row.Inside) > 0 {
+			t.gap()
+			t.put(indent, row.ID, Mark{}, ":")
+			t.blocks(row.Inside, indent+"  ")
+		}
+	}
+}

@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // crowd is an engine with many hooks, of which some match a widget.

@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // soften makes some objects soft, as a whole or a webhook of them.

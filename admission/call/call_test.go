@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 func TestRequestOnTheWire(t *testing.T) {

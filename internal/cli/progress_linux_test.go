@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-	"github.com/gatehouse-dev/gatehouse/internal/terminal/terminaltest"
+	"github.com/gatehouse-dev/gatehouse/test/terminaltest"
 )
 
 // Commands that read a cluster or much else show how far they are, on a terminal only.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/terminal/terminaltest"
+	"github.com/gatehouse-dev/gatehouse/test/terminaltest"
 )
 
 // What is shown is written over what was shown before.

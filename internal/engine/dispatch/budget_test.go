@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 func TestBudget(t *testing.T) {

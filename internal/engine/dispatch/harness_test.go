@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // hook makes a step for a webhook at the path that is the first label of its

@@ -26,10 +26,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // content returns an object without what every widget has.

@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // A patch is applied as long as its hook may use the request's time: with Ignore, the request goes on

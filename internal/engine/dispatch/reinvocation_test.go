@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // once sets a field the first time it is asked, then allows.

@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 func TestVerdictIsDeterministic(t *testing.T) {

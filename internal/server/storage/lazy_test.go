@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
+	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
 // unreadable is a codec that does not read, as when a webhook that converts objects

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	apistorage "k8s.io/apiserver/pkg/storage"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
+	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
 // A watch can begin at any version that etcd has, also one from before this server

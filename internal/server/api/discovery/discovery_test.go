@@ -15,8 +15,8 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog/catalogtest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
+	"github.com/gatehouse-dev/gatehouse/test/catalogtest"
 )
 
 const address = "gatehouse.example.com:6443"

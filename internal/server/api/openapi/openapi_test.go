@@ -22,9 +22,9 @@ import (
 	explain "k8s.io/kubectl/pkg/explain/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog/catalogtest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+	"github.com/gatehouse-dev/gatehouse/test/catalogtest"
 )
 
 // builtin returns options for the built-in kinds.

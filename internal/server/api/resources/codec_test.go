@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog/catalogtest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+	"github.com/gatehouse-dev/gatehouse/test/catalogtest"
 )
 
 // carried is metadata.initializers with one name, as field 16 of ObjectMeta.

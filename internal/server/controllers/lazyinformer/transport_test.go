@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
+	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
 // server notes the requests that reach it.

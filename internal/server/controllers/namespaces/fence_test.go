@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
+	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
 var etcd *kubernetes.Client

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
+	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
 func newShared(t *testing.T) *Shared {

@@ -30,8 +30,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
+	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
 // store is an etcd with a client that writes as servers do.

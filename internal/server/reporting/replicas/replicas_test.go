@@ -24,8 +24,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
+	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
 const (

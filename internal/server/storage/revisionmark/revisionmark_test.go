@@ -6,7 +6,7 @@ import (
 
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
+	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
 // TestReceipt: a receipt has the revision of the last write that was done with its context and

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ type cluster struct {
 	// uninitialized also reads objects that wait for initializers.
 	uninitialized dynamic.Interface
 	kinds         *Kinds
+	// defined has a *sync.Once for each schema.GroupKind whose definition was asked for.
+	defined sync.Map
 }
 
 // Discover returns the kinds of a cluster. It returns an error if the cluster does not answer.
@@ -161,8 +164,14 @@ func (c *cluster) namespace(ctx context.Context, name string) (*corev1.Namespace
 	return namespace, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, namespace)
 }
 
-// define reads whether the versions of a custom resource differ only in their names.
+// define reads, once for each kind, whether the versions of a custom resource differ only in their
+// names.
 func (c *cluster) define(ctx context.Context, kind *Kind) {
+	once, _ := c.defined.LoadOrStore(kind.Kind.GroupKind(), &sync.Once{})
+	once.(*sync.Once).Do(func() { c.readDefinition(ctx, kind) })
+}
+
+func (c *cluster) readDefinition(ctx context.Context, kind *Kind) {
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	u, err := c.objects.Resource(definitions).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{})
 	if err != nil {
@@ -170,7 +179,7 @@ func (c *cluster) define(ctx context.Context, kind *Kind) {
 		return
 	}
 	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); strategy == "None" {
-		c.kinds.unconverted[kind.Kind.GroupKind()] = true
+		c.kinds.unconverted.Store(kind.Kind.GroupKind(), true)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,15 +46,22 @@ type subresource struct {
 type Kinds struct {
 	list        []*Kind
 	equivalents runtime.EquivalentResourceRegistry
-	// unconverted are the kinds of custom resources whose versions differ only in their names.
-	unconverted map[schema.GroupKind]bool
+	// unconverted has the schema.GroupKinds of custom resources whose versions differ only in their
+	// names.
+	unconverted sync.Map
 	// incomplete says why some kinds are not known; empty when all are.
 	incomplete string
 }
 
+// isUnconverted reports whether the versions of a custom resource differ only in their names.
+func (k *Kinds) isUnconverted(kind schema.GroupKind) bool {
+	_, ok := k.unconverted.Load(kind)
+	return ok
+}
+
 // NewKinds returns the kinds that discovery lists.
 func NewKinds(lists []*metav1.APIResourceList) (*Kinds, error) {
-	k := &Kinds{equivalents: runtime.NewEquivalentResourceRegistryWithIdentity(family), unconverted: map[schema.GroupKind]bool{}}
+	k := &Kinds{equivalents: runtime.NewEquivalentResourceRegistryWithIdentity(family)}
 	for _, l := range lists {
 		gv, err := schema.ParseGroupVersion(l.GroupVersion)
 		if err != nil {
@@ -169,7 +177,7 @@ func (k *Kinds) Define(definition *unstructured.Unstructured) error {
 		}
 	}
 	if strategy := at("conversion", "strategy"); strategy == "" || strategy == "None" {
-		k.unconverted[schema.GroupKind{Group: group, Kind: kind}] = true
+		k.unconverted.Store(schema.GroupKind{Group: group, Kind: kind}, true)
 	}
 	return nil
 }

@@ -416,7 +416,7 @@ func (c *custom) Seen(kind schema.GroupVersionKind) (object, old runtime.Object,
 	object, old, err = c.Objects.Seen(kind)
 	switch {
 	case !errors.Is(err, plan.ErrUnknown):
-	case c.kinds.unconverted[kind.GroupKind()]:
+	case c.kinds.isUnconverted(kind.GroupKind()):
 		object, old, err = c.Newest(), c.Old(), nil
 	case c.stored != nil:
 		object, old, err = c.converted(kind)

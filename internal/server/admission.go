@@ -120,6 +120,7 @@ func newJudging(f *framed) (*judging, error) {
 		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: f.serving.announced(s), MaxStaleness: s.AdmissionMaxStaleness,
 		Off: s.notEnforced,
 	})
+	a.announcer.Encrypts(db.values.Hash())
 	if a.manifests, err = manifests.Open(manifests.Options{
 		Directories: s.manifestDirectories(configuration), ServerID: id, Exclusions: configuration.Exclusions(), Changed: func() { f.links.manifestsChanged() },
 	}); err != nil {

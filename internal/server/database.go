@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,6 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
@@ -72,19 +75,41 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 			}
 		}()
 	}
-	if s.EncryptionProviderConfig != "" {
-		db.values, err = encryption.Open(ctx, encryption.Options{
-			File: s.EncryptionProviderConfig, Reload: s.EncryptionProviderConfigAutomaticReload, ServerID: replicaID(),
-		})
-		if err != nil {
-			db.close()
-			return nil, fmt.Errorf("--encryption-provider-config: %w", err)
-		}
+	if db.values, err = openValues(ctx, s); err != nil {
+		db.close()
+		return nil, err
 	}
 	// The time that a request spends in etcd is in its audit event.
 	db.client.KV = etcd3.NewETCDLatencyTracker(db.client.KV)
 	db.measure()
 	return db, nil
+}
+
+// openValues returns what objects pass on their way to etcd and back; nil when nothing is encrypted.
+func openValues(ctx context.Context, s *settings) (*encryption.Transformers, error) {
+	o := encryption.Options{File: s.EncryptionProviderConfig, Reload: s.EncryptionProviderConfigAutomaticReload, ServerID: replicaID()}
+	if o.File == "" {
+		if s.sharesEtcd() {
+			return nil, nil
+		}
+		o.File, o.Reload, o.Own = encryption.OwnFile(s.DataDir), true, true
+	}
+	values, err := encryption.Open(ctx, o)
+	switch {
+	case err != nil && o.Own:
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("--encryption-provider-config: %w", err)
+	case s.sharesEtcd():
+		return values, nil
+	case values.Hash() != "":
+		return values, datadir.MarkEncrypted(s.files(), s.DataDir)
+	}
+	format, err := datadir.Has(s.DataDir)
+	if err == nil && datadir.Encrypted(format) {
+		err = fmt.Errorf("--data-dir: the Secrets in %s are encrypted, and the file with their keys, %s, is missing: put it back, or name another file with the keys by --encryption-provider-config", s.DataDir, o.File)
+	}
+	return values, err
 }
 
 // namespaces reads namespaces as they are in etcd.
@@ -131,4 +156,21 @@ func newPlaces(s *settings, version compatibility.EffectiveVersion, endpoints []
 	factory := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(version)
 	factory.APIResourceConfig = s.versions.Builtin
 	return factory.Complete(etcdOptions).New()
+}
+
+// followEncryption uses the encryption configuration again when its file has changed, until ctx ends.
+// It looks at once when somebody writes the key that replicas.LookAtEncryption writes.
+func (c *controlled) followEncryption(ctx context.Context) {
+	now := make(chan struct{}, 1)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		fresh.WatchBelow(ctx, c.db.client.Client, replicas.EncryptionKey(c.settings.EtcdPrefix), func(string) {
+			select {
+			case now <- struct{}{}:
+			default:
+			}
+		})
+	})
+	c.db.values.Run(ctx, now, c.admitter.announcer.Encrypts)
 }

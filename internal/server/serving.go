@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -98,7 +99,7 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 		if err := datadir.Agree(ctx, o.db.client.KV, s.ownKey("format")); err != nil {
 			return nil, err
 		}
-		shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: s.ownKey("pki"), Values: o.db.values.TransformerForResource(encryption.Secrets)}
+		shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: path.Join(s.EtcdPrefix, encryption.SharedKeys), Values: o.db.values.TransformerForResource(encryption.Secrets)}
 	}
 	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
 		return nil, err

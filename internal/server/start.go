@@ -71,8 +71,8 @@ func newAssembly(c *controlled) (*assembly, error) {
 		a.boot.add(bootStep{name: bootFairness, do: objects.OrLater(func(ctx context.Context) error { return objects.Fairness(ctx, known) })})
 		a.whenReady = append(a.whenReady, part{"default priority levels", func(ctx context.Context) { objects.KeepFairness(ctx, known) }})
 	}
-	if c.settings.EncryptionProviderConfigAutomaticReload {
-		a.running = append(a.running, part{"encryption configuration", c.db.values.Run})
+	if s := c.settings; s.EncryptionProviderConfigAutomaticReload || !s.sharesEtcd() && s.EncryptionProviderConfig == "" {
+		a.running = append(a.running, part{"encryption configuration", c.followEncryption})
 	}
 	if times := c.settings.backups; times != nil {
 		s := c.settings

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -56,6 +57,7 @@ type backupOptions struct {
 	dataDir, backupDir string
 	output             string
 	keep               int
+	withKey            bool
 }
 
 // place adds the flags that say which server, and where its backups are.
@@ -108,7 +110,10 @@ default a file in the backup directory whose name has the time. The server may
 run: it goes on to serve, and the backup has everything that it acknowledged
 before. When no server runs, the command works on a copy of the data, in TMPDIR.
 
-FILE appears when all of it is on the disk. 128 MiB of the disk stay free.`,
+FILE appears when all of it is on the disk. 128 MiB of the disk stay free.
+
+What is encrypted in etcd is encrypted in the backup. The key is left out: keep
+it elsewhere, or add it by --with-encryption-key.`,
 		Example: `  # to the backup directory
   gatehouse backup save
 
@@ -129,6 +134,9 @@ FILE appears when all of it is on the disk. 128 MiB of the disk stay free.`,
 		},
 	}
 	o.place(cmd, true)
+	command.AddSection(cmd, "What", func(f *pflag.FlagSet) {
+		f.BoolVar(&o.withKey, "with-encryption-key", false, "put the keys of 'gatehouse secrets-encryption' into the backup; a user who has the file can then read the Secrets in it")
+	})
 	return cmd
 }
 
@@ -139,6 +147,7 @@ func (o *backupOptions) save(ctx context.Context, file string, streams command.S
 		return err
 	}
 	defer end()
+	source.WithEncryptionKey = o.withKey
 	if file == "-" {
 		_, err := source.Write(ctx, terminal.Exact(streams.Out), nil)
 		return err
@@ -326,6 +335,9 @@ func (o *backupOptions) restore(from io.Reader, out io.Writer) error {
 	terminal.Fprintf(out, "restored %s to the data of %s: %s\n", o.dataDir, restored.Created.UTC().Format("2006-01-02 15:04:05Z"), report.Count(int(restored.Keys), "key"))
 	if restored.Replaced != "" {
 		terminal.Fprintf(out, "the data of before are in %s; remove them when you do not need them\n", restored.Replaced)
+	}
+	for _, key := range restored.Needed {
+		terminal.Fprintf(out, "the data are encrypted with %s, which the backup does not have: put it into %s, or into the file of --encryption-provider-config, before you start the server\n", key, encryption.OwnFile(o.dataDir))
 	}
 	terminal.Fprintf(out, `Start the server now. Its clients read everything again by themselves.
 Servers that keep data derived from this one, such as aggregated API servers and

@@ -50,13 +50,17 @@ type Announcer struct {
 	// to Announce and then to Run.
 	lease clientv3.LeaseID
 	told  int64
+	// encryption is the hash of the EncryptionConfiguration that the server uses, and reencrypts
+	// receives a value when it has changed.
+	encryption atomic.Pointer[string]
+	reencrypts chan struct{}
 	// full reports whether the last attempt found that the database of etcd is full.
 	full atomic.Bool
 }
 
 // NewAnnouncer returns an Announcer that has announced nothing.
 func NewAnnouncer(o Options) *Announcer {
-	return &Announcer{Log: announce.NewLog(o.Address, o.MaxStaleness, o.Off), options: o, key: path.Join(o.Prefix, o.ID)}
+	return &Announcer{Log: announce.NewLog(o.Address, o.MaxStaleness, o.Off), options: o, key: path.Join(o.Prefix, o.ID), reencrypts: make(chan struct{}, 1)}
 }
 
 // Announce makes the server known. It must have returned before the first read begins by which
@@ -107,6 +111,9 @@ func (a *Announcer) Run(ctx context.Context) {
 			a.withdraw(context.WithoutCancel(ctx))
 			return
 		case <-a.Changed():
+		case <-a.reencrypts:
+			// The announcement in etcd has the old hash.
+			a.told = -1
 		case <-timer.C:
 			step, renewing = a.renew, true
 		}
@@ -164,7 +171,7 @@ func (a *Announcer) tell(ctx context.Context) error {
 	}
 	// Servers that are announced through the API read no manifests.
 	said.ReadsManifests = true
-	value, err := json.Marshal(said)
+	value, err := json.Marshal(announced{said, a.encryption.Load()})
 	if err != nil {
 		return err
 	}

@@ -31,10 +31,11 @@ import (
 
 // The files of a backup.
 const (
-	manifestName  = "backup.json"
-	databaseName  = "etcd.db"
-	keysName      = "pki"
-	checksumsName = "SHA256SUMS"
+	manifestName   = "backup.json"
+	databaseName   = "etcd.db"
+	keysName       = "pki"
+	encryptionName = "encryption"
+	checksumsName  = "SHA256SUMS"
 )
 
 const (
@@ -70,6 +71,9 @@ type Source struct {
 	DataDir string
 	// Version is that of the program.
 	Version string
+	// WithEncryptionKey puts the keys with which Secrets are encrypted into the backup, if they are
+	// in the data directory.
+	WithEncryptionKey bool
 }
 
 // Write writes a backup. It reads the state of etcd at one moment, and does not hold up etcd.
@@ -86,10 +90,14 @@ func (s Source) Write(ctx context.Context, to io.Writer, begin func(size int64) 
 	if err != nil {
 		return nil, fmt.Errorf("reading etcd: %w", err)
 	}
+	format, err := datadir.Has(s.DataDir)
+	if err != nil {
+		return nil, err
+	}
 	m := &Manifest{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
 		Created:  metav1.NewTime(time.Now().UTC().Truncate(time.Second)),
-		Format:   datadir.Format, Version: s.Version, EtcdVersion: snapshot.Version, Revision: now.Header.Revision, Keys: now.Count,
+		Format:   format, Version: s.Version, EtcdVersion: snapshot.Version, Revision: now.Header.Revision, Keys: now.Count,
 	}
 	if begin != nil {
 		if err := begin(snapshot.Size); err != nil {
@@ -107,8 +115,14 @@ func (s Source) Write(ctx context.Context, to io.Writer, begin func(size int64) 
 	if err := a.copy(databaseName, snapshot.Size, snapshot); err != nil {
 		return nil, err
 	}
-	if err := a.addKeys(filepath.Join(s.DataDir, keysName)); err != nil {
-		return nil, err
+	directories := []string{keysName}
+	if s.WithEncryptionKey {
+		directories = append(directories, encryptionName)
+	}
+	for _, name := range directories {
+		if err := a.addKeys(s.DataDir, name); err != nil {
+			return nil, err
+		}
 	}
 	var sums bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(a.sums)) {
@@ -144,8 +158,9 @@ func (w *writer) copy(name string, size int64, from io.Reader) error {
 	return err
 }
 
-// addKeys adds the files of a directory with certificates and keys.
-func (w *writer) addKeys(dir string) error {
+// addKeys adds the files of a directory with certificates and keys, below a data directory.
+func (w *writer) addKeys(dataDir, name string) error {
+	dir := filepath.Join(dataDir, name)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -162,7 +177,7 @@ func (w *writer) addKeys(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.add(path.Join(keysName, e.Name()), content); err != nil {
+		if err := w.add(path.Join(name, e.Name()), content); err != nil {
 			return err
 		}
 	}
@@ -200,8 +215,10 @@ func extract(from io.Reader, dir string) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(filepath.Join(dir, keysName), 0o700); err != nil {
-		return nil, unpacking(err)
+	for _, keys := range []string{keysName, encryptionName} {
+		if err := os.Mkdir(filepath.Join(dir, keys), 0o700); err != nil {
+			return nil, unpacking(err)
+		}
 	}
 	for {
 		header, err := r.next()
@@ -216,8 +233,8 @@ func extract(from io.Reader, dir string) (*Manifest, error) {
 			return m, nil
 		case name == databaseName && r.sums[name] == "":
 			err = r.save(header, filepath.Join(dir, databaseName))
-		case path.Dir(name) == keysName && name == path.Clean(name) && r.sums[name] == "" && header.Size <= maxFile && len(r.sums) < maxKeys:
-			err = r.save(header, filepath.Join(dir, keysName, path.Base(name)))
+		case (path.Dir(name) == keysName || path.Dir(name) == encryptionName) && name == path.Clean(name) && r.sums[name] == "" && header.Size <= maxFile && len(r.sums) < maxKeys:
+			err = r.save(header, filepath.Join(dir, filepath.FromSlash(name)))
 		default:
 			return nil, damaged(fmt.Errorf("it has %q, which no backup has", name))
 		}

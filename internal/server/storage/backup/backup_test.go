@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
@@ -87,13 +88,16 @@ func state(t *testing.T, dir string) (stored, authority string, revision int64) 
 }
 
 // made returns a backup of a data directory.
-func made(t *testing.T, dir string) []byte {
+func made(t *testing.T, dir string) []byte { return madeWith(t, dir, false) }
+
+func madeWith(t *testing.T, dir string, key bool) []byte {
 	t.Helper()
 	s, end, err := Open(t.Context(), dir, "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer end()
+	s.WithEncryptionKey = key
 	var b bytes.Buffer
 	if _, err := s.Write(t.Context(), &b, nil); err != nil {
 		t.Fatal(err)
@@ -136,12 +140,72 @@ func TestABackupHasEverything(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if r.Replaced != "" || r.Version != "v1" || r.Format != datadir.Format || r.Keys != 1 || r.Revision < 2 {
+		if r.Replaced != "" || r.Version != "v1" || r.Format != 1 || r.Keys != 1 || r.Revision < 2 {
 			t.Errorf("%s: replaced %q, version %s, format %d, %d keys, revision %d", name, r.Replaced, r.Version, r.Format, r.Keys, r.Manifest.Revision)
 		}
 		if stored, authority, _ := state(t, to); stored != "old" || authority != "old" {
 			t.Errorf("%s: stored %q, authority %q", name, stored, authority)
 		}
+	}
+}
+
+// S29.9: a backup has what is encrypted as it is, and the key only when that is asked for. Without it,
+// a restore says which key the data need, unless the data directory has it. The format of the backup is
+// one that older releases refuse.
+func TestTheKeyOfABackup(t *testing.T) {
+	dir := newDir(t, "old")
+	key, err := encryption.AddKey(dir, time.Unix(1, 0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := encryption.Open(t.Context(), encryption.Options{File: encryption.OwnFile(dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, dir, func(s *Source) {
+		for _, name := range []string{"/registry/secrets/a/kept", "/registry/secrets/a/gone"} {
+			if _, err := s.Client.Put(t.Context(), name, "a secret"); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := values.Rewrite(t.Context(), s.Client, "/registry"); err != nil {
+			t.Error(err)
+		}
+		// What is deleted needs no key.
+		if _, err := s.Client.Put(t.Context(), "/registry/secrets/a/gone", "k8s:enc:kms:v2:lost:x"); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Client.Delete(t.Context(), "/registry/secrets/a/gone"); err != nil {
+			t.Error(err)
+		}
+	})
+	secret, err := os.ReadFile(encryption.OwnFile(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, with := range []bool{false, true} {
+		data := madeWith(t, dir, with)
+		if got := bytes.Contains(data, secret); got != with {
+			t.Errorf("with %t: the backup has the key: %t", with, got)
+		}
+		to := filepath.Join(t.TempDir(), "new")
+		r, err := Restore(to, bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		needed := []encryption.Key{{Provider: encryption.OwnProvider, Name: key}}
+		if with {
+			needed = nil
+		}
+		if r.Format != datadir.Format || !slices.Equal(r.Needed, needed) {
+			t.Errorf("with %t: format %d, needs %v", with, r.Format, r.Needed)
+		}
+		if format, err := datadir.Has(to); err != nil || format != datadir.Format {
+			t.Errorf("with %t: the directory has format %d, %v", with, format, err)
+		}
+	}
+	if r, err := Restore(dir, bytes.NewReader(madeWith(t, dir, false))); err != nil || len(r.Needed) > 0 {
+		t.Errorf("onto a directory with the key: %v, %v", r, err)
 	}
 }
 
@@ -159,7 +223,7 @@ func damages(t *testing.T, good []byte) map[string]struct {
 		"text":             {[]byte("hello"), "is not a backup"},
 		"zeros":            {make([]byte, 4096), "is not a backup"},
 		"another archive":  {repacked(t, good, func(h *tar.Header, b []byte) []byte { h.Name = "x" + h.Name; return b }), "is not a backup"},
-		"a newer format":   {repacked(t, good, replaceIn(manifestName, `"format": 1`, `"format": 2`)), "this version does not know"},
+		"a newer format":   {repacked(t, good, replaceIn(manifestName, `"format": 1`, `"format": 3`)), "this version does not know"},
 		"another kind":     {repacked(t, good, replaceIn(manifestName, `"Backup"`, `"Other"`)), `has kind "Other"`},
 		"another database": {repacked(t, good, replaceIn(databaseName, "old", "new")), "etcd.db does not have its checksum"},
 		"another manifest": {repacked(t, good, replaceIn(manifestName, `"v1"`, `"v2"`)), "backup.json does not have its checksum"},
@@ -291,7 +355,8 @@ func TestReplacedDataStay(t *testing.T) {
 	if left := exists(filepath.Join(dir, staged)); left {
 		t.Error("what was made ready is left behind")
 	}
-	for _, part := range parts {
+	// Neither has keys of Secrets.
+	for _, part := range parts[:2] {
 		if err := errors.Join(os.RemoveAll(filepath.Join(dir, part)), os.Rename(filepath.Join(r.Replaced, part), filepath.Join(dir, part))); err != nil {
 			t.Fatal(err)
 		}
@@ -304,17 +369,25 @@ func TestReplacedDataStay(t *testing.T) {
 // A restore that was killed between any two of its moves is completed, and until then every
 // version refuses the directory.
 func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
-	data := made(t, newDir(t, "old"))
+	old := newDir(t, "old")
+	if _, err := encryption.AddKey(old, time.Unix(1, 0), nil); err != nil {
+		t.Fatal(err)
+	}
+	keys, _ := encryption.KeyNames(old)
+	data := madeWith(t, old, true)
 	// The moves of a restore, in order: the present part, then the restored one.
 	moves := 2 * len(parts)
 	for done := range moves + 1 {
 		t.Run(fmt.Sprintf("after %d moves", done), func(t *testing.T) {
 			dir := newDir(t, "present")
+			if _, err := encryption.AddKey(dir, time.Unix(2, 0), nil); err != nil {
+				t.Fatal(err)
+			}
 			if _, err := stage(filepath.Join(dir, staged), "", bytes.NewReader(data)); err != nil {
 				t.Fatal(err)
 			}
 			const replaced = replacedPrefix + "x"
-			if err := datadir.MarkRestoring(auth.Files{}, dir, replaced); err != nil {
+			if err := datadir.MarkRestoring(auth.Files{}, dir, datadir.Format, replaced); err != nil {
 				t.Fatal(err)
 			}
 			for i := range done {
@@ -339,6 +412,9 @@ func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
 			if stored, authority, _ := state(t, dir); stored != "old" || authority != "old" {
 				t.Errorf("stored %q, authority %q", stored, authority)
 			}
+			if got, err := encryption.KeyNames(dir); err != nil || !slices.Equal(got, keys) {
+				t.Errorf("keys %q, %v, want %q", got, err, keys)
+			}
 			if completed, err := Finish(dir); err != nil || completed {
 				t.Errorf("again: %t, %v", completed, err)
 			}
@@ -350,7 +426,7 @@ func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
 func TestFinishDoesNotFollowStrangePaths(t *testing.T) {
 	dir := newDir(t, "present")
 	for _, name := range []string{"../x", "pki", "before-restore-/../../x"} {
-		if err := datadir.MarkRestoring(auth.Files{}, dir, name); err != nil {
+		if err := datadir.MarkRestoring(auth.Files{}, dir, 1, name); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Finish(dir); err == nil {

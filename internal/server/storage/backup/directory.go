@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
@@ -72,7 +73,7 @@ func (s Source) Save(ctx context.Context, file string, reserve int64) (*Saved, e
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(f.Sync(), own(dir, part)); err != nil {
+	if err := errors.Join(f.Sync(), datadir.Own(dir, part)); err != nil {
 		return nil, err
 	}
 	if exists(file) {
@@ -82,7 +83,7 @@ func (s Source) Save(ctx context.Context, file string, reserve int64) (*Saved, e
 		return nil, err
 	}
 	saved = true
-	return &Saved{Manifest: m, File: file, Size: info.Size()}, syncFile(dir)
+	return &Saved{Manifest: m, File: file, Size: info.Size()}, datadir.Sync(dir)
 }
 
 // openPart opens the file of a backup that is being written, and locks it while the process

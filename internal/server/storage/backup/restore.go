@@ -7,13 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
@@ -33,13 +37,16 @@ const (
 var begin = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // parts are the restored directories, as paths in a data directory.
-var parts = []string{filepath.Join("etcd", "member"), keysName}
+var parts = []string{filepath.Join("etcd", "member"), keysName, encryptionName}
 
 // Restored says what Restore has done.
 type Restored struct {
 	*Manifest
 	// Replaced is the directory with the data that were there before, empty if there were none.
 	Replaced string
+	// Needed are the keys with which the restored data are encrypted, and which the data directory
+	// does not have.
+	Needed []encryption.Key
 }
 
 // Restore replaces the data of a data directory by those of a backup. No server may run on the
@@ -75,11 +82,15 @@ func Restore(dir string, from io.Reader) (*Restored, error) {
 			os.RemoveAll(at)
 		}
 	}()
+	format, err := datadir.Has(dir)
+	if err != nil {
+		return nil, err
+	}
 	m, err := stage(at, filepath.Join(dir, parts[0], "snap", "db"), from)
 	if err != nil {
 		return nil, err
 	}
-	if err := own(dir, filepath.Join(dir, "etcd"), at); err != nil {
+	if err := datadir.Own(dir, filepath.Join(dir, "etcd"), at); err != nil {
 		return nil, err
 	}
 	if err := syncTree(at); err != nil {
@@ -87,13 +98,16 @@ func Restore(dir string, from io.Reader) (*Restored, error) {
 	}
 	replaced := replacedPrefix + time.Now().UTC().Format(nameTime)
 	moving = true
-	if err := datadir.MarkRestoring(auth.Files{}, dir, replaced); err != nil {
+	if err := datadir.MarkRestoring(auth.Files{}, dir, max(format, m.Format), replaced); err != nil {
 		return nil, err
 	}
 	if err := finish(dir); err != nil {
 		return nil, fmt.Errorf("%w: the restore is not complete; run it again", err)
 	}
 	r := &Restored{Manifest: m}
+	if r.Needed, err = needed(dir, filepath.Join(dir, parts[0], "snap", "db")); err != nil {
+		return nil, err
+	}
 	if there := filepath.Join(dir, replaced); exists(there) {
 		r.Replaced = there
 	}
@@ -128,10 +142,39 @@ func stage(at, present string, from io.Reader) (*Manifest, error) {
 		return nil, damaged(err)
 	}
 	// A backup without keys leaves the present keys in place.
-	if err := os.Remove(filepath.Join(at, keysName)); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
-		return nil, err
+	for _, keys := range []string{keysName, encryptionName} {
+		if err := os.Remove(filepath.Join(at, keys)); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
+			return nil, err
+		}
 	}
 	return m, os.Remove(database)
+}
+
+// needed lists the keys with which values in a database are encrypted, and which the
+// configuration in a data directory does not have.
+func needed(dir, database string) ([]encryption.Key, error) {
+	by := map[string]encryption.Key{}
+	if err := etcd.Values(database, func(kv *mvccpb.KeyValue) {
+		if key := encryption.By(kv.Value); key != (encryption.Key{}) {
+			by[string(kv.Key)] = key
+		} else {
+			delete(by, string(kv.Key))
+		}
+	}); err != nil {
+		return nil, damaged(err)
+	}
+	known, err := encryption.KeyNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	var list []encryption.Key
+	for _, key := range by {
+		if !(key.Provider == encryption.OwnProvider && slices.Contains(known, key.Name)) && !slices.Contains(list, key) {
+			list = append(list, key)
+		}
+	}
+	slices.SortFunc(list, func(a, b encryption.Key) int { return strings.Compare(a.String(), b.String()) })
+	return list, nil
 }
 
 // revision returns a function that returns the revision above which restored data begin. It is
@@ -152,7 +195,7 @@ func revision(present string, now time.Time) func(last int64) int64 {
 // restored data into place, and reports whether there was such a restore. It is called before a
 // server reads anything in the directory.
 func Finish(dir string) (bool, error) {
-	if replaced, err := datadir.Restoring(dir); err != nil || replaced == "" {
+	if replaced, _, err := datadir.Restoring(dir); err != nil || replaced == "" {
 		// The server reports what is wrong with the directory.
 		return false, nil
 	}
@@ -170,7 +213,7 @@ func Finish(dir string) (bool, error) {
 // finish moves the restored data into place, if the file FORMAT says that these moves have
 // begun. The caller has the lock. finish may be killed at any point and called again.
 func finish(dir string) error {
-	name, err := datadir.Restoring(dir)
+	name, format, err := datadir.Restoring(dir)
 	if err != nil || name == "" {
 		return err
 	}
@@ -199,10 +242,10 @@ func finish(dir string) error {
 	if err := os.RemoveAll(at); err != nil {
 		return err
 	}
-	if err := datadir.Mark(auth.Files{}, dir); err != nil {
+	if err := datadir.Mark(auth.Files{}, dir, format); err != nil {
 		return err
 	}
-	return own(dir, replaced, filepath.Join(dir, "FORMAT"))
+	return datadir.Own(dir, replaced, filepath.Join(dir, "FORMAT"))
 }
 
 // move renames a directory, and waits until the change is on the disk.
@@ -210,7 +253,7 @@ func move(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return errors.Join(syncFile(filepath.Dir(from)), syncFile(filepath.Dir(to)))
+	return errors.Join(datadir.Sync(filepath.Dir(from)), datadir.Sync(filepath.Dir(to)))
 }
 
 func exists(path string) bool {
@@ -224,42 +267,6 @@ func syncTree(dir string) error {
 		if err != nil {
 			return err
 		}
-		return syncFile(path)
+		return datadir.Sync(path)
 	})
-}
-
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
-
-// own gives files to the user who owns a directory. An administrator who is root restores the
-// data of a server that is not.
-func own(like string, paths ...string) error {
-	info, err := os.Stat(like)
-	if err != nil {
-		return err
-	}
-	owner := info.Sys().(*syscall.Stat_t)
-	if os.Geteuid() != 0 || owner.Uid == 0 && owner.Gid == 0 {
-		return nil
-	}
-	for _, path := range paths {
-		if !exists(path) {
-			continue
-		}
-		if err := filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			return os.Lchown(path, int(owner.Uid), int(owner.Gid))
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
@@ -16,14 +17,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 )
 
-// Format is the version of the data directory's layout, and of the data in it.
-const Format = 1
+// The formats of a data directory's layout, and of the data in it. A directory has the lower
+// format until values in its etcd are encrypted: releases before that cannot read them.
+const (
+	plain = 1
+	// Format is the highest format that this version reads: values may be encrypted.
+	Format = 2
+)
 
 // formatName is the name of the file that has the format.
 const formatName = "FORMAT"
 
-// format is the content of the file.
-var format = fmt.Sprintf("gatehouse data directory, format %d", Format)
+// content is the content of the file for a format.
+func content(format int) string { return fmt.Sprintf("gatehouse data directory, format %d", format) }
 
 // Prepare makes the data directory if there is none, and checks that this version can read it.
 // An error names --data-dir.
@@ -43,7 +49,7 @@ func Prepare(to auth.Files, dir string) error {
 func checkFormat(to auth.Files, dir string) error {
 	err := Check(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Mark(to, dir)
+		return Mark(to, dir, plain)
 	}
 	return err
 }
@@ -51,14 +57,33 @@ func checkFormat(to auth.Files, dir string) error {
 // Check refuses a data directory that this version cannot read. The error wraps fs.ErrNotExist
 // when the directory has no file FORMAT.
 func Check(dir string) error {
+	_, err := Has(dir)
+	return err
+}
+
+// Has returns the format of a data directory. The error is that of Check.
+func Has(dir string) (int, error) {
 	found, err := read(dir)
 	if err != nil {
-		return fmt.Errorf("--data-dir: %w", err)
+		return 0, fmt.Errorf("--data-dir: %w", err)
 	}
-	if found != format {
-		return fmt.Errorf("--data-dir %s was written by another version (%q, this one needs %q); use that version, or another directory", dir, found, format)
+	for _, format := range []int{plain, Format} {
+		if found == content(format) {
+			return format, nil
+		}
 	}
-	return nil
+	return 0, fmt.Errorf("--data-dir %s was written by another version (%q, this one needs %q); use that version, or another directory", dir, found, content(Format))
+}
+
+// Encrypted reports whether values may be encrypted in data of a format.
+func Encrypted(format int) bool { return format > plain }
+
+// MarkEncrypted writes into a data directory that values may be encrypted, before any is.
+func MarkEncrypted(to auth.Files, dir string) error {
+	if format, err := Has(dir); err != nil || Encrypted(format) {
+		return err
+	}
+	return Mark(to, dir, Format)
 }
 
 // read returns the content of the file FORMAT of a data directory.
@@ -67,13 +92,13 @@ func read(dir string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// Mark writes into a data directory that it has the format of this version.
-func Mark(to auth.Files, dir string) error {
-	return to.Write(filepath.Join(dir, formatName), []byte(format+"\n"), 0o644)
+// Mark writes into a data directory which format it has.
+func Mark(to auth.Files, dir string, format int) error {
+	return to.Write(filepath.Join(dir, formatName), []byte(content(format)+"\n"), 0o644)
 }
 
 // sharedFormat is the value of the key in an etcd that servers share.
-var sharedFormat = fmt.Sprintf("gatehouse data, format %d", Format)
+var sharedFormat = fmt.Sprintf("gatehouse data, format %d", plain)
 
 // Agree checks that this version can read what servers keep in an etcd that they share, and marks an
 // etcd without a mark. It changes nothing in one that has data of another format.
@@ -111,19 +136,61 @@ func Agree(ctx context.Context, shared clientv3.KV, key string) error {
 // this text.
 const restoring = ", being restored: 'gatehouse backup restore' or the next start completes it; the replaced data go to "
 
-// MarkRestoring writes into a data directory that restored data are being moved into place, and
-// to which directory the replaced data go. No server serves the directory until Mark is called.
-func MarkRestoring(to auth.Files, dir, replaced string) error {
-	return to.Write(filepath.Join(dir, formatName), []byte(format+restoring+replaced+"\n"), 0o644)
+// MarkRestoring writes into a data directory that restored data of a format are being moved into
+// place, and to which directory the replaced data go. No server serves the directory until Mark is
+// called.
+func MarkRestoring(to auth.Files, dir string, format int, replaced string) error {
+	return to.Write(filepath.Join(dir, formatName), []byte(content(format)+restoring+replaced+"\n"), 0o644)
 }
 
 // Restoring returns the directory to which replaced data go while restored data are being moved
-// into place; empty when no restore is in progress.
-func Restoring(dir string) (replaced string, err error) {
+// into place, and the format of the restored data. The directory is empty when no restore is in
+// progress.
+func Restoring(dir string) (replaced string, format int, err error) {
 	found, err := read(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		return "", 0, err
 	}
-	_, replaced, _ = strings.Cut(found, restoring)
-	return replaced, nil
+	before, replaced, _ := strings.Cut(found, restoring)
+	if format = plain; before == content(Format) {
+		format = Format
+	}
+	return replaced, format, nil
+}
+
+// Sync waits until a file or a directory is on the disk.
+func Sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// Own gives files to the user who owns a directory. An administrator who is root restores the
+// data of a server that is not.
+func Own(like string, paths ...string) error {
+	info, err := os.Stat(like)
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	if os.Geteuid() != 0 || owner.Uid == 0 && owner.Gid == 0 {
+		return nil
+	}
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		if err := filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

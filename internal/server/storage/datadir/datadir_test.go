@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,16 +20,40 @@ func TestAnotherFormatIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const next = "gatehouse data directory, format 2\n"
+	const next = "gatehouse data directory, format 3\n"
 	name := filepath.Join(dir, formatName)
 	if err := os.WriteFile(name, []byte(next), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := Prepare(auth.Files{}, dir); err == nil || !strings.Contains(err.Error(), "was written by another version") {
-		t.Errorf("a directory of format 2: %v", err)
+		t.Errorf("a directory of format 3: %v", err)
 	}
 	if text, err := os.ReadFile(name); err != nil || string(text) != next {
 		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
+// S29.9: a directory has the format that older releases read, until values may be encrypted.
+func TestTheFormatRisesWithEncryption(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for i, do := range []func() error{
+		func() error { return Prepare(auth.Files{}, dir) },
+		func() error { return MarkEncrypted(auth.Files{}, dir) },
+		func() error { return errors.Join(Prepare(auth.Files{}, dir), MarkEncrypted(auth.Files{}, dir)) },
+	} {
+		want := i + 1
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if format, err := Has(dir); err != nil || format != min(want, Format) || Encrypted(format) != (want > 1) {
+			t.Errorf("step %d: %d, %v", want, format, err)
+		}
+	}
+	if err := MarkRestoring(auth.Files{}, dir, Format, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if replaced, format, err := Restoring(dir); replaced != "x" || format != Format || err != nil {
+		t.Errorf("%q, %d, %v", replaced, format, err)
 	}
 }
 

@@ -3,7 +3,9 @@ package encryption
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
 	"sync"
@@ -42,6 +44,8 @@ type Options struct {
 	File string
 	// Reload says that the file may change. Health checks then cannot name single KMS plugins.
 	Reload bool
+	// Own says that the file is that of a data directory, and need not exist.
+	Own bool
 	// ServerID names the server in metrics.
 	ServerID string
 }
@@ -74,6 +78,9 @@ type loaded struct {
 func Open(ctx context.Context, o Options) (*Transformers, error) {
 	t := &Transformers{options: o, server: ctx}
 	next, err := t.load()
+	if o.Own && errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -95,17 +102,24 @@ func (t *Transformers) load() (*loaded, error) {
 	return &loaded{c.Transformers, c.EncryptionFileContentHash, c.HealthChecks, cancel, c.KMSCloseGracePeriod}, nil
 }
 
-// Run looks for changes of the file until ctx ends.
-func (t *Transformers) Run(ctx context.Context) {
+// Run looks for changes of the file until ctx ends: every minute, and whenever lookNow receives
+// a value. It calls used with the hash of a configuration that it has begun to use.
+func (t *Transformers) Run(ctx context.Context, lookNow <-chan struct{}, used func(hash string)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+		case <-lookNow:
 		case <-ctx.Done():
 			return
 		}
-		if err := t.Reload(ctx); err != nil && ctx.Err() == nil {
+		before := t.Hash()
+		err := t.Reload(ctx)
+		if now := t.Hash(); now != before {
+			used(now)
+		}
+		if err != nil && ctx.Err() == nil {
 			metrics.RecordEncryptionConfigAutomaticReloadFailure(t.options.ServerID)
 			klog.ErrorS(err, "Cannot use the changed encryption configuration; the server goes on with the one of before")
 		}
@@ -118,7 +132,8 @@ func (t *Transformers) Reload(ctx context.Context) error {
 	t.loading.Lock()
 	defer t.loading.Unlock()
 	before := t.current.Load()
-	if hash, err := encryptionconfig.GetEncryptionConfigHash(t.options.File); err == nil && hash == before.hash {
+	hash, err := encryptionconfig.GetEncryptionConfigHash(t.options.File)
+	if err == nil && hash == t.Hash() || before == nil && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	next, err := t.load()
@@ -130,11 +145,24 @@ func (t *Transformers) Reload(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", t.options.File, err)
 	}
 	t.current.Store(next)
-	// Requests that run may still use the KMS plugins of before.
-	time.AfterFunc(before.grace, before.close)
+	if before != nil {
+		// Requests that run may still use the KMS plugins of before.
+		time.AfterFunc(before.grace, before.close)
+	}
 	metrics.RecordEncryptionConfigAutomaticReloadSuccess(t.options.ServerID, next.hash)
 	klog.InfoS("Uses the changed encryption configuration", "file", t.options.File, "hash", next.hash)
 	return nil
+}
+
+// Hash is that of the file that is in use; empty for none.
+func (t *Transformers) Hash() string {
+	if t == nil {
+		return ""
+	}
+	if now := t.current.Load(); now != nil {
+		return now.hash
+	}
+	return ""
 }
 
 // healthy returns nil when all KMS plugins answer, in time.
@@ -169,7 +197,7 @@ func (l *loaded) check(ctx context.Context) error {
 
 // HealthChecks are those of the KMS plugins, under the names of kube-apiserver.
 func (t *Transformers) HealthChecks() []healthz.HealthChecker {
-	if t == nil {
+	if t == nil || t.options.Own {
 		return nil
 	}
 	if !t.options.Reload {
@@ -225,7 +253,11 @@ func (t *transformer) TransformFromStorage(ctx context.Context, data []byte, key
 		opened, stale, err = now.TransformerForResource(t.resource).TransformFromStorage(ctx, data, key)
 	}
 	if err != nil && ctx.Err() == nil {
-		err = &Unreadable{Key: string(key.AuthenticatedData()), By: By(data), File: t.of.options.File, cause: err}
+		u := &Unreadable{Key: string(key.AuthenticatedData()), By: By(data), cause: err}
+		if now != nil {
+			u.File = t.of.options.File
+		}
+		err = u
 	}
 	return opened, stale, err
 }

@@ -2,15 +2,18 @@ package encryption
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -161,4 +164,33 @@ func TestWithoutAConfigurationValuesPass(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// contextOf is what a value at a key is bound to.
+func contextOf(key string) value.Context { return value.DefaultContext(key) }
+
+// stored returns all values below a prefix.
+func stored(t *testing.T, etcd clientv3.KV, root string) map[string]*mvccpb.KeyValue {
+	t.Helper()
+	found, err := etcd.Get(t.Context(), root, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*mvccpb.KeyValue{}
+	for _, kv := range found.Kvs {
+		all[string(kv.Key)] = kv
+	}
+	return all
+}
+
+// racing is an etcd in which somebody writes between the first read and the first transaction.
+type racing struct {
+	clientv3.KV
+	once  sync.Once
+	write func()
+}
+
+func (r *racing) Txn(ctx context.Context) clientv3.Txn {
+	r.once.Do(r.write)
+	return r.KV.Txn(ctx)
 }

@@ -15,11 +15,13 @@ import (
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // startSafely starts etcd. For data that etcd cannot read it returns an error where etcd itself
@@ -147,6 +149,25 @@ func checkDatabase(path string) (reached uint64, err error) {
 		})
 	})
 	return reached, err
+}
+
+// Values calls each with the values of all keys in a database that no etcd has open, older ones of
+// a key first. A key that was deleted has an empty value last.
+func Values(path string, each func(*mvccpb.KeyValue)) error {
+	return readDatabase(path, func(tx *bolt.Tx) error {
+		revisions := tx.Bucket(schema.Key.Name())
+		if revisions == nil {
+			return nil
+		}
+		return revisions.ForEach(func(_, data []byte) error {
+			kv := &mvccpb.KeyValue{}
+			if err := proto.Unmarshal(data, kv); err != nil {
+				return err
+			}
+			each(kv)
+			return nil
+		})
+	})
 }
 
 // readDatabase reads a database that may be damaged.

@@ -1,0 +1,103 @@
+package replicas
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
+)
+
+// announced is what a server writes to etcd of itself. Only servers and commands with access to
+// etcd see what it encrypts with.
+type announced struct {
+	announce.Announcement `json:",inline"`
+	// Encryption is the hash of the EncryptionConfiguration, empty for none. Servers of older
+	// releases do not write it.
+	Encryption *string `json:"encryption,omitempty"`
+}
+
+// Encrypts notes the hash of the EncryptionConfiguration that the server uses from now on; empty
+// for none.
+func (a *Announcer) Encrypts(hash string) {
+	a.encryption.Store(&hash)
+	select {
+	case a.reencrypts <- struct{}{}:
+	default:
+	}
+}
+
+// EncryptionKey is the key that somebody writes in etcd so that all servers look whether the file
+// of their EncryptionConfiguration has changed. root is what all keys begin with.
+func EncryptionKey(root string) string { return path.Join(root, "gatehouse", "encryption") }
+
+// Encrypting is a server, and what it encrypts with.
+type Encrypting struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	// Hash is that of its EncryptionConfiguration, empty for none. It is nil for a server of a
+	// release that does not announce it.
+	Hash *string `json:"hash"`
+}
+
+// Encryptions lists the servers on an etcd.
+func Encryptions(ctx context.Context, etcd clientv3.KV, root string) ([]Encrypting, error) {
+	found, err := etcd.Get(ctx, path.Join(root, "gatehouse", "replicas")+"/", clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("reading from etcd which servers there are: %w", err)
+	}
+	list := []Encrypting{}
+	for _, kv := range found.Kvs {
+		var said announced
+		if err := json.Unmarshal(kv.Value, &said); err != nil {
+			return nil, fmt.Errorf("reading what server %s announces: %w", path.Base(string(kv.Key)), err)
+		}
+		// Servers that announce themselves through the API store nothing in this etcd.
+		if said.ReadsManifests {
+			list = append(list, Encrypting{path.Base(string(kv.Key)), said.Address, said.Encryption})
+		}
+	}
+	return list, nil
+}
+
+// lookAgain is how often AwaitEncryption looks.
+const lookAgain = 100 * time.Millisecond
+
+// AwaitEncryption has the servers on an etcd look at their files, and waits until all of them use
+// the EncryptionConfiguration with a hash. The error names the servers that do not when ctx ends.
+func AwaitEncryption(ctx context.Context, etcd clientv3.KV, root, hash string) error {
+	if _, err := etcd.Put(ctx, EncryptionKey(root), hash); err != nil {
+		return fmt.Errorf("writing to etcd: %w", err)
+	}
+	var others []string
+	for {
+		list, err := Encryptions(ctx, etcd, root)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err == nil {
+			others = others[:0]
+			for _, server := range list {
+				if server.Hash == nil || *server.Hash != hash {
+					others = append(others, server.Name+" at "+server.Address)
+				}
+			}
+			if len(others) == 0 && len(list) > 0 {
+				return nil
+			}
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			if len(others) == 0 {
+				return fmt.Errorf("no server is announced in etcd: %w", ctx.Err())
+			}
+			return fmt.Errorf("these servers do not use the configuration: %s; each needs the same file, and --encryption-provider-config-automatic-reload or a restart: %w", strings.Join(others, ", "), ctx.Err())
+		}
+	}
+}

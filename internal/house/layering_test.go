@@ -363,30 +363,42 @@ func TestTheProgramLinksWithoutPlugins(t *testing.T) {
 // trace.
 var walkOver = regexp.MustCompile(`range [^{]*(\.(Calls|Judgements|Discarded)|\b(p|plan|Plan|r|record|t|trace)\.Steps(\(\))?) `)
 
+// sentence is a part of a sentence that says to people what became of a request, in a text of the program.
+var sentence = regexp.MustCompile("[\"`][^\"`\\n]*(the request goes on|would change the object|changed the object|ignored: failurePolicy|is false: |not delivered|[Tt]he request would be rejected|Rejected (by|before))")
+
 // Who rejected a request, who changed it and what was spared is asked of a trace or a plan, which
 // answer in one way. Only admission/trace and admission/plan, and the engine that writes traces, walk
-// over what these consist of. gatehousetest has an own form of traces.
+// over what these consist of. What people see of it is said in internal/view, in the same words
+// everywhere; the engine's own texts are for errors and logs. gatehousetest has an own form of traces.
 func TestNobodyElseWalksOverTraces(t *testing.T) {
 	t.Chdir(root)
-	own := []string{"admission/trace/", "admission/plan/", "internal/engine/dispatch/", "gatehousetest/", "bench/", "test/"}
-	n := 0
-	walk(t, func(file string) {
-		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
-			return
+	for _, c := range []struct {
+		pattern *regexp.Regexp
+		own     []string
+		instead string
+	}{
+		{walkOver, []string{"admission/trace/", "admission/plan/", "internal/engine/dispatch/", "gatehousetest/", "bench/", "test/"}, "ask the record or the plan (admission/trace/acts.go), or add the question there"},
+		{sentence, []string{"admission/", "internal/view/", "gatehousetest/", "bench/", "test/", "examples/"}, "say it in internal/view, and draw that"},
+	} {
+		n := 0
+		walk(t, func(file string) {
+			if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+				return
+			}
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := c.pattern.FindAllString(string(data), -1)
+			if n += len(found); slices.ContainsFunc(c.own, func(dir string) bool { return strings.HasPrefix(file, dir) }) {
+				return
+			}
+			for _, text := range found {
+				t.Errorf("%s: %q: %s", file, text, c.instead)
+			}
+		})
+		if n == 0 {
+			t.Errorf("the packages themselves have nothing of %s: the pattern is wrong", c.pattern)
 		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := walkOver.FindAllString(string(data), -1)
-		if n += len(found); slices.ContainsFunc(own, func(dir string) bool { return strings.HasPrefix(file, dir) }) {
-			return
-		}
-		for _, loop := range found {
-			t.Errorf("%s: %q: ask the record or the plan (admission/trace/acts.go), or add the question there", file, loop)
-		}
-	})
-	if n == 0 {
-		t.Error("the packages of traces and plans themselves have no such loop: the pattern is wrong")
 	}
 }

@@ -294,7 +294,7 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 		one.remark(Plain, "nobody waited for the request any more")
 	}
 	if c.Ignored {
-		one.remark(Warning, "%s", ignored)
+		one.remark(Warning, "%s", Ignored)
 	}
 	patch := c.Patch
 	switch {
@@ -330,9 +330,10 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 	return one
 }
 
-// The words of what was ignored, or soft.
-const ignored = "ignored: failurePolicy is Ignore"
+// Ignored says of a failure that the request went on without what failed.
+const Ignored = "ignored: failurePolicy is Ignore"
 
+// goesOn says of something soft that the request went on.
 func goesOn(e *trace.Enforcement) string { return "the request goes on: " + e.String() }
 
 // matched are the facts of why a webhook or policy was asked, and about what if that is not the request's own.
@@ -500,7 +501,7 @@ func consequence(c *trace.ConsequenceRecord) Line {
 	case c.Denied:
 		line.Class = Bad
 	case c.Ignored:
-		line.Text += ", " + ignored
+		line.Text += ", " + Ignored
 	case c.Spared && c.Enforcement != nil:
 		line.Text += ", " + goesOn(c.Enforcement)
 	}

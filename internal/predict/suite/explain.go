@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // maxNearest is how much an explanation says of what did not apply.
@@ -66,7 +67,7 @@ func (o *Outcome) happened(watch *watcher) []string {
 					line += ": " + c.Error
 				}
 				if c.Ignored {
-					line += " (ignored: failurePolicy is Ignore)"
+					line += " (" + view.Ignored + ")"
 				}
 				if len(c.Patch) > 0 {
 					line += ": changed " + paths(c.Patch)

@@ -109,25 +109,41 @@ type (
 		Values  Facts
 	}
 
-	// Table has rows under titles.
+	// Table has rows under titles. A terminal shows what is Said in place of it, if that is not nil.
 	Table struct {
+		Heading string
 		Columns []Column
 		Rows    []Row
+		Said    []string
 	}
+
+	// Ranked are items, the gravest first. A terminal shows what is inside of the first Full ones, the
+	// next Short ones in a line each, and for the others the Rest.
+	Ranked struct {
+		Heading     string
+		Items       Items
+		Full, Short int
+		Rest        []string
+	}
+
+	// Together are blocks that a terminal shows without space between them.
+	Together []Block
 )
 
-func (Heading) block() {}
-func (Line) block()    {}
-func (Said) block()    {}
-func (Callout) block() {}
-func (Facts) block()   {}
-func (List) block()    {}
-func (Section) block() {}
-func (Outline) block() {}
-func (Items) block()   {}
-func (Edits) block()   {}
-func (Check) block()   {}
-func (Table) block()   {}
+func (Heading) block()  {}
+func (Line) block()     {}
+func (Said) block()     {}
+func (Callout) block()  {}
+func (Facts) block()    {}
+func (List) block()     {}
+func (Section) block()  {}
+func (Outline) block()  {}
+func (Items) block()    {}
+func (Edits) block()    {}
+func (Check) block()    {}
+func (Table) block()    {}
+func (Ranked) block()   {}
+func (Together) block() {}
 
 // Fact is a name and what it stands for. A terminal joins the Phrases of facts to a sentence, and leaves
 // out facts without one.
@@ -148,10 +164,11 @@ type Item struct {
 	Bar     *Bar
 	// Remarks are what there is to say in a few words.
 	Remarks []Mark
-	// Quiet items only let the request go on. Open ones show at once what is Inside.
-	Quiet, Open bool
-	Inside      []Block
-	Parts       Items
+	// Quiet items only let the request go on. Open ones show at once what is Inside; a page shows what is
+	// inside of Folded ones when somebody asks.
+	Quiet, Open, Folded bool
+	Inside              []Block
+	Parts               Items
 }
 
 // Edit is an operation of a patch.
@@ -237,6 +254,36 @@ const barWidth = 1000
 // NewBar is the bar of n things of so many.
 func NewBar(n, most int, class string) Bar {
 	return Bar{Width: float64(n) * barWidth / float64(max(most, 1)), Class: class}
+}
+
+// Note is a sentence.
+func Note(format string, args ...any) Line {
+	return Line{Mark: Mark{fmt.Sprintf(format, args...), Plain}}
+}
+
+// Columns are columns of these titles: the first one has names, and the others numbers.
+func Columns(titles ...string) []Column {
+	list := make([]Column, len(titles))
+	for i, title := range titles {
+		list[i] = Column{Title: title, Right: i > 0, Wide: i == 0}
+	}
+	return list
+}
+
+// Add adds a row of cells, bars and texts.
+func (t *Table) Add(cells ...any) {
+	row := Row{Cells: make([]Cell, len(cells))}
+	for i, c := range cells {
+		switch c := c.(type) {
+		case Cell:
+			row.Cells[i] = c
+		case []Bar:
+			row.Cells[i] = Cell{Bars: c}
+		default:
+			row.Cells[i] = Text(c)
+		}
+	}
+	t.Rows = append(t.Rows, row)
 }
 
 // Text is a cell of text, and Code one of a text that others wrote.

@@ -24,23 +24,10 @@ func Style() string { return style }
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"kind":   func(b Block) string { return strings.TrimPrefix(fmt.Sprintf("%T", b), "view.") },
-		"join":   func(list []string) string { return strings.Join(list, ", ") },
-		"bar":    NewBar,
-		"plain":  func(v any) string { return fmt.Sprint(v) },
 		"rows":   Outline.rows,
 		"number": func(i int) int { return i + 1 },
 	}).ParseFS(sources, "templates/*.html"))
 })
-
-// OfReplay returns the Document of a replay, which only a page draws.
-func OfReplay(title string, data any) *Document {
-	return &Document{Title: title, Blocks: []Block{replay{data}}}
-}
-
-// replay is a comparison of verdicts.
-type replay struct{ Data any }
-
-func (replay) block() {}
 
 // HTML writes the Document as a page of its own, which needs nothing from elsewhere.
 func (d *Document) HTML(w io.Writer) error {

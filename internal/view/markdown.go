@@ -104,6 +104,12 @@ func (m *markdown) block(b Block, depth int) {
 		m.check(&b, depth)
 	case Table:
 		m.table(b)
+	case Ranked:
+		m.block(Heading(b.Heading), depth)
+		m.block(b.Items, depth+1)
+		m.end(depth)
+	case Together:
+		m.blocks(b, depth)
 	case Sums:
 		sums := make([]string, len(b))
 		for i, s := range b {
@@ -224,25 +230,34 @@ func (m *markdown) item(i *Item, depth int) {
 
 // table writes a table, and below it what is inside of its open rows.
 func (m *markdown) table(b Table) {
-	titles, line := make([]string, len(b.Columns)), make([]string, len(b.Columns))
+	if b.Heading != "" {
+		m.block(Heading(b.Heading), 0)
+	}
+	var titles, line []string
 	for i, c := range b.Columns {
-		titles[i], line[i] = strings.ToLower(c.Title), "---"
+		if len(b.Rows) == 0 || b.Rows[0].Cells[i].Bars == nil {
+			titles, line = append(titles, strings.ToLower(c.Title)), append(line, "---")
+		}
 	}
 	m.row(titles)
 	m.row(line)
 	for _, row := range b.Rows {
-		cells := make([]string, len(row.Cells))
-		for i, c := range row.Cells {
+		var cells []string
+		for _, c := range row.Cells {
+			if c.Bars != nil {
+				continue
+			}
 			lines := make([]string, len(c.Lines))
 			for k, text := range c.Lines {
 				if lines[k] = escaped(text); c.Code {
 					lines[k] = code(text)
 				}
 			}
-			cells[i] = strings.Join(lines, "<br>")
+			text := strings.Join(lines, "<br>")
 			if c.Tag != "" {
-				cells[i] += " " + escaped(c.Tag)
+				text += " " + escaped(c.Tag)
 			}
+			cells = append(cells, text)
 		}
 		m.row(cells)
 	}

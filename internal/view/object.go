@@ -72,7 +72,7 @@ func OfObject(o Object, links Links) *Document {
 		source.Lines[i] = line
 	}
 	for _, text := range o.Notes {
-		d.Blocks = append(d.Blocks, note("%s", text))
+		d.Blocks = append(d.Blocks, Note("%s", text))
 	}
 	d.Blocks = append(d.Blocks, source)
 	if len(o.Unknown) > 0 {

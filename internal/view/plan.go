@@ -120,7 +120,7 @@ func (e *Explained) section(common []string, links Links) Section {
 	d.Heading, d.Verdict = About(&p.Request), verdictOf(p)
 	d.Blocks = append(d.Blocks, e.steps(links))
 	if p.WorstCaseSeconds > 0 {
-		d.Blocks = append(d.Blocks, note("In the worst case webhooks and initializers take %s in total.", Seconds(p.WorstCaseSeconds)))
+		d.Blocks = append(d.Blocks, Note("In the worst case webhooks and initializers take %s in total.", Seconds(p.WorstCaseSeconds)))
 	}
 	if notes := slices.DeleteFunc(slices.Clone(p.Notes), func(s string) bool { return slices.Contains(common, s) }); len(notes) > 0 {
 		d.Blocks = append(d.Blocks, List{"Unknown to this plan", notes})
@@ -171,7 +171,7 @@ func verdictOf(p *plan.Plan) Callout {
 // steps are what is done, in order.
 func (e *Explained) steps(links Links) Block {
 	if len(e.Plan.Steps) == 0 {
-		return note("Nothing applies.")
+		return Note("Nothing applies.")
 	}
 	table := Table{Columns: []Column{{Title: "#", Right: true}, {Title: "Phase"}, {Title: "Effect"}, {Title: "By", Wide: true}, {Title: "As"}, {Title: "If it fails"}, {Title: "Timeout", Right: true}, {Title: "Remarks", Wide: true, Bare: true}}}
 	acts := 0
@@ -224,7 +224,7 @@ func insideOf(s *plan.Step) []Block {
 	for k := range s.Evaluations {
 		annotations := s.Evaluations[k].AuditAnnotations
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			list = append(list, note("audit annotation %s: %s", key, annotations[key]))
+			list = append(list, Note("audit annotation %s: %s", key, annotations[key]))
 		}
 	}
 	patch := operations(s.Patch)

@@ -71,7 +71,7 @@ func OfReport(r *report.Report) *Document {
 		d.Blocks = append(d.Blocks, Callout{Class: Good, Head: "Nothing was found"})
 	}
 	if more := len(r.Findings) - maxFindings; more > 0 {
-		d.Blocks = append(d.Blocks, note("%d more findings are not listed.", more))
+		d.Blocks = append(d.Blocks, Note("%d more findings are not listed.", more))
 	}
 	for _, c := range r.Changes {
 		d.Blocks = append(d.Blocks, Diff(c))
@@ -82,7 +82,7 @@ func OfReport(r *report.Report) *Document {
 		}
 	}
 	if r.Kubernetes != "" {
-		d.Blocks = append(d.Blocks, note("%s", strings.TrimSpace("By Kubernetes "+r.Kubernetes+". "+r.VersionNote)))
+		d.Blocks = append(d.Blocks, Note("%s", strings.TrimSpace("By Kubernetes "+r.Kubernetes+". "+r.VersionNote)))
 	}
 	return d
 }

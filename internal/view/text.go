@@ -60,6 +60,8 @@ func (t *text) apart(blocks []Block) {
 				t.gap()
 				t.block(b, "")
 			}
+		case Ranked:
+			t.ranked(&b)
 		case Facts:
 			if slices.ContainsFunc(b, func(f Fact) bool { return f.Phrase != "" }) {
 				t.gap()
@@ -110,7 +112,7 @@ func (t *text) block(b Block, indent string) {
 			t.put(indent, "", Mark{b.List[i].operation(), Plain}, "")
 		}
 		if b.More > 0 {
-			t.put(indent, "", note("%d more fields were changed", b.More).Mark, "")
+			t.put(indent, "", Note("%d more fields were changed", b.More).Mark, "")
 		}
 	case Check:
 		if b.Expression == "" {
@@ -126,11 +128,32 @@ func (t *text) block(b Block, indent string) {
 		}
 	case Table:
 		t.table(b, indent)
+	case Together:
+		t.blocks(b, indent)
 	case Diff:
 		t.put(indent, "", Mark{b.Heading, Plain}, ":")
 		for _, line := range b.Lines() {
 			terminal.Fprintf(t.page, "%s    %s\n", indent, terminal.Paint(diffColours[line.Class], line.Text))
 		}
+	}
+}
+
+// ranked writes some of the items, and what there is besides.
+func (t *text) ranked(b *Ranked) {
+	for i := range b.Items[:min(len(b.Items), b.Full)] {
+		t.gap()
+		t.item(&b.Items[i], "")
+	}
+	if len(b.Items) <= b.Full || len(b.Rest) == 0 {
+		return
+	}
+	t.gap()
+	for _, i := range b.Items[b.Full:min(len(b.Items), b.Full+b.Short)] {
+		i.Inside = nil
+		t.item(&i, "")
+	}
+	for _, text := range b.Rest {
+		t.put("", "", Mark{text, Plain}, "")
 	}
 }
 
@@ -180,7 +203,11 @@ func (t *text) item(i *Item, indent string) {
 	if i.Verdict.Text != "" && rest != "" {
 		rest = ", " + rest
 	}
-	t.put(indent, strings.Join(head, ", ")+": ", i.Verdict, rest)
+	lead := strings.Join(head, ", ")
+	if i.Verdict.Text+rest != "" {
+		lead += ": "
+	}
+	t.put(indent, lead, i.Verdict, rest)
 	t.blocks(i.Inside, indent+"  ")
 	for k := range i.Parts {
 		t.item(&i.Parts[k], indent+"  ")
@@ -232,6 +259,12 @@ func (t *text) put(indent, lead string, mark Mark, rest string) {
 
 // table writes a table, and below it what is inside of its open rows.
 func (t *text) table(b Table, indent string) {
+	for _, text := range b.Said {
+		t.put(indent, "", Mark{text, Plain}, "")
+	}
+	if b.Said != nil {
+		return
+	}
 	columns := make([]terminal.Column, len(b.Columns))
 	for i, c := range b.Columns {
 		columns[i] = terminal.Column{Title: strings.ToUpper(c.Title), Bare: c.Bare}

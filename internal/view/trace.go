@@ -73,7 +73,7 @@ func OfTrace(r *trace.Record, links Links) *Document {
 	}
 	d.Blocks = append(d.Blocks, outline)
 	if more > 0 {
-		d.Blocks = append(d.Blocks, note("%d more steps are not drawn.", more))
+		d.Blocks = append(d.Blocks, Note("%d more steps are not drawn.", more))
 	}
 	return d
 }
@@ -133,11 +133,6 @@ func (w *drawing) bar(start time.Time, micros int64, class string) *Bar {
 	left := min(max(float64(start.Sub(w.start).Microseconds()), 0)*w.scale, barWidth-2)
 	// What takes no time is seen, too.
 	return &Bar{Left: left, Width: min(max(float64(micros)*w.scale, 2), barWidth-left), Class: class}
-}
-
-// note is a sentence about what is drawn.
-func note(format string, args ...any) Line {
-	return Line{Mark: Mark{fmt.Sprintf(format, args...), Plain}}
 }
 
 // say adds a line to what is inside of an item.
@@ -548,7 +543,7 @@ const maxRows = 1000
 func OfSummaries(list []Summary, links Links) *Document {
 	d := &Document{Title: "Requests"}
 	if len(list) == 0 {
-		d.Blocks = []Block{note("No trace matches. A server keeps the traces of the latest writes that it handled.")}
+		d.Blocks = []Block{Note("No trace matches. A server keeps the traces of the latest writes that it handled.")}
 		return d
 	}
 	var most int64 = 1
@@ -569,7 +564,7 @@ func OfSummaries(list []Summary, links Links) *Document {
 	}
 	d.Blocks = []Block{table}
 	if more > 0 {
-		d.Blocks = append(d.Blocks, note("%d more requests are not listed.", more))
+		d.Blocks = append(d.Blocks, Note("%d more requests are not listed.", more))
 	}
 	return d
 }
@@ -599,7 +594,7 @@ func OfTraces(records []*trace.Record) *Document {
 		d.Blocks = append(append(d.Blocks, Heading(r.Request.Operation+" "+r.Request.Object())), one.Blocks...)
 	}
 	if left := len(latest) - maxWhole; left > 0 {
-		d.Blocks = append(d.Blocks, note("The steps of %d earlier requests are left out: gatehouse trace ID has them.", left))
+		d.Blocks = append(d.Blocks, Note("The steps of %d earlier requests are left out: gatehouse trace ID has them.", left))
 	}
 	return d
 }

@@ -140,7 +140,9 @@ func (o *auditOptions) printText(out io.Writer, r *replay.AuditReport) error {
 	for _, w := range r.Webhooks {
 		terminal.Fprintf(&b, "not called: %s, for %s\n", w.Name, report.Count(w.Count, "object"))
 	}
-	printCount(&b, &r.Input)
+	for _, text := range r.Input.Sentences() {
+		terminal.Fprintf(&b, "%s\n", text)
+	}
 	for _, note := range r.Notes {
 		terminal.Fprintf(&b, "note: %s\n", terminal.Indented(note, "  "))
 	}
@@ -185,12 +187,7 @@ func auditReport(r *replay.AuditReport) *report.Report {
 	for _, w := range r.Webhooks {
 		uncalled = append(uncalled, w.Name+", for "+report.Count(w.Count, "object"))
 	}
-	var left strings.Builder
-	printCount(&left, &r.Input)
-	f.Parts = []report.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Left out", Items: strings.Split(strings.TrimSpace(left.String()), "\n")}, {Heading: "Notes", Items: r.Notes}}
-	if left.Len() == 0 {
-		f.Parts[1].Items = nil
-	}
+	f.Parts = []report.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Left out", Items: r.Input.Sentences()}, {Heading: "Notes", Items: r.Notes}}
 	if r.More > 0 {
 		f.Parts[1].Items = append(f.Parts[1].Items, report.Count(r.More, "finding")+" more")
 	}

@@ -11,7 +11,6 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -183,7 +182,7 @@ with 1. It exits with 2 if nothing was judged.`,
 		f.BoolVar(&o.onlyChanges, "only-changes", false, "print what differs, and not what was read")
 		command.Choose(f, &o.failOn, "fail-on", "", "", "exit with 1 if a request is newly rejected (rejected), has another verdict or object (changed), or is judged otherwise in any way, or may be (any)",
 			string(replay.Rejects), string(replay.ChangesAny), string(replay.DiffersAny))
-		command.Choose(f, &o.output, "output", "o", "text", "text, json, html, or jsonl, with a line for each request that is judged otherwise", "text", "json", "jsonl", "html")
+		command.Choose(f, &o.output, "output", "o", "text", "text, json, html, markdown, or jsonl, with a line for each request that is judged otherwise", "text", "json", "jsonl", "html", "markdown")
 		o.log.AddFlags(f, "verbosity: 2 and more also log what the servers do")
 	})
 	return cmd
@@ -422,151 +421,10 @@ func (o *replayOptions) print(out io.Writer, r *replay.Report) error {
 		}
 		_, err = terminal.Exact(out).Write(append(data, '\n'))
 		return err
-	case "html":
-		// A page may be shown on a terminal, too, and a browser acts on characters that change the direction.
-		return r.HTML(out)
 	}
-	var b strings.Builder
-	o.text(&b, r)
-	_, err := io.WriteString(out, b.String())
-	return err
-}
-
-// text writes a report for people.
-func (o *replayOptions) text(b io.Writer, r *replay.Report) {
-	o.release.Print(b)
-	if o.output == "jsonl" {
-		o.end(b, r)
-		return
+	format := o.output
+	if format == "jsonl" {
+		format = "text"
 	}
-	for _, g := range r.Groups[:min(len(r.Groups), fullGroups)] {
-		printGroup(b, g.Change.Text(), g)
-	}
-	if len(r.Groups) > fullGroups {
-		rest := r.Groups[fullGroups:]
-		for _, g := range rest[:min(len(rest), shortGroups)] {
-			terminal.Fprintf(b, "%s: %d, by %s\n", g.Change.Text(), g.Count, strings.Join(g.By, ", "))
-		}
-		if len(rest) > shortGroups {
-			n := 0
-			for _, g := range rest[shortGroups:] {
-				n += g.Count
-			}
-			terminal.Fprintf(b, "%s more, in %s\n", report.Count(n, "request"), report.Count(len(rest)-shortGroups, "group"))
-		}
-		fmt.Fprint(b, "-o html and -o json have all of these groups with examples\n\n")
-	}
-	if r.MoreRequests > 0 {
-		terminal.Fprintf(b, "%s more, in %s: -o json has no more of them\n\n", report.Count(r.MoreRequests, "request"), report.Count(r.MoreGroups, "group"))
-	}
-	o.end(b, r)
-}
-
-// end writes what is behind the groups.
-func (o *replayOptions) end(b io.Writer, r *replay.Report) {
-	if !o.onlyChanges {
-		for _, g := range r.Recorded.Groups[:min(len(r.Recorded.Groups), fullGroups)] {
-			what := "not as recorded: allowed then, rejected by the baseline"
-			if g.Change == replay.NewlyAllowed {
-				what = "not as recorded: rejected then, allowed by the baseline"
-			}
-			printGroup(b, what, g)
-		}
-		printPolicies(b, r.Policies)
-		printCount(b, &r.Input)
-		for _, note := range r.Notes {
-			terminal.Fprintf(b, "note: %s\n", terminal.Indented(note, "  "))
-		}
-		terminal.Fprintf(b, "rejected: %d before, %d after; with warnings: %d, %d; highest cost: %d, %d\n",
-			r.Before.Rejected, r.After.Rejected, r.Before.Warned, r.After.Warned, r.Before.MaxCost, r.After.MaxCost)
-		if r.Recorded.Compared > 0 {
-			terminal.Fprintf(b, "%d of %s with a recorded answer have another one from the baseline\n", r.Recorded.Differ, report.Count(r.Recorded.Compared, "request"))
-		}
-	}
-	for _, u := range r.Unknown[:min(len(r.Unknown), shownPolicies)] {
-		var names []string
-		for _, s := range u.Namespaces {
-			names = append(names, s.Name)
-		}
-		terminal.Fprintf(b, "unknown: %s judged without the labels of %s, which nobody knows, and %s asks for them (%s)\n", report.Count(u.Count, "request"), strings.Join(names, ", "), u.By, u.First)
-	}
-	if r.Undecided > 0 {
-		terminal.Fprintf(b, "%s may have another verdict: a snapshot of the cluster as --against has the labels of namespaces, and so do recordings of 'gatehouse record'\n", report.Count(r.Undecided, "request"))
-	}
-	terminal.Fprintf(b, "%d of %s judged otherwise; by Kubernetes %s\n", r.Changed, report.Count(r.Judged, "request"), r.KubernetesVersion)
-}
-
-// What a report for people has, so that it fits a few screens: groups with examples, groups in one line
-// each, and policies.
-const (
-	fullGroups    = 10
-	shortGroups   = 30
-	shownPolicies = 20
-)
-
-// printPolicies says who rejects more or fewer requests than before, those who do so most first.
-func printPolicies(b io.Writer, list []*replay.Policy) {
-	by := func(p *replay.Policy) int {
-		return max(p.RejectedAfter-p.RejectedBefore, p.RejectedBefore-p.RejectedAfter)
-	}
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(p, q *replay.Policy) int { return cmp.Compare(by(q), by(p)) })
-	same, requests, others := 0, 0, 0
-	for i, p := range list {
-		switch {
-		case by(p) == 0:
-			same++
-			requests += p.RejectedBefore
-		case i < shownPolicies:
-			terminal.Fprintf(b, "%s rejects %d before, %d after\n", p.Name, p.RejectedBefore, p.RejectedAfter)
-		default:
-			others++
-		}
-	}
-	if others > 0 {
-		terminal.Fprintf(b, "others reject more or fewer than before: %d of them\n", others)
-	}
-	if same > 0 {
-		terminal.Fprintf(b, "others reject as many as before: %d of them, %s\n", same, report.Count(requests, "request"))
-	}
-}
-
-// printCount says what was left out.
-func printCount(b io.Writer, c *recorded.Count) {
-	for _, l := range c.LeftOut {
-		terminal.Fprintf(b, "left out: %d: %s (%s)\n", l.Count, l.Reason, l.First)
-	}
-	for _, l := range c.Other {
-		terminal.Fprintf(b, "not judged: %d: %s\n", l.Count, l.Reason)
-	}
-	for _, p := range c.Problems {
-		terminal.Fprintf(b, "not read to the end: %s\n", p)
-	}
-	if c.Backwards > 0 {
-		terminal.Fprintf(b, "%s came before the one that was read before\n", report.Count(c.Backwards, "request"))
-	}
-}
-
-func printGroup(b io.Writer, what string, g *replay.Group) {
-	terminal.Fprintf(b, "%s: %d, by %s\n", what, g.Count, strings.Join(g.By, ", "))
-	for _, part := range []struct {
-		name string
-		list []replay.Share
-	}{{"namespaces", g.Namespaces}, {"users", g.Users}, {"resources", g.Resources}} {
-		var texts []string
-		for _, s := range part.list {
-			texts = append(texts, fmt.Sprintf("%s %d", s.Name, s.Count))
-		}
-		terminal.Fprintf(b, "  %s: %s\n", part.name, strings.Join(texts, ", "))
-	}
-	for _, e := range g.Examples {
-		terminal.Fprintf(b, "  %s (%s)\n", e.Request, e.Place)
-		for _, s := range e.Before {
-			terminal.Fprintf(b, "    before: %s\n", terminal.Indented(s, "      "))
-		}
-		for _, s := range e.After {
-			terminal.Fprintf(b, "    after: %s\n", terminal.Indented(s, "      "))
-		}
-	}
-	fmt.Fprintln(b)
+	return r.View(o.output != "jsonl", !o.onlyChanges).Format(out, format)
 }

@@ -52,7 +52,8 @@ func TestAReplayIsAPageForPeople(t *testing.T) {
 		}
 	}
 	var page, data bytes.Buffer
-	for format, out := range map[string]*bytes.Buffer{"html": &page, "json": &data} {
+	var summary bytes.Buffer
+	for format, out := range map[string]*bytes.Buffer{"html": &page, "json": &data, "markdown": &summary} {
 		if err := (&replayOptions{output: format}).print(terminal.NewWriter(out), reportOf(300)); err != nil {
 			t.Fatal(err)
 		}

@@ -687,7 +687,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("changed %d, %v: %q", r3.Changed, r3.Changes, lines)
 	}
 	var page bytes.Buffer
-	if err := r.HTML(&page); err != nil {
+	if err := r.View(true, true).HTML(&page); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"10 of 17 requests have another verdict", "policy frozen", "2026-03-01"} {

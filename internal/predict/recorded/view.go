@@ -1,0 +1,35 @@
+package recorded
+
+import (
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
+)
+
+// Sentences say what was left out.
+func (c *Count) Sentences() []string {
+	var list []string
+	for _, l := range c.LeftOut {
+		list = append(list, fmt.Sprintf("left out: %d: %s (%s)", l.Count, l.Reason, l.First))
+	}
+	for _, l := range c.Other {
+		list = append(list, fmt.Sprintf("not judged: %d: %s", l.Count, l.Reason))
+	}
+	for _, p := range c.Problems {
+		list = append(list, "not read to the end: "+p)
+	}
+	if c.Backwards > 0 {
+		list = append(list, report.Count(c.Backwards, "request")+" came before the one that was read before")
+	}
+	return list
+}
+
+// View says what was left out, in a sentence each.
+func (c *Count) View() []view.Block {
+	var list []view.Block
+	for _, text := range c.Sentences() {
+		list = append(list, view.Note("%s", text))
+	}
+	return list
+}

@@ -24,6 +24,7 @@ var doors = []struct {
 }
 
 func newRoot(streams command.Streams) *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "gatehouse",
 		Short: "Dynamic admission control for Kubernetes-style APIs",
@@ -36,8 +37,14 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
   # talk to it, from another terminal
   gatehouse kubectl get namespaces`,
 		Args: command.KnownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return command.PrintVersion(streams.Out, command.CurrentVersion(), "text")
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "say what this program was built from")
 	if command.IsPlugin() {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
 	}

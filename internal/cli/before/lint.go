@@ -171,7 +171,7 @@ func knownRule(id string) error {
 	for _, r := range lint.Rules() {
 		names = append(names, r.ID)
 	}
-	return command.Usagef("there is no rule %q%s", id, cmp.Or(nearest.Suggestion("", id, names), "; the rules are "+strings.Join(names, ", ")))
+	return command.Usagef("there is no rule %q%s", id, cmp.Or(nearest.Suggestion("", id, names), "; the rules are\n"+strings.TrimSuffix(string(terminal.Wrapped(strings.Join(names, ", "), "", 76)), "\n")))
 }
 
 // complete checks the command line.

@@ -31,7 +31,7 @@ func TestLintParsesItsCommandLine(t *testing.T) {
 		{[]string{}, ""},
 		{[]string{"--explain", "self-deadlock"}, ""},
 		{[]string{"--explain", "self-deadlok"}, "did you mean self-deadlock?"},
-		{[]string{"--explain", "nope"}, "there is no rule \"nope\"; the rules are self-deadlock, deadlock-cycle"},
+		{[]string{"--explain", "nope"}, "there is no rule \"nope\"; the rules are\nself-deadlock, deadlock-cycle"},
 		{[]string{"--explain", "self-deadlock", "a"}, "leave out paths"},
 		{[]string{"-o", "yaml"}, "--output"},
 		{[]string{"--level", "fatal"}, "--level"},
@@ -114,7 +114,7 @@ func TestLintSuppresses(t *testing.T) {
 	if strings.Count(out, `"fingerprint"`) != 1 || !strings.Contains(out, `"check_name": "service-port-missing"`) || !strings.Contains(out, `"path": "hooks.yaml"`) {
 		t.Errorf("%s", out)
 	}
-	if _, problems, code := lintExecution(t, "--explain", "nope"); code != command.ExitUsage || !strings.Contains(problems, `there is no rule "nope"; the rules are self-deadlock, `) {
+	if _, problems, code := lintExecution(t, "--explain", "nope"); code != command.ExitUsage || !strings.Contains(problems, "there is no rule \"nope\"; the rules are\n  self-deadlock, ") {
 		t.Errorf("exit %d, %s", code, problems)
 	}
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,7 +18,16 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return OneOf(invalid.GetFlag().Name, invalid.GetValue(), allowed...)
 	}
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+	if !errors.As(err, &unknown) {
+		return UsageError{Err: err}
+	}
+	// Users of kubectl bring these flags along.
+	switch name := unknown.GetSpecifiedName(); {
+	case (name == "f" || name == "filename") && strings.Contains(cmd.Use, "PATH"):
+		return Usagef("files and directories are arguments here, without -f: %s PATH", cmd.CommandPath())
+	case name == "kubeconfig" && cmd.Flags().Lookup("from-cluster") != nil:
+		return Usagef("--from-cluster names the kubeconfig of the cluster to judge by: %s --from-cluster FILE", cmd.CommandPath())
+	case unknown.GetSpecifiedShortnames() != "":
 		return UsageError{Err: err}
 	}
 	var names []string

@@ -109,41 +109,38 @@ func (t *tracker) advance(obj runtime.Object) {
 
 // observe takes in a state of an object.
 func (t *tracker) observe(obj runtime.Object) {
-	uid, err := uidOf(obj)
-	if err != nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e, ok := t.mu.entries[uid]
-	if !ok {
-		return
-	}
-	field, err := initializers.Get(obj)
-	if err != nil {
-		t.end(e, nil, apierrors.NewInternalError(err))
-		return
-	}
-	t.update(e, obj, field)
+	t.with(obj, func(e *entry, field *initializers.Initializers, err error) {
+		if err != nil {
+			t.end(e, nil, apierrors.NewInternalError(err))
+			return
+		}
+		t.update(e, obj, field)
+	})
 }
 
 // deleted takes in the last state of an object.
 func (t *tracker) deleted(obj runtime.Object) {
+	t.with(obj, func(e *entry, field *initializers.Initializers, err error) {
+		if err == nil && field != nil && field.Result != nil {
+			t.end(e, nil, failure(field.Result))
+			return
+		}
+		t.end(e, nil, errDeleted())
+	})
+}
+
+// with calls f with the entry of an object, if it is followed, and its field. The lock is held.
+func (t *tracker) with(obj runtime.Object, f func(*entry, *initializers.Initializers, error)) {
 	uid, err := uidOf(obj)
 	if err != nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e, ok := t.mu.entries[uid]
-	if !ok {
-		return
+	if e, ok := t.mu.entries[uid]; ok {
+		field, err := initializers.Get(obj)
+		f(e, field, err)
 	}
-	if field, err := initializers.Get(obj); err == nil && field != nil && field.Result != nil {
-		t.end(e, nil, failure(field.Result))
-		return
-	}
-	t.end(e, nil, errDeleted())
 }
 
 // checkAll checks every object that is followed. The watch goes on from the version that storage

@@ -253,7 +253,7 @@ func (g *graph) knots() []knot {
 		if known[start] {
 			continue
 		}
-		cycle := start.around()
+		cycle := around(start, needsOfOthers, func(n need) *backend { return n.to })
 		if cycle == nil {
 			continue
 		}
@@ -268,6 +268,11 @@ func (g *graph) knots() []knot {
 		found = append(found, k)
 	}
 	return found
+}
+
+// needsOfOthers are the needs of a backend that are not its own webhooks.
+func needsOfOthers(b *backend) []need {
+	return slices.DeleteFunc(slices.Clone(b.needs), func(n need) bool { return n.to == b })
 }
 
 // reach returns the backends that can be reached from a backend, including itself if it is in a
@@ -285,38 +290,4 @@ func reach(from *backend, next map[*backend][]*backend) map[*backend]bool {
 		queue = queue[1:]
 	}
 	return seen
-}
-
-// around returns a shortest way from a backend over others back to it.
-func (b *backend) around() []need {
-	type step struct {
-		need
-		before *step
-	}
-	seen := map[*backend]bool{}
-	var queue []*step
-	add := func(from *backend, before *step) {
-		for _, n := range from.needs {
-			if n.to != from && !seen[n.to] {
-				seen[n.to] = true
-				queue = append(queue, &step{n, before})
-			}
-		}
-	}
-	add(b, nil)
-	for len(queue) > 0 {
-		s := queue[0]
-		queue = queue[1:]
-		if s.to != b {
-			add(s.to, s)
-			continue
-		}
-		var cycle []need
-		for ; s != nil; s = s.before {
-			cycle = append(cycle, s.need)
-		}
-		slices.Reverse(cycle)
-		return cycle
-	}
-	return nil
 }

@@ -1,6 +1,10 @@
 package lint
 
-import "github.com/gatehouse-dev/gatehouse/admission/registration"
+import (
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
 
 var initializerCycle = &Rule{
 	ID: "initializer-cycle", Level: Warning,
@@ -29,7 +33,7 @@ func (p *pass) cycles(source registration.Source, what string, where func(*regis
 		if done[name] {
 			continue
 		}
-		cycle := around(later, name)
+		cycle := around(name, func(n string) []registration.Constraint { return later[n] }, func(c registration.Constraint) string { return c.Later })
 		if cycle == nil {
 			continue
 		}
@@ -47,34 +51,36 @@ func (p *pass) cycles(source registration.Source, what string, where func(*regis
 	}
 }
 
-// around returns a shortest cycle of constraints through a name.
-func around(later map[string][]registration.Constraint, name string) []registration.Constraint {
+// around returns a shortest cycle of edges through a node; nil if there is none. edges are those from
+// a node, and to is where one leads.
+func around[N comparable, E any](node N, edges func(N) []E, to func(E) N) []E {
 	type step struct {
-		registration.Constraint
+		edge   E
 		before *step
 	}
 	var queue []*step
-	seen := map[string]bool{}
-	add := func(from string, before *step) {
-		for _, c := range later[from] {
-			if !seen[c.Later] {
-				seen[c.Later] = true
-				queue = append(queue, &step{c, before})
+	seen := map[N]bool{}
+	add := func(from N, before *step) {
+		for _, e := range edges(from) {
+			if !seen[to(e)] {
+				seen[to(e)] = true
+				queue = append(queue, &step{e, before})
 			}
 		}
 	}
-	add(name, nil)
+	add(node, nil)
 	for len(queue) > 0 {
 		s := queue[0]
 		queue = queue[1:]
-		if s.Later != name {
-			add(s.Later, s)
+		if at := to(s.edge); at != node {
+			add(at, s)
 			continue
 		}
-		var cycle []registration.Constraint
+		var cycle []E
 		for ; s != nil; s = s.before {
-			cycle = append([]registration.Constraint{s.Constraint}, cycle...)
+			cycle = append(cycle, s.edge)
 		}
+		slices.Reverse(cycle)
 		return cycle
 	}
 	return nil

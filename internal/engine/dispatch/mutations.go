@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,34 +19,22 @@ import (
 // the request's object. It returns nil, or the API status that rejects the request. req must be
 // plan.NewRequest of the attributes. After an error the content of the object is undefined.
 func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
-	now := time.Now()
-	record := &trace.Run{
-		Request: RequestOf(req), Source: p.options.Source, Revision: snap.Revision, ReadAt: snap.ReadAt, Start: now,
-	}
-	descriptor := p.options.Source.Descriptor()
 	set := objects.New(a, o)
-	in := p.input(a, set)
+	in := p.input(set)
 	in.Change, in.Fork = changer(set, p.options.Schemas), forker(set, p.options.Schemas)
 	again := a.GetReinvocationContext()
-	r := &round{memory: remembered(again, descriptor.Plugin), second: again.IsReinvoke()}
+	r := &round{memory: remembered(again, p.options.Source.Descriptor().Plugin), second: again.IsReinvoke()}
+	number := 0
 	if r.second {
-		record.Round = 1
+		number = 1
 	}
-	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, record.Round)
-	judgements, err := p.mutate(inside, o, req, steps, in, set, r)
-	if r.changed {
-		again.SetShouldReinvoke()
-	}
-	for i := range judgements {
-		p.note(record, &judgements[i])
-	}
-	excludedPolicies(record, judgements)
-	trace.SpanPolicies(inside, record)
-	end(err)
-	record.Err = err
-	record.Latency = time.Since(now)
-	p.options.Publisher.Publish(ctx, a, record)
-	return err
+	return p.run(ctx, a, snap, req, number, func(ctx context.Context) ([]plan.Judgement, error) {
+		judgements, err := p.mutate(ctx, o, req, steps, in, set, r)
+		if r.changed {
+			again.SetShouldReinvoke()
+		}
+		return judgements, err
+	})
 }
 
 // changer returns a Changer of the objects of a request, which uses the schemas of kinds.

@@ -69,22 +69,32 @@ func NewPolicies(o PolicyOptions) (*Policies, error) {
 // Validate evaluates the policies that are candidates for a request. It returns nil, or the API
 // status that rejects the request. req must be plan.NewRequest of the attributes.
 func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
-	now := time.Now()
-	record := &trace.Run{
-		Request: RequestOf(req), Source: p.options.Source, Revision: snap.Revision, ReadAt: snap.ReadAt, Start: now,
-	}
-	in := p.input(a, objects.New(a, o))
-	descriptor := p.options.Source.Descriptor()
-	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, record.Round)
-	judgements, err := plan.Judge(inside, steps, req, o.GetEquivalentResourceMapper(), in, false)
-	if err == nil {
-		if texts, reason := plan.Denied(judgements); texts != nil {
-			err = req.PolicyDenial(in.Objects.Newest(), reason, texts)
-			if (trace.FromContext(ctx) != nil || p.options.Publisher.Observer != nil) && p.whys.AllowN(now, 1) {
-				in.Explain(inside, req, judgements)
-			}
+	in := p.input(objects.New(a, o))
+	return p.run(ctx, a, snap, req, 0, func(ctx context.Context) ([]plan.Judgement, error) {
+		judgements, err := plan.Judge(ctx, steps, req, o.GetEquivalentResourceMapper(), in, false)
+		if err != nil {
+			return judgements, err
 		}
+		texts, reason := plan.Denied(judgements)
+		if texts == nil {
+			return judgements, nil
+		}
+		err = req.PolicyDenial(in.Objects.Newest(), reason, texts)
+		if (trace.FromContext(ctx) != nil || p.options.Publisher.Observer != nil) && p.whys.Allow() {
+			in.Explain(ctx, req, judgements)
+		}
+		return judgements, err
+	})
+}
+
+// run evaluates policies in a step of the trace, and publishes the record of that.
+func (p *Policies) run(ctx context.Context, a admission.Attributes, snap *snapshot.Snapshot, req *plan.Request, round int, evaluate func(context.Context) ([]plan.Judgement, error)) error {
+	record := &trace.Run{
+		Request: RequestOf(req), Source: p.options.Source, Round: round, Revision: snap.Revision, ReadAt: snap.ReadAt, Start: time.Now(),
 	}
+	descriptor := p.options.Source.Descriptor()
+	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, round)
+	judgements, err := evaluate(inside)
 	for i := range judgements {
 		p.note(record, &judgements[i])
 	}
@@ -92,13 +102,13 @@ func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admis
 	trace.SpanPolicies(inside, record)
 	end(err)
 	record.Err = err
-	record.Latency = time.Since(now)
+	record.Latency = time.Since(record.Start)
 	p.options.Publisher.Publish(ctx, a, record)
 	return err
 }
 
 // input returns the Input of policies in one run.
-func (p *Policies) input(a admission.Attributes, set *objects.Set) *plan.Input {
+func (p *Policies) input(set *objects.Set) *plan.Input {
 	in := &plan.Input{
 		Objects: set, NamespaceLabels: p.options.NamespaceLabels, Namespace: p.options.Namespace, Params: p.options.Params,
 	}

@@ -267,8 +267,8 @@ type header struct {
 // headerOf reads the header of an object.
 func headerOf(data []byte) (of header, ok bool) {
 	ok = true
-	found := members(data, func(name, value []byte) {
-		switch string(name) {
+	found := members(data, func(name string, value []byte) {
+		switch name {
 		case "apiVersion":
 			ok = ok && json.Unmarshal(value, &of.APIVersion) == nil
 		case "kind":

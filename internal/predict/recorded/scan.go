@@ -3,115 +3,40 @@ package recorded
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A line of a log is mostly objects, which are passed on as they are. The functions of this file find
-// where the values of a JSON object begin and end, several times faster than decoding it. They look at
-// strings and brackets alone: a value may still not be valid.
+// where the values of a JSON object begin and end, several times faster than decoding it.
 
-// members calls take with the name and the value of each member. It returns false if the data are not one
-// object.
-func members(data []byte, take func(name, value []byte)) bool {
-	i := space(data, 0)
-	if i == len(data) || data[i] != '{' {
+// members calls take with the name and the value of each member; the value holds until take returns. It
+// returns false if the data are not one object.
+func members(data []byte, take func(name string, value []byte)) bool {
+	d := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if begin, err := d.ReadToken(); err != nil || begin.Kind() != '{' {
 		return false
 	}
-	if i = space(data, i+1); i < len(data) && data[i] == '}' {
-		return space(data, i+1) == len(data)
-	}
-	for i < len(data) && data[i] == '"' {
-		end := endOfString(data, i)
-		if end < 0 {
+	for d.PeekKind() == '"' {
+		token, err := d.ReadToken()
+		if err != nil {
 			return false
 		}
-		name := data[i+1 : end-1]
-		if bytes.IndexByte(name, '\\') >= 0 {
-			var text string
-			if json.Unmarshal(data[i:end], &text) != nil {
-				return false
-			}
-			name = []byte(text)
-		}
-		if i = space(data, end); i == len(data) || data[i] != ':' {
+		name := token.String()
+		value, err := d.ReadValue()
+		if err != nil {
 			return false
 		}
-		i = space(data, i+1)
-		if end = endOfValue(data, i); end < 0 {
-			return false
-		}
-		take(name, data[i:end])
-		if i = space(data, end); i == len(data) {
-			return false
-		}
-		switch data[i] {
-		case ',':
-			i = space(data, i+1)
-		case '}':
-			return space(data, i+1) == len(data)
-		default:
-			return false
-		}
+		take(name, value)
 	}
-	return false
-}
-
-// space returns the place of what comes behind white space.
-func space(data []byte, i int) int {
-	for i < len(data) && (data[i] == ' ' || data[i] == '\t' || data[i] == '\n' || data[i] == '\r') {
-		i++
+	if end, err := d.ReadToken(); err != nil || end.Kind() != '}' {
+		return false
 	}
-	return i
-}
-
-// endOfString returns the place behind the string that begins at i; -1 if it does not end.
-func endOfString(data []byte, i int) int {
-	begin := i + 1
-	for i = begin; ; i++ {
-		n := bytes.IndexByte(data[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		i += n
-		escapes := 0
-		for i-1-escapes >= begin && data[i-1-escapes] == '\\' {
-			escapes++
-		}
-		if escapes%2 == 0 {
-			return i + 1
-		}
-	}
-}
-
-// endOfValue returns the place behind the value that begins at i; -1 if it does not end.
-func endOfValue(data []byte, i int) int {
-	for depth, begin := 0, i; i < len(data); {
-		switch data[i] {
-		case '"':
-			if i = endOfString(data, i); i < 0 || depth == 0 {
-				return i
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-			if depth < 0 {
-				return -1
-			}
-		case ',', ' ', '\t', '\n', '\r':
-			if depth == 0 && i > begin {
-				return i
-			}
-		}
-		i++
-		if depth == 0 && i < len(data) && (data[i] == '}' || data[i] == ']') {
-			return i
-		}
-	}
-	return -1
+	_, err := d.ReadToken()
+	return errors.Is(err, io.EOF)
 }
 
 // apart takes members out of an object: it returns the object without them, and copies of
@@ -119,15 +44,15 @@ func endOfValue(data []byte, i int) int {
 func apart(data []byte, names ...string) (rest []byte, values []json.RawMessage) {
 	values = make([]json.RawMessage, len(names))
 	rest = append(make([]byte, 0, 1<<10), '{')
-	if !members(data, func(name, value []byte) {
-		if i := slices.Index(names, string(name)); i >= 0 {
+	if !members(data, func(name string, value []byte) {
+		if i := slices.Index(names, name); i >= 0 {
 			values[i] = bytes.Clone(value)
 			return
 		}
 		if len(rest) > 1 {
 			rest = append(rest, ',')
 		}
-		quoted, err := json.Marshal(string(name))
+		quoted, err := json.Marshal(name)
 		if err != nil {
 			return
 		}
@@ -148,9 +73,9 @@ type Meta struct {
 
 // Text returns a text in an object, empty if there is none.
 func Text(object []byte, path ...string) (text string) {
-	members(object, func(name, value []byte) {
+	members(object, func(name string, value []byte) {
 		switch {
-		case string(name) != path[0]:
+		case name != path[0]:
 		case len(path) > 1:
 			text = Text(value, path[1:]...)
 		case json.Unmarshal(value, &text) != nil:
@@ -164,8 +89,8 @@ func Text(object []byte, path ...string) (text string) {
 func MetaOf(object []byte) (m Meta, ok bool) {
 	ok = true
 	text := func(into *string, value []byte) { ok = ok && json.Unmarshal(value, into) == nil }
-	found := members(object, func(name, value []byte) {
-		switch string(name) {
+	found := members(object, func(name string, value []byte) {
+		switch name {
 		case "apiVersion":
 			text(&m.APIVersion, value)
 		case "kind":
@@ -174,8 +99,8 @@ func MetaOf(object []byte) (m Meta, ok bool) {
 			if string(value) == "null" {
 				return
 			}
-			inside := members(value, func(name, value []byte) {
-				switch string(name) {
+			inside := members(value, func(name string, value []byte) {
+				switch name {
 				case "name":
 					text(&m.Name, value)
 				case "namespace":

@@ -14,13 +14,13 @@ func asDecoded(t *testing.T, text []byte) {
 	want := map[string]json.RawMessage{}
 	if json.Unmarshal(text, &want) != nil || want == nil {
 		// What is not valid is found not to be by those who decode the values.
-		members(text, func(_, _ []byte) {})
+		members(text, func(string, []byte) {})
 		apart(text, "a")
 		MetaOf(text)
 		return
 	}
 	got := map[string]json.RawMessage{}
-	if !members(text, func(name, value []byte) { got[string(name)] = bytes.Clone(value) }) {
+	if !members(text, func(name string, value []byte) { got[name] = bytes.Clone(value) }) {
 		t.Fatalf("%s: no members", text)
 	}
 	for name, value := range want {

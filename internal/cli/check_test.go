@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
 // execution runs a command line of gatehouse and returns what it prints and its exit code.
@@ -82,7 +82,7 @@ func scenarios(t *testing.T, dir string) {
 }
 
 // A command line that means nothing exits with 2 and says what to write.
-func TestCheckRefusesWhatMeansNothing(t *testing.T) {
+func TestCommandLinesThatMeanNothing(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -111,6 +111,9 @@ func TestCheckRefusesWhatMeansNothing(t *testing.T) {
 		{"check --snapshot " + write("cut.yaml", "apiVersion: gatehouse.dev/v1alpha1\nkind: ClusterSnapshot\nitems: [{kind: A}]\n") + " " + good, "items[0]: apiVersion, kind and metadata.name are needed"},
 		{"check --snapshot " + write("wrong.yaml", "a: [\n") + " " + good, "wrong.yaml: "},
 		{"check --from-cluster " + filepath.Join(dir, "none") + " " + good, "--from-cluster: "},
+		{"replay b --with a --fail-on always", `--fail-on "always" is not one of rejected, changed, any`},
+		{"wait-in-force", "name one registration"},
+		{"wait-in-force validating/x --timeout 0s", "--timeout 0s must be more than 0"},
 		{"snapshot", "name the file to write"},
 		{"snapshot -o x extra", `unexpected argument "extra"`},
 	} {

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
 // lint reports what the expressions of policies get wrong about types: in files with file, line and

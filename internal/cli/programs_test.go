@@ -8,12 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-	"github.com/gatehouse-dev/gatehouse/internal/cli/serving"
-
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/serving"
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
 // The first test of docs/test.md prints what the page says, and the commands of its recipes for code

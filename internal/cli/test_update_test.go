@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
 // An update writes what happened into the files, and leaves comments, order and the rest alone (S24.13).

@@ -34,7 +34,7 @@ var groups = []group{
 		"predict and find what is dangerous, in files and clusters; lint finds webhooks and versions as a server does"},
 	{"internal/cli/after", []string{"internal/cli/command", "internal/server/reporting", "internal/console", "internal/view", "internal/blame", "admission", "initializer", "internal"},
 		"show what a server says it did"},
-	{"internal/cli/changing", []string{"internal/cli/command", "internal/predict", "internal/manifests", "internal/server/reporting", "internal/lint", "internal/view", "admission", "internal"},
+	{"internal/cli/changing", []string{"internal/cli/command", "internal/predict", "internal/manifests", "internal/rollout", "internal/view", "admission", "internal"},
 		"judge what was recorded by a change, and make the change step by step"},
 	{"internal/cli/upkeep", []string{"internal/cli/command", "internal/server", "internal/server/reporting", "internal/server/storage", "internal"},
 		"work on the data of a server, wait for the servers that use them, and look inside one"},
@@ -45,6 +45,7 @@ var groups = []group{
 
 	{"internal/predict", []string{"internal/manifests", "internal/server", "internal/server/api", "internal/lint", "internal/view", "plugins", "admission", "internal"},
 		"plans, findings and verdicts without a cluster: by the engine, by the kinds that the server has, and by a server of its own"},
+	{"internal/rollout", []string{"internal/server/reporting", "internal/lint", "admission", "internal"}, "what a server says of soft registrations, and what one becomes"},
 	{"internal/server", []string{"internal/server/reporting", "internal/server/judging", "internal/server/api", "internal/server/controllers", "internal/server/storage", "internal/server/handling", "internal/console", "initialization", "admission", "internal"},
 		"the one place that knows all parts puts them together"},
 	{"internal/server/reporting", []string{"internal/server/judging", "internal/server/api", "internal/lint", "admission", "internal"}, "what people see of admission: traces, states, problems, explanations, events, metrics"},

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/blame"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -30,10 +29,6 @@ type blameOptions struct {
 
 // NewBlame returns the command gatehouse blame.
 func NewBlame(streams command.Streams) *cobra.Command {
-	return newBlameCommand(func(ctx context.Context, o *blameOptions) error { return o.run(ctx, streams) })
-}
-
-func newBlameCommand(run func(context.Context, *blameOptions) error) *cobra.Command {
 	o := &blameOptions{}
 	cmd := &cobra.Command{
 		Use:   "blame KIND/NAME",
@@ -55,7 +50,7 @@ itself, or was set by the server, or was set before the oldest trace.`,
   gatehouse blame deployment/web -n shop -o json`,
 		Args: o.oneObject(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), o)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
 // The console passes on reads and questions, for its own page, with the credentials of the

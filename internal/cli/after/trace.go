@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -50,10 +49,6 @@ const slowestByDefault = 10
 
 // NewTrace returns the command gatehouse trace.
 func NewTrace(streams command.Streams) *cobra.Command {
-	return newTraceCommand(func(ctx context.Context, o *traceOptions) error { return o.run(ctx, streams) })
-}
-
-func newTraceCommand(run func(context.Context, *traceOptions) error) *cobra.Command {
 	o := &traceOptions{}
 	cmd := &cobra.Command{
 		Use:   "trace [ID]",
@@ -105,7 +100,7 @@ requests that continued although a webhook failed, longer than the rest.`,
 			if err := o.check(); err != nil {
 				return err
 			}
-			return run(cmd.Context(), o)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Which requests", func(f *pflag.FlagSet) {

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
@@ -45,10 +44,6 @@ type checkOptions struct {
 
 // NewCheck returns the command gatehouse check.
 func NewCheck(streams command.Streams) *cobra.Command {
-	return newCheckCommand(func(ctx context.Context, o *checkOptions) error { return o.run(ctx, streams) })
-}
-
-func newCheckCommand(run func(context.Context, *checkOptions) error) *cobra.Command {
 	o := &checkOptions{log: command.NewLogging()}
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
@@ -104,7 +99,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 			if err := o.complete(); err != nil {
 				return err
 			}
-			return run(cmd.Context(), o)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "What is checked", func(f *pflag.FlagSet) {
@@ -267,7 +262,6 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 		return err
 	}
 	options.VersionNote, options.Fields = o.release.Line, o.release.Fields(options.Snapshot)
-	command.CollectSeldom()
 	shown.Set("Starting a server")
 	options.Progress = func(what string, done, of int) { shown.Set(fmt.Sprintf("%s %d of %d objects", what, done, of)) }
 	found, err := check.Run(ctx, options)

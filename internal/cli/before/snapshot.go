@@ -3,11 +3,10 @@ package before
 import (
 	"context"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
@@ -22,10 +21,6 @@ type snapshotOptions struct {
 
 // NewSnapshot returns the command gatehouse snapshot.
 func NewSnapshot(streams command.Streams) *cobra.Command {
-	return newSnapshotCommand(func(ctx context.Context, o *snapshotOptions) error { return o.run(ctx, streams) })
-}
-
-func newSnapshotCommand(run func(context.Context, *snapshotOptions) error) *cobra.Command {
 	o := &snapshotOptions{}
 	cmd := &cobra.Command{
 		Use:   "snapshot -o FILE",
@@ -49,7 +44,7 @@ keep those.`,
 			if o.file == "" {
 				return command.Usagef("name the file to write: -o FILE, or -o - for standard output")
 			}
-			return run(cmd.Context(), o)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {

@@ -12,11 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
@@ -40,10 +39,6 @@ type testOptions struct {
 
 // NewTest returns the command gatehouse test.
 func NewTest(streams command.Streams) *cobra.Command {
-	return newTestCommand(func(ctx context.Context, o *testOptions) error { return o.execute(ctx, streams) })
-}
-
-func newTestCommand(run func(context.Context, *testOptions) error) *cobra.Command {
 	o := &testOptions{log: command.NewLogging()}
 	cmd := &cobra.Command{
 		Use:   "test [PATH...]",
@@ -87,7 +82,7 @@ PATH is a file or a directory, and by default the current one.`,
 			if err := o.complete(); err != nil {
 				return err
 			}
-			return run(cmd.Context(), o)
+			return o.execute(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Tests", func(f *pflag.FlagSet) {
@@ -181,7 +176,6 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
-	command.CollectSeldom()
 	options := suite.Options{
 		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },

@@ -7,11 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
@@ -28,10 +27,6 @@ type auditOptions struct {
 
 // NewAudit returns the command gatehouse audit.
 func NewAudit(streams command.Streams) *cobra.Command {
-	return newAuditCommand(func(ctx context.Context, o *auditOptions) error { return o.run(ctx, streams) })
-}
-
-func newAuditCommand(run func(context.Context, *auditOptions) error) *cobra.Command {
 	o := &auditOptions{judging: judging{log: command.NewLogging()}}
 	cmd := &cobra.Command{
 		Use:   "audit PATH...",
@@ -67,7 +62,7 @@ judged.`,
 			if err := o.complete(); err != nil {
 				return err
 			}
-			return run(cmd.Context(), o)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Objects", func(f *pflag.FlagSet) {

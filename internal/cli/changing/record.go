@@ -14,13 +14,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorder"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -38,10 +37,6 @@ type recordOptions struct {
 
 // NewRecord returns the command gatehouse record.
 func NewRecord(streams command.Streams) *cobra.Command {
-	return newRecordCommand(func(ctx context.Context, o *recordOptions) error { return o.run(ctx, streams) })
-}
-
-func newRecordCommand(run func(context.Context, *recordOptions) error) *cobra.Command {
 	o := &recordOptions{log: command.NewLogging()}
 	cmd := &cobra.Command{
 		Use:   "record",
@@ -86,7 +81,7 @@ nothing. The cluster must have Kubernetes 1.28 or newer.`,
 			if err := o.complete(); err != nil {
 				return err
 			}
-			return run(cmd.Context(), o)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Requests", func(f *pflag.FlagSet) {

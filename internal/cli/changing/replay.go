@@ -7,26 +7,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
-
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/view"
@@ -114,10 +110,6 @@ const theCluster = "cluster"
 
 // NewReplay returns the command gatehouse replay.
 func NewReplay(streams command.Streams) *cobra.Command {
-	return newReplayCommand(func(ctx context.Context, o *replayOptions) error { return o.run(ctx, streams) })
-}
-
-func newReplayCommand(run func(context.Context, *replayOptions) error) *cobra.Command {
 	o := &replayOptions{judging: judging{log: command.NewLogging()}}
 	cmd := &cobra.Command{
 		Use:   "replay [REQUESTS...] --with PATH",
@@ -165,7 +157,7 @@ with 1. It exits with 2 if nothing was judged.`,
 			if err := o.complete(); err != nil {
 				return err
 			}
-			return run(cmd.Context(), o)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "What is compared", func(f *pflag.FlagSet) {
@@ -256,7 +248,7 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 		// The lines are for programs, and the rest is for people.
 		out = streams.Err
 	}
-	if err := o.print(out, found); err != nil {
+	if err := found.Write(out, o.output, !o.onlyChanges); err != nil {
 		return err
 	}
 	if found.Judged == 0 {
@@ -275,9 +267,8 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 // growth. The two servers of a replay live in half of it.
 const replayMemory = 300 << 20
 
-// quietServers has temporary servers log only when they are asked to, and collect garbage seldom.
+// quietServers has temporary servers log only when they are asked to, in a bound of memory.
 func quietServers(ctx context.Context, streams command.Streams, l *command.Logging) error {
-	command.CollectSeldom()
 	if os.Getenv("GOMEMLIMIT") == "" {
 		// A million requests take no more memory than a thousand.
 		debug.SetMemoryLimit(replayMemory)
@@ -287,23 +278,9 @@ func quietServers(ctx context.Context, streams command.Streams, l *command.Loggi
 
 // readRegistrations reads files with policies and webhooks.
 func readRegistrations(paths []string) (*manifests.Set, error) {
-	set, err := manifests.Read(paths, nil)
+	set, err := replay.ReadRegistrations(paths)
 	if err != nil {
 		return nil, command.UsageError{Err: err}
-	}
-	for _, p := range set.Problems {
-		if !p.Warning {
-			return nil, command.Usagef("%s: %s", report.Place(p.File, p.Line, 0), p.Message)
-		}
-	}
-	for _, o := range set.Objects {
-		u := &unstructured.Unstructured{Object: o.Content}
-		if u.GetName() == "" && len(stage.Judging([]*unstructured.Unstructured{u})) > 0 {
-			return nil, command.Usagef("%s: the %s has no metadata.name that is a text; quote a name such as \"no\"", report.Place(o.File, o.Line, 0), u.GetKind())
-		}
-	}
-	if len(set.Objects) == 0 {
-		return nil, command.Usagef("no Kubernetes objects were found in %s", strings.Join(paths, ", "))
 	}
 	return set, nil
 }
@@ -409,22 +386,4 @@ func known(c *replay.Cluster) func(recorded.Key) json.RawMessage {
 		}
 		return data
 	}
-}
-
-// print writes a report.
-func (o *replayOptions) print(out io.Writer, r *replay.Report) error {
-	switch o.output {
-	case "json":
-		data, err := json.MarshalIndent(r, "", "    ")
-		if err != nil {
-			return err
-		}
-		_, err = terminal.Exact(out).Write(append(data, '\n'))
-		return err
-	}
-	format := o.output
-	if format == "jsonl" {
-		format = "text"
-	}
-	return r.View(o.output != "jsonl", !o.onlyChanges).Format(out, format)
 }

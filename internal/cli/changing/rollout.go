@@ -1,37 +1,24 @@
 package changing
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"iter"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/lint"
-	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/rollout"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -60,39 +47,9 @@ softer. A soft one is asked about requests, and rejects and changes nothing.`,
 	return cmd
 }
 
-// softKinds are the kinds of registrations that may be soft.
-func softKinds() []string {
-	kinds := maps.Clone(registrationKinds)
-	delete(kinds, "initializerconfigurations")
-	return slices.Sorted(maps.Keys(kinds))
-}
-
-// rolloutTarget is the object that a user wrote as KIND/NAME.
-type rolloutTarget struct{ plural, name string }
-
-func rolloutTargetOf(text string) (rolloutTarget, error) {
-	kind, name, ok := strings.Cut(text, "/")
-	if !ok || kind == "" || name == "" {
-		return rolloutTarget{}, command.Usagef("%q is not of the form KIND/NAME, such as validatingadmissionpolicy/teams", text)
-	}
-	plural, ok := registrationPlural(kind)
-	if !ok || !slices.Contains(softKinds(), plural) {
-		return rolloutTarget{}, command.Usagef("%q cannot be soft: use one of %s", kind, strings.Join(softKinds(), ", "))
-	}
-	return rolloutTarget{plural, name}, nil
-}
-
-func registrationResource(plural string) schema.GroupVersionResource {
-	version := "v1"
-	if plural == "externaladmissionhookconfigurations" {
-		version = "v1alpha1"
-	}
-	return schema.GroupVersionResource{Group: registration.GroupName, Version: version, Resource: plural}
-}
-
 type rolloutStatusOptions struct {
 	cluster *command.Cluster
-	target  *rolloutTarget
+	target  *rollout.Target
 	output  string
 }
 
@@ -113,9 +70,11 @@ answers, since it started, and by namespace from the traces that it keeps.`,
 				return command.Usagef("unexpected argument %q", args[1])
 			}
 			if len(args) == 1 {
-				target, err := rolloutTargetOf(args[0])
+				target, err := rollout.ParseSoft(args[0])
+				if err != nil {
+					return command.UsageError{Err: err}
+				}
 				o.target = &target
-				return err
 			}
 			return nil
 		},
@@ -127,45 +86,8 @@ answers, since it started, and by namespace from the traces that it keeps.`,
 		command.Choose(f, &o.output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
 	})
 	o.cluster = command.NewCluster(cmd)
-	command.CompletesObject(cmd, softKinds, func(kind string) []string { return registrationNames(cmd, o.cluster, kind) })
+	completesRegistration(cmd, o.cluster, rollout.SoftKinds)
 	return cmd
-}
-
-// registrationNames are the names of the objects of a kind.
-func registrationNames(cmd *cobra.Command, c *command.Cluster, kind string) []string {
-	plural, ok := registrationPlural(kind)
-	if !ok {
-		return nil
-	}
-	return c.ObjectNames(cmd)(plural + "." + registration.GroupName)
-}
-
-// rolloutStatus is what is known of one object; its JSON form is that of -o json.
-type rolloutStatus struct {
-	// Kind and Name are the object.
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-	// Enforcement and Rollout are its annotations. Enforcement is Deny without one.
-	Enforcement string `json:"enforcement"`
-	Rollout     string `json:"rollout,omitempty"`
-	// Since is when the annotation was written last, as far as that is recorded.
-	Since *metav1.Time `json:"since,omitempty"`
-	// WouldReject and WouldChange count requests since the server started; absent when its
-	// metrics may not be read. Those of a binding are counted with its policy.
-	WouldReject *int64 `json:"wouldReject,omitempty"`
-	WouldChange *int64 `json:"wouldChange,omitempty"`
-	// Namespaces count those of the traces that the server keeps.
-	Namespaces []rolloutNamespace `json:"namespaces,omitempty"`
-}
-
-// rolloutNamespace counts the requests of one namespace.
-type rolloutNamespace struct {
-	Namespace   string `json:"namespace"`
-	WouldReject int    `json:"wouldReject"`
-	WouldChange int    `json:"wouldChange"`
-	// Example is a message, or a change, and Trace the trace that has it.
-	Example string `json:"example,omitempty"`
-	Trace   string `json:"trace,omitempty"`
 }
 
 func (o *rolloutStatusOptions) run(ctx context.Context, streams command.Streams) error {
@@ -189,9 +111,9 @@ func (o *rolloutStatusOptions) run(ctx context.Context, streams command.Streams)
 	if err != nil {
 		return err
 	}
-	statuses := []rolloutStatus{}
+	statuses := []rollout.Status{}
 	for i := range objects {
-		statuses = append(statuses, rolloutStatusOf(&objects[i], spared, traces))
+		statuses = append(statuses, rollout.StatusOf(&objects[i], spared, traces))
 	}
 	if o.output != "text" {
 		return command.PrintAs(streams.Out, o.output, map[string]any{"items": statuses})
@@ -206,46 +128,8 @@ func (o *rolloutStatusOptions) run(ctx context.Context, streams command.Streams)
 	return o.print(streams, statuses)
 }
 
-// enforcesSoftly returns an error when a server is not Gatehouse, and takes all for hard.
-func enforcesSoftly(ctx context.Context, client dynamic.Interface, host string) error {
-	if _, err := client.Resource(registrationStates).List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
-		return fmt.Errorf("the server at %s is not Gatehouse: it ignores how soft a webhook or policy is", host)
-	}
-	return nil
-}
-
-// objects are those that were asked for: one, or all with an annotation.
-func (o *rolloutStatusOptions) objects(ctx context.Context, client dynamic.Interface) ([]unstructured.Unstructured, error) {
-	if o.target != nil {
-		u, err := client.Resource(registrationResource(o.target.plural)).Get(ctx, o.target.name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return []unstructured.Unstructured{*u}, nil
-	}
-	var found []unstructured.Unstructured
-	for _, plural := range softKinds() {
-		list, err := client.Resource(registrationResource(plural)).List(ctx, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			if _, soft := list.Items[i].GetAnnotations()[registration.EnforcementAnnotation]; soft {
-				found = append(found, list.Items[i])
-			}
-		}
-	}
-	return found, nil
-}
-
-// sparedCounts are counts by the label name or policy, and by what would have happened.
-type sparedCounts map[[3]string]int64
-
 // sparedByMetrics reads what the metrics of the server count; nil and why when it cannot.
-func sparedByMetrics(ctx context.Context, c *command.Cluster) (sparedCounts, string) {
+func sparedByMetrics(ctx context.Context, c *command.Cluster) (rollout.Counts, string) {
 	config, err := c.Open()
 	if err != nil {
 		return nil, err.Error()
@@ -258,105 +142,49 @@ func sparedByMetrics(ctx context.Context, c *command.Cluster) (sparedCounts, str
 	if err != nil {
 		return nil, "The counts are those of the traces only: " + err.Error()
 	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
+	counts, err := rollout.ReadCounts(data)
 	if err != nil {
 		return nil, "The counts are those of the traces only: reading the metrics: " + err.Error()
-	}
-	counts := sparedCounts{}
-	for family, label := range map[string]string{"gatehouse_admission_webhook_spared_requests_total": "name", "gatehouse_admission_policy_spared_requests_total": "policy"} {
-		for _, m := range families[family].GetMetric() {
-			counts[[3]string{label, labelOf(m, label), labelOf(m, "would")}] += int64(m.GetCounter().GetValue())
-		}
 	}
 	return counts, ""
 }
 
-func labelOf(m *dto.Metric, name string) string {
-	for _, l := range m.GetLabel() {
-		if l.GetName() == name {
-			return l.GetValue()
-		}
+// enforcesSoftly returns an error when a server is not Gatehouse, and takes all for hard.
+func enforcesSoftly(ctx context.Context, client dynamic.Interface, host string) error {
+	if _, err := client.Resource(rollout.States).List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
+		return fmt.Errorf("the server at %s is not Gatehouse: it ignores how soft a webhook or policy is", host)
 	}
-	return ""
+	return nil
 }
 
-func rolloutStatusOf(u *unstructured.Unstructured, spared sparedCounts, traces []*v1alpha1.AdmissionTrace) rolloutStatus {
-	annotations := u.GetAnnotations()
-	s := rolloutStatus{
-		Kind: u.GetKind(), Name: u.GetName(), Rollout: annotations[registration.RolloutAnnotation],
-		Enforcement: cmp.Or(annotations[registration.EnforcementAnnotation], string(registration.ModeDeny)),
+// objects are those that were asked for: one, or all with an annotation.
+func (o *rolloutStatusOptions) objects(ctx context.Context, client dynamic.Interface) ([]unstructured.Unstructured, error) {
+	if o.target != nil {
+		u, err := client.Resource(o.target.Resource()).Get(ctx, o.target.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return []unstructured.Unstructured{*u}, nil
 	}
-	if at := lint.EnforcedSince(u); !at.IsZero() {
-		s.Since = &metav1.Time{Time: at}
-	}
-	label, names := "policy", []string{u.GetName()}
-	if policy, _, _ := unstructured.NestedString(u.Object, "spec", "policyName"); policy != "" {
-		names = []string{policy}
-	}
-	if entries, err := registration.Entries(u); err == nil && len(entries) > 0 && entries[0].Name != "" {
-		label, names = "name", nil
-		for _, e := range entries {
-			names = append(names, e.Name)
+	var found []unstructured.Unstructured
+	for _, plural := range rollout.SoftKinds() {
+		list, err := client.Resource(rollout.Resource(plural)).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if rollout.Soft(&list.Items[i]) {
+				found = append(found, list.Items[i])
+			}
 		}
 	}
-	if spared != nil {
-		var reject, change int64
-		for _, name := range names {
-			reject += spared[[3]string{label, name, "reject"}]
-			change += spared[[3]string{label, name, "change"}]
-		}
-		s.WouldReject, s.WouldChange = &reject, &change
-	}
-	s.Namespaces = sparedByNamespace(u, traces)
-	return s
+	return found, nil
 }
 
-// sparedByNamespace counts what an object would have done by the traces, by namespace.
-func sparedByNamespace(u *unstructured.Unstructured, traces []*v1alpha1.AdmissionTrace) []rolloutNamespace {
-	found := map[string]*rolloutNamespace{}
-	for _, t := range traces {
-		n := found[t.Request.Namespace]
-		if n == nil {
-			n = &rolloutNamespace{Namespace: t.Request.Namespace}
-		}
-		if n.count(t, t.SparedBy(u.GetKind(), u.GetName())) {
-			found[n.Namespace] = n
-		}
-	}
-	var list []rolloutNamespace
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		list = append(list, *found[name])
-	}
-	slices.SortStableFunc(list, func(a, b rolloutNamespace) int { return cmp.Compare(b.WouldReject, a.WouldReject) })
-	return list
-}
-
-// count takes in what an object would have done with the request of a trace, and reports whether that is
-// anything. A request is counted once. The example is of a rejection, if there is one.
-func (n *rolloutNamespace) count(t *v1alpha1.AdmissionTrace, acts iter.Seq[trace.Act]) bool {
-	reject, change := false, false
-	for act := range acts {
-		example := act.Message
-		if act.Deed == trace.WouldReject {
-			reject = true
-		} else {
-			change, example = true, "would change "+strings.Join(act.Fields(), ", ")
-		}
-		if n.Trace == "" || act.Deed == trace.WouldReject && n.WouldReject == 0 {
-			n.Example, n.Trace = example, t.ID
-		}
-	}
-	if reject {
-		n.WouldReject++
-	}
-	if change {
-		n.WouldChange++
-	}
-	return reject || change
-}
-
-func (o *rolloutStatusOptions) print(streams command.Streams, statuses []rolloutStatus) error {
+func (o *rolloutStatusOptions) print(streams command.Streams, statuses []rollout.Status) error {
 	counted := func(n *int64) any {
 		if n == nil {
 			return "?"
@@ -398,10 +226,8 @@ func (o *rolloutStatusOptions) print(streams command.Streams, statuses []rollout
 
 type rolloutSetOptions struct {
 	cluster *command.Cluster
-	target  rolloutTarget
-	mode    registration.Mode
-	webhook string
-	in      string
+	target  rollout.Target
+	rollout.Change
 }
 
 func newRolloutSet(streams command.Streams) *cobra.Command {
@@ -427,15 +253,13 @@ wait-in-force' waits until all servers enforce them.`,
 				return command.Usagef("name one object and its mode, as KIND/NAME MODE")
 			}
 			var err error
-			if o.target, err = rolloutTargetOf(args[0]); err != nil {
-				return err
+			if o.target, err = rollout.ParseSoft(args[0]); err != nil {
+				return command.UsageError{Err: err}
 			}
-			i := slices.IndexFunc(registration.Modes, func(m registration.Mode) bool { return strings.EqualFold(string(m), args[1]) })
-			if i < 0 {
-				return command.Usagef("%q is not a mode: use Deny, Warn or Audit", args[1])
+			if o.Mode, err = rollout.ParseMode(args[1]); err != nil {
+				return command.UsageError{Err: err}
 			}
-			o.mode = registration.Modes[i]
-			if o.mode == registration.ModeDeny && o.in != "" {
+			if o.Mode == registration.ModeDeny && o.In != "" {
 				return command.Usagef("--in needs the mode Warn or Audit, which counts outside of these namespaces")
 			}
 			return nil
@@ -444,11 +268,11 @@ wait-in-force' waits until all servers enforce them.`,
 	}
 	command.AddSection(cmd, "What to set", func(f *pflag.FlagSet) {
 		f.SortFlags = false
-		f.StringVar(&o.in, "in", "", "where it is hard already: a share such as 25%, or a label selector")
-		f.StringVar(&o.webhook, "webhook", "", "only this webhook of the configuration")
+		f.StringVar(&o.In, "in", "", "where it is hard already: a share such as 25%, or a label selector")
+		f.StringVar(&o.Webhook, "webhook", "", "only this webhook of the configuration")
 	})
 	o.cluster = command.NewCluster(cmd)
-	command.CompletesObject(cmd, softKinds, func(kind string) []string { return registrationNames(cmd, o.cluster, kind) })
+	completesRegistration(cmd, o.cluster, rollout.SoftKinds)
 	return cmd
 }
 
@@ -460,25 +284,16 @@ func (o *rolloutSetOptions) run(ctx context.Context, streams command.Streams) er
 	if err := enforcesSoftly(ctx, client, config.Host); err != nil {
 		return err
 	}
-	objects := client.Resource(registrationResource(o.target.plural))
-	u, err := objects.Get(ctx, o.target.name, metav1.GetOptions{})
+	objects := client.Resource(o.target.Resource())
+	u, err := objects.Get(ctx, o.target.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	value := o.value(u.GetAnnotations()[registration.EnforcementAnnotation])
-	annotations := map[string]any{registration.EnforcementAnnotation: value, registration.RolloutAnnotation: nil}
-	switch {
-	case o.in != "":
-		annotations[registration.RolloutAnnotation] = o.in
-	case o.webhook != "":
-		// The rollout is that of all webhooks of the configuration.
-		delete(annotations, registration.RolloutAnnotation)
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion(), "annotations": annotations}})
+	patch, err := o.Patch(u)
 	if err != nil {
 		return err
 	}
-	stored, err := objects.Patch(ctx, o.target.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gatehouse"})
+	stored, err := objects.Patch(ctx, o.target.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gatehouse"})
 	if err != nil {
 		return err
 	}
@@ -488,19 +303,4 @@ func (o *rolloutSetOptions) run(ctx context.Context, streams command.Streams) er
 	}
 	terminal.Fprintf(streams.Out, "%s/%s: %s\n", stored.GetKind(), stored.GetName(), text)
 	return nil
-}
-
-// value is the new value of the annotation: the mode of all webhooks, or that of one among those
-// of the others.
-func (o *rolloutSetOptions) value(old string) string {
-	if o.webhook == "" {
-		return string(o.mode)
-	}
-	var items []string
-	for item := range strings.SplitSeq(old, ",") {
-		if item = strings.TrimSpace(item); item != "" && !strings.HasPrefix(item, o.webhook+"=") {
-			items = append(items, item)
-		}
-	}
-	return strings.Join(append(items, o.webhook+"="+string(o.mode)), ",")
 }

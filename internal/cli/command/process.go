@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/gatehouse-dev/gatehouse/internal/program"
@@ -32,15 +31,4 @@ func IsPlugin() bool {
 func LeaveSignals(ctx context.Context) {
 	context.AfterFunc(ctx, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
-}
-
-// collectAt is the growth of the heap, in percent, at which CollectSeldom has garbage collected.
-const collectAt = 400
-
-// CollectSeldom has a process that ends soon, and that needs most of what it makes until then, collect
-// garbage seldom, unless $GOGC says how often.
-func CollectSeldom() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
 }

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/google/go-cmp/cmp"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	apiversion "k8s.io/apimachinery/pkg/version"
@@ -15,6 +13,7 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	kubectlversion "k8s.io/kubectl/pkg/cmd/version"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 

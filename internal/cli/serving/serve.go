@@ -10,11 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -280,7 +279,6 @@ func forgetLater(after ...time.Duration) {
 	}
 }
 
-// runServe serves until ctx ends.
 // leaveOutDropped leaves out the admission plugins that Kubernetes had once, and warns of each:
 // command lines of old keep working (S9.20).
 func leaveOutDropped(s *server.Options, warn func(string, ...any)) {
@@ -301,6 +299,7 @@ func leaveOutDropped(s *server.Options, warn func(string, ...any)) {
 	}
 }
 
+// runServe serves until ctx ends.
 func runServe(ctx context.Context, o *serveOptions, streams command.Streams) error {
 	if err := o.log.Check(); err != nil {
 		return err

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 	"github.com/gatehouse-dev/gatehouse/plugins/webhook"
@@ -27,10 +26,6 @@ type webhookOptions struct {
 
 // NewWebhook returns the command gatehouse webhook.
 func NewWebhook(streams command.Streams) *cobra.Command {
-	return newWebhookCommand(func(ctx context.Context, o *webhookOptions) error { return o.run(ctx, streams) })
-}
-
-func newWebhookCommand(run func(context.Context, *webhookOptions) error) *cobra.Command {
 	o := &webhookOptions{log: command.NewLogging()}
 	cmd := &cobra.Command{
 		Use:   "webhook --plugins=NAME,...",
@@ -75,7 +70,7 @@ create SubjectAccessReviews.`,
 				return command.Usagef("--print needs --cert-dir: the registrations have the certificate that the server will serve with")
 			}
 			o.IgnoreFailures = o.failurePolicy == "Ignore"
-			return run(cmd.Context(), o)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Plugins", func(f *pflag.FlagSet) {

@@ -7,13 +7,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )

@@ -2,11 +2,14 @@ package replay
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
@@ -20,6 +23,23 @@ const (
 
 // changeClasses are the classes of changes.
 var changeClasses = map[Change]view.Class{NewlyRejected: view.Bad, NewlyAllowed: view.Good, OtherObject: view.Warning, OtherRejection: view.Warning}
+
+// Write writes the report in a format: json, or one of a page or text for people. With jsonl it is what
+// stands behind the lines, for people. read says that what was read is of interest, too.
+func (r *Report) Write(out io.Writer, format string, read bool) error {
+	switch format {
+	case "json":
+		data, err := json.MarshalIndent(r, "", "    ")
+		if err != nil {
+			return err
+		}
+		_, err = terminal.Exact(out).Write(append(data, '\n'))
+		return err
+	case "jsonl":
+		return r.View(false, read).Format(out, "text")
+	}
+	return r.View(true, read).Format(out, format)
+}
 
 // View is what a person sees of the report: with the groups of requests that are judged otherwise, and
 // with what was read.

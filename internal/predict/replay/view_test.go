@@ -1,31 +1,28 @@
-package changing
+package replay
 
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // reportOf is a report with many groups and policies, whose texts come from a hostile recording.
-func reportOf(groups int) *replay.Report {
+func reportOf(groups int) *Report {
 	const hostile = "\x1b[31mred\u202e\nnewline"
-	r := &replay.Report{KubernetesVersion: "v1.37.1", Judged: 100_000, Input: recorded.Count{
+	r := &Report{KubernetesVersion: "v1.37.1", Judged: 100_000, Input: recorded.Count{
 		LeftOut: []recorded.Reason{{Reason: "the kind \"" + hostile + "\"", Count: 2, First: "a" + hostile + ":1"}}, Problems: []string{hostile}}}
 	for i := range groups {
 		name := fmt.Sprintf("policy p%03d", i)
-		r.Groups = append(r.Groups, &replay.Group{Change: replay.NewlyRejected, By: []string{name}, Count: 1000 - i, Users: []replay.Share{{Name: hostile, Count: 1}},
-			Examples: []*replay.Example{{Request: "CREATE pods shop/" + hostile, Place: "f:1", After: []string{hostile}}, {Request: "b"}, {Request: "c"}}})
-		r.Policies = append(r.Policies, &replay.Policy{Name: name, RejectedBefore: 7, RejectedAfter: 7 + i%2*i})
+		r.Groups = append(r.Groups, &Group{Change: NewlyRejected, By: []string{name}, Count: 1000 - i, Users: []Share{{Name: hostile, Count: 1}},
+			Examples: []*Example{{Request: "CREATE pods shop/" + hostile, Place: "f:1", After: []string{hostile}}, {Request: "b"}, {Request: "c"}}})
+		r.Policies = append(r.Policies, &Policy{Name: name, RejectedBefore: 7, RejectedAfter: 7 + i%2*i})
 		r.Changed += 1000 - i
 	}
 	return r
@@ -35,8 +32,7 @@ func reportOf(groups int) *replay.Report {
 // it leaves out. S25.6: no text of the input acts on a terminal or in a page.
 func TestAReplayIsAPageForPeople(t *testing.T) {
 	var screen bytes.Buffer
-	o := &replayOptions{output: "text"}
-	if err := o.print(terminal.NewWriter(&screen), reportOf(300)); err != nil {
+	if err := reportOf(300).Write(terminal.NewWriter(&screen), "text", true); err != nil {
 		t.Fatal(err)
 	}
 	text := screen.String()
@@ -54,7 +50,7 @@ func TestAReplayIsAPageForPeople(t *testing.T) {
 	var page, data bytes.Buffer
 	var summary bytes.Buffer
 	for format, out := range map[string]*bytes.Buffer{"html": &page, "json": &data, "markdown": &summary} {
-		if err := (&replayOptions{output: format}).print(terminal.NewWriter(out), reportOf(300)); err != nil {
+		if err := reportOf(300).Write(terminal.NewWriter(out), format, true); err != nil {
 			t.Fatal(err)
 		}
 		if n := strings.Count(out.String(), "p299"); n == 0 {
@@ -73,21 +69,21 @@ func TestAReplayIsAPageForPeople(t *testing.T) {
 
 // S25.18: a gate fails on what it names, and any on what is not known, too.
 func TestGatesOfAReplay(t *testing.T) {
-	all := []replay.Gate{"", replay.Rejects, replay.ChangesAny, replay.DiffersAny}
+	all := []Gate{"", Rejects, ChangesAny, DiffersAny}
 	for _, tt := range []struct {
 		name   string
-		report replay.Report
-		fails  []replay.Gate
+		report Report
+		fails  []Gate
 	}{
-		{"nothing differs", replay.Report{Judged: 9}, nil},
-		{"newly rejected", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.NewlyRejected: 1}}, all[1:]},
-		{"newly allowed", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.NewlyAllowed: 1}}, all[2:]},
-		{"another reason", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherRejection: 1}}, all[2:]},
-		{"another object", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherObject: 1}}, all[2:]},
-		{"other webhooks", replay.Report{Changed: 1, Changes: map[replay.Change]int{replay.OtherCalls: 1}}, all[3:]},
-		{"not known", replay.Report{Undecided: 1}, all[3:]},
+		{"nothing differs", Report{Judged: 9}, nil},
+		{"newly rejected", Report{Changed: 1, Changes: map[Change]int{NewlyRejected: 1}}, all[1:]},
+		{"newly allowed", Report{Changed: 1, Changes: map[Change]int{NewlyAllowed: 1}}, all[2:]},
+		{"another reason", Report{Changed: 1, Changes: map[Change]int{OtherRejection: 1}}, all[2:]},
+		{"another object", Report{Changed: 1, Changes: map[Change]int{OtherObject: 1}}, all[2:]},
+		{"other webhooks", Report{Changed: 1, Changes: map[Change]int{OtherCalls: 1}}, all[3:]},
+		{"not known", Report{Undecided: 1}, all[3:]},
 	} {
-		var fails []replay.Gate
+		var fails []Gate
 		for _, g := range all {
 			if tt.report.Fails(g) {
 				fails = append(fails, g)
@@ -97,17 +93,13 @@ func TestGatesOfAReplay(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, fails, tt.fails)
 		}
 	}
-	var problems strings.Builder
-	if code := command.Execute(t.Context(), NewReplay, []string{"b", "--with", "a", "--fail-on", "always"}, command.Streams{Out: io.Discard, Err: &problems}); code != command.ExitUsage || !strings.Contains(problems.String(), `--fail-on "always" is not one of rejected, changed, any`) {
-		t.Errorf("--fail-on always: %d, %s", code, problems.String())
-	}
 }
 
 // S25.16: a report for people names who asks for labels that nobody knows.
 func TestAReplaySaysWhatIsUnknown(t *testing.T) {
 	var screen bytes.Buffer
-	r := &replay.Report{Judged: 9, Undecided: 2, Unknown: []*replay.Unknown{{By: "policy prod", Count: 2, Namespaces: []replay.Share{{Name: "shop", Count: 2}}, First: "log:1"}}}
-	if err := (&replayOptions{output: "text"}).print(terminal.NewWriter(&screen), r); err != nil {
+	r := &Report{Judged: 9, Undecided: 2, Unknown: []*Unknown{{By: "policy prod", Count: 2, Namespaces: []Share{{Name: "shop", Count: 2}}, First: "log:1"}}}
+	if err := r.Write(terminal.NewWriter(&screen), "text", true); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"unknown: 2 requests judged without the labels of shop, which nobody knows, and policy prod asks for them (log:1)\n", "2 requests may have another verdict"} {
@@ -123,7 +115,7 @@ func TestNamesThatAreNoTexts(t *testing.T) {
 	if err := os.WriteFile(path, []byte("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: no}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readRegistrations([]string{path}); err == nil || !strings.Contains(err.Error(), "policy.yaml:1: the ValidatingAdmissionPolicy has no metadata.name that is a text") {
+	if _, err := ReadRegistrations([]string{path}); err == nil || !strings.Contains(err.Error(), "policy.yaml:1: the ValidatingAdmissionPolicy has no metadata.name that is a text") {
 		t.Errorf("%v", err)
 	}
 }

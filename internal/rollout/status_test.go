@@ -1,4 +1,4 @@
-package changing
+package rollout
 
 import (
 	"testing"
@@ -27,7 +27,7 @@ func TestRolloutCountsWhatWouldHaveHappened(t *testing.T) {
 		of("1", "shop", change), of("2", "shop", reject, reject), of("3", "shop", reject), of("4", "park", change, change),
 		of("5", "quiet", trace.CallRecord{Verdict: "failed", Error: "away", Ignored: true}), of("6", "none", trace.CallRecord{Verdict: "allowed"}),
 	})
-	want := []rolloutNamespace{
+	want := []Namespace{
 		{Namespace: "shop", WouldReject: 2, WouldChange: 1, Example: "no", Trace: "2"},
 		{Namespace: "park", WouldChange: 1, Example: "would change /a, b[]", Trace: "4"},
 	}

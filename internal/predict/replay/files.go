@@ -1,0 +1,35 @@
+package replay
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+)
+
+// ReadRegistrations reads files with policies and webhooks. An error is about what the files have.
+func ReadRegistrations(paths []string) (*manifests.Set, error) {
+	set, err := manifests.Read(paths, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range set.Problems {
+		if !p.Warning {
+			return nil, fmt.Errorf("%s: %s", report.Place(p.File, p.Line, 0), p.Message)
+		}
+	}
+	for _, o := range set.Objects {
+		u := &unstructured.Unstructured{Object: o.Content}
+		if u.GetName() == "" && len(stage.Judging([]*unstructured.Unstructured{u})) > 0 {
+			return nil, fmt.Errorf("%s: the %s has no metadata.name that is a text; quote a name such as \"no\"", report.Place(o.File, o.Line, 0), u.GetKind())
+		}
+	}
+	if len(set.Objects) == 0 {
+		return nil, fmt.Errorf("no Kubernetes objects were found in %s", strings.Join(paths, ", "))
+	}
+	return set, nil
+}

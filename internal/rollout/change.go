@@ -1,0 +1,59 @@
+package rollout
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// Change makes a registration harder or softer.
+type Change struct {
+	Mode registration.Mode
+	// Webhook is the only webhook of a configuration that changes; empty for all.
+	Webhook string
+	// In is where a soft one is hard already: a share such as 25%, or a label selector.
+	In string
+}
+
+// ParseMode reads a mode that a user wrote, in any case.
+func ParseMode(text string) (registration.Mode, error) {
+	i := slices.IndexFunc(registration.Modes, func(m registration.Mode) bool { return strings.EqualFold(string(m), text) })
+	if i < 0 {
+		return "", fmt.Errorf("%q is not a mode: use Deny, Warn or Audit", text)
+	}
+	return registration.Modes[i], nil
+}
+
+// Patch returns the merge patch that makes the change to a registration as it was read.
+func (c *Change) Patch(u *unstructured.Unstructured) ([]byte, error) {
+	value := c.value(u.GetAnnotations()[registration.EnforcementAnnotation])
+	annotations := map[string]any{registration.EnforcementAnnotation: value, registration.RolloutAnnotation: nil}
+	switch {
+	case c.In != "":
+		annotations[registration.RolloutAnnotation] = c.In
+	case c.Webhook != "":
+		// The rollout is that of all webhooks of the configuration.
+		delete(annotations, registration.RolloutAnnotation)
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion(), "annotations": annotations}})
+}
+
+// value is the new value of the annotation: the mode of all webhooks, or that of one among those
+// of the others.
+func (c *Change) value(old string) string {
+	if c.Webhook == "" {
+		return string(c.Mode)
+	}
+	var items []string
+	for item := range strings.SplitSeq(old, ",") {
+		if item = strings.TrimSpace(item); item != "" && !strings.HasPrefix(item, c.Webhook+"=") {
+			items = append(items, item)
+		}
+	}
+	return strings.Join(append(items, c.Webhook+"="+string(c.Mode)), ",")
+}

@@ -1,0 +1,39 @@
+package rollout
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// A change writes the mode of all webhooks, or of one among those of the others. It ends a rollout, or begins
+// another one, unless it is about one webhook.
+func TestChangesOfARegistration(t *testing.T) {
+	for _, c := range []struct {
+		name, old string
+		change    Change
+		want      string
+	}{
+		{"softer", "", Change{Mode: registration.ModeWarn}, `"gatehouse.dev/enforcement":"Warn","gatehouse.dev/rollout":null`},
+		{"hard in a share", "Warn", Change{Mode: registration.ModeWarn, In: "25%"}, `"gatehouse.dev/enforcement":"Warn","gatehouse.dev/rollout":"25%"`},
+		{"hard, which ends the rollout", "Warn", Change{Mode: registration.ModeDeny}, `"gatehouse.dev/enforcement":"Deny","gatehouse.dev/rollout":null`},
+		{"the first of its webhooks", "", Change{Mode: registration.ModeAudit, Webhook: "a.example.com"}, `"gatehouse.dev/enforcement":"a.example.com=Audit"`},
+		{"one more of its webhooks", "Warn, b.example.com=Audit,a.example.com=Warn", Change{Mode: registration.ModeDeny, Webhook: "a.example.com"},
+			`"gatehouse.dev/enforcement":"Warn,b.example.com=Audit,a.example.com=Deny"`},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		u.SetResourceVersion("7")
+		u.SetAnnotations(map[string]string{registration.EnforcementAnnotation: c.old, registration.RolloutAnnotation: "10%"})
+		want := `{"metadata":{"annotations":{` + c.want + `},"resourceVersion":"7"}}`
+		if got, err := c.change.Patch(u); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", c.name, got, err, want)
+		}
+	}
+	for text, want := range map[string]registration.Mode{"deny": registration.ModeDeny, "Warn": registration.ModeWarn, "AUDIT": registration.ModeAudit, "soft": ""} {
+		if got, err := ParseMode(text); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
+)
+
+// States is where a server says which registrations are in force.
+var States = v1alpha1.SchemeGroupVersion.WithResource("registrationstates")
+
+// aliases are the kinds of registrations, by plural, with the names
+// that are understood besides it.
+var aliases = map[string][]string{
+	"mutatingwebhookconfigurations":       {"mutatingwebhookconfiguration", "mutating"},
+	"validatingwebhookconfigurations":     {"validatingwebhookconfiguration", "validating"},
+	"validatingadmissionpolicies":         {"validatingadmissionpolicy"},
+	"validatingadmissionpolicybindings":   {"validatingadmissionpolicybinding"},
+	"mutatingadmissionpolicies":           {"mutatingadmissionpolicy"},
+	"mutatingadmissionpolicybindings":     {"mutatingadmissionpolicybinding"},
+	"initializerconfigurations":           {"initializerconfiguration", "initializer"},
+	"externaladmissionhookconfigurations": {"externaladmissionhookconfiguration", "external"},
+}
+
+// initializerConfigurations are the only registrations that cannot be soft.
+const initializerConfigurations = "initializerconfigurations"
+
+// Kinds returns the kinds of registrations, by plural, in order.
+func Kinds() []string { return slices.Sorted(maps.Keys(aliases)) }
+
+// SoftKinds returns the kinds of registrations that may be soft, by plural, in order.
+func SoftKinds() []string {
+	return slices.DeleteFunc(Kinds(), func(plural string) bool { return plural == initializerConfigurations })
+}
+
+// Plural returns the resource of a kind of registration that a user wrote; ok is false if there is
+// none.
+func Plural(kind string) (plural string, ok bool) {
+	given := strings.TrimSuffix(strings.ToLower(kind), "."+registration.GroupName)
+	for plural, others := range aliases {
+		if given == plural || slices.Contains(others, given) {
+			return plural, true
+		}
+	}
+	return "", false
+}
+
+// Target is a registration that a user wrote as KIND/NAME.
+type Target struct{ Plural, Name string }
+
+// ParseTarget reads a registration that a user wrote as KIND/NAME.
+func ParseTarget(text string) (Target, error) {
+	return parse(text, Kinds(), "is not a kind of registration: use mutating, validating, initializer or external")
+}
+
+// ParseSoft is ParseTarget for a registration that may be soft.
+func ParseSoft(text string) (Target, error) {
+	kinds := SoftKinds()
+	return parse(text, kinds, "cannot be soft: use one of "+strings.Join(kinds, ", "))
+}
+
+// parse reads a registration of one of several kinds. otherwise says what is wrong with another kind.
+func parse(text string, kinds []string, otherwise string) (Target, error) {
+	kind, name, ok := strings.Cut(text, "/")
+	if !ok || kind == "" || name == "" {
+		return Target{}, fmt.Errorf("%q is not of the form KIND/NAME, such as validatingadmissionpolicy/teams", text)
+	}
+	plural, _ := Plural(kind)
+	if !slices.Contains(kinds, plural) {
+		return Target{}, fmt.Errorf("%q %s", kind, otherwise)
+	}
+	return Target{plural, name}, nil
+}
+
+// State returns the name of the registration's state among States.
+func (t Target) State() string { return t.Plural + "." + t.Name }
+
+// Resource returns where the registration is.
+func (t Target) Resource() schema.GroupVersionResource { return Resource(t.Plural) }
+
+// Resource returns where the registrations of a kind are, by its plural.
+func Resource(plural string) schema.GroupVersionResource {
+	version := "v1"
+	if plural == "externaladmissionhookconfigurations" {
+		version = "v1alpha1"
+	}
+	return schema.GroupVersionResource{Group: registration.GroupName, Version: version, Resource: plural}
+}

@@ -1,6 +1,7 @@
 package initialization
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -125,18 +126,10 @@ type Decorator struct {
 
 // New returns a Decorator. Close must be called before the stores are closed.
 func New(o Options) *Decorator {
-	if o.Timeout == 0 {
-		o.Timeout = 5 * time.Second
-	}
-	if o.RepairAfter == 0 {
-		o.RepairAfter = 10 * time.Minute
-	}
-	if o.ReleaseTimeout == 0 {
-		o.ReleaseTimeout = time.Hour
-	}
-	if o.maxTimers == 0 {
-		o.maxTimers = 10_000
-	}
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
+	o.RepairAfter = cmp.Or(o.RepairAfter, 10*time.Minute)
+	o.ReleaseTimeout = cmp.Or(o.ReleaseTimeout, time.Hour)
+	o.maxTimers = cmp.Or(o.maxTimers, 10_000)
 	none := func(string) bool { return false }
 	if o.MustAct == nil {
 		o.MustAct = none

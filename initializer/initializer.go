@@ -1,6 +1,7 @@
 package initializer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,15 +95,9 @@ func New(o Options) (*Controller, error) {
 	case (o.Finalizer == "") != (o.Release == nil):
 		return nil, fmt.Errorf("initializer %q needs both a finalizer and a function that releases, or neither", o.Name)
 	}
-	if o.Workers == 0 {
-		o.Workers = 4
-	}
-	if o.FirstRetry == 0 {
-		o.FirstRetry = 50 * time.Millisecond
-	}
-	if o.LastRetry == 0 {
-		o.LastRetry = 5 * time.Second
-	}
+	o.Workers = cmp.Or(o.Workers, 4)
+	o.FirstRetry = cmp.Or(o.FirstRetry, 50*time.Millisecond)
+	o.LastRetry = cmp.Or(o.LastRetry, 5*time.Second)
 	config := rest.CopyConfig(o.Config)
 	if config.QPS == 0 {
 		config.QPS = -1

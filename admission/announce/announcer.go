@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,9 +45,7 @@ type Announcer struct {
 
 // New returns an Announcer that has announced nothing.
 func New(o Options) *Announcer {
-	if o.MaxStaleness == 0 {
-		o.MaxStaleness = 5 * time.Second
-	}
+	o.MaxStaleness = cmp.Or(o.MaxStaleness, 5*time.Second)
 	return &Announcer{Log: NewLog(o.Address, o.MaxStaleness, o.Off), options: o}
 }
 

@@ -94,18 +94,10 @@ func New(o Options) (*Caller, error) {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	}
-	if o.maxResponseBytes == 0 {
-		o.maxResponseBytes = defaultMaxResponseBytes
-	}
-	if o.MaxHeaderBytes == 0 {
-		o.MaxHeaderBytes = defaultMaxHeaderBytes
-	}
-	if o.maxTargets == 0 {
-		o.maxTargets = defaultMaxTargets
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = defaultMaxInFlight
-	}
+	o.maxResponseBytes = cmp.Or(o.maxResponseBytes, defaultMaxResponseBytes)
+	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, defaultMaxHeaderBytes)
+	o.maxTargets = cmp.Or(o.maxTargets, defaultMaxTargets)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultMaxInFlight)
 	c := &Caller{options: o, memory: newMemory()}
 	c.waiting.max = maxWaitingBodies
 	c.targets.max = o.maxTargets

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -82,9 +83,7 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (
 func (s *slots) give(now time.Time, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.usual == 0 {
-		s.mu.usual = took
-	}
+	s.mu.usual = cmp.Or(s.mu.usual, took)
 	s.mu.usual += (took - s.mu.usual) / usualWeight
 	s.pass(now)
 }

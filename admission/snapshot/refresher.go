@@ -126,18 +126,12 @@ func NewRefresher(o Options) (*Refresher, error) {
 	if o.Reader == nil {
 		return nil, errors.New("snapshot: Options.Reader is nil")
 	}
-	if o.Interval == 0 {
-		o.Interval = time.Second
-	}
-	if o.MaxStaleness == 0 {
-		o.MaxStaleness = 5 * time.Second
-	}
+	o.Interval = cmp.Or(o.Interval, time.Second)
+	o.MaxStaleness = cmp.Or(o.MaxStaleness, 5*time.Second)
 	if o.Interval < 0 || o.Interval >= o.MaxStaleness {
 		return nil, fmt.Errorf("snapshot: Options.Interval %s is not between 0 and MaxStaleness %s", o.Interval, o.MaxStaleness)
 	}
-	if o.readTimeout == 0 {
-		o.readTimeout = (o.MaxStaleness - o.Interval) / 2
-	}
+	o.readTimeout = cmp.Or(o.readTimeout, (o.MaxStaleness-o.Interval)/2)
 	r := &Refresher{options: o, poke: make(chan struct{}, 1), over: make(chan struct{}), attempts: newAttempts()}
 	r.mu.next = make(chan struct{})
 	return r, nil

@@ -392,9 +392,7 @@ func (t *Trace) record(w writer, subject *Subject) Record {
 	}
 	for i := range steps {
 		r.Steps[i] = w.step(&steps[i])
-		if r.Revision == "" {
-			r.Revision = r.Steps[i].Revision
-		}
+		r.Revision = cmp.Or(r.Revision, r.Steps[i].Revision)
 	}
 	return r
 }

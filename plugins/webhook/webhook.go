@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -141,12 +142,8 @@ func (s *Server) complete() error {
 			return fmt.Errorf("--plugins: %s is given twice", name)
 		}
 	}
-	if o.BindAddress == "" {
-		o.BindAddress = "127.0.0.1"
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
+	o.BindAddress = cmp.Or(o.BindAddress, "127.0.0.1")
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	if o.Timeout < time.Second || o.Timeout > 30*time.Second {
 		return fmt.Errorf("--timeout %s must be between 1s and 30s", o.Timeout)
 	}

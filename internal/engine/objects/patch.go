@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,9 +198,7 @@ func checkKind(object runtime.Object, want schema.GroupVersionKind) error {
 // them, because the type determines both (S18.20).
 func restoreKind(object runtime.Object, kind schema.GroupVersionKind) {
 	got := object.GetObjectKind().GroupVersionKind()
-	if got.Kind == "" {
-		got.Kind = kind.Kind
-	}
+	got.Kind = cmp.Or(got.Kind, kind.Kind)
 	if got.GroupVersion().Empty() {
 		got.Group, got.Version = kind.Group, kind.Version
 	}

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,15 +50,9 @@ type Election struct {
 
 // New checks the options and starts nothing.
 func New(o Options) (*Election, error) {
-	if o.Duration == 0 {
-		o.Duration = 15 * time.Second
-	}
-	if o.Deadline == 0 {
-		o.Deadline = 10 * time.Second
-	}
-	if o.Retry == 0 {
-		o.Retry = 2 * time.Second
-	}
+	o.Duration = cmp.Or(o.Duration, 15*time.Second)
+	o.Deadline = cmp.Or(o.Deadline, 10*time.Second)
+	o.Retry = cmp.Or(o.Retry, 2*time.Second)
 	e := &Election{options: o}
 	// The elector checks the durations.
 	_, err := leaderelection.NewLeaderElector(e.config(&lock{Election: e}, leaderelection.LeaderCallbacks{

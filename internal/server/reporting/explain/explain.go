@@ -122,9 +122,7 @@ var methods = map[string]string{
 func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	asked := obj.(*v1alpha1.AdmissionExplanation)
 	spec := &asked.Spec
-	if spec.Operation == "" {
-		spec.Operation = "CREATE"
-	}
+	spec.Operation = cmp.Or(spec.Operation, "CREATE")
 	if errs := complete(spec); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("AdmissionExplanation").GroupKind(), asked.Name, errs)
 	}
@@ -188,9 +186,7 @@ func complete(spec *v1alpha1.AdmissionExplanationSpec) field.ErrorList {
 		if err := json.Unmarshal(spec.Object.Raw, &u.Object); err != nil {
 			return append(errs, field.Invalid(at.Child("object"), "", err.Error()))
 		}
-		if spec.Namespace == "" {
-			spec.Namespace = u.GetNamespace()
-		}
+		spec.Namespace = cmp.Or(spec.Namespace, u.GetNamespace())
 		if spec.Name == "" && spec.Operation != "CREATE" {
 			spec.Name = u.GetName()
 		}

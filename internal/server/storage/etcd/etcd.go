@@ -283,9 +283,7 @@ type ClientOptions struct {
 // NewClient connects to an etcd and checks that it answers. The error names
 // the endpoints.
 func NewClient(ctx context.Context, o ClientOptions) (*kubernetes.Client, error) {
-	if o.DialTimeout == 0 {
-		o.DialTimeout = 10 * time.Second
-	}
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
 	cfg := clientv3.Config{
 		Endpoints:            o.Endpoints,
 		DialTimeout:          o.DialTimeout,

@@ -6,6 +6,7 @@
 // the request that asks for it. The package adds no right, and has no second source of what is true. It
 // draws what the API answers by the templates of package view, which the commands use for their pages,
 // too. The list of requests is live: the page reads it from the API itself, and writes it as text.
+// Gate serves the page on the machine of a viewer, in front of any cluster.
 //
 // # What others wrote
 //

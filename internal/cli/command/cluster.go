@@ -2,14 +2,17 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
@@ -21,6 +24,7 @@ import (
 
 // Cluster is the server that a command works on.
 type Cluster struct {
+	// Flags are what the command line says of it.
 	Flags *genericclioptions.ConfigFlags
 }
 
@@ -133,34 +137,97 @@ func (c *Cluster) Mapper() (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
-// Resource is a kind of objects of a server.
-type Resource struct {
-	schema.GroupVersionResource
-	// Namespaced reports whether the objects are in namespaces.
-	Namespaced bool
+// ContextNames are the contexts of the kubeconfig that a command would use.
+func ContextNames(kubeconfig *string) func() []string {
+	return func() []string {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.ExplicitPath = *kubeconfig
+		if Readable(*kubeconfig, "") != nil {
+			return nil
+		}
+		config, err := rules.Load()
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for name := range config.Contexts {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return names
+	}
 }
 
-// ResourceNamed returns the resource that a user's name of a kind stands for.
-func ResourceNamed(mapper meta.RESTMapper, name string) (Resource, error) {
-	gvr, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(name)).WithVersion(""))
-	if err != nil {
-		return Resource{}, err
-	}
-	kind, err := mapper.KindFor(gvr)
-	if err != nil {
-		return Resource{}, err
-	}
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return Resource{}, err
-	}
-	return Resource{mapping.Resource, mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+// KindNames are the kinds of the cluster, as kubectl takes them. There are none if the cluster does
+// not answer in time.
+func (c *Cluster) KindNames() []string {
+	*c.Flags.Timeout = completionTimeout.String()
+	return inTime(c.readKinds)
 }
 
-// Of returns a client for the objects of the resource, of a namespace if they are in namespaces.
-func (r Resource) Of(client dynamic.Interface, namespace string) dynamic.ResourceInterface {
-	if r.Namespaced {
-		return client.Resource(r.GroupVersionResource).Namespace(namespace)
+func (c *Cluster) readKinds() []string {
+	if _, err := c.Open(); err != nil {
+		return nil
 	}
-	return client.Resource(r.GroupVersionResource)
+	client, err := c.Flags.ToDiscoveryClient()
+	if err != nil {
+		return nil
+	}
+	// A group that does not answer has no kinds.
+	groups, _ := client.ServerPreferredResources()
+	names := map[string]bool{}
+	for _, g := range groups {
+		gv, err := schema.ParseGroupVersion(g.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range g.APIResources {
+			name := r.Name
+			if names[name] {
+				name = schema.GroupResource{Group: gv.Group, Resource: r.Name}.String()
+			}
+			if slices.Contains(r.Verbs, "get") && !strings.Contains(r.Name, "/") {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// ObjectNames returns a function with the names of the objects of a kind, in the namespace that the
+// command line names. There are none if the cluster does not answer in time.
+func (c *Cluster) ObjectNames(cmd *cobra.Command) func(kind string) []string {
+	return func(kind string) []string {
+		*c.Flags.Timeout = completionTimeout.String()
+		return inTime(func() []string { return c.readNames(cmd.Context(), kind) })
+	}
+}
+
+func (c *Cluster) readNames(ctx context.Context, kind string) []string {
+	// The shell offers what ordinary reads return.
+	client, _, err := c.Objects()
+	if err != nil {
+		return nil
+	}
+	namespace, err := c.Namespace()
+	if err != nil {
+		return nil
+	}
+	mapper, err := c.Mapper()
+	if err != nil {
+		return nil
+	}
+	found, err := ResourceNamed(mapper, kind)
+	if err != nil {
+		return nil
+	}
+	list, err := found.Of(client, namespace).List(ctx, metav1.ListOptions{Limit: mostCompleted})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].GetName())
+	}
+	return names
 }

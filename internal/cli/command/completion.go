@@ -1,16 +1,10 @@
 package command
 
 import (
-	"context"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Completes has the shell complete the value of a flag. Values before a comma stay.
@@ -62,27 +56,6 @@ func CompletesObject(cmd *cobra.Command, kinds func() []string, names func(kind 
 // Values are those of a flag that has a fixed set of them.
 func Values(list ...string) func() []string { return func() []string { return list } }
 
-// ContextNames are the contexts of the kubeconfig that a command would use.
-func ContextNames(kubeconfig *string) func() []string {
-	return func() []string {
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = *kubeconfig
-		if Readable(*kubeconfig, "") != nil {
-			return nil
-		}
-		config, err := rules.Load()
-		if err != nil {
-			return nil
-		}
-		var names []string
-		for name := range config.Contexts {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return names
-	}
-}
-
 // What the shell is offered of a cluster: it waits no longer than completionTimeout, and gets no more
 // than mostCompleted names.
 const (
@@ -101,78 +74,4 @@ func inTime(values func() []string) []string {
 	case <-time.After(completionTimeout):
 		return nil
 	}
-}
-
-// KindNames are the kinds of the cluster, as kubectl takes them. There are none if the cluster does
-// not answer in time.
-func (c *Cluster) KindNames() []string {
-	*c.Flags.Timeout = completionTimeout.String()
-	return inTime(c.readKinds)
-}
-
-func (c *Cluster) readKinds() []string {
-	if _, err := c.Open(); err != nil {
-		return nil
-	}
-	client, err := c.Flags.ToDiscoveryClient()
-	if err != nil {
-		return nil
-	}
-	// A group that does not answer has no kinds.
-	groups, _ := client.ServerPreferredResources()
-	names := map[string]bool{}
-	for _, g := range groups {
-		gv, err := schema.ParseGroupVersion(g.GroupVersion)
-		if err != nil {
-			continue
-		}
-		for _, r := range g.APIResources {
-			name := r.Name
-			if names[name] {
-				name = schema.GroupResource{Group: gv.Group, Resource: r.Name}.String()
-			}
-			if slices.Contains(r.Verbs, "get") && !strings.Contains(r.Name, "/") {
-				names[name] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-// ObjectNames returns a function with the names of the objects of a kind, in the namespace that the
-// command line names. There are none if the cluster does not answer in time.
-func (c *Cluster) ObjectNames(cmd *cobra.Command) func(kind string) []string {
-	return func(kind string) []string {
-		*c.Flags.Timeout = completionTimeout.String()
-		return inTime(func() []string { return c.readNames(cmd.Context(), kind) })
-	}
-}
-
-func (c *Cluster) readNames(ctx context.Context, kind string) []string {
-	// The shell offers what ordinary reads return.
-	client, _, err := c.Objects()
-	if err != nil {
-		return nil
-	}
-	namespace, err := c.Namespace()
-	if err != nil {
-		return nil
-	}
-	mapper, err := c.Mapper()
-	if err != nil {
-		return nil
-	}
-	found, err := ResourceNamed(mapper, kind)
-	if err != nil {
-		return nil
-	}
-	list, err := found.Of(client, namespace).List(ctx, metav1.ListOptions{Limit: mostCompleted})
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].GetName())
-	}
-	return names
 }

@@ -2,23 +2,12 @@ package command
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
-
-// Streams are what a command reads and writes. Results go to Out, everything
-// else to Err.
-type Streams struct {
-	In  io.Reader
-	Out io.Writer
-	Err io.Writer
-}
 
 // Execute runs a command and returns its exit code. What the command prints for people cannot
 // act on their terminal, whatever the texts of clusters and files have.
@@ -51,48 +40,6 @@ func complain(cmd *cobra.Command, err error, streams Streams) int {
 	}
 	return code
 }
-
-// The exit codes of gatehouse, as the help topic exit-codes says them.
-const (
-	ExitOK    = 0
-	ExitError = 1
-	ExitUsage = 2
-	// ExitRejected: explain --exit-code, for a request that would be rejected.
-	ExitRejected = 3
-)
-
-// ExitStatus ends a command that has said everything with an exit code.
-type ExitStatus int
-
-// Error implements error. The text is empty: there is nothing more to say.
-func (ExitStatus) Error() string { return "" }
-
-// ExitCode is the only place where kinds of errors become exit codes.
-func ExitCode(err error) int {
-	var status ExitStatus
-	switch {
-	case err == nil:
-		return ExitOK
-	case errors.As(err, &status):
-		return int(status)
-	case errors.As(err, new(UsageError)):
-		return ExitUsage
-	default:
-		return ExitError
-	}
-}
-
-// UsageError is a mistake in the command line itself.
-type UsageError struct{ Err error }
-
-// Error implements error.
-func (e UsageError) Error() string { return e.Err.Error() }
-
-// Unwrap returns what the mistake is.
-func (e UsageError) Unwrap() error { return e.Err }
-
-// Usagef returns a UsageError with a text that fmt.Errorf formats.
-func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
 // KnownCommand refuses an unknown command and names the nearest one.
 func KnownCommand(cmd *cobra.Command, args []string) error {

@@ -73,9 +73,8 @@ func (o *options) checkTree(ctx context.Context) error {
 // errModified is for what nobody else can build.
 var errModified = errors.New("the work tree has changes: commit them, or use -modified")
 
-// linkerFlags leave out what only debuggers need. Functions begin at every 16th byte, not at
-// every 32nd: that is 1.6 MB less on amd64.
-const linkerFlags = "-s -w -funcalign=16"
+// linkerFlags leave out what only debuggers need.
+const linkerFlags = "-s -w"
 
 // profile is where servers spend their time under load, which the compiler uses: releases use 7 %
 // less CPU with it (docs/benchmarks.md). The other builds do not use it, because it has every package

@@ -15,6 +15,10 @@ import (
 // Starting touches most of a large program once; serving needs a small part of both, which
 // comes back from the page cache as it is used. Pages that were ever written to are left
 // alone. It is best effort.
+//
+// A server that has been idle for 20 s has 128 MB resident with it, and 175 MB without; heaps and
+// stacks are 55 MB of both. The page cache keeps the pages, and is where the kernel looks first when
+// another process needs memory.
 func forgetFiles() {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {

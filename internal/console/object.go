@@ -103,7 +103,7 @@ func drawObject(content map[string]any, records []trace.Record) view.Object {
 		o.Unknown = b.Unknown
 	}
 	for i := len(records) - 1; i >= 0; i-- {
-		o.Requests = append(o.Requests, view.Summarize(&records[i]))
+		o.Requests = append(o.Requests, &records[i])
 	}
 	pending, _, _ := unstructured.NestedSlice(content, "metadata", "initializers", "pending")
 	for _, p := range pending {

@@ -270,8 +270,8 @@ func Columns(titles ...string) []Column {
 	return list
 }
 
-// Add adds a row of cells, bars and texts.
-func (t *Table) Add(cells ...any) {
+// Add adds a row of cells, bars and texts, and returns it.
+func (t *Table) Add(cells ...any) *Row {
 	row := Row{Cells: make([]Cell, len(cells))}
 	for i, c := range cells {
 		switch c := c.(type) {
@@ -284,6 +284,7 @@ func (t *Table) Add(cells ...any) {
 		}
 	}
 	t.Rows = append(t.Rows, row)
+	return &t.Rows[len(t.Rows)-1]
 }
 
 // Text is a cell of text, and Code one of a text that others wrote.

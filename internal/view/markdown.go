@@ -117,10 +117,10 @@ func (m *markdown) block(b Block, depth int) {
 		}
 		m.put(depth, strings.Join(sums, ", "))
 	case Findings:
-		table := Table{Columns: []Column{{Title: "level"}, {Title: "where"}, {Title: "what"}, {Title: "rule"}}}
+		table := Table{Columns: Columns("level", "where", "what", "rule")}
 		for i := range b {
 			f := &b[i]
-			table.Rows = append(table.Rows, Row{Cells: []Cell{Text(f.Level), Code(known(f.Place(), f.Object)...), Code(known(f.Text(), f.Remedy)...), Code(f.Rule)}})
+			table.Add(f.Level, Code(known(f.Place(), f.Object)...), Code(known(f.Text(), f.Remedy)...), Code(f.Rule))
 		}
 		m.table(table)
 	case Diff:

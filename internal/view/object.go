@@ -3,6 +3,8 @@ package view
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
 // Source is a text in lines, which somebody set, or which say something. Only a page draws it.
@@ -34,7 +36,7 @@ type Object struct {
 	// Notes say what the colours do not show, and Unknown what is not known.
 	Notes, Unknown []string
 	// Requests are the traces of the requests about it, if Traced.
-	Requests []Summary
+	Requests []*trace.Record
 	Traced   bool
 }
 
@@ -79,7 +81,7 @@ func OfObject(o Object, links Links) *Document {
 		d.Blocks = append(d.Blocks, List{"Unknown", o.Unknown})
 	}
 	if o.Traced {
-		d.Blocks = append(append(d.Blocks, Heading("Requests about it")), OfSummaries(o.Requests, links).Blocks...)
+		d.Blocks = append(append(d.Blocks, Heading("Requests about it")), OfList(o.Requests, links).Blocks...)
 	}
 	return d
 }

@@ -197,10 +197,8 @@ func (e *Explained) steps(links Links) Block {
 		}
 		effect := Text(s.Effect)
 		effect.Badge, effect.Class = true, effectClasses[s.Effect]
-		table.Rows = append(table.Rows, Row{
-			ID: by.Lines[0], Muted: s.Effect == plan.Skip, Open: s.Effect == plan.Reject, Inside: insideOf(s),
-			Cells: []Cell{Text(number), Text(s.Pass), effect, by, Text(as), Text(s.FailurePolicy), Text(timeout), Code(remarks(s)...)},
-		})
+		row := table.Add(number, s.Pass, effect, by, as, s.FailurePolicy, timeout, Code(remarks(s)...))
+		row.ID, row.Muted, row.Open, row.Inside = by.Lines[0], s.Effect == plan.Skip, s.Effect == plan.Reject, insideOf(s)
 	}
 	return table
 }

@@ -46,6 +46,9 @@ func (d Diff) Lines() []DiffLine {
 	return list
 }
 
+// FindingsOf are the findings of a report, as many as are drawn.
+func FindingsOf(r *report.Report) Findings { return findings(r.Findings, r.Rules) }
+
 // findings are findings with the addresses of their rules.
 func findings(list []report.Finding, rules []report.Rule) Findings {
 	about := map[string]string{}
@@ -64,7 +67,7 @@ func OfReport(r *report.Report) *Document {
 	d := &Document{Title: r.Title, Blocks: []Block{Sums(r.Sums)}}
 	switch {
 	case len(r.Findings) > 0:
-		d.Blocks = append(d.Blocks, findings(r.Findings, r.Rules))
+		d.Blocks = append(d.Blocks, FindingsOf(r))
 	case r.Blind != "":
 		d.Blocks = append(d.Blocks, Callout{Class: Warning, Head: strings.TrimSuffix(r.Blind, ".")})
 	default:

@@ -1,10 +1,12 @@
 package view
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -13,6 +15,9 @@ const maxTextValue = 200
 
 // colours are those of the classes on a terminal.
 var colours = map[Class]terminal.Colour{Good: terminal.Green, Warning: terminal.Yellow, Bad: terminal.Red}
+
+// levelColours are those of the levels of findings.
+var levelColours = map[report.Level]terminal.Colour{report.Error: terminal.Red, report.Warning: terminal.Yellow, report.Note: terminal.Cyan}
 
 // diffColours are those of the lines of a diff.
 var diffColours = map[string]terminal.Colour{"add": terminal.Green, "del": terminal.Red, "at": terminal.Cyan}
@@ -62,6 +67,11 @@ func (t *text) apart(blocks []Block) {
 			}
 		case Ranked:
 			t.ranked(&b)
+		case Findings:
+			if len(b) > 0 {
+				t.gap()
+				t.block(b, "")
+			}
 		case Facts:
 			if slices.ContainsFunc(b, func(f Fact) bool { return f.Phrase != "" }) {
 				t.gap()
@@ -99,6 +109,9 @@ func (t *text) block(b Block, indent string) {
 	case Facts:
 		t.facts(b, indent)
 	case List:
+		if len(b.Items) == 0 {
+			return
+		}
 		t.put(indent, b.Heading, Mark{}, ":")
 		for _, item := range b.Items {
 			terminal.Fprintf(t.page, "%s", t.page.Item(item))
@@ -130,10 +143,26 @@ func (t *text) block(b Block, indent string) {
 		t.table(b, indent)
 	case Together:
 		t.blocks(b, indent)
+	case Findings:
+		for i := range b {
+			f := &b[i]
+			text := ": " + f.Text()
+			if f.Object != "" {
+				text = ": " + f.Object + text
+			}
+			terminal.Fprintf(t.page, "%s: %s%s %s\n", cmp.Or(f.Place(), "cluster"), terminal.Paint(levelColours[f.Level], string(f.Level)), terminal.Indented(text, "    "), terminal.Paint(terminal.Faint, "["+f.Rule+"]"))
+		}
 	case Diff:
-		t.put(indent, "", Mark{b.Heading, Plain}, ":")
+		t.put(indent, "", Mark{b.Heading, Plain}, "")
 		for _, line := range b.Lines() {
-			terminal.Fprintf(t.page, "%s    %s\n", indent, terminal.Paint(diffColours[line.Class], line.Text))
+			if colour := diffColours[line.Class]; colour != "" {
+				terminal.Fprintf(t.page, "    %s\n", terminal.Paint(colour, line.Text))
+			} else {
+				terminal.Fprintf(t.page, "    %s\n", line.Text)
+			}
+		}
+		for _, text := range b.Notes {
+			t.put("    ", "", Mark{text, Plain}, "")
 		}
 	}
 }

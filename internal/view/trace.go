@@ -517,30 +517,11 @@ func consequence(c *trace.ConsequenceRecord) Line {
 	return line
 }
 
-// Summary is what a list says about a trace.
-type Summary struct {
-	ID, Operation, Object, Namespace, User string
-	Outcome                                trace.Outcome
-	// At is when the request came, Calls how many reviews were delivered.
-	At    time.Time
-	Calls int
-	// TotalMicros is how long the request took.
-	TotalMicros int64
-}
-
-// Summarize returns what a list says about a trace.
-func Summarize(r *trace.Record) Summary {
-	return Summary{
-		ID: r.ID, Operation: r.Request.Operation, Object: r.Request.Object(), Namespace: r.Request.Namespace, User: r.Request.User,
-		Outcome: r.Outcome, At: r.Start.Time, Calls: r.Reviews(), TotalMicros: r.TotalMicros,
-	}
-}
-
 // maxRows is how many traces a list has.
 const maxRows = 1000
 
-// OfSummaries returns the list of some traces, in their order.
-func OfSummaries(list []Summary, links Links) *Document {
+// OfList returns the list of some traces, in their order.
+func OfList(list []*trace.Record, links Links) *Document {
 	d := &Document{Title: "Requests"}
 	if len(list) == 0 {
 		d.Blocks = []Block{Note("No trace matches. A server keeps the traces of the latest writes that it handled.")}
@@ -549,18 +530,15 @@ func OfSummaries(list []Summary, links Links) *Document {
 	var most int64 = 1
 	more := max(len(list)-maxRows, 0)
 	list = list[:len(list)-more]
-	for i := range list {
-		most = max(most, list[i].TotalMicros)
+	for _, r := range list {
+		most = max(most, r.TotalMicros)
 	}
 	table := Table{Columns: []Column{{Title: "Time (UTC)"}, {Title: "Outcome"}, {Title: "Request", Wide: true}, {Title: "Namespace"}, {Title: "User"}, {Title: "Calls", Right: true}, {Title: "Took", Right: true}, {Title: "Of the slowest"}}}
-	for i := range list {
-		s := &list[i]
-		request := Code(s.Operation + " " + s.Object)
-		request.Href = links.trace(s.ID)
-		table.Rows = append(table.Rows, Row{ID: s.ID, Cells: []Cell{
-			Text(s.At.UTC().Format(time.DateTime)), {Lines: []string{string(s.Outcome)}, Badge: true, Class: outcomeClass(s.Outcome)}, request,
-			Code(s.Namespace), Code(s.User), Text(s.Calls), Text(Brief(s.TotalMicros)), {Bars: []Bar{NewBar(int(s.TotalMicros), int(most), "accent")}},
-		}})
+	for _, r := range list {
+		request, outcome := Code(r.Request.Operation+" "+r.Request.Object()), Text(r.Outcome)
+		request.Href, outcome.Badge, outcome.Class = links.trace(r.ID), true, outcomeClass(r.Outcome)
+		bars := []Bar{NewBar(int(r.TotalMicros), int(most), "accent")}
+		table.Add(r.Start.UTC().Format(time.DateTime), outcome, request, Code(r.Request.Namespace), Code(r.Request.User), r.Reviews(), Brief(r.TotalMicros), bars).ID = r.ID
 	}
 	d.Blocks = []Block{table}
 	if more > 0 {
@@ -576,13 +554,11 @@ const maxWhole = 20
 func OfTraces(records []*trace.Record) *Document {
 	latest := slices.Clone(records)
 	slices.Reverse(latest)
-	summaries := make([]Summary, len(latest))
 	whole := map[string]bool{}
-	for i, r := range latest {
-		summaries[i] = Summarize(r)
-		whole[r.ID] = whole[r.ID] || i < maxWhole
+	for _, r := range latest[:min(len(latest), maxWhole)] {
+		whole[r.ID] = true
 	}
-	d := OfSummaries(summaries, Links{Trace: func(id string) string {
+	d := OfList(latest, Links{Trace: func(id string) string {
 		if whole[id] {
 			return "#t-" + id
 		}

@@ -170,12 +170,13 @@ func TestLinesOfOthersAreIndented(t *testing.T) {
 	}
 }
 
-// Text fits the terminal: what follows of a line is further inside.
+// Text fits the terminal: what follows of a line is further inside. Findings stand as compilers write
+// them, for programs that look for places: one line each.
 func TestTextFitsTheTerminal(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
 	for name, v := range views("a-name-of-some-length that somebody wrote, which goes on and on") {
 		for line := range strings.Lines(drawnAs(t, v, "text")) {
-			if columns := terminal.Columns(strings.TrimSuffix(line, "\n")); columns > 80 {
+			if columns := terminal.Columns(strings.TrimSuffix(line, "\n")); columns > 80 && !strings.Contains(line, ": error: ") {
 				t.Errorf("%s: %d columns: %s", name, columns, line)
 			}
 		}
@@ -397,6 +398,40 @@ func TestPeopleSeeWhatTheRecordHas(t *testing.T) {
 				t.Errorf("%s does not say %q:\n%s", format, want, got)
 			}
 		}
+	}
+}
+
+// Findings have a line each on a terminal, as compilers write them, and what became of objects stands as a
+// diff. Lists without items are not there.
+func TestAReport(t *testing.T) {
+	r := &report.Report{Findings: []report.Finding{
+		{Level: report.Error, Rule: "denied/policy/teams", File: "a.yaml", Line: 3, Column: 5, Object: "ConfigMap a", Message: "no team\nat all"},
+		{Level: report.Note, Rule: "unseen", Message: "not all was seen"},
+	}}
+	d := &Document{Blocks: []Block{
+		Diff{Heading: "a.yaml:3: ConfigMap a", Diff: "@@ -1 +1 @@\n-a: 1\n+a: 2\n b: 3\n", Notes: []string{"set by a webhook: /a"}}, FindingsOf(r),
+		Together{List{"Not called", nil}, List{"Skipped", []string{"b.yaml"}}, Note("2 objects")},
+	}}
+	const want = `a.yaml:3: ConfigMap a
+    @@ -1 +1 @@
+    -a: 1
+    +a: 2
+     b: 3
+    set by a webhook: /a
+
+a.yaml:3:5: error: ConfigMap a: no team
+    at all [denied/policy/teams]
+cluster: note: not all was seen [unseen]
+
+Skipped:
+  - b.yaml
+2 objects
+`
+	if got := drawnAs(t, d, "text"); got != want {
+		t.Errorf("a terminal shows\n%s\nwant\n%s", got, want)
+	}
+	if got := drawnAs(t, OfReport(r), "markdown"); !strings.Contains(got, "| error | `a.yaml:3:5`<br>`ConfigMap a` | `no team at all` | `denied/policy/teams` |") {
+		t.Errorf("the Markdown is\n%s", got)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
-	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // print writes a report in the format that was asked for.
@@ -18,7 +18,7 @@ func (o *checkOptions) print(out io.Writer, r *check.Report) error {
 	if o.snapshot != "" {
 		found.Elsewhere = o.snapshot
 	}
-	return o.output.Write(out, found, func(out io.Writer) error { return o.printText(out, r) })
+	return o.output.Write(out, found, func(out io.Writer) error { return o.printText(out, r, found) })
 }
 
 // checkReport is the report of a check, for all formats.
@@ -59,7 +59,7 @@ func checkReport(r *check.Report) *report.Report {
 		if object.Diff == "" {
 			continue
 		}
-		d := report.Difference{Heading: object.Title(), Diff: object.Diff}
+		d := report.Difference{Heading: report.Place(object.File, object.Line, 0) + ": " + object.Title(), Diff: object.Diff}
 		for _, c := range object.Changes {
 			d.Notes = append(d.Notes, changedBy(c))
 		}
@@ -143,112 +143,64 @@ func notSeen(r *check.Report) []string {
 	return notes
 }
 
-// printText writes a report for people: a line for each finding, then what was not seen,
-// then the sum.
-func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
-	b := terminal.NewPage(out)
-	o.release.Print(b)
-	for _, object := range r.Objects {
-		if object.Diff == "" {
-			continue
-		}
-		terminal.Fprintf(b, "%s: %s\n", report.Place(object.File, object.Line, 0), object.Title())
-		for line := range strings.Lines(object.Diff) {
-			terminal.Fprintf(b, "    %s\n", diffPainted(strings.TrimSuffix(line, "\n")))
-		}
-		for _, c := range object.Changes {
-			terminal.Fprintf(b, "    %s\n", changedBy(c))
-		}
-		terminal.Fprintf(b, "\n")
+// printText writes a report for people: what became of objects, a line for each finding, then what was
+// not seen, then the sum.
+func (o *checkOptions) printText(out io.Writer, r *check.Report, found *report.Report) error {
+	o.release.Print(out)
+	d := &view.Document{}
+	for _, c := range found.Changes {
+		d.Blocks = append(d.Blocks, view.Diff(c))
 	}
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		about := ""
-		if f.Object != "" {
-			about = f.Object + ": "
-		}
-		terminal.Fprintf(b, "%s: %s: %s%s %s\n", cmp.Or(f.Place(), "cluster"), levelPainted(f.Level), about, terminal.Indented(f.Text(), "    "), terminal.Paint(terminal.Faint, "["+f.Rule+"]"))
+	d.Blocks = append(d.Blocks, view.FindingsOf(found))
+	var uncalled []string
+	for i := range r.Webhooks {
+		uncalled = append(uncalled, notCalled(&r.Webhooks[i]))
 	}
-	if len(r.Findings) > 0 {
-		terminal.Fprintf(b, "\n")
+	skipped, other := o.skipped(r)
+	end := view.Together{view.List{Heading: "Not called (--call calls webhooks)", Items: uncalled}, view.List{Heading: "Skipped", Items: skipped}}
+	if other != "" {
+		end = append(end, view.Note("%s", other))
 	}
-	for i, w := range r.Webhooks {
-		if i == 0 {
-			fmt.Fprintln(b, "Not called (--call calls webhooks):")
-		}
-		terminal.Fprintf(b, "  - %s\n", notCalled(&w))
-	}
-	if o.log.Verbosity >= 1 {
-		for i, s := range r.Skipped {
-			if i == 0 {
-				fmt.Fprintln(b, "Skipped:")
-			}
-			terminal.Fprintf(b, "  - %s: %s\n", report.Place(s.File, s.Line, 0), s.Message)
-		}
-	} else {
-		hints(b, r)
-	}
-	for i, note := range notSeen(r) {
-		if i == 0 {
-			terminal.Fprintf(b, "Not seen:\n")
-		}
-		terminal.Fprintf(b, "%s", b.Item(note))
-	}
+	end = append(end, view.List{Heading: "Not seen", Items: notSeen(r)})
 	s := &r.Summary
 	if len(o.old) > 0 {
-		terminal.Fprintf(b, "Since the version before: %d created, %d updated, %d deleted, %d unchanged.\n", s.Created, s.Updated, s.Deleted, s.Unchanged)
+		end = append(end, view.Note("Since the version before: %d created, %d updated, %d deleted, %d unchanged.", s.Created, s.Updated, s.Deleted, s.Unchanged))
 	}
-	terminal.Fprintf(b, "%s in %s: %d accepted, %d rejected", report.Count(s.Objects, "object"), report.Count(s.Files, "file"), s.Accepted, s.Rejected)
+	sum := fmt.Sprintf("%s in %s: %d accepted, %d rejected", report.Count(s.Objects, "object"), report.Count(s.Files, "file"), s.Accepted, s.Rejected)
 	if s.Unknown > 0 {
-		terminal.Fprintf(b, ", %d not checked", s.Unknown)
+		sum += fmt.Sprintf(", %d not checked", s.Unknown)
 	}
 	if s.Skipped > 0 {
-		terminal.Fprintf(b, ", %d skipped", s.Skipped)
+		sum += fmt.Sprintf(", %d skipped", s.Skipped)
 	}
-	terminal.Fprintf(b, "; %s, %s", report.Count(s.Errors, "error"), report.Count(s.Warnings, "warning"))
+	sum += fmt.Sprintf("; %s, %s", report.Count(s.Errors, "error"), report.Count(s.Warnings, "warning"))
 	if s.Suppressed > 0 {
-		terminal.Fprintf(b, ", %d suppressed", s.Suppressed)
+		sum += fmt.Sprintf(", %d suppressed", s.Suppressed)
 	}
-	terminal.Fprintf(b, "; by Kubernetes %s\n", r.KubernetesVersion)
-	return b.Flush()
+	d.Blocks = append(d.Blocks, append(end, view.Note("%s; by Kubernetes %s", sum, r.KubernetesVersion)))
+	return d.Format(out, "text")
 }
 
-// noObjects counts what was read and is not an object.
-func noObjects(n int) string {
-	if n == 1 {
-		return "1 document that is not a Kubernetes object"
-	}
-	return fmt.Sprintf("%d documents that are not Kubernetes objects", n)
-}
-
-// hints writes what was skipped in short: what can be checked in another way, and how much
-// else there was.
-func hints(b *terminal.Page, r *check.Report) {
-	other, title := 0, false
+// skipped lists what was skipped, or what of it can be checked in another way; the others are counted, among
+// these or in a sentence.
+func (o *checkOptions) skipped(r *check.Report) (list []string, others string) {
+	n := 0
 	for _, s := range r.Skipped {
-		if !strings.Contains(s.Message, "gatehouse check -") {
-			other++
-			continue
-		}
-		if !title {
-			fmt.Fprintln(b, "Skipped:")
-			title = true
-		}
-		terminal.Fprintf(b, "  - %s: %s\n", report.Place(s.File, s.Line, 0), s.Message)
-	}
-	if other > 0 && !title {
-		terminal.Fprintf(b, "Skipped %s (-v 1 lists them).\n", noObjects(other))
-	} else if other > 0 {
-		terminal.Fprintf(b, "  - %s (-v 1 lists them)\n", noObjects(other))
-	}
-}
-
-// diffPainted is a line of a diff.
-func diffPainted(line string) any {
-	for begin, colour := range map[string]terminal.Colour{"+": terminal.Green, "-": terminal.Red, "@": terminal.Cyan} {
-		if strings.HasPrefix(line, begin) {
-			return terminal.Paint(colour, line)
+		if o.log.Verbosity >= 1 || strings.Contains(s.Message, "gatehouse check -") {
+			list = append(list, report.Place(s.File, s.Line, 0)+": "+s.Message)
+		} else {
+			n++
 		}
 	}
-	return line
+	what := fmt.Sprintf("%d documents that are not Kubernetes objects (-v 1 lists them)", n)
+	if n == 1 {
+		what = "1 document that is not a Kubernetes object (-v 1 lists them)"
+	}
+	switch {
+	case n == 0:
+		return list, ""
+	case len(list) == 0:
+		return nil, "Skipped " + what + "."
+	}
+	return append(list, what), ""
 }

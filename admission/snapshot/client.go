@@ -43,6 +43,7 @@ type list struct {
 }
 
 // Read implements Reader. A kind that the server answers with 404 or 403 is disabled (S11.12).
+// Policies and bindings that the server has in v1beta1 only are read in that version (S26.14).
 // A read that finds the same as the read before decodes no objects. The error names the first
 // kind that could not be listed.
 func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, error) {
@@ -85,10 +86,19 @@ func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, 
 }
 
 func (c *ClientReader) list(ctx context.Context, k registration.Descriptor) list {
+	l := c.listVersion(ctx, k, k.Versions[0])
+	if l.disabled && !l.forbidden && (k.Policies || k.Binds) {
+		// A release that has policies in beta only: the objects have the same fields there.
+		return c.listVersion(ctx, k, "v1beta1")
+	}
+	return l
+}
+
+func (c *ClientReader) listVersion(ctx context.Context, k registration.Descriptor, version string) list {
 	l := list{Descriptor: k}
 	// Without a resourceVersion, a list is consistent.
 	body, err := c.client.Get().
-		AbsPath("/apis", registration.GroupName, k.Versions[0], k.Resource).
+		AbsPath("/apis", registration.GroupName, version, k.Resource).
 		SetHeader("Accept", "application/json").
 		Do(ctx).Raw()
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {

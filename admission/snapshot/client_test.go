@@ -104,6 +104,36 @@ func webhookItem(name string, timeout int) map[string]any {
 	}
 }
 
+// S26.14: policies of a release that has them in beta only.
+func TestPoliciesInBetaAreRead(t *testing.T) {
+	s, reader := serving(t)
+	s.mu.Lock()
+	for _, resource := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "validatingadmissionpolicies"} {
+		delete(s.mu.lists, "v1/"+resource)
+	}
+	s.mu.Unlock()
+	s.set("v1beta1/mutatingadmissionpolicies", map[string]any{
+		"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"reinvocationPolicy": "Never", "mutations": []any{}},
+	})
+	s.set("v1beta1/mutatingadmissionpolicybindings", map[string]any{"metadata": map[string]any{"name": "b"}, "spec": map[string]any{"policyName": "p"}})
+	s.answer("v1beta1/validatingadmissionpolicies", http.StatusForbidden)
+	read, err := reader.Read(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, o := range read.Objects {
+		kinds = append(kinds, o.GetObjectKind().GroupVersionKind().String())
+	}
+	want := []string{"admissionregistration.k8s.io/v1, Kind=MutatingAdmissionPolicy", "admissionregistration.k8s.io/v1, Kind=MutatingAdmissionPolicyBinding"}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{registration.ValidatingPolicyKind}, read.Forbidden); diff != "" {
+		t.Errorf("forbidden (-want +got):\n%s", diff)
+	}
+}
+
 func TestClientReader(t *testing.T) {
 	s, reader := serving(t)
 	s.set("v1/validatingwebhookconfigurations", webhookItem("v", 3))

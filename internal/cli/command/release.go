@@ -60,7 +60,7 @@ func (r *Release) ChooseOf(s *clustersnapshot.Snapshot) error {
 	if s == nil {
 		return r.Choose(emulation.Cluster{})
 	}
-	return r.Choose(s.Cluster.Server())
+	return r.Choose(s.Server())
 }
 
 // Fields returns the fields in which the release that the flag names, or that of the cluster of a

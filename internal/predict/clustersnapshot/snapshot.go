@@ -5,12 +5,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apiserver/pkg/features"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/aliases"
@@ -52,9 +54,20 @@ type Cluster struct {
 	ServiceRange string `json:"serviceRange,omitempty"`
 }
 
-// Server is what is known of the API server.
-func (c *Cluster) Server() emulation.Cluster {
-	return emulation.Cluster{Version: cmp.Or(c.JudgesAs, c.KubernetesVersion), Gates: c.FeatureGates}
+// Server is what is known of the API server. A gate whose kind is served is on, also if the metrics
+// of the server do not show it.
+func (s *Snapshot) Server() emulation.Cluster {
+	known := emulation.Cluster{Version: cmp.Or(s.Cluster.JudgesAs, s.Cluster.KubernetesVersion), Gates: s.Cluster.FeatureGates}
+	for _, v := range s.Served {
+		if _, shown := known.Gates[string(features.MutatingAdmissionPolicy)]; !shown && slices.Contains(v.Kinds, string(features.MutatingAdmissionPolicy)) {
+			known.Gates = maps.Clone(known.Gates)
+			if known.Gates == nil {
+				known.Gates = map[string]bool{}
+			}
+			known.Gates[string(features.MutatingAdmissionPolicy)] = true
+		}
+	}
+	return known
 }
 
 // Served are the kinds of a group and version.

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/runtimeconfig"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
@@ -120,6 +121,11 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 	}
 	off := later()
 	if o.Snapshot != nil {
+		for _, served := range o.Snapshot.Served {
+			if runtimeconfig.CanSwitch(served.APIVersion) {
+				options.RuntimeConfig = append(options.RuntimeConfig, served.APIVersion)
+			}
+		}
 		options.ServiceClusterIPRange = cmp.Or(o.Snapshot.ServiceRange(), options.ServiceClusterIPRange)
 		for _, blinded := range blind(o.Snapshot) {
 			for _, p := range blinded {

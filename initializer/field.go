@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -104,10 +105,7 @@ func patchOf(stored, next *unstructured.Unstructured, name string, failed *Failu
 		})
 	}
 	unstructured.RemoveNestedField(next.Object, "metadata", "initializers")
-	before := map[string]any{}
-	for k, v := range stored.Object {
-		before[k] = v
-	}
+	before := maps.Clone(stored.Object)
 	metadata, ok := stored.Object["metadata"].(map[string]any)
 	if !ok {
 		return nil, errors.New("object without metadata")

@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"k8s.io/apiserver/pkg/admission"
@@ -95,12 +96,7 @@ func (p *Publisher) publishSpared(ctx context.Context, a admission.Attributes, t
 
 // WouldMutate reports whether a mutation of a soft policy would have changed the object.
 func (e *Evaluation) WouldMutate() bool {
-	for i := range e.Mutations {
-		if len(e.Mutations[i].WouldPatch) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.Mutations, func(m Mutation) bool { return len(m.WouldPatch) > 0 })
 }
 
 var sparedWebhooks = ownCounter("admission_webhook", "spared_requests_total",

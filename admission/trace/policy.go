@@ -2,6 +2,7 @@ package trace
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,12 +67,7 @@ type Evaluation struct {
 
 // Mutated reports whether a mutation changed the object.
 func (e *Evaluation) Mutated() bool {
-	for i := range e.Mutations {
-		if e.Mutations[i].Changed {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.Mutations, func(m Mutation) bool { return m.Changed })
 }
 
 // Mutation is one mutation that was evaluated.
@@ -191,22 +187,12 @@ const (
 
 // Denied reports whether the policy rejects the request.
 func (j *Judgement) Denied() bool {
-	for i := range j.Consequences {
-		if j.Consequences[i].Denied {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.Consequences, func(c Consequence) bool { return c.Denied })
 }
 
 // Forgiven reports whether an error was ignored because of the failure policy.
 func (j *Judgement) Forgiven() bool {
-	for i := range j.Consequences {
-		if j.Consequences[i].Forgiven {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.Consequences, func(c Consequence) bool { return c.Forgiven })
 }
 
 // failedToJudge reports whether an evaluation error, and not a violation, is the first

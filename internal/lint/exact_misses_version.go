@@ -59,10 +59,5 @@ matchPolicy: Equivalent
 }
 
 func matchesAny(rules []registration.Rule, q *plan.Request) bool {
-	for i := range rules {
-		if plan.RuleMatches(&rules[i], q) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rules, func(r registration.Rule) bool { return plan.RuleMatches(&r, q) })
 }

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"k8s.io/apiserver/pkg/admission"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -79,10 +80,5 @@ func reaches(later map[string][]string, from, to string, seen map[string]bool) b
 		return false
 	}
 	seen[from] = true
-	for _, next := range later[from] {
-		if reaches(later, next, to, seen) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(later[from], func(next string) bool { return reaches(later, next, to, seen) })
 }

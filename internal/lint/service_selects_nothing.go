@@ -1,5 +1,7 @@
 package lint
 
+import "slices"
+
 var serviceSelectsNothing = &Rule{
 	ID: "service-selects-nothing", Level: Warning,
 	Reads:  []Part{Services, Workloads},
@@ -29,12 +31,7 @@ var serviceSelectsNothing = &Rule{
 }
 
 func (p *pass) hasWorkloads(namespace string) bool {
-	for i := range p.Workloads {
-		if p.Workloads[i].Namespace == namespace {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Namespace == namespace })
 }
 
 // server returns the Deployment of the examples, whose pods have the label app.

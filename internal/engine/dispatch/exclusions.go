@@ -5,6 +5,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
+	"slices"
 )
 
 // exclusions records what the administrator's exclusion rules did in a run of webhooks (S23.9).
@@ -52,12 +53,7 @@ func (r *run) policy(o *registration.Origin) registration.FailurePolicy {
 }
 
 func called(t *trace.Run, o *registration.Origin) bool {
-	for i := range t.Calls {
-		if t.Calls[i].Entry == *o {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Calls, func(c trace.Call) bool { return c.Entry == *o })
 }
 
 // excludedPolicies records what the exclusion rules did in a run of policies.
@@ -83,12 +79,7 @@ func excludedPolicies(t *trace.Run, judgements []plan.Judgement) {
 
 // forgave reports whether a failure of the policy was ignored.
 func forgave(j *plan.Judgement) bool {
-	for i := range j.Consequences {
-		if j.Consequences[i].Forgiven {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.Consequences, func(c plan.Consequence) bool { return c.Forgiven })
 }
 
 func appendExclusion(list []trace.Exclusion, rule *exclusion.Rule, entries []registration.Origin) []trace.Exclusion {

@@ -3,6 +3,7 @@ package expression
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -62,12 +63,7 @@ func (a *Analysis) compile() {
 }
 
 func oneOfTypes(want []*cel.Type, got *cel.Type) bool {
-	for _, t := range want {
-		if got.IsExactType(t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(want, got.IsExactType)
 }
 
 // Err says why the expression does not compile, nil when it does.

@@ -3,6 +3,7 @@ package expression
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -209,9 +210,7 @@ func (o *origins) look(e ast.Expr, bound map[string]bool) bool {
 		c := e.AsComprehension()
 		of, first := o.of(c.IterRange(), bound), o.of(c.AccuInit(), bound)
 		inside := map[string]bool{}
-		for name, own := range bound {
-			inside[name] = own
-		}
+		maps.Copy(inside, bound)
 		inside[c.IterVar()], inside[c.AccuVar()] = of, first
 		if c.HasIterVar2() {
 			inside[c.IterVar2()] = of

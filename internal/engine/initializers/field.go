@@ -3,6 +3,7 @@ package initializers
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -133,9 +134,7 @@ func Set(obj runtime.Object, i *Initializers) {
 	}
 	// Objects may share their maps with a cache.
 	next := make(map[string]string, len(annotations)+1)
-	for k, v := range annotations {
-		next[k] = v
-	}
+	maps.Copy(next, annotations)
 	next[Annotation] = string(value)
 	m.SetAnnotations(next)
 }

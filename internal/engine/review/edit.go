@@ -3,6 +3,7 @@ package review
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -279,9 +280,7 @@ func editable(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		m := make(editMap, len(v)+1)
-		for k, e := range v {
-			m[k] = e
-		}
+		maps.Copy(m, v)
 		return m
 	case []any:
 		items := make([]any, len(v), len(v)+1)

@@ -254,12 +254,7 @@ func (a *Aggregator) Remote() []schema.GroupVersion {
 	if remote == nil {
 		return nil
 	}
-	var list []schema.GroupVersion
-	for gv := range *remote {
-		list = append(list, gv)
-	}
-	slices.SortFunc(list, func(a, b schema.GroupVersion) int { return cmp.Compare(a.String(), b.String()) })
-	return list
+	return slices.SortedFunc(maps.Keys(*remote), func(a, b schema.GroupVersion) int { return cmp.Compare(a.String(), b.String()) })
 }
 
 // Server names the server of a remote group version, for people; empty if this server has the

@@ -3,6 +3,7 @@ package customresources
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -276,9 +277,7 @@ func (b *build) statusResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 		if s.status == nil {
 			continue
 		}
-		for version, fields := range s.status.GetResetFields() {
-			reset[version] = fields
-		}
+		maps.Copy(reset, s.status.GetResetFields())
 	}
 	return reset
 }

@@ -219,9 +219,7 @@ func (h *Handler) documents() map[string]*document {
 	for name, d := range h.mu.custom {
 		all[name] = d.document
 	}
-	for name, d := range h.builtin {
-		all[name] = d
-	}
+	maps.Copy(all, h.builtin)
 	return all
 }
 

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -179,18 +180,13 @@ func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefi
 func complete(some, extra common.GetOpenAPIDefinitions, ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(some)(ref)
 	if extra != nil {
-		for name, def := range extra(ref) {
-			defs[name] = def
-		}
+		maps.Copy(defs, extra(ref))
 	}
 	meta, ok := defs[objectMeta]
 	if !ok {
 		panic("openapi: there is no definition of " + objectMeta)
 	}
-	properties := make(map[string]spec.Schema, len(meta.Schema.Properties)+1)
-	for name, property := range meta.Schema.Properties {
-		properties[name] = property
-	}
+	properties := maps.Clone(meta.Schema.Properties)
 	properties["initializers"] = InitializersSchema()
 	meta.Schema.Properties = properties
 	defs[objectMeta] = meta

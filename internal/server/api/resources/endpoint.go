@@ -3,8 +3,8 @@ package resources
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -98,11 +98,7 @@ var BuiltinPatchTypes = []string{
 
 // Endpoints builds the endpoints of a group, in order of path.
 func (g *Group) Endpoints() ([]*Endpoint, error) {
-	paths := make([]string, 0, len(g.Storage))
-	for path := range g.Storage {
-		paths = append(paths, path)
-	}
-	sort.Strings(paths)
+	paths := slices.Sorted(maps.Keys(g.Storage))
 	list := make([]*Endpoint, 0, len(paths))
 	for _, path := range paths {
 		e, err := g.endpoint(path)

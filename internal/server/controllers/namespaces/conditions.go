@@ -2,8 +2,8 @@ package namespaces
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,11 +58,7 @@ func sameConditions(a, b []corev1.NamespaceCondition) bool {
 }
 
 func counted(finalizers map[string]int) string {
-	names := make([]string, 0, len(finalizers))
-	for name := range finalizers {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(finalizers))
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s in %d resource instances", name, finalizers[name])
 	}

@@ -145,7 +145,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if !hasFinalizer(ns) {
+	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return nil
 	}
 	// Only the next attempt finds objects that are being created now.
@@ -280,25 +280,10 @@ func (c *Controller) finalize(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	var keep []corev1.FinalizerName
-	for _, f := range ns.Spec.Finalizers {
-		if f != corev1.FinalizerKubernetes {
-			keep = append(keep, f)
-		}
-	}
-	ns.Spec.Finalizers = keep
+	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
 	_, err = c.Client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
-}
-
-func hasFinalizer(ns *corev1.Namespace) bool {
-	for _, f := range ns.Spec.Finalizers {
-		if f == corev1.FinalizerKubernetes {
-			return true
-		}
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/admissionregistration/v1"
@@ -103,12 +104,7 @@ func (t *Trying) try(spec *v1alpha1.AdmissionExplanationSpec, may func(authorize
 
 // triable reports whether registrations of a kind can be tried: policies and their bindings.
 func triable(apiVersion, kind string) bool {
-	for _, name := range triableKinds() {
-		if name == apiVersion+" "+kind {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(triableKinds(), apiVersion+" "+kind)
 }
 
 func triableKinds() []string {

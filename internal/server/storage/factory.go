@@ -22,6 +22,7 @@ import (
 	etcdfeature "k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -231,6 +232,7 @@ func (f *Factory) decorate(
 			return f.instead(ctx, config.GroupResource, name, config.Codec, into)
 		}
 	}
+	values := f.values.For(config.GroupResource)
 	l.open = func() (*direct, error) {
 		f.mu.Lock()
 		closed := f.mu.closed
@@ -240,7 +242,8 @@ func (f *Factory) decorate(
 		}
 		client, closeWatcher := f.watching()
 		unsafe := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
-		transformer, decoder := f.values.TransformerForResource(config.GroupResource), etcd3.NewDefaultDecoder(config.Codec, l.versioner)
+		var transformer value.Transformer = values
+		decoder := etcd3.NewDefaultDecoder(config.Codec, l.versioner)
 		if unsafe {
 			transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
 			decoder = retriable{etcd3.WithCorruptObjErrorHandlingDecoder(decoder)}
@@ -268,7 +271,7 @@ func (f *Factory) decorate(
 		}
 		filling, snapshots := newFilling(f.filling), newSnapshots(time.Now)
 		c, err := cacher.NewCacherFromConfig(cacher.Config{
-			Storage:             filler{raw, filling},
+			Storage:             filler{raw, filling, values},
 			Versioner:           l.versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,

@@ -159,7 +159,7 @@ func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
 	}
 	if cause := o.filling.unreadable.Load(); cause != nil {
 		// To try again does not help.
-		return *cause
+		return apistorage.NewInternalError(cause)
 	}
 	return err
 }
@@ -331,9 +331,8 @@ type filling struct {
 	// failed ends when the cache could not be filled, or not in time.
 	failed context.Context
 	fail   context.CancelFunc
-	// unreadable is the error of the last attempt if it was about a value that cannot be decrypted
-	// or decoded.
-	unreadable atomic.Pointer[error]
+	// unreadable is the error about a value that the last attempt could not decrypt.
+	unreadable atomic.Pointer[encryption.Unreadable]
 }
 
 func newFilling(timeout time.Duration) *filling {
@@ -367,15 +366,14 @@ func (f *filling) wait(ctx context.Context, cache interface{ ReadinessCheck() er
 type filler struct {
 	apistorage.Interface
 	*filling
+	values *encryption.Transformer
 }
 
 func (f filler) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
+	f.values.Unreadable()
 	err := f.Interface.GetList(ctx, key, opts, list)
-	f.unreadable.Store(nil)
+	f.unreadable.Store(f.values.Unreadable())
 	if err != nil {
-		if errors.As(err, new(*encryption.Unreadable)) || apierrors.IsStoreReadError(err) {
-			f.unreadable.Store(&err)
-		}
 		f.fail()
 	}
 	return err

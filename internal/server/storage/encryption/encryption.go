@@ -210,10 +210,15 @@ func (t *Transformers) HealthChecks() []healthz.HealthChecker {
 
 // TransformerForResource implements value.ResourceTransformers.
 func (t *Transformers) TransformerForResource(resource schema.GroupResource) value.Transformer {
+	return t.For(resource)
+}
+
+// For returns the transformer of a resource.
+func (t *Transformers) For(resource schema.GroupResource) *Transformer {
 	if t == nil {
 		t = unconfigured
 	}
-	return &transformer{t, resource}
+	return &Transformer{of: t, resource: resource}
 }
 
 var (
@@ -231,13 +236,21 @@ func (t *Transformers) Plain(ctx context.Context, resource schema.GroupResource,
 	return opened, err
 }
 
-// transformer uses the configuration of the moment.
-type transformer struct {
+// Transformer is what the values of a resource pass, by the configuration of the moment. It is safe for
+// concurrent use.
+type Transformer struct {
 	of       *Transformers
 	resource schema.GroupResource
+	// unreadable is the error about the last value that could not be decrypted.
+	unreadable atomic.Pointer[Unreadable]
 }
 
-func (t *transformer) TransformToStorage(ctx context.Context, data []byte, key value.Context) ([]byte, error) {
+// Unreadable returns the error about a value that could not be decrypted since the last call; nil if
+// there was none. The library turns such an error into text.
+func (t *Transformer) Unreadable() *Unreadable { return t.unreadable.Swap(nil) }
+
+// TransformToStorage implements value.Transformer.
+func (t *Transformer) TransformToStorage(ctx context.Context, data []byte, key value.Context) ([]byte, error) {
 	now := t.of.current.Load()
 	if now == nil {
 		return plain.TransformToStorage(ctx, data, key)
@@ -245,7 +258,8 @@ func (t *transformer) TransformToStorage(ctx context.Context, data []byte, key v
 	return now.TransformerForResource(t.resource).TransformToStorage(ctx, data, key)
 }
 
-func (t *transformer) TransformFromStorage(ctx context.Context, data []byte, key value.Context) (opened []byte, stale bool, err error) {
+// TransformFromStorage implements value.Transformer. The error is an Unreadable unless ctx has ended.
+func (t *Transformer) TransformFromStorage(ctx context.Context, data []byte, key value.Context) (opened []byte, stale bool, err error) {
 	now := t.of.current.Load()
 	if now == nil {
 		opened, stale, err = plain.TransformFromStorage(ctx, data, key)
@@ -257,6 +271,7 @@ func (t *transformer) TransformFromStorage(ctx context.Context, data []byte, key
 		if now != nil {
 			u.File = t.of.options.File
 		}
+		t.unreadable.Store(u)
 		err = u
 	}
 	return opened, stale, err

@@ -152,7 +152,7 @@ func newPlaces(s *settings, version compatibility.EffectiveVersion, endpoints []
 	etcdOptions.StorageConfig.Transport.TrustedCAFile = s.EtcdCAFile
 	etcdOptions.StorageConfig.Transport.CertFile = s.EtcdCertFile
 	etcdOptions.StorageConfig.Transport.KeyFile = s.EtcdKeyFile
-	etcdOptions.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
+	etcdOptions.DefaultStorageMediaType = s.StorageMediaType
 	factory := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(version)
 	factory.APIResourceConfig = s.versions.Builtin
 	return factory.Complete(etcdOptions).New()

@@ -130,7 +130,7 @@ func newPopulated(st *storing) (*populated, error) {
 		Storage: st.places, RESTOptions: st.stores.factory, Loopback: self.config, Client: self.client, Informers: self.informers,
 		Authenticator: config.Authentication.Authenticator, Audiences: config.Authentication.APIAudiences,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
-		TokenIssuer: st.serving.tokens.Generator, MaxTokenExpiration: st.serving.tokens.MaxExpiration,
+		TokenIssuer: st.serving.tokens.Generator, MaxTokenExpiration: st.serving.tokens.MaxExpiration, MaxExtendedExpiration: st.serving.tokens.MaxExtended,
 		ProxyTransport: proxyTransport(s), ServiceAddress: s.addresses.Of, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
 		EventTTL: s.EventTTL, Served: s.versions.Builtin, LaterVersions: s.EmulationForwardCompatible, LaterAsked: s.RuntimeConfigEmulationForwardCompatible,
 		Legacy: s.versions.Legacy,
@@ -250,6 +250,7 @@ func newExposed(p *populated) (*exposed, error) {
 		Sources:   []resources.Source{a.static, a.custom},
 		Await:     a.awaitResource,
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
+		MinWatch: s.MinRequestTimeout,
 		Counting: controllers.Counts, NotFound: http.HandlerFunc(a.discover),
 	}
 	a.own = filters.Through(a.handler, revision.Handler, ring.Handler)

@@ -73,6 +73,8 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	}
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0
 	config.MaxRequestBodyBytes = maxRequestBody
+	config.RequestTimeout, config.GoawayChance = s.RequestTimeout, s.GoawayChance
+	config.HSTSDirectives, config.CorsAllowedOriginList = s.StrictTransportSecurity, s.CORSAllowedOrigins
 	if !s.EndAtOnce {
 		config.ShutdownWatchTerminationGracePeriod = 2 * time.Second
 	}
@@ -94,6 +96,12 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	// A part that has ended keeps nobody from using the server, and need not end the others.
 	config.HealthzChecks = append(config.HealthzChecks, survive.Check())
 	config.AddReadyzChecks(healthz.NamedCheck("admission", func(*http.Request) error { return r.links.judges() }))
+	config.AddReadyzChecks(healthz.NamedCheck("ending", func(*http.Request) error {
+		if r.asked.Err() != nil {
+			return errors.New("the server is to end")
+		}
+		return nil
+	}))
 	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
 		select {
 		case <-r.ready:
@@ -209,7 +217,7 @@ func identify(ctx context.Context, config *genericapiserver.Config, s *settings,
 	config.Authentication.Authenticator, err = auth.NewAuthenticator(ctx, auth.AuthenticationOptions{
 		ClientCA: v.clientCA, RequestHeader: v.proxies, TokenFile: s.TokenAuthFile, LoopbackToken: v.loopback.BearerToken,
 		Issuers: v.tokens.Issuers, Keys: v.tokens.Keys, Audiences: config.Authentication.APIAudiences, Client: self.client,
-		Others: s.Authentication, ServerID: config.APIServerID,
+		Others: s.Authentication, Anonymous: s.AnonymousAuth, ServerID: config.APIServerID,
 	})
 	return err
 }

@@ -20,6 +20,8 @@ type opened struct {
 	db       *database
 	// ready is closed once requests are served.
 	ready <-chan struct{}
+	// asked ends when the server is asked to end, which it does after its delay.
+	asked context.Context
 	// stopping is closed when no new requests are served, if watches have time to end then.
 	stopping chan struct{}
 	links    *links

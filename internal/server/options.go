@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
@@ -44,6 +46,11 @@ type Options struct {
 	// file may change while the server runs.
 	EncryptionProviderConfig                string
 	EncryptionProviderConfigAutomaticReload bool
+	// EtcdCompactionInterval is how often etcd is compacted; 0 means 5 minutes, and less than 0 that
+	// this server does not do it. StorageMediaType is the form in which built-in objects are
+	// stored; empty means protobuf.
+	EtcdCompactionInterval time.Duration
+	StorageMediaType       string
 	// MinFreeDisk is how many bytes of the disk of an embedded etcd must be free for
 	// writes to be accepted; 0 means DefaultMinFreeDisk, and less than 0 that the free space is
 	// not watched. EtcdQuota is how many bytes the database of the embedded etcd may have; 0
@@ -68,6 +75,12 @@ type Options struct {
 	// authority, which always does.
 	TLSCertFile, TLSPrivateKeyFile string
 	ClientCAFile                   string
+	// SecureServing has the lowest version of TLS and the cipher suites that are accepted, certificates for single names, and the settings of HTTP/2: the library's own
+	// options, with its flags. Of other fields none counts.
+	SecureServing *options.SecureServingOptions
+	// AnonymousAuth says whether callers without credentials are the user system:anonymous. Nil
+	// means that they are at the paths of health and version only.
+	AnonymousAuth *bool
 	// TokenAuthFile is a CSV file of tokens, users and groups.
 	TokenAuthFile string
 	// ServiceAccountSigningKeyFile is a PEM file with the key that signs the tokens of
@@ -84,6 +97,11 @@ type Options struct {
 	// ServiceAccountIssuers are the issuers of tokens that are accepted. The first one is
 	// that of new tokens. None means https://kubernetes.default.svc.cluster.local.
 	ServiceAccountIssuers []string
+	// ServiceAccountMaxTokenExpiration is how long a token may be valid; 0 means no limit.
+	// ServiceAccountKeepTokenExpiration keeps tokens for pods from being valid for a year, with a
+	// warning to those that use them longer than an hour.
+	ServiceAccountMaxTokenExpiration  time.Duration
+	ServiceAccountKeepTokenExpiration bool
 	// Authentication says which tokens are accepted that this server did not issue: those of
 	// OpenID Connect providers, or those that a webhook accepts. Authorization says which
 	// authorizers decide what callers may do; nil or no modes mean RBAC. Both are upstream's own
@@ -105,6 +123,18 @@ type Options struct {
 	// at once; 0 means 400 and 200. A request beyond the bound gets 429.
 	MaxRequestsInFlight         int
 	MaxMutatingRequestsInFlight int
+	// RequestTimeout bounds a request that is not a watch; 0 means one minute. A watch without a
+	// timeout of its own takes at least MinRequestTimeout, and twice that at most; 0 means half an
+	// hour.
+	RequestTimeout, MinRequestTimeout time.Duration
+	// GoawayChance is the share of requests after which an HTTP/2 connection is closed, so that
+	// clients behind a load balancer come to other servers.
+	GoawayChance float64
+	// ShutdownDelay is how long the server serves on, with /readyz failing, when it is to end.
+	ShutdownDelay time.Duration
+	// StrictTransportSecurity are the directives of that header. CORSAllowedOrigins are regular
+	// expressions for the origins whose pages may read answers.
+	StrictTransportSecurity, CORSAllowedOrigins []string
 	// RefusePrivileged refuses pods with privileged containers. Kubernetes keeps
 	// this setting per process: servers of one process must agree on it.
 	RefusePrivileged bool
@@ -260,7 +290,14 @@ var LaterFields = []string{laterWarn, laterReject, laterKeep}
 func Defaults() Options {
 	authorization := kubeoptions.NewBuiltInAuthorizationOptions()
 	authorization.Modes = []string{"RBAC"}
+	serving := options.NewSecureServingOptions()
+	serving.HTTP2MaxStreamsPerConnection = 1000
 	return Options{
+		SecureServing:               serving,
+		RequestTimeout:              time.Minute,
+		MinRequestTimeout:           30 * time.Minute,
+		EtcdCompactionInterval:      storagebackend.DefaultCompactInterval,
+		StorageMediaType:            runtime.ContentTypeProtobuf,
 		BindAddress:                 "127.0.0.1",
 		EtcdPrefix:                  "/registry",
 		MinFreeDisk:                 DefaultMinFreeDisk,
@@ -294,6 +331,11 @@ func Defaults() Options {
 func (o Options) withDefaults() Options {
 	d := Defaults()
 	o.BindAddress = cmp.Or(o.BindAddress, d.BindAddress)
+	o.SecureServing = cmp.Or(o.SecureServing, d.SecureServing)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, d.RequestTimeout)
+	o.MinRequestTimeout = cmp.Or(o.MinRequestTimeout, d.MinRequestTimeout)
+	o.EtcdCompactionInterval = cmp.Or(o.EtcdCompactionInterval, d.EtcdCompactionInterval)
+	o.StorageMediaType = cmp.Or(o.StorageMediaType, d.StorageMediaType)
 	o.EtcdPrefix = cmp.Or(o.EtcdPrefix, d.EtcdPrefix)
 	o.MinFreeDisk = cmp.Or(o.MinFreeDisk, d.MinFreeDisk)
 	o.EtcdQuota = cmp.Or(o.EtcdQuota, d.EtcdQuota)

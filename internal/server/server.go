@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -44,7 +45,8 @@ func New(o Options) (*Server, error) {
 // nil. It calls ready, which may be nil, once when the server is ready. An error
 // says in one sentence why the server could not start or go on.
 func (s *Server) Run(ctx context.Context, ready func(Address)) error {
-	ctx, stop := context.WithCancelCause(ctx)
+	asked := ctx
+	ctx, stop := context.WithCancelCause(s.settings.delayed(ctx))
 	defer stop(nil)
 	if err := s.settings.prepareProcess(); err != nil {
 		return err
@@ -67,7 +69,7 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 		return startError(ctx, err)
 	}
 	defer db.close()
-	o := &opened{settings: s.settings, listener: listener, db: db, ready: s.ready, stopping: make(chan struct{}), links: &links{}, ends: &ends{}}
+	o := &opened{settings: s.settings, listener: listener, db: db, ready: s.ready, asked: asked, stopping: make(chan struct{}), links: &links{}, ends: &ends{}}
 	defer o.ends.close()
 	a, err := assemble(ctx, o)
 	if err != nil {
@@ -80,6 +82,18 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 			ready(address)
 		}
 	})
+}
+
+// delayed returns a context that ends as long after ctx as the server serves on.
+func (s *settings) delayed(ctx context.Context) context.Context {
+	if s.ShutdownDelay == 0 {
+		return ctx
+	}
+	delayed, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(s.ShutdownDelay, func() { end(context.Cause(ctx)) })
+	})
+	return delayed
 }
 
 // prepareProcess sets what all servers of one process share.

@@ -198,11 +198,12 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		v.connections = connections.New(listener)
 		listener = v.connections
 	}
-	v.info = &genericapiserver.SecureServingInfo{
-		Listener: inflight.Pace(listener), Cert: cert, ClientCA: clients,
-		SNICerts:                     []dynamiccertificates.SNICertKeyContentProvider{loopback},
-		HTTP2MaxStreamsPerConnection: 1000,
+	secure := *s.SecureServing
+	secure.Listener = inflight.Pace(listener)
+	if err := secure.ApplyTo(&v.info); err != nil {
+		return fmt.Errorf("--tls-*: %w", err)
 	}
+	v.info.Cert, v.info.ClientCA, v.info.SNICerts = cert, clients, append(v.info.SNICerts, loopback)
 	if v.loopback, err = v.info.NewLoopbackClientConfig(auth.NewToken(), loopbackCert); err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/server/options"
+	cliflag "k8s.io/component-base/cli/flag"
+	basecompatibility "k8s.io/component-base/compatibility"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
@@ -82,7 +85,7 @@ func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
-		s.parseVersion, s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing, s.parseBackups,
+		s.parseVersion, s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.checkRequests, s.checkTLS, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing, s.parseBackups,
 	} {
 		if err := parse(); err != nil {
 			return nil, err
@@ -227,6 +230,7 @@ func (s *settings) tokens() tokens.Options {
 	return tokens.Options{
 		Issuers: s.ServiceAccountIssuers, SigningKeyFile: s.ServiceAccountSigningKeyFile, KeyFiles: s.ServiceAccountKeyFiles,
 		SigningEndpoint: s.ServiceAccountSigningEndpoint, JWKSURI: s.ServiceAccountJWKSURI,
+		MaxExpiration: s.ServiceAccountMaxTokenExpiration, KeepExpiration: s.ServiceAccountKeepTokenExpiration,
 	}
 }
 
@@ -286,6 +290,44 @@ func (s *settings) checkNumbers() error {
 	}{{"--initializer-timeout", s.InitializerTimeout}, {"--initializer-repair-after", s.InitializerRepairAfter}, {"--initializer-release-timeout", s.InitializerReleaseTimeout}} {
 		if d.value < 0 {
 			return fmt.Errorf("%s %s must not be negative", d.flag, d.value)
+		}
+	}
+	return nil
+}
+
+// checkRequests checks the options of requests as the library does.
+func (s *settings) checkRequests() error {
+	o := &options.ServerRunOptions{
+		RequestTimeout: s.RequestTimeout, MinRequestTimeout: int(s.MinRequestTimeout / time.Second), GoawayChance: s.GoawayChance,
+		ShutdownDelayDuration: s.ShutdownDelay, HSTSDirectives: s.StrictTransportSecurity, CorsAllowedOriginList: s.CORSAllowedOrigins,
+		ComponentGlobalsRegistry: basecompatibility.NewComponentGlobalsRegistry(),
+	}
+	if errs := o.Validate(); len(errs) > 0 {
+		return errs[0]
+	}
+	if types := []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON, runtime.ContentTypeYAML}; !slices.Contains(types, s.StorageMediaType) {
+		return fmt.Errorf("--storage-media-type %q is not one of %s", s.StorageMediaType, strings.Join(types, ", "))
+	}
+	if s.AnonymousAuth != nil && s.Authentication.AuthenticationConfigFile != "" {
+		return errors.New("--anonymous-auth and --authentication-config exclude each other: the file says who may be anonymous, and where")
+	}
+	return nil
+}
+
+// checkTLS checks the options of TLS.
+func (s *settings) checkTLS() error {
+	o := s.SecureServing
+	if _, err := cliflag.TLSVersion(o.MinTLSVersion); err != nil {
+		return fmt.Errorf("--tls-min-version: %w", err)
+	}
+	if _, err := cliflag.TLSCipherSuites(o.CipherSuites); err != nil {
+		return fmt.Errorf("--tls-cipher-suites: %w", err)
+	}
+	for _, pair := range o.SNICertKeys {
+		for _, file := range []string{pair.CertFile, pair.KeyFile} {
+			if err := files.Check(file, files.Configuration); err != nil {
+				return fmt.Errorf("--tls-sni-cert-key: %w", err)
+			}
 		}
 	}
 	return nil

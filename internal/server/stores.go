@@ -47,6 +47,9 @@ func newStoring(j *judging) (*storing, error) {
 	}
 	st.factory = storage.NewFactory(st.places, j.db.forObjects(s, admitter.fences), decorator, uncached...)
 	st.factory.Encrypt(j.db.values)
+	if s.EtcdCompactionInterval > 0 {
+		st.factory.Compact(s.EtcdCompactionInterval)
+	}
 	j.ends.add(st.factory.Close)
 	st.factory.OnWrite(func(ctx context.Context, w storage.Write) {
 		admitter.params.Written(w.Place, w.Key)

@@ -33,5 +33,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	name := unknown.GetSpecifiedName()
-	return Usagef("unknown flag --%s%s", name, nearest.Suggestion("--", name, names))
+	suggestion := nearest.Suggestion("--", name, names)
+	if note := UpstreamNote(name); note != "" && cmd.Name() == "serve" {
+		return Usagef("unknown flag --%s%s; of kube-apiserver's flag: %s (docs/reference/flags-of-kube-apiserver.md)", name, suggestion, note)
+	}
+	return Usagef("unknown flag --%s%s", name, suggestion)
 }

@@ -15,6 +15,22 @@ var UpstreamFlags string
 //go:embed kubeapiserver_plugins.txt
 var UpstreamPlugins string
 
+// upstreamNotes say what the command serve has for flags of kube-apiserver.
+//
+//go:embed kubeapiserver_notes.txt
+var upstreamNotes string
+
+// UpstreamNote returns why a flag of kube-apiserver is not here, or how the flag of that name
+// differs; empty if it is the same.
+func UpstreamNote(name string) string {
+	for _, line := range GeneratedLines(upstreamNotes) {
+		if note, ok := strings.CutPrefix(line, name+": "); ok {
+			return note
+		}
+	}
+	return ""
+}
+
 // GeneratedLines lists the lines of a generated file.
 func GeneratedLines(text string) []string {
 	var lines []string

@@ -11,11 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/options"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
@@ -42,8 +40,6 @@ var suiteControllers = []string{"namespace-controller", "clusterrole-aggregation
 // serve.
 type kubeAPIServer struct {
 	certDir       string
-	nodePorts     utilnet.PortRange
-	eventTTL      time.Duration
 	storage       string
 	version       bool
 	withoutEffect []string
@@ -112,9 +108,6 @@ func (k *kubeAPIServer) addFlags(cmd *cobra.Command) {
 	command.AddSection(cmd, "Of kube-apiserver", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&k.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, which are made when they are missing; --tls-cert-file is preferred to it")
-		k.nodePorts = utilnet.PortRange{Base: 30000, Size: 2768}
-		f.Var(&k.nodePorts, "service-node-port-range", "range that node ports of services are taken from")
-		f.DurationVar(&k.eventTTL, "event-ttl", time.Hour, "how long events are kept")
 		f.StringVar(&k.storage, "storage-backend", "", "etcd3, which is the only one")
 		f.BoolVar(&k.version, "version", false, "print the release of Kubernetes and exit")
 	})
@@ -177,7 +170,6 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	s.UnsafeNoFsync, s.EndAtOnce = true, true
 	// A kube-apiserver has no such page.
 	s.Console = false
-	s.EventTTL, s.NodePorts = k.eventTTL, k.nodePorts
 	chooseAdmission(s, warn)
 	chooseAddresses(s, warn)
 	if !flags.Changed("controllers") {

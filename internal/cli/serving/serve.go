@@ -2,7 +2,6 @@ package serving
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
@@ -30,6 +30,8 @@ type serveOptions struct {
 	traceBytes int
 	// test is --test.
 	test bool
+	// idle are those of idleFlags that were given.
+	idle []string
 }
 
 // testDefaults are what serve --test does where the command line does not say otherwise.
@@ -83,7 +85,8 @@ func NewServe(streams command.Streams) *cobra.Command {
 func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Command {
 	d := server.Defaults()
 	o := &serveOptions{server: server.Options{Audit: d.Audit, RequestHeader: d.RequestHeader, Authentication: d.Authentication, Authorization: d.Authorization, Features: d.Features}, log: command.NewLogging()}
-	var allowPrivileged bool
+	o.server.SecureServing = d.SecureServing
+	flags := &serveFlags{}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the API server",
@@ -108,7 +111,14 @@ requests and exits with 0.`,
     --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.server.RefusePrivileged = !allowPrivileged
+			if err := flags.apply(cmd.Flags(), &o.server); err != nil {
+				return err
+			}
+			cmd.Flags().Visit(func(f *pflag.Flag) {
+				if idleFlags[f.Name] != "" {
+					o.idle = append(o.idle, f.Name)
+				}
+			})
 			if o.traceBytes < 0 {
 				return command.Usagef("--admission-trace-bytes %d must not be negative", o.traceBytes)
 			}
@@ -150,22 +160,27 @@ requests and exits with 0.`,
 		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", d.MaxRequestsInFlight, "seats of priority and fairness, together with those of --max-mutating-requests-inflight; without it, maximum concurrent requests that only read: further ones get 429")
 		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "seats of priority and fairness, together with those of --max-requests-inflight; without it, maximum concurrent requests that write: further ones get 429")
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
-		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
+		f.BoolVar(&flags.allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
+		nodePorts := &s.NodePorts
+		*nodePorts = d.NodePorts
+		f.Var(nodePorts, "service-node-port-range", "range that node ports of services are taken from")
+		f.DurationVar(&s.EventTTL, "event-ttl", d.EventTTL, "how long events are kept")
+		f.DurationVar(&s.RequestTimeout, "request-timeout", d.RequestTimeout, "time within which a request that is not a watch is answered")
+		f.IntVar(&flags.minRequestTimeout, "min-request-timeout", int(d.MinRequestTimeout/time.Second), "seconds that a watch without a timeout of its own takes at least; it takes twice that at most")
+		f.Float64Var(&s.GoawayChance, "goaway-chance", 0, "share of requests, 0.02 at most, after which an HTTP/2 connection is closed, so that clients behind a load balancer come to other servers")
+		f.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "time for which the server serves on after SIGTERM, with /readyz failing, until load balancers know")
 		f.BoolVar(&s.Console, "console", true, "serve a page for the browser at /console/; it shows a viewer what the viewer may read by the API")
 		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker, no priority and fairness, and traces that say why webhooks were not called; it ends at once, and with the process that started it")
 	})
 	command.AddSection(cmd, "Log and debugging", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more; from 3 on the log has every request")
-		features := pflag.NewFlagSet("", pflag.ContinueOnError)
-		s.Features.AddFlags(features)
-		for _, name := range []string{"profiling", "contention-profiling", "debug-socket-path", "enable-priority-and-fairness"} {
-			f.AddFlag(features.Lookup(name))
-		}
-		f.Lookup("enable-priority-and-fairness").Usage = "let requests wait for seats as FlowSchemas and PriorityLevelConfigurations say, so that no user keeps out others"
-		f.Lookup("profiling").Usage = "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to those who may get these paths"
-		f.Lookup("contention-profiling").Usage = "with --profiling, also record where goroutines wait"
-		f.Lookup("debug-socket-path").Usage = "Unix socket that serves profiles to everybody who may open the file"
+		pick(f, s.Features.AddFlags,
+			[2]string{"profiling", "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to those who may get these paths"},
+			[2]string{"contention-profiling", "with --profiling, also record where goroutines wait"},
+			[2]string{"debug-socket-path", "Unix socket that serves profiles to everybody who may open the file"},
+			[2]string{"enable-priority-and-fairness", "let requests wait for seats as FlowSchemas and PriorityLevelConfigurations say, so that no user keeps out others"},
+		)
 	})
 	command.AddSection(cmd, "Version of Kubernetes", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -183,15 +198,15 @@ requests and exits with 0.`,
 		f.BoolVar(&s.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "look every minute whether --encryption-provider-config has changed, and use it")
 		f.Var(command.NewByteCount(&s.MinFreeDisk, d.MinFreeDisk), "min-free-disk", "disk space to keep free for the embedded etcd; the server refuses writes while less is free; 0 disables the check")
 		f.Var(command.NewByteCount(&s.EtcdQuota, d.EtcdQuota), "etcd-quota", "maximum size of the database of the embedded etcd; at this size the server accepts only deletions")
-		f.BoolFunc("etcd-quorum-read", "", func(value string) error {
-			if value != "true" {
-				return errors.New("reads of etcd always go through a quorum here; leave the flag out")
+		f.Bool("etcd-quorum-read", true, "")
+		f.Int("apiserver-count", 1, "")
+		for name := range idleFlags {
+			if err := f.MarkHidden(name); err != nil {
+				panic(err)
 			}
-			return nil
-		})
-		if err := f.MarkDeprecated("etcd-quorum-read", "reads of etcd always go through a quorum"); err != nil {
-			panic(err)
 		}
+		f.DurationVar(&flags.compaction, "etcd-compaction-interval", d.EtcdCompactionInterval, "how often this server compacts etcd; 0 means never")
+		f.StringVar(&s.StorageMediaType, "storage-media-type", d.StorageMediaType, "form in which built-in objects are stored: application/vnd.kubernetes.protobuf, application/json or application/yaml")
 		f.StringVar(&s.EtcdPrefix, "etcd-prefix", d.EtcdPrefix, "prefix of every key in etcd")
 		f.StringVar(&s.BackupSchedule, "backup-schedule", "", "when to back up the embedded etcd, as a CronJob says it, such as \"0 */6 * * *\" or @daily (default never)")
 		f.IntVar(&s.BackupKeep, "backup-keep", d.BackupKeep, "number of the latest backups that stay when a scheduled one is made")
@@ -204,6 +219,16 @@ requests and exits with 0.`,
 		f.SortFlags = false
 		f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the serving certificate (default a certificate signed by the server's own CA, created at the first start)")
 		f.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file with the key of --tls-cert-file")
+		pick(f, s.SecureServing.AddFlags,
+			[2]string{"tls-min-version", "lowest version of TLS that is accepted, such as VersionTLS13 (default VersionTLS12)"},
+			[2]string{"tls-cipher-suites", "cipher suites of TLS 1.2 that are accepted, by their names in Go (default those of Go)"},
+			[2]string{"http2-max-streams-per-connection", "maximum concurrent requests on one HTTP/2 connection"},
+			[2]string{"disable-http2-serving", "serve HTTP/1.1 only"},
+		)
+		f.StringArrayVar(&flags.names, "tls-sni-cert-key", nil, "PEM files with a certificate and its key for other names, as CERT,KEY or CERT,KEY:NAME,NAME; may be repeated")
+		f.StringSliceVar(&s.StrictTransportSecurity, "strict-transport-security-directives", nil, "directives of the header Strict-Transport-Security, such as max-age=31536000,includeSubDomains (default no such header)")
+		f.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions for the origins whose pages may read answers in a browser, such as ^https://example\\.com$ (default none)")
+		f.BoolVar(&flags.anonymous, "anonymous-auth", true, "whether callers without credentials are the user system:anonymous (default at the paths of health and version only; true means at all paths)")
 		f.StringVar(&s.ClientCAFile, "client-ca-file", "", "PEM file with the CAs trusted for client certificates, in addition to the server's own")
 		f.StringVar(&s.TokenAuthFile, "token-auth-file", "", `CSV file of tokens: token,user,uid,"group1,group2"`)
 		proxies := s.RequestHeader
@@ -220,6 +245,8 @@ requests and exits with 0.`,
 		f.StringArrayVar(&s.ServiceAccountKeyFiles, "service-account-key-file", nil, "PEM file with public keys or certificates that verify tokens, in addition to the signing key; may be repeated")
 		f.StringVar(&s.ServiceAccountSigningKeyFile, "service-account-signing-key-file", "", "PEM file with the key that signs tokens (default one that the server creates)")
 		f.StringVar(&s.ServiceAccountSigningEndpoint, "service-account-signing-endpoint", "", "socket of an external signer of tokens, instead of key files")
+		f.DurationVar(&s.ServiceAccountMaxTokenExpiration, "service-account-max-token-expiration", 0, "how long a token may be valid; tokens that are asked for longer are valid for this time (default no limit)")
+		f.BoolVar(&flags.extendTokens, "service-account-extend-token-expiration", true, "let a token of a pod be valid for a year although the pod reads that it is valid for an hour")
 		f.StringVar(&s.ServiceAccountJWKSURI, "service-account-jwks-uri", "", "https URL of the keys that verify tokens, in the description of the issuer (default /openid/v1/jwks of this server)")
 	})
 	command.AddSection(cmd, "Tokens of others", s.Authentication.AddFlags)
@@ -262,6 +289,51 @@ requests and exits with 0.`,
 		f.StringVar(&s.TracingConfigFile, "tracing-config-file", "", "TracingConfiguration file: the OpenTelemetry receiver for the spans of requests, and how many requests are traced")
 	})
 	return cmd
+}
+
+// idleFlags are flags of kube-apiserver that command lines of old have, and why they have no effect.
+var idleFlags = map[string]string{
+	"etcd-quorum-read": "reads of etcd always go through a quorum",
+	"apiserver-count":  "servers on one etcd know of each other by themselves",
+}
+
+// serveFlags are the values of flags that have another form in server.Options.
+type serveFlags struct {
+	allowPrivileged, anonymous, extendTokens bool
+	minRequestTimeout                        int
+	compaction                               time.Duration
+	names                                    []string
+}
+
+// apply sets the options that these flags stand for.
+func (v *serveFlags) apply(flags *pflag.FlagSet, o *server.Options) error {
+	for _, pair := range v.names {
+		var parsed cliflag.NamedCertKey
+		if err := parsed.Set(pair); err != nil {
+			return command.Usagef("--tls-sni-cert-key %s: %w", pair, err)
+		}
+		o.SecureServing.SNICertKeys = append(o.SecureServing.SNICertKeys, parsed)
+	}
+	o.RefusePrivileged, o.ServiceAccountKeepTokenExpiration = !v.allowPrivileged, !v.extendTokens
+	o.MinRequestTimeout = time.Duration(v.minRequestTimeout) * time.Second
+	if o.EtcdCompactionInterval = v.compaction; v.compaction == 0 {
+		o.EtcdCompactionInterval = -1
+	}
+	if flags.Changed("anonymous-auth") {
+		o.AnonymousAuth = &v.anonymous
+	}
+	return nil
+}
+
+// pick adds some of the flags of an option of the library, each with what it means.
+func pick(f *pflag.FlagSet, add func(*pflag.FlagSet), named ...[2]string) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	add(all)
+	for _, one := range named {
+		flag := all.Lookup(one[0])
+		flag.Usage = one[1]
+		f.AddFlag(flag)
+	}
 }
 
 // settle is how long after its start a server still does things that it does
@@ -308,7 +380,11 @@ func runServe(ctx context.Context, o *serveOptions, streams command.Streams) err
 	o.server.LatestLog = latest.Bytes
 	// Packages were initialized.
 	forgetFiles()
-	leaveOutDropped(&o.server, func(format string, args ...any) { terminal.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) })
+	warn := func(format string, args ...any) { terminal.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) }
+	leaveOutDropped(&o.server, warn)
+	for _, name := range o.idle {
+		warn("--%s has no effect: %s", name, idleFlags[name])
+	}
 	o.server.ProgramVersion = command.CurrentVersion().Version
 	s, err := server.New(o.server)
 	if err != nil {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/options"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -71,7 +73,10 @@ func TestServeParsesTheContract(t *testing.T) {
 			AdmissionWebhookBreaker: "connect", AdmissionWebhookMaxInFlight: 200,
 			AdmissionTraceBytes: 8 << 20,
 			InitializerTimeout:  5 * time.Second, InitializerRepairAfter: 10 * time.Minute, InitializerReleaseTimeout: time.Hour,
-			Controllers: []string{"*"}, HintsAtMissing: true,
+			Controllers: []string{"*"}, HintsAtMissing: true, LaterFields: "warn",
+			RequestTimeout: time.Minute, MinRequestTimeout: 30 * time.Minute, EventTTL: time.Hour,
+			NodePorts:              utilnet.PortRange{Base: 30000, Size: 2768},
+			EtcdCompactionInterval: 5 * time.Minute, StorageMediaType: "application/vnd.kubernetes.protobuf",
 		}
 		change(&o)
 		return o
@@ -89,7 +94,22 @@ func TestServeParsesTheContract(t *testing.T) {
 				o.EtcdCAFile, o.EtcdCertFile, o.EtcdKeyFile = "ca", "c", "k"
 			})},
 		{"--min-free-disk 1G --etcd-quota 2Gi", with(func(o *server.Options) { o.MinFreeDisk, o.EtcdQuota = 1e9, 2<<30 })},
-		{"--etcd-quorum-read=true", with(func(*server.Options) {})},
+		{"--etcd-quorum-read=false --apiserver-count=3", with(func(*server.Options) {})},
+		{"--tls-min-version VersionTLS13 --tls-cipher-suites a,b --tls-sni-cert-key c,k:n --http2-max-streams-per-connection 7 --disable-http2-serving", with(func(o *server.Options) {
+			o.SecureServing = server.Defaults().SecureServing
+			o.SecureServing.MinTLSVersion, o.SecureServing.CipherSuites, o.SecureServing.HTTP2MaxStreamsPerConnection, o.SecureServing.DisableHTTP2Serving = "VersionTLS13", []string{"a", "b"}, 7, true
+			o.SecureServing.SNICertKeys = []cliflag.NamedCertKey{{CertFile: "c", KeyFile: "k", Names: []string{"n"}}}
+		})},
+		{"--request-timeout 2m --min-request-timeout 60 --goaway-chance 0.01 --shutdown-delay-duration 5s --event-ttl 2h --service-node-port-range 31000-31009", with(func(o *server.Options) {
+			o.RequestTimeout, o.MinRequestTimeout, o.GoawayChance, o.ShutdownDelay, o.EventTTL = 2*time.Minute, time.Minute, 0.01, 5*time.Second, 2*time.Hour
+			o.NodePorts = utilnet.PortRange{Base: 31000, Size: 10}
+		})},
+		{"--etcd-compaction-interval 0 --storage-media-type application/json --strict-transport-security-directives max-age=1,preload --cors-allowed-origins //a", with(func(o *server.Options) {
+			o.EtcdCompactionInterval, o.StorageMediaType, o.StrictTransportSecurity, o.CORSAllowedOrigins = -1, "application/json", []string{"max-age=1", "preload"}, []string{"//a"}
+		})},
+		{"--anonymous-auth=false --service-account-max-token-expiration 2h --service-account-extend-token-expiration=false", with(func(o *server.Options) {
+			o.AnonymousAuth, o.ServiceAccountMaxTokenExpiration, o.ServiceAccountKeepTokenExpiration = new(false), 2*time.Hour, true
+		})},
 		{"--min-free-disk 0", with(func(o *server.Options) { o.MinFreeDisk = -1 })},
 		{"--tls-cert-file c --tls-private-key-file k --client-ca-file ca --token-auth-file t",
 			with(func(o *server.Options) {
@@ -164,6 +184,9 @@ func TestServeParsesTheContract(t *testing.T) {
 			}
 			tc.want.HintsAtMissing = !got.test
 			// The contract is about the flags; other options have tests of their own.
+			if tc.want.SecureServing == nil {
+				tc.want.SecureServing = server.Defaults().SecureServing
+			}
 			if tc.want.RequestHeader == nil {
 				tc.want.RequestHeader = &options.RequestHeaderAuthenticationOptions{}
 			}
@@ -192,13 +215,6 @@ func TestOpenShiftsPluginsHaveAHint(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || command.ExitCode(err) != command.ExitUsage {
 			t.Errorf("%v does not have %q", err, want)
 		}
-	}
-}
-
-// Reads of etcd always go through a quorum: the flag of old says nothing new, and cannot say no.
-func TestReadsThroughAQuorumCannotBeSwitchedOff(t *testing.T) {
-	if _, err := parse(t, "--etcd-quorum-read=false"); err == nil || !strings.Contains(err.Error(), "leave the flag out") {
-		t.Errorf("got %v", err)
 	}
 }
 

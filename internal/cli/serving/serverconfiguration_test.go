@@ -107,7 +107,7 @@ func TestEveryFlagIsAField(t *testing.T) {
 	if len(byField) != len(names) || len(names) < 50 {
 		t.Errorf("%d fields for %d flags", len(byField), len(names))
 	}
-	known := []string{"string", "int", "int64", "bool", "duration", "size", "stringSlice", "stringArray", "mapStringString", "float32", "pattern=N,..."}
+	known := []string{"string", "int", "int64", "bool", "duration", "size", "stringSlice", "stringArray", "mapStringString", "float32", "float64", "portRange", "pattern=N,..."}
 	for name, f := range byField {
 		if kind := f.Value.Type(); !slices.Contains(known, kind) {
 			t.Errorf("%s has the type %s: add it to fieldType if it is not a string", name, kind)

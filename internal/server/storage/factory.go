@@ -31,16 +31,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 )
 
-// compactionInterval is how often etcd is compacted, as often as by kube-apiserver. Watches
-// that resume from a compacted revision get 410 Gone.
-const compactionInterval = 5 * time.Minute
-
 // Factory makes the storage of every resource. It is a
 // generic.RESTOptionsGetter, the form in which upstream's registries ask for
 // their storage, and safe for concurrent use.
 type Factory struct {
-	configs   serverstorage.StorageFactory
-	client    *kubernetes.Client
+	configs serverstorage.StorageFactory
+	client  *kubernetes.Client
+	// compactor compacts etcd; nil when Compact was not called.
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -81,12 +78,11 @@ type Decorator interface {
 // NewFactory returns a Factory over an etcd client, which it does not close.
 // configs says under which prefix and in which version each resource is stored;
 // decorator, which may be nil, changes the stores; the resources in uncached get
-// no watch cache. A compactor runs until Close.
+// no watch cache.
 func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client, decorator Decorator, uncached ...schema.GroupResource) *Factory {
 	f := &Factory{
 		configs:   configs,
 		client:    client,
-		compactor: etcd3.NewCompactor(client.Client, compactionInterval, clock.RealClock{}, func() {}),
 		uncached:  map[schema.GroupResource]bool{},
 		decorator: decorator,
 		filling:   fillingTimeout,
@@ -126,6 +122,12 @@ const (
 // OnWrite makes stores call written after each write, with the context of the request, before
 // that request is answered. OnWrite is called once, before the stores are used.
 func (f *Factory) OnWrite(written func(context.Context, Write)) { f.written = written }
+
+// Compact compacts etcd at an interval until Close. Watches that resume from a compacted revision
+// get 410 Gone. Compact is called once, before the stores are used.
+func (f *Factory) Compact(interval time.Duration) {
+	f.compactor = etcd3.NewCompactor(f.client.Client, interval, clock.RealClock{}, func() {})
+}
 
 // Encrypt makes stores encrypt what they write. Encrypt is called once, before the stores are used.
 func (f *Factory) Encrypt(values *encryption.Transformers) { f.values = values }
@@ -176,7 +178,9 @@ func (f *Factory) Close() {
 	for l := range stores {
 		l.close()
 	}
-	f.compactor.Stop()
+	if f.compactor != nil {
+		f.compactor.Stop()
+	}
 }
 
 // watching returns the client with a watch stream of its own, and a function that closes the

@@ -11,13 +11,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 const (
 	// keptSnapshots is about how many snapshots a watch cache keeps while no list asks for one.
 	keptSnapshots = 64
 	// keepSnapshots is how long all snapshots stay after a list that asked for one.
-	keepSnapshots = compactionInterval
+	keepSnapshots = storagebackend.DefaultCompactInterval
 )
 
 // snapshots forgets the snapshots of a watch cache that no list asks for. The cache keeps its

@@ -69,9 +69,10 @@ type Options struct {
 	RuleResolver  authorizer.RuleResolver
 
 	// TokenIssuer signs the tokens of service accounts, for MaxTokenExpiration at most; 0
-	// means any time.
-	TokenIssuer        serviceaccount.TokenGenerator
-	MaxTokenExpiration time.Duration
+	// means any time. Tokens that pods take to be valid for an hour are valid for
+	// MaxExtendedExpiration; 0 means an hour.
+	TokenIssuer                               serviceaccount.TokenGenerator
+	MaxTokenExpiration, MaxExtendedExpiration time.Duration
 	// ServiceRange is where cluster IPs come from; NodePorts where node ports
 	// do.
 	ServiceRange net.IPNet
@@ -256,6 +257,8 @@ func (o *Options) providers(check *firstCheck) ([]controlplaneapiserver.RESTStor
 			LoopbackClientConfig:        check.client(o.Loopback),
 			ServiceAccountIssuer:        o.TokenIssuer,
 			ServiceAccountMaxExpiration: o.MaxTokenExpiration,
+			ExtendExpiration:            o.MaxExtendedExpiration > 0,
+			MaxExtendedExpiration:       o.MaxExtendedExpiration,
 			APIAudiences:                o.Audiences,
 			Informers:                   o.Informers,
 		},

@@ -17,10 +17,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
 )
 
-// minWatch is the shortest time of a watch without a timeout of its own. Each such watch gets a
-// random time between minWatch and twice minWatch.
-const minWatch = 30 * time.Minute
-
 // Source finds endpoints. Lookup returns nil for a resource that the Source does not serve. The
 // function that it returns with the endpoint is called when the request is over; that function
 // may be nil.
@@ -54,6 +50,9 @@ type Handler struct {
 	// must not take a create for failed whose object is stored and waits for initializers
 	// (S11.64). Nil means that no user does so.
 	Counting func(user string) bool
+	// MinWatch is the shortest time of a watch without a timeout of its own. Each such watch gets a
+	// random time between MinWatch and twice MinWatch.
+	MinWatch time.Duration
 	// NotFound answers requests that are not about resources.
 	NotFound http.Handler
 	// Uncounted keeps the requests of this handler out of the metrics of requests.
@@ -130,7 +129,7 @@ func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*
 }
 
 func (h *Handler) newCall(e *Endpoint, info *request.RequestInfo, req *http.Request) *call {
-	c := &call{Endpoint: e, info: info, req: req, admit: h.Admission, bare: transforms(req), waits: h.Initializers, counting: h.Counting}
+	c := &call{Endpoint: e, info: info, req: req, admit: h.Admission, bare: transforms(req), waits: h.Initializers, counting: h.Counting, minWatch: h.MinWatch}
 	if e.Admit != nil {
 		c.admit = e.Admit(c.admit)
 	}

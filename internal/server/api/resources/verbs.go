@@ -99,6 +99,8 @@ type call struct {
 	waits bool
 	// listing has what is kept of the objects of a list; nil if nothing is looked up.
 	listing *initialization.Listing
+	// minWatch is Handler.MinWatch.
+	minWatch time.Duration
 	// counting is Handler.Counting.
 	counting func(user string) bool
 	// uninitialized is set when the call created an object that is not initialized.
@@ -207,7 +209,7 @@ func (c *call) listOrWatch(forceWatch bool) http.HandlerFunc {
 			watcher = bareWatcher{watcher}
 		}
 	}
-	return handlers.ListResource(lister, watcher, c.Scope, forceWatch, minWatch)
+	return handlers.ListResource(lister, watcher, c.Scope, forceWatch, c.minWatch)
 }
 
 func (c *call) create() http.HandlerFunc {

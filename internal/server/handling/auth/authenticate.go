@@ -48,6 +48,9 @@ type AuthenticationOptions struct {
 	// names this server in metrics.
 	Others   *options.BuiltInAuthenticationOptions
 	ServerID string
+	// Anonymous says whether requests without credentials are anonymous ones, at all paths; nil
+	// means what the authentication configuration says, or else the paths of health and version.
+	Anonymous *bool
 }
 
 // NewAuthenticator returns the authenticator of requests. It knows proxies, client certificates,
@@ -96,6 +99,9 @@ func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticat
 	if o.RequestHeader != nil {
 		// A proxy may also be a user by its client certificate. The user that it names counts.
 		known = union.New(newProxies(o.RequestHeader), known)
+	}
+	if o.Anonymous != nil {
+		unknown = &apiserver.AnonymousAuthConfig{Enabled: *o.Anonymous}
 	}
 	if known = group.NewAuthenticatedGroupAdder(known); !unknown.Enabled {
 		return known, nil

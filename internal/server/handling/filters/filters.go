@@ -57,7 +57,11 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 		when(c.FeatureGate.Enabled(genericfeatures.APIServingWithRoutine), func(next http.Handler) http.Handler { return routine.WithRoutine(next, longRunning) }),
 		genericapifilters.WithLatencyTrackers,
 		genericfilters.WithHTTPLogging,
+		func(next http.Handler) http.Handler { return genericfilters.WithHSTS(next, c.HSTSDirectives) },
 		genericapifilters.WithCacheControl,
+		when(c.GoawayChance > 0, func(next http.Handler) http.Handler {
+			return genericfilters.WithProbabilisticGoaway(next, c.GoawayChance)
+		}),
 		when(c.ShutdownWatchTerminationGracePeriod > 0, func(next http.Handler) http.Handler {
 			return genericfilters.WithWatchTerminationDuringShutdown(next, stopping(o.Stopping), c.WatchRequestWaitGroup)
 		}),
@@ -72,6 +76,9 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 		},
 		// What is in the handler with the timeout may add warnings at any time.
 		genericapifilters.WithWarningRecorder,
+		func(next http.Handler) http.Handler {
+			return genericfilters.WithCORS(next, c.CorsAllowedOriginList, nil, nil, nil, "true")
+		},
 		begin("authentication"),
 		func(next http.Handler) http.Handler {
 			refuse := genericapifilters.WithFailedAuthenticationAudit(genericapifilters.Unauthorized(c.Serializer), c.AuditBackend, c.AuditPolicyRuleEvaluator)

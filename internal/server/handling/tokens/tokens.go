@@ -39,6 +39,10 @@ type Options struct {
 	KeyFiles       []string
 	// SigningEndpoint is the socket of an external signer, instead of keys.
 	SigningEndpoint string
+	// MaxExpiration is how long a token may be valid; 0 means no limit. KeepExpiration keeps
+	// tokens of pods from being valid for longer than pods ask for.
+	MaxExpiration  time.Duration
+	KeepExpiration bool
 	// JWKSURI is where other programs find the keys that verify tokens; empty means this server.
 	JWKSURI string
 }
@@ -54,12 +58,18 @@ type Tokens struct {
 	Key any
 	// MaxExpiration is how long a token may be valid; 0 means no limit.
 	MaxExpiration time.Duration
+	// MaxExtended is how long a token of a pod may be valid that the pod takes to be valid for an
+	// hour; 0 means an hour.
+	MaxExtended time.Duration
 }
 
 // New reads the keys that the options name, or takes the server's own. An external signer is
 // used until ctx ends.
 func New(ctx context.Context, o Options, own crypto.Signer) (*Tokens, error) {
-	t := &Tokens{Issuers: o.Issuers, Key: own}
+	t := &Tokens{Issuers: o.Issuers, Key: own, MaxExpiration: o.MaxExpiration}
+	if !o.KeepExpiration {
+		t.MaxExtended = serviceaccount.ExpirationExtensionSeconds * time.Second
+	}
 	if len(t.Issuers) == 0 {
 		t.Issuers = []string{issuer}
 	}
@@ -113,7 +123,13 @@ func (t *Tokens) signOutside(ctx context.Context, endpoint string) error {
 		return fmt.Errorf("the signer's tokens are valid for %d s at most, and %d s are needed", metadata.MaxTokenExpirationSeconds, authenticationvalidation.MinTokenAgeSec)
 	}
 	t.Generator, t.Keys, t.Key = signer, keys, nil
-	t.MaxExpiration = time.Duration(metadata.MaxTokenExpirationSeconds) * time.Second
+	most := time.Duration(metadata.MaxTokenExpirationSeconds) * time.Second
+	if t.MaxExpiration == 0 {
+		t.MaxExpiration = most
+	} else if t.MaxExpiration > most {
+		return fmt.Errorf("--service-account-max-token-expiration %s is longer than the %s of the signer", t.MaxExpiration, most)
+	}
+	t.MaxExtended = min(t.MaxExtended, most)
 	return nil
 }
 
@@ -122,6 +138,10 @@ var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
 
 // Check returns an error if options exclude each other.
 func (o Options) Check() error {
+	const least, most = time.Hour, (1 << 32) * time.Second
+	if d := o.MaxExpiration; d != 0 && (d < least || d > most) {
+		return fmt.Errorf("--service-account-max-token-expiration %s must be between 1 hour and 2^32 seconds", d)
+	}
 	if endpoint := o.SigningEndpoint; endpoint != "" {
 		if o.SigningKeyFile != "" || len(o.KeyFiles) > 0 {
 			return errors.New("--service-account-signing-endpoint excludes --service-account-signing-key-file and --service-account-key-file: the external signer has the keys")

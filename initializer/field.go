@@ -29,13 +29,13 @@ func Fail(code int32, reason metav1.StatusReason, format string, args ...any) er
 	return &Failure{metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
-// pendingOf returns the names in metadata.initializers.pending of an object, and whether there
-// are any. An object with a failure result has none, since no initializer may act on it.
-func pendingOf(u *unstructured.Unstructured) ([]string, bool) {
+// pendingOf returns the names in metadata.initializers.pending of an object. An object with a
+// failure result has none, since no initializer may act on it.
+func pendingOf(u *unstructured.Unstructured) []string {
 	field, found, err := unstructured.NestedFieldNoCopy(u.Object, "metadata", "initializers")
 	initializers, ok := field.(map[string]any)
 	if err != nil || !found || !ok || initializers["result"] != nil {
-		return nil, false
+		return nil
 	}
 	list, _ := initializers["pending"].([]any)
 	names := make([]string, 0, len(list))
@@ -44,13 +44,12 @@ func pendingOf(u *unstructured.Unstructured) ([]string, bool) {
 		name, _ := m["name"].(string)
 		names = append(names, name)
 	}
-	return names, len(names) > 0
+	return names
 }
 
 // position returns the index of an initializer among the pending ones, -1 if it is not pending.
 func position(u *unstructured.Unstructured, name string) int {
-	names, _ := pendingOf(u)
-	return slices.Index(names, name)
+	return slices.Index(pendingOf(u), name)
 }
 
 // claimOf returns the list metadata.initializers.paired with a claim of the initializer, and

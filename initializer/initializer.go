@@ -220,7 +220,7 @@ func (c *Controller) turn(u *unstructured.Unstructured) bool {
 	if at <= 0 || c.parallel == nil {
 		return at == 0
 	}
-	names, _ := pendingOf(u)
+	names := pendingOf(u)
 	for _, name := range names[:at+1] {
 		if !c.parallel.has(name) {
 			return false

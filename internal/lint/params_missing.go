@@ -18,12 +18,12 @@ var paramsMissing = &Rule{
 	Why: "A kind that is not served is an error for each request that the policy is about, and the failure policy decides. Params that do not exist are what the " +
 		"binding says: with parameterNotFoundAction Deny everything is rejected, with Allow nothing is judged.",
 	Fix: "Create the params, install the definition of their kind, or correct paramKind and paramRef.",
-	Fails: withParams("limits") + `---
+	Fails: withParams + `---
 apiVersion: v1
 kind: ConfigMap
 metadata: {namespace: policies, name: other}
 `,
-	Passes: withParams("limits") + `---
+	Passes: withParams + `---
 apiVersion: v1
 kind: ConfigMap
 metadata: {namespace: policies, name: limits}
@@ -109,9 +109,8 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 
 func kindText(k schema.GroupVersionKind) string { return k.Kind + " of " + k.GroupVersion().String() }
 
-// withParams returns an example with a policy that takes params.
-func withParams(name string) string {
-	return `apiVersion: admissionregistration.k8s.io/v1
+// withParams is an example with a policy that takes params.
+const withParams = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: replicas}
 spec:
@@ -128,6 +127,5 @@ metadata: {name: replicas}
 spec:
   policyName: replicas
   validationActions: [Deny]
-  paramRef: {namespace: policies, name: ` + name + `, parameterNotFoundAction: Deny}
+  paramRef: {namespace: policies, name: limits, parameterNotFoundAction: Deny}
 `
-}

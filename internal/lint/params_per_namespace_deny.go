@@ -13,8 +13,8 @@ var paramsPerNamespaceDeny = &Rule{
 	Why: "The params are looked for in the namespace of each request. When a namespace is deleted, its params may go first; from then on, updates of everything else " +
 		"there are rejected, also those that remove finalizers, and the namespace is never gone.",
 	Fix:    "Set parameterNotFoundAction to Allow, or keep the params in a namespace of their own, with paramRef.namespace.",
-	Fails:  strings.Replace(withParams("limits"), "namespace: policies, ", "", 1),
-	Passes: withParams("limits"),
+	Fails:  strings.Replace(withParams, "namespace: policies, ", "", 1),
+	Passes: withParams,
 	check: func(p *pass) {
 		if p.Params == nil {
 			return

@@ -16,8 +16,8 @@ var warnBindingRejects = &Rule{
 	Why: "The actions of a binding are for violations. When params are missing, or an audit annotation fails, the failure policy of the policy " +
 		"decides, whatever the actions are: with Fail, the request is rejected.",
 	Fix:    "Set failurePolicy of the policy to Ignore while it is tried out.",
-	Fails:  strings.Replace(withParams("limits"), "[Deny]", "[Warn]", 1),
-	Passes: strings.Replace(strings.Replace(withParams("limits"), "[Deny]", "[Warn]", 1), "spec:\n  paramKind", "spec:\n  failurePolicy: Ignore\n  paramKind", 1),
+	Fails:  strings.Replace(withParams, "[Deny]", "[Warn]", 1),
+	Passes: strings.Replace(strings.Replace(withParams, "[Deny]", "[Warn]", 1), "spec:\n  paramKind", "spec:\n  failurePolicy: Ignore\n  paramKind", 1),
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
 			if e.Source != registration.ValidatingBindings || slices.Contains(e.Binding.Actions, v1.Deny) {

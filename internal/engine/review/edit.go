@@ -261,9 +261,10 @@ func locate(root *any, path string, write bool) (parent any, key string, err err
 			return nil, "", missing(path[:end])
 		}
 		if write {
-			if e := editable(v); !identical(e, v) {
-				setChild(parent, unescape(path[at:end]), e)
-				v = e
+			switch v.(type) {
+			case map[string]any, []any:
+				v = editable(v)
+				setChild(parent, unescape(path[at:end]), v)
 			}
 		}
 		parent, at = v, end+1
@@ -288,15 +289,6 @@ func editable(v any) any {
 		return &editList{items}
 	}
 	return v
-}
-
-// identical reports whether editable had nothing to copy.
-func identical(copied, original any) bool {
-	switch original.(type) {
-	case map[string]any, []any:
-		return false
-	}
-	return true
 }
 
 // child returns an element of a map or list; ok is false for a missing member of

@@ -81,7 +81,7 @@ func resourceOf(name string) string {
 
 // add adds one definition, in one of its versions, to what discovery shows.
 func (v *Version) add(e entry, in *apiextensionsv1.CustomResourceDefinitionVersion) {
-	main := discovered(e.crd, in, "")
+	main := discovered(e.crd, "")
 	scope := apidiscoveryv2.ScopeCluster
 	if main.Namespaced {
 		scope = apidiscoveryv2.ScopeNamespace
@@ -96,7 +96,7 @@ func (v *Version) add(e entry, in *apiextensionsv1.CustomResourceDefinitionVersi
 		if !e.shown[place{in.Name, sub}] {
 			continue
 		}
-		v.Resources = append(v.Resources, discovered(e.crd, in, sub))
+		v.Resources = append(v.Resources, discovered(e.crd, sub))
 		subKind := kind
 		if sub == "scale" {
 			subKind = &metav1.GroupVersionKind{Group: scaleKind.Group, Version: scaleKind.Version, Kind: scaleKind.Kind}
@@ -109,7 +109,7 @@ func (v *Version) add(e entry, in *apiextensionsv1.CustomResourceDefinitionVersi
 }
 
 // discovered is a resource or subresource as discovery shows it.
-func discovered(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion, subresource string) metav1.APIResource {
+func discovered(crd *apiextensionsv1.CustomResourceDefinition, subresource string) metav1.APIResource {
 	names := crd.Status.AcceptedNames
 	r := metav1.APIResource{
 		Name:       names.Plural,

@@ -257,7 +257,7 @@ func (b *build) add(v *apiextensionsv1.CustomResourceDefinitionVersion, e *resou
 		return fmt.Errorf("field manager: %w", err)
 	}
 	e.Scope, e.Kind, e.PatchTypes, e.Custom = &scope, scope.Kind, patchTypes, true
-	e.Discovery = discovered(b.crd, v, scope.Subresource)
+	e.Discovery = discovered(b.crd, scope.Subresource)
 	if b.convertor.webhook != nil {
 		e.Bind = b.convertor.bind(scope)
 	}

@@ -112,18 +112,18 @@ func valuesOf(config []string) (map[string]bool, error) {
 	return values, nil
 }
 
-// asked returns what the entries say of a version: its own entry takes precedence over those
+// asked reports whether the entries ask for a version: its own entry takes precedence over those
 // for all versions of its stability.
-func asked(values map[string]bool, gv schema.GroupVersion) (on, given bool) {
-	if on, given = values[gv.String()]; given {
-		return on, true
+func asked(values map[string]bool, gv schema.GroupVersion) bool {
+	if on, given := values[gv.String()]; given {
+		return on
 	}
 	for _, s := range stabilities {
 		if values[s.name] && strings.Contains(gv.Version, s.part) {
-			return true, true
+			return true
 		}
 	}
-	return false, false
+	return false
 }
 
 // Versions are the versions that a server serves.
@@ -161,7 +161,7 @@ func Parse(config []string, later bool) (Versions, error) {
 	}
 	v.Builtin = catalog.Default()
 	for _, gv := range optional() {
-		if on, _ := asked(values, gv); on {
+		if asked(values, gv) {
 			v.Builtin.EnableVersions(gv)
 		}
 	}
@@ -197,7 +197,7 @@ func enable(served *serverstorage.ResourceConfig, values map[string]bool) {
 		}
 	}
 	// The version is on without an entry, for webhooks (S13.3, D45).
-	if on, _ := asked(values, betaPolicies[0].GroupVersion()); on {
+	if asked(values, betaPolicies[0].GroupVersion()) {
 		served.EnableResources(betaPolicies...)
 	}
 }

@@ -23,6 +23,7 @@ import (
 type checkOptions struct {
 	paths, old             []string
 	fromCluster, snapshot  string
+	serviceRange           string
 	as                     string
 	asGroups               []string
 	namespace              string
@@ -116,6 +117,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' to check against")
 		o.release.AddFlag(f, "that of the cluster or snapshot, or that of this program")
 		o.enforcer.AddFlag(f, "that of the cluster or snapshot, or kubernetes")
+		f.StringVar(&o.serviceRange, "service-cluster-ip-range", "", "`range` of the cluster IPs of services, such as 10.43.0.0/16 (default that of the cluster or snapshot; without one, services may ask for any address)")
 		f.StringSliceVar(&o.allowUnseen, "allow-unseen", nil, "`resource` of the cluster that need not be read, as PLURAL or PLURAL.GROUP; may be repeated; without a value all. What was not read is an error if it could change the verdict on an object")
 		f.Lookup("allow-unseen").NoOptDefVal = check.EverythingUnseen
 	})
@@ -248,7 +250,7 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 	options := check.Options{
 		Set: set, Old: old, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff, Expand: o.expand,
-		AllowUnseen: o.allowUnseen, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted,
+		AllowUnseen: o.allowUnseen, ServiceRange: o.serviceRange, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted,
 	}
 	shown.Set(command.ReadingCluster)
 	if options.Snapshot, err = o.cluster(ctx, shown); err != nil {

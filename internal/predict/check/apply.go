@@ -44,6 +44,8 @@ type task struct {
 	lenient *answer
 	// later are the paths of fields that the cluster's release does not have. sent is without them.
 	later []string
+	// serverSide reports whether the object is applied by the server, since kubectl apply cannot.
+	serverSide bool
 	// ignoresFields reports whether unknown fields are ignored. skipped reports whether the
 	// object is not judged.
 	ignoresFields, skipped bool
@@ -66,7 +68,7 @@ const (
 // apply applies an object as kubectl does. The error says that the server gave no answer, or
 // that no request can be made of the object.
 func (r *run) apply(ctx context.Context, c *stage.Client, t *task) (*stage.Answer, error) {
-	if r.ServerSide {
+	if r.ServerSide || t.serverSide {
 		if r.Old != nil && !t.removed {
 			// The answer does not say whether the object changed.
 			current, err := r.admin.Do(ctx, stage.Request{Method: http.MethodGet, Path: t.path()})

@@ -55,6 +55,9 @@ type Options struct {
 	// Fields are the fields in which the types of the cluster's release differ from those of the
 	// server; nil when none do.
 	Fields *emulation.Fields
+	// ServiceRange is where the cluster IPs of services come from; empty for that of the snapshot, and
+	// any that services ask for when that is not known, either.
+	ServiceRange string
 	// Diff asks what the server made of each object.
 	Diff bool
 	// Progress, if it is set, is called with the part of the check, how many objects are done,
@@ -77,7 +80,7 @@ const (
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	report := newReport(&o)
-	settings := stage.Options{Snapshot: o.Snapshot, Gatehouse: o.Gatehouse, Webhooks: o.Call, ServiceAddresses: o.ServiceAddresses, Converting: o.Call}
+	settings := stage.Options{Snapshot: o.Snapshot, Gatehouse: o.Gatehouse, Webhooks: o.Call, ServiceAddresses: o.ServiceAddresses, ServiceRange: o.ServiceRange, Converting: o.Call}
 	if hasPolicies(o.Set) {
 		settings.Controllers = []string{typesController}
 	}

@@ -27,6 +27,7 @@ const (
 	ruleUnseen       = "unseen"
 	ruleAccept       = "accept"
 	ruleDependent    = "rejected-pods"
+	ruleServerSide   = "needs-server-side"
 )
 
 // FindRule returns the rule of a finding, which may name a cause behind it: denied/PodSecurity. It
@@ -63,6 +64,7 @@ func Rules() []report.Rule {
 		rule(ruleWarning, report.Warning, "The API server warns", "The message is that of the API server, of a policy or of an admission plugin."),
 		rule(ruleDuplicate, report.Warning, "The same object is there twice", "Remove one of them."),
 		rule(ruleGenerated, report.Warning, "The object has a generated name", "kubectl apply refuses it: use kubectl create, or name the object."),
+		rule(ruleServerSide, report.Error, "The object is too long for kubectl apply", "Apply with --server-side, here and where the objects are applied."),
 		rule(ruleOnlyHere, report.Warning, "Only Gatehouse serves this kind", "Other clusters reject the object."),
 		rule(RuleTypes, report.Warning, "An expression is wrong about types", "Correct the field: the expression fails for the kind that the message names."),
 		rule(ruleUnseen, report.Error, "The cluster was not seen as a whole", "Let the reader of the cluster list the resource, or accept it with --allow-unseen."),

@@ -126,6 +126,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 			r.report.judged(t)
 		}
 	}
+	r.needServerSide()
 	r.judgedRemovals()
 	if r.Old != nil {
 		for _, t := range slices.Concat(r.tasks, r.removed) {
@@ -153,6 +154,8 @@ func (r *run) plan() {
 		if t.skipped = r.skips(t); t.skipped {
 			t.result.Verdict = NotJudged
 		}
+		r.freeAddresses(t)
+		t.serverSide = !r.ServerSide && tooLongForApply(t.sent)
 		r.tasks = append(r.tasks, t)
 	}
 	r.joinServices()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -17,9 +18,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// serviceRange is where the cluster IPs of services come from, unless a snapshot has another
+// ServiceRange is where the cluster IPs of services come from, unless Options or a snapshot have another
 // range. It is the range of kubeadm, and has room for the services of a large repository.
-const serviceRange = "10.96.0.0/12"
+var ServiceRange = netip.MustParsePrefix("10.96.0.0/12")
 
 // serviceAccountPlugin runs in kube-apiserver by default.
 const serviceAccountPlugin = "ServiceAccount"
@@ -36,6 +37,9 @@ type Options struct {
 	// that name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Webhooks         bool
 	ServiceAddresses []string
+	// ServiceRange is where the cluster IPs of services come from, such as 10.43.0.0/16; empty for that
+	// of the snapshot, or the variable of this name.
+	ServiceRange string
 	// Converting keeps the webhooks that convert custom resources. Otherwise the versions of a custom
 	// resource differ in their name only.
 	Converting bool
@@ -110,7 +114,7 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 	options := server.Options{
 		DataDir: dir.Path(), MinFreeDisk: -1, UnsafeNoFsync: true, EndAtOnce: true,
 		Controllers: o.Controllers, AdmissionTraceBytes: -1, AdmissionWebhookBreaker: "off",
-		ServiceClusterIPRange: serviceRange, ServiceAddresses: o.ServiceAddresses,
+		ServiceClusterIPRange: cmp.Or(o.ServiceRange, ServiceRange.String()), ServiceAddresses: o.ServiceAddresses,
 		EnableAdmissionPlugins:  []string{serviceAccountPlugin},
 		DisableAdmissionPlugins: []string{admission.InitializersName},
 		MaxRequestsInFlight:     10 * Parallel, MaxMutatingRequestsInFlight: 10 * Parallel,
@@ -126,7 +130,7 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 				options.RuntimeConfig = append(options.RuntimeConfig, served.APIVersion)
 			}
 		}
-		options.ServiceClusterIPRange = cmp.Or(o.Snapshot.ServiceRange(), options.ServiceClusterIPRange)
+		options.ServiceClusterIPRange = cmp.Or(o.ServiceRange, o.Snapshot.ServiceRange(), ServiceRange.String())
 		for _, blinded := range blind(o.Snapshot) {
 			for _, p := range blinded {
 				off = append(off, p.Name)

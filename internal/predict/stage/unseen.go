@@ -114,7 +114,7 @@ func (s *Stage) Unseen() []Unseen {
 			// No plugin reads these objects.
 			u.concerns = func(*About) bool { return false }
 		case resource.Resource == "servicecidrs":
-			u.Missing = "the cluster IPs of services were taken to come from " + serviceRange
+			u.Missing = "the cluster IPs of services were taken to come from " + ServiceRange.String()
 			u.concerns = func(a *About) bool { return a.Phase == Fixed }
 		case resource.Group == "resource.k8s.io":
 			u.concerns = func(a *About) bool { return a.Kind != nil && a.Kind.Resource.Group == "resource.k8s.io" }

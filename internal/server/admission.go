@@ -39,9 +39,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/params"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/revision"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/schemas"
-	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/counted"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/rejections"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/staleseries"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
@@ -84,7 +84,7 @@ type admitter struct {
 	fences *quotas.Fences
 	// gone drops the series that metrics have of deleted objects and kinds.
 	gone    *series.Gone
-	counted counted.Registrations
+	counted staleseries.Registrations
 	// drained is closed when no more requests come.
 	drained chan struct{}
 }

@@ -36,9 +36,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/places"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/publish"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/shown"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/filters"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
@@ -98,7 +98,7 @@ type api struct {
 	endpoints []*resources.Endpoint
 	custom    *customresources.Server
 	// shown shows clients which kinds there are.
-	shown *shown.Kinds
+	shown *publish.Kinds
 	// explanations explain requests.
 	explanations *explain.Explanations
 	// types writes status.typeChecking of policies (D61).
@@ -224,7 +224,7 @@ func newExposed(p *populated) (*exposed, error) {
 	}); err != nil {
 		return nil, err
 	}
-	versions := shown.Versions(a.endpoints)
+	versions := publish.Versions(a.endpoints)
 	definitions := discovery.Version{GroupVersion: apiextensionsv1.SchemeGroupVersion}
 	if a.custom, err = newCustom(p, append(slices.Clip(versions), definitions), a.types.SchemaChanged); err != nil {
 		return nil, err
@@ -236,8 +236,8 @@ func newExposed(p *populated) (*exposed, error) {
 	a.static.Add(endpoints)
 	a.endpoints = append(a.endpoints, endpoints...)
 	definitions.Resources = discovery.Resources(endpoints)
-	versions = shown.Prioritized(append(versions, definitions))
-	a.shown = &shown.Kinds{Mapper: p.loopback.mapper, Changed: func() { p.links.kindsChanged() }}
+	versions = publish.Prioritized(append(versions, definitions))
+	a.shown = &publish.Kinds{Mapper: p.loopback.mapper, Changed: func() { p.links.kindsChanged() }}
 	if a.shown.Discovery, err = discovery.New(p.config.ExternalAddress, versions); err != nil {
 		return nil, err
 	}
@@ -314,7 +314,7 @@ func (a *api) install(generic *genericapiserver.GenericAPIServer, oldClients boo
 	}
 	// The index has all paths that are listed, and the paths of the groups and versions that
 	// there are now.
-	routes.Index{}.Install(routes.ListedPathProviders{generic, shown.Index{Handler: a.shown.Discovery}}, m)
+	routes.Index{}.Install(routes.ListedPathProviders{generic, publish.Index{Handler: a.shown.Discovery}}, m)
 }
 
 // newCustom sets up the kinds that users define, outside of the versions of built-in kinds.
@@ -357,7 +357,7 @@ func apiServices(p *populated) *resources.Group {
 }
 
 // newAggregator makes the aggregator, which passes requests on to other servers.
-func newAggregator(p *populated, builtin []discovery.Version, show *shown.Kinds) (*aggregation.Aggregator, error) {
+func newAggregator(p *populated, builtin []discovery.Version, show *publish.Kinds) (*aggregation.Aggregator, error) {
 	s := p.settings
 	o := aggregation.Options{
 		Loopback: p.loopback.config, Informers: p.loopback.informers,

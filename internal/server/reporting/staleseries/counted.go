@@ -1,4 +1,4 @@
-package counted
+package staleseries
 
 import (
 	"sync/atomic"

@@ -1,4 +1,4 @@
-package shown
+package publish
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"

@@ -78,10 +78,15 @@ func Start(ctx context.Context, b Binaries, kind Kind, dir string, flags ...stri
 // Join starts another server of the same kind on the same etcd, which must not be
 // embedded. Stop it before the first one. The server gets the flags of the first one, and more.
 func (s *Server) Join(ctx context.Context, b Binaries, dir string, flags ...string) (*Server, error) {
+	return s.JoinAs(ctx, b, s.Kind, dir, slices.Concat(s.flags, flags)...)
+}
+
+// JoinAs starts a server of any kind on the same etcd, which must not be embedded, with flags of its own.
+func (s *Server) JoinAs(ctx context.Context, b Binaries, kind Kind, dir string, flags ...string) (*Server, error) {
 	if s.etcdURL == "" {
 		return nil, fmt.Errorf("the etcd of %s is embedded", s.Kind)
 	}
-	return start(ctx, b, s.Kind, dir, s.etcdURL, slices.Concat(s.flags, flags))
+	return start(ctx, b, kind, dir, s.etcdURL, flags)
 }
 
 func start(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string, flags []string) (*Server, error) {

@@ -38,6 +38,9 @@ type PlanOptions struct {
 	// the status subresource, it may take nothing but the status. Tests that depend on the rest
 	// of that object are then unknown.
 	Prepares bool
+	// Prepare, if set, changes the object between the passes as its registry does, and returns why the
+	// object is not valid then.
+	Prepare func(ctx context.Context, object runtime.Object) error
 	// ParamHidden, if set, says why the caller may not see the objects that policies refer to
 	// as params; it returns "" when the caller may. The name is empty for params that a
 	// selector finds. Verdicts of policies with hidden params are unknown.
@@ -88,7 +91,7 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	p.Request.Reviews = e.options.Reviews
 	in := p.Input
 	in.NamespaceLabels, in.Namespace, in.Params, in.Authorizer = e.namespaceLabels, e.namespace, e.options.Params, e.options.Authorizer
-	in.InitializerTimeout = e.options.InitializerTimeout
+	in.InitializerTimeout, in.Prepare = e.options.InitializerTimeout, options.Prepare
 	if options.NamespaceHidden != "" {
 		in.NamespaceLabels = func(context.Context, string) (map[string]string, error) {
 			return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, options.NamespaceHidden)

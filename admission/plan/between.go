@@ -87,24 +87,27 @@ func (b *builder) generate() {
 	b.request = &request
 }
 
-// validate rejects an object that is not valid after the mutating pass.
-func (b *builder) validate() {
-	if b.over || b.input.Validate == nil {
+// prepare prepares the object, and rejects one that is not valid then.
+func (b *builder) prepare() {
+	if b.over || b.input.Prepare == nil || b.input.Objects.Newest() == nil || b.input.Objects.Settle() != nil {
 		return
 	}
-	if err := b.input.Validate(b.ctx, b.input.Objects.Newest()); err != nil {
-		step := Link{Plugin: ValidationName}
-		if why := b.unsure(false); why != "" {
-			step.Hidden = oneLine(err) + why
-			b.hidden(registration.ValidatingPass, &step)
-			return
-		}
-		b.plan.Steps = append(b.plan.Steps, Step{
-			Pass: registration.ValidatingPass.String(), Plugin: ValidationName, Effect: Reject,
-			Reason: &Explanation{Code: NotValid.String(), Message: oneLine(err)},
-		})
-		b.reject(err.Error())
+	err := b.input.Prepare(b.ctx, b.input.Objects.Newest())
+	b.input.Objects.Changed()
+	if err == nil {
+		return
 	}
+	step := Link{Plugin: ValidationName}
+	if why := b.unsure(false); why != "" {
+		step.Hidden = b.likely(oneLine(err) + why)
+		b.hidden(registration.ValidatingPass, &step)
+		return
+	}
+	b.plan.Steps = append(b.plan.Steps, Step{
+		Pass: registration.ValidatingPass.String(), Plugin: ValidationName, Effect: Reject,
+		Reason: &Explanation{Code: NotValid.String(), Message: oneLine(err)},
+	})
+	b.reject(err.Error())
 }
 
 // decide is Decide for a candidate of a pass. Between the passes, the server undoes what a

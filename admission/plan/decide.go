@@ -92,9 +92,9 @@ type Input struct {
 	Status Objects
 	// Generates is for plans. It reports whether the server generates names between the passes.
 	Generates bool
-	// Validate is for plans. It returns why the object is not valid after the mutating pass,
-	// and must not change the object. A nil Validate means that the plan does not know.
-	Validate func(ctx context.Context, object runtime.Object) error
+	// Prepare is for plans. It changes the object between the passes as a server does, and returns
+	// why the object is not valid then. A nil Prepare means that the plan does not know.
+	Prepare func(ctx context.Context, object runtime.Object) error
 	// NamespaceLabels returns the labels of a namespace. If the namespace does not exist, the
 	// error is the API status NotFound. It is called only for entries with a namespaceSelector.
 	// Nil means that there are no namespaces.

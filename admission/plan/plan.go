@@ -31,6 +31,8 @@ type Link struct {
 	// Changes reports whether a compiled-in plugin may change the object, and DependsOnOthers
 	// whether its verdict depends on what the others made of the object.
 	Changes, DependsOnOthers bool
+	// Certain reports whether the verdict depends on no part of the object that others may change.
+	Certain bool
 	// Judge says what the plugin itself would reject the request with, nil if it would
 	// not, and, if it is known, what it changes, as a JSON patch. It must change nothing
 	// but, in the mutating pass, the object. A nil Judge means that the plugin has no
@@ -72,6 +74,9 @@ type Plan struct {
 	// Rejection is what the request is rejected with before any webhook is asked for its
 	// opinion; empty when that is up to the webhooks.
 	Rejection string `json:"rejection,omitempty"`
+	// Likely is what the request is rejected with, unless something that cannot be seen changes the
+	// object; empty when nothing is.
+	Likely string `json:"likely,omitempty"`
 	// WorstCaseSeconds is how long the webhooks and initializers may take together, each one
 	// its whole timeout: webhooks one after the other in the mutating pass, those of a plugin at
 	// the same time in the validating pass, and initializers in turns. The time that a request
@@ -185,8 +190,16 @@ type Step struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ValidationName stands for a plugin in the step of an object that is not valid.
-const ValidationName = "Validation"
+// The names that stand for a plugin where the server itself refuses a request: because it does not serve the kind,
+// the user has no right, the object has fields that the kind has not, the object is not valid, or one of its name
+// is there.
+const (
+	DiscoveryName     = "Discovery"
+	AuthorizationName = "Authorization"
+	DecodingName      = "Decoding"
+	ValidationName    = "Validation"
+	StorageName       = "Storage"
+)
 
 // Verdict is what a plan says becomes of a request.
 type Verdict string
@@ -196,6 +209,8 @@ const (
 	VerdictAccepted Verdict = "accepted"
 	// VerdictRejected: the request is rejected.
 	VerdictRejected Verdict = "rejected"
+	// VerdictLikely: the request is rejected, unless something that cannot be seen changes the object.
+	VerdictLikely Verdict = "likely rejected"
 	// VerdictWebhooks: nothing but webhooks can reject the request.
 	VerdictWebhooks Verdict = "up to webhooks"
 	// VerdictUnknown: something cannot be seen that can reject the request.
@@ -210,6 +225,8 @@ func (p *Plan) Verdict() Verdict {
 	switch {
 	case p.Rejection != "":
 		return VerdictRejected
+	case p.Likely != "":
+		return VerdictLikely
 	case has(Undecided):
 		return VerdictUnknown
 	case slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Effect == Call && s.Enforcement == nil }):
@@ -243,6 +260,9 @@ func (p *Plan) only(wanted func(*Step) bool) iter.Seq[*Step] {
 // UpToMutation reports whether a mutating webhook is called, which may change the object, and so the
 // verdict of later steps.
 func (p *Plan) UpToMutation() bool {
+	if p.RejectedBy() == StorageName {
+		return false
+	}
 	for s := range p.Calls() {
 		if s.Pass == registration.MutatingPass.String() {
 			return true
@@ -346,7 +366,7 @@ type Explanation struct {
 // does not apply, each with the reason. It decides by the same functions that admission runs
 // by, and calls no webhook; I/O happens only in what the Input and the links do for it. New
 // makes the changes to in.Objects that can be predicted: the initializers of a new object, the
-// changes of a Judge, and, if in.Generates, a name that stands for the generated one.
+// changes of a Judge and of in.Prepare, and, if in.Generates, a name that stands for the generated one.
 func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e Equivalents, in *Input, all bool) *Plan {
 	b := &builder{
 		ctx: ctx, snapshot: s, request: r, equivalents: e, input: in, all: all,
@@ -355,7 +375,7 @@ func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e 
 	for _, pass := range []registration.Pass{registration.MutatingPass, registration.ValidatingPass} {
 		if pass == registration.ValidatingPass {
 			b.generate()
-			b.validate()
+			b.prepare()
 		}
 		for i := range chain {
 			b.link(pass, &chain[i])
@@ -444,9 +464,9 @@ func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 	if pass == registration.MutatingPass {
 		b.input.Objects.Changed()
 	}
-	if why := b.unsure(l.DependsOnOthers); err != nil && why != "" {
+	if why := b.unsure(l.DependsOnOthers); err != nil && why != "" && !l.Certain {
 		unsure := *l
-		unsure.Hidden = oneLine(err) + why
+		unsure.Hidden = b.likely(oneLine(err) + why)
 		b.hidden(pass, &unsure)
 		return nil
 	}
@@ -463,14 +483,28 @@ func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 // unsure returns why a predicted rejection is not certain; empty when it is certain. Changes by
 // compiled-in plugins matter only to policies, and to plugins that depend on others.
 func (b *builder) unsure(dependsOnOthers bool) string {
-	list := b.unlisted
-	if dependsOnOthers {
-		list = append(slices.Clone(b.unseen), list...)
+	var list []string
+	add := func(names []string) {
+		for _, name := range names {
+			if !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
 	}
+	if dependsOnOthers {
+		add(b.unseen)
+	}
+	add(b.unlisted)
 	if len(list) == 0 {
 		return ""
 	}
 	return ", unless " + strings.Join(list, " or ") + " changes the object"
+}
+
+// likely notes a rejection that is not certain; the first one counts. It returns the text.
+func (b *builder) likely(text string) string {
+	b.plan.Likely = cmp.Or(b.plan.Likely, text)
+	return text
 }
 
 // reject notes the rejection of the request; the first rejection counts.

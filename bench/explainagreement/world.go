@@ -86,6 +86,25 @@ func cluster() []map[string]any {
 			"policyName": "limits", "validationActions": []any{"Deny"},
 			"matchResources": map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"limits": "needed"}}},
 		}}),
+		// Each of these expressions is true or false of the object as the registry prepares it, and not as it is sent.
+		object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", "prepared", map[string]any{"spec": map[string]any{
+			"matchConstraints": constraints([]any{"", "apps", "batch"}, []any{"pods", "deployments", "jobs"}),
+			// Which of two policies rejects a request first is not always the same.
+			"matchConditions": []any{map[string]any{"name": "alone", "expression": "!('forbidden' in object.metadata.?labels.orValue({}))"}},
+			"validations": []any{
+				map[string]any{"expression": "object.kind != 'Pod' || !has(object.spec.evictionResponders)", "message": "a field of a gate that is off"},
+				map[string]any{"expression": "object.kind != 'Pod' || object.status.phase == 'Pending'", "message": "the status of a new pod"},
+				map[string]any{"expression": "object.kind != 'Pod' || object.status.qosClass != 'Guaranteed'", "message": "guaranteed pods"},
+				map[string]any{"expression": "object.kind != 'Deployment' || !has(object.status.replicas)", "message": "the status of a new Deployment"},
+				map[string]any{"expression": "object.kind == 'Pod' || object.metadata.generation == 1", "message": "the generation of a new object"},
+				map[string]any{"expression": "object.kind != 'Job' || 'batch.kubernetes.io/controller-uid' in object.spec.selector.matchLabels", "message": "the selector of a Job"},
+				map[string]any{"expression": "object.kind != 'Job' || object.spec.template.metadata.labels['batch.kubernetes.io/job-name'] == object.metadata.name", "message": "the labels of the pods of a Job"},
+				map[string]any{"expression": "has(object.metadata.uid)", "message": "the uid of a new object"},
+			},
+		}}),
+		object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "", "prepared", map[string]any{"spec": map[string]any{
+			"policyName": "prepared", "validationActions": []any{"Deny"},
+		}}),
 		object("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy", "", "privileged", map[string]any{"spec": map[string]any{
 			"reinvocationPolicy": "Never",
 			"matchConstraints":   constraints([]any{""}, []any{"pods"}),
@@ -96,7 +115,7 @@ func cluster() []map[string]any {
 		}}),
 		object("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", "", "privileged", map[string]any{"spec": map[string]any{"policyName": "privileged"}}),
 	)
-	// Impersonation is the administrator's; readers only read.
+	// Impersonation is the administrator's; readers only read, and ask what users may do.
 	for i := range rights {
 		var rules []any
 		for j, r := range rights {
@@ -104,6 +123,9 @@ func cluster() []map[string]any {
 				rules = append(rules, map[string]any{"apiGroups": []any{r.group}, "resources": []any{r.resource}, "verbs": []any{r.verb}})
 			}
 		}
+		rules = append(rules,
+			map[string]any{"apiGroups": []any{"", "apps", "batch"}, "resources": []any{"pods", "persistentvolumeclaims", "replicasets", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs"}, "verbs": []any{"get"}},
+			map[string]any{"apiGroups": []any{"authorization.k8s.io"}, "resources": []any{"subjectaccessreviews"}, "verbs": []any{"create"}})
 		name := readerWithout(i)
 		list = append(list,
 			object("rbac.authorization.k8s.io/v1", "ClusterRole", "", name, map[string]any{"rules": rules}),
@@ -278,6 +300,8 @@ func (w *world) template() map[string]any {
 		container["ports"] = []any{map[string]any{"containerPort": int64(80), "hostPort": int64(8080)}}
 	case 9:
 		spec["nodeName"] = "nowhere"
+	case 11:
+		spec["evictionResponders"] = []any{map[string]any{"name": "example.com/responder"}}
 	case 10:
 		spec["securityContext"] = map[string]any{"sysctls": []any{map[string]any{"name": "kernel.msgmax", "value": "1"}}}
 	}

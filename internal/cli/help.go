@@ -19,6 +19,8 @@ func helpTopics() []*cobra.Command {
   2  when the command line is wrong: an unknown command or flag, or a flag whose
      value cannot be used
   3  for explain --exit-code: when a request would be rejected
+  4  for explain --exit-code: when a request would be rejected unless something
+     that cannot be seen changes the object
 
 gatehouse kubectl exits with what kubectl exits with.`,
 		},

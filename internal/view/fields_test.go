@@ -238,7 +238,7 @@ func TestEveryFieldOfAPlanIsDrawn(t *testing.T) {
 				s.Evaluations[0].Mutations[0].Patch = json.RawMessage(`[{"op":"add","path":"/b","value":1}]`)
 				s.Evaluations[0].Validations[0].Verdict = "violated"
 				if variant > 0 {
-					s.Reason, s.Entry, s.Consequences[0].Spared = nil, nil, false
+					s.Reason, s.Entry, s.Consequences[0].Spared, p.Rejection = nil, nil, false, ""
 				}
 				cases = append(cases, p)
 			}

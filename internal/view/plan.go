@@ -160,10 +160,16 @@ func verdictOf(p *plan.Plan) Callout {
 			c.Head += ", unless a mutating webhook changes the object"
 		}
 		return c
+	case plan.VerdictLikely:
+		return Callout{Class: Bad, Head: "The request would be rejected, unless what cannot be seen changes the object", Text: p.Likely}
 	case plan.VerdictUnknown:
 		return Callout{Class: Warning, Head: "Nothing that can be seen rejects the request. Steps that are unknown can reject it"}
 	case plan.VerdictWebhooks:
-		return Callout{Class: Good, Head: "Nothing but webhooks can reject the request"}
+		c := Callout{Class: Good, Head: "Nothing but webhooks can reject the request"}
+		if p.UpToMutation() {
+			c.Head = "Nothing but webhooks, and what judges the object that they change, can reject the request"
+		}
+		return c
 	}
 	return Callout{Class: Good, Head: "Nothing in this plan rejects the request"}
 }

@@ -377,7 +377,7 @@ func (s *Session) judge(ctx context.Context, w *World, r *Request, t *Tally) err
 			}
 		}
 		for _, d := range differences {
-			t.Differences = append(t.Differences, fmt.Sprintf("seed %d: %s: explained by %s: %s (answer %d %s)", w.Seed, r, way.name, d, code, answer))
+			t.Differences = append(t.Differences, fmt.Sprintf("seed %d: %s: explained by %s: %s (answer %d %s); the plan rejects: %q", w.Seed, r, way.name, d, code, answer, plans[i].Rejection))
 		}
 	}
 	return nil

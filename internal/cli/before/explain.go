@@ -142,7 +142,7 @@ command lists as unknown what it cannot read.`,
 		f.SortFlags = false
 		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason")
 		command.Choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page) or markdown", "text", "json", "yaml", "html", "markdown")
-		f.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if a request would be rejected")
+		f.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if a request would be rejected, and with 4 if it would be unless something that cannot be seen changes the object")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that explaining needs, and do nothing else")
 	})
 	command.AddSection(cmd, "The API server of another cluster", func(f *pflag.FlagSet) {
@@ -284,10 +284,15 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 	default:
 		err = viewOf(found, headings).Format(streams.Out, o.output)
 	}
-	if err == nil && o.exitCode && slices.ContainsFunc(found, rejected) {
+	switch {
+	case err != nil || !o.exitCode:
+		return err
+	case slices.ContainsFunc(found, rejected):
 		return command.ExitStatus(command.ExitRejected)
+	case slices.ContainsFunc(found, likely):
+		return command.ExitStatus(command.ExitLikely)
 	}
-	return err
+	return nil
 }
 
 // readTried reads what --with names.
@@ -330,11 +335,12 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 		if namespace == "" {
 			namespace = metav1.NamespaceDefault
 		}
+		world.Fields = o.release.Fields(nil)
 		world.Registrations.Kubernetes = !o.enforcer.Gatehouse(nil)
 		o.world = always(world, nil)
 		return o.offline(world, nil), world.Kinds, namespace, nil
 	}
-	flags := offline.Flags{Selection: admission.Selection{Enable: o.enable, Disable: o.disable}}
+	flags := offline.Flags{Selection: admission.Selection{Enable: o.enable, Disable: o.disable}, Release: o.release.Wanted}
 	if o.configFile != "" {
 		var err error
 		if flags.Configuration, err = admission.LoadConfiguration(o.configFile); err != nil {
@@ -515,14 +521,15 @@ func (o *explainOptions) offline(world *offline.World, caller func() user.Info) 
 		}
 		switch {
 		case q.User != nil:
+			// The cluster gives controllers their rights.
 		case o.as != "":
 			groups := slices.Clone(o.asGroups)
 			if !slices.Contains(groups, user.AllAuthenticated) && o.as != user.Anonymous {
 				groups = append(groups, user.AllAuthenticated)
 			}
-			q.User = &user.DefaultInfo{Name: o.as, Groups: groups}
+			q.User, q.Access = &user.DefaultInfo{Name: o.as, Groups: groups}, offline.UserAccess
 		case caller != nil:
-			q.User = caller()
+			q.User, q.Access = caller(), offline.OwnAccess
 		}
 		var made *unstructured.Unstructured
 		e.Status.Plan, made, err = world.Try(ctx, q)

@@ -72,6 +72,11 @@ func rejected(e *v1alpha1.AdmissionExplanation) bool {
 	return e.Status.Plan == nil || e.Status.Plan.Verdict() == plan.VerdictRejected
 }
 
+// likely reports whether a request would be rejected unless something that cannot be seen changes the object.
+func likely(e *v1alpha1.AdmissionExplanation) bool {
+	return e.Status.Plan != nil && e.Status.Plan.Verdict() == plan.VerdictLikely
+}
+
 // asked is the title of a request that has no plan.
 func asked(e *v1alpha1.AdmissionExplanation) string {
 	r := e.Spec.Resource

@@ -178,6 +178,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	}
 	options := suite.Options{
 		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
+		Fields:   o.release.Fields(nil),
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
 	}
 	shown.Set("Starting a server")

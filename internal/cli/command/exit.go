@@ -21,6 +21,9 @@ const (
 	ExitUsage = 2
 	// ExitRejected: explain --exit-code, for a request that would be rejected.
 	ExitRejected = 3
+	// ExitLikely: explain --exit-code, for a request that would be rejected unless something that cannot be seen
+	// changes the object.
+	ExitLikely = 4
 )
 
 // ExitStatus ends a command that has said everything with an exit code.

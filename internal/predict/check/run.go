@@ -147,7 +147,7 @@ func (r *run) plan() {
 			r.groups[text(o.Content, "spec", "group")] = true
 		}
 		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}}
-		r.takeLater(t)
+		t.later = r.stage.TakeLater(t.sent.Object, t.sent.GroupVersionKind())
 		t.phase = stage.PhaseOf(t.sent, paramKinds)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		t.result = r.report.add(t)

@@ -31,6 +31,7 @@ type cluster struct {
 	// uninitialized also reads objects that wait for initializers.
 	uninitialized dynamic.Interface
 	kinds         *Kinds
+	client        kubernetes.Interface
 	// defined has a *sync.Once for each schema.GroupKind whose definition was asked for.
 	defined sync.Map
 }
@@ -75,7 +76,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{kinds: kinds}
+	c := &cluster{kinds: kinds, client: client}
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -164,22 +165,24 @@ func (c *cluster) namespace(ctx context.Context, name string) (*corev1.Namespace
 	return namespace, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, namespace)
 }
 
-// define reads, once for each kind, whether the versions of a custom resource differ only in their
-// names.
+// define reads the definition of a custom resource, once.
 func (c *cluster) define(ctx context.Context, kind *Kind) {
 	once, _ := c.defined.LoadOrStore(kind.Kind.GroupKind(), &sync.Once{})
 	once.(*sync.Once).Do(func() { c.readDefinition(ctx, kind) })
 }
 
 func (c *cluster) readDefinition(ctx context.Context, kind *Kind) {
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	u, err := c.objects.Resource(definitions).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{})
-	if err != nil {
-		// The objects cannot be converted then, and the plan says so.
-		return
-	}
-	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); strategy == "None" {
-		c.kinds.unconverted.Store(kind.Kind.GroupKind(), true)
+	id := kind.Kind.GroupKind()
+	resource := schema.GroupVersionResource{Group: definitions.Group, Version: "v1", Resource: "customresourcedefinitions"}
+	u, err := c.objects.Resource(resource).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{})
+	switch {
+	case err == nil:
+		c.kinds.defined.Store(id, definedBy(u))
+	case apierrors.IsForbidden(err):
+		c.kinds.defined.Store(id, &defined{unread: "may not get customresourcedefinitions"})
+	case apierrors.IsNotFound(err):
+		// Another server has the kind.
+		c.kinds.defined.Store(id, &defined{unread: "the definition of its kind is not there"})
 	}
 }
 

@@ -37,6 +37,8 @@ type Flags struct {
 	admission.Selection
 	// Configuration has the configurations of the plugins; nil for none.
 	Configuration *admission.Configuration
+	// Release is the release that requests are judged as; empty for that of the cluster.
+	Release string
 }
 
 // compiledIn are the compiled-in plugins that judge the requests of a World. They are made when a
@@ -103,8 +105,8 @@ func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) err
 	if err != nil {
 		return err
 	}
-	// Clusters allow privileged containers; a server in this process may have decided before.
-	_ = catalog.AllowPrivileged(true)
+	w.prepare()
+	w.Fields = emulation.FieldsOf(cmp.Or(flags.Release, info.GitVersion))
 	w.compiledIn = &compiledIn{
 		ctx: ctx, names: names, configuration: cmp.Or(flags.Configuration, &admission.Configuration{}), config: config, transport: transport,
 		rooms: map[string]*room{},

@@ -45,7 +45,7 @@ func TestDefinitionsAreReadOnce(t *testing.T) {
 	if asked["things0.example.com"] != 1 || asked["things1.example.com"] != 1 {
 		t.Errorf("asked %v", asked)
 	}
-	if !c.kinds.isUnconverted(kinds[0].Kind.GroupKind()) || c.kinds.isUnconverted(kinds[1].Kind.GroupKind()) {
+	if !c.kinds.converts(kinds[0].Kind.GroupKind()) || c.kinds.converts(kinds[1].Kind.GroupKind()) {
 		t.Error("what the versions of a kind differ in is wrong")
 	}
 }

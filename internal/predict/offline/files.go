@@ -116,7 +116,11 @@ func Read(paths []string) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	return assemble(found, nil)
+	w, err := assemble(found, nil)
+	if err == nil {
+		w.prepare()
+	}
+	return w, err
 }
 
 // ReadTried reads policies and their bindings, which must be valid, from files and directories: for

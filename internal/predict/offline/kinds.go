@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
 
 // builtin is the discovery of a server without custom resources: a line for each group and
@@ -46,17 +48,10 @@ type subresource struct {
 type Kinds struct {
 	list        []*Kind
 	equivalents runtime.EquivalentResourceRegistry
-	// unconverted has the schema.GroupKinds of custom resources whose versions differ only in their
-	// names.
-	unconverted sync.Map
+	// defined has what definitions say of custom resources, as *defined by schema.GroupKind.
+	defined sync.Map
 	// incomplete says why some kinds are not known; empty when all are.
 	incomplete string
-}
-
-// isUnconverted reports whether the versions of a custom resource differ only in their names.
-func (k *Kinds) isUnconverted(kind schema.GroupKind) bool {
-	_, ok := k.unconverted.Load(kind)
-	return ok
 }
 
 // NewKinds returns the kinds that discovery lists.
@@ -176,10 +171,44 @@ func (k *Kinds) Define(definition *unstructured.Unstructured) error {
 			k.add(gv, &metav1.APIResource{Name: plural + "/scale", Group: "autoscaling", Version: "v1", Kind: "Scale"})
 		}
 	}
-	if strategy := at("conversion", "strategy"); strategy == "" || strategy == "None" {
-		k.unconverted.Store(schema.GroupKind{Group: group, Kind: kind}, true)
-	}
+	k.defined.Store(schema.GroupKind{Group: group, Kind: kind}, definedBy(definition))
 	return nil
+}
+
+// defined is what a definition says of custom resources.
+type defined struct {
+	// converts reports whether versions differ only in their names.
+	converts bool
+	// rules is nil when the definition cannot be read.
+	rules *customresources.Rules
+	// unread says why the definition is not known; empty when it is.
+	unread string
+}
+
+// definedBy reads a definition.
+func definedBy(u *unstructured.Unstructured) *defined {
+	strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
+	d := &defined{converts: strategy == "" || strategy == "None"}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, crd); err != nil {
+		d.unread = err.Error()
+		return d
+	}
+	d.rules = customresources.NewRules(crd)
+	return d
+}
+
+// definition returns what is known of a custom resource; nil for nothing.
+func (k *Kinds) definition(kind schema.GroupKind) *defined {
+	d, _ := k.defined.Load(kind)
+	known, _ := d.(*defined)
+	return known
+}
+
+// converts reports whether the versions of a custom resource differ only in their names.
+func (k *Kinds) converts(kind schema.GroupKind) bool {
+	d := k.definition(kind)
+	return d != nil && d.converts
 }
 
 // Served returns the first version in which a resource is served; ok is false when it is not

@@ -192,7 +192,7 @@ func (f *files) params(kind schema.GroupVersionKind, namespace string, meant fun
 // shown returns an object of a file as a server shows it in a kind.
 func (f *files) shown(u *unstructured.Unstructured, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	if !catalog.Scheme.Recognizes(kind) {
-		if u.GroupVersionKind() != kind && !f.kinds.isUnconverted(kind.GroupKind()) {
+		if u.GroupVersionKind() != kind && !f.kinds.converts(kind.GroupKind()) {
 			return nil, fmt.Errorf("%s %q cannot be converted to %s here", u.GetKind(), u.GetName(), kind.GroupVersion())
 		}
 		u = u.DeepCopy()

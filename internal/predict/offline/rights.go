@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -11,7 +12,8 @@ import (
 )
 
 // Rules are the rights that Connect and Judge use to explain the requests for pods and their
-// workloads, in any namespace: those to read, and the one to ask a Gatehouse server.
+// workloads, in any namespace: those to read, and those to ask what
+// a user may do, and a Gatehouse server.
 func Rules() []rbacv1.PolicyRule {
 	lists := map[string][]string{}
 	list := func(group, resource string) {
@@ -43,6 +45,7 @@ func Rules() []rbacv1.PolicyRule {
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets", "deployments", "replicasets", "statefulsets"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{definitions.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 		rbacv1.PolicyRule{APIGroups: []string{ownGroup}, Resources: []string{explanations}, Verbs: []string{"create"}},
 	)
 }

@@ -1,61 +1,44 @@
 package offline
 
 import (
-	"context"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiadmission "k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/kubernetes/pkg/registry/apps/daemonset"
-	"k8s.io/kubernetes/pkg/registry/apps/deployment"
-	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
-	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
-	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
-	"k8s.io/kubernetes/pkg/registry/batch/job"
-	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
-	"k8s.io/kubernetes/pkg/registry/core/pod"
-	"k8s.io/kubernetes/pkg/registry/core/replicationcontroller"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
 
-// strategies validate new objects: pods and claims, which plugins change before, and the
-// workloads that they are made for.
-var strategies = map[schema.GroupResource]rest.RESTCreateStrategy{
-	{Resource: "pods"}:                       pod.Strategy,
-	{Resource: "persistentvolumeclaims"}:     persistentvolumeclaim.Strategy,
-	{Resource: "replicationcontrollers"}:     replicationcontroller.Strategy,
-	{Group: "apps", Resource: "deployments"}: deployment.Strategy, {Group: "apps", Resource: "replicasets"}: replicaset.Strategy,
-	{Group: "apps", Resource: "statefulsets"}: statefulset.Strategy, {Group: "apps", Resource: "daemonsets"}: daemonset.Strategy,
-	{Group: "batch", Resource: "jobs"}: job.Strategy, {Group: "batch", Resource: "cronjobs"}: cronjob.Strategy,
+// prepares returns what the server does to the object of a request between the passes of admission; nil
+// when that is not known.
+func (w *World) prepares(kind *Kind, a apiadmission.Attributes) (catalog.Prepare, error) {
+	if !w.preparing {
+		return nil, nil
+	}
+	if d := w.Kinds.definition(kind.Kind.GroupKind()); d != nil && d.rules != nil {
+		s, err := d.rules.Strategy(kind.Kind.Version)
+		if err != nil {
+			return nil, err
+		}
+		return catalog.Strategies{Create: s, Update: s}.Prepare(a), nil
+	}
+	strategies, err := catalog.Builtin(a.GetResource())
+	if err != nil {
+		return nil, err
+	}
+	return strategies.Prepare(a), nil
 }
 
-// validates returns what validates the object of a request once plugins have changed it; nil when
-// that is not known.
-func validates(a apiadmission.Attributes) func(context.Context, runtime.Object) error {
-	strategy := strategies[a.GetResource().GroupResource()]
-	if strategy == nil || a.GetOperation() != apiadmission.Create || a.GetSubresource() != "" {
-		return nil
+// rules returns what the definition of the kind of a request says; nil when it is not known, or the request
+// has objects of another kind.
+func (w *World) rules(q *Request) *customresources.Rules {
+	if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && q.Subresource == "" {
+		return d.rules
 	}
-	if _, builtin := a.GetObject().(runtime.Unstructured); builtin {
-		return nil
-	}
-	return func(ctx context.Context, object runtime.Object) error {
-		ctx = request.WithNamespace(ctx, a.GetNamespace())
-		r := a.GetResource()
-		ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
-			IsResourceRequest: true, Verb: "create", APIGroup: r.Group, APIVersion: r.Version, Resource: r.Resource, Namespace: a.GetNamespace(),
-		})
-		prepared := object.DeepCopyObject()
-		m, err := meta.Accessor(prepared)
-		if err != nil {
-			return err
-		}
-		m.SetUID(unknownUID)
-		m.SetCreationTimestamp(metav1.Now())
-		m.SetManagedFields(nil)
-		return rest.BeforeCreate(strategy, ctx, prepared)
-	}
+	return nil
+}
+
+// prepare has plans prepare objects. Clusters allow privileged containers; a server in this process
+// may have decided before.
+func (w *World) prepare() {
+	_ = catalog.AllowPrivileged(true)
+	w.preparing = true
 }

@@ -48,6 +48,12 @@ type World struct {
 	// requests without a user. RightsUnknown says it of expressions that use the rights of the
 	// user.
 	UserUnknown, RightsUnknown string
+	// Fields are the fields in which the types of the cluster's release differ from those of this program;
+	// nil when none do.
+	Fields *emulation.Fields
+	// preparing reports whether plans prepare and validate objects between the passes, as a server does. It
+	// is not set where a server has taken the objects.
+	preparing bool
 	// Notes say what no plan of this World knows.
 	Notes []string
 
@@ -88,8 +94,9 @@ type Request struct {
 	// Old is the stored object. If it is nil, World.Stored reads it.
 	Old    *unstructured.Unstructured
 	DryRun bool
-	// User may be nil.
-	User user.Info
+	// User may be nil. Access says whose rights the request needs.
+	User   user.Info
+	Access Access
 	// All adds the steps that do not apply to the plan.
 	All bool
 }
@@ -107,6 +114,13 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	object, old, err := w.objects(ctx, q)
 	if err != nil {
 		return nil, nil, err
+	}
+	if w.define != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {
+		w.define(ctx, q.Kind)
+	}
+	var strict error
+	if q.Object != nil {
+		strict = w.strict(q, object)
 	}
 	w.compile.Do(func() {
 		if w.compiled = snapshot.Compile(w.Registrations); len(w.Tried) > 0 {
@@ -129,9 +143,6 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 		notes = append(notes, fmt.Sprintf("the kind %s of %s is not known: assuming the namespaced resource %s. If an aggregated server has it, that server judges it, by its own plugins, too",
 			q.Kind.Kind.Kind, q.Kind.Kind.GroupVersion(), q.Kind.Resource.Resource))
 	}
-	if w.define != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {
-		w.define(ctx, q.Kind)
-	}
 	attributes, err := w.decoded(q, sent, object, old)
 	if err != nil {
 		return nil, nil, err
@@ -149,11 +160,12 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	if err != nil {
 		return nil, nil, err
 	}
-	if w.compiledIn != nil {
-		in.Validate = validates(attributes)
+	if in.Prepare, err = w.prepares(q.Kind, attributes); err != nil {
+		return nil, nil, err
 	}
+	links = slices.Concat(w.before(ctx, q, strict), links, w.after(ctx, q))
 	p := plan.New(ctx, links, compiled, &prediction.Request, w.Kinds.equivalents, in, q.All)
-	p.Notes = notes
+	p.Notes = append(notes, w.missing(links)...)
 	for _, problem := range compiled.Problems {
 		p.Notes = append(p.Notes, problem.Error())
 	}
@@ -324,11 +336,11 @@ func (w *World) decoded(q *Request, sent schema.GroupVersionKind, object, old *u
 		options.GetObjectKind().SetGroupVersionKind(sent)
 		return w.attributes(q, sent, options, nil), nil
 	}
-	typedObject, err := decode(object)
+	typedObject, err := w.decode(q, object)
 	if err != nil {
 		return nil, fmt.Errorf("the object: %w", err)
 	}
-	typedOld, err := decode(old)
+	typedOld, err := w.decode(q, old)
 	if err != nil {
 		return nil, fmt.Errorf("the stored object: %w", err)
 	}
@@ -359,6 +371,18 @@ func (w *World) attributes(q *Request, sent schema.GroupVersionKind, object, old
 	}
 	return apiadmission.NewAttributesRecord(object, old, sent, namespace, name, q.Kind.Resource, q.Subresource,
 		apiadmission.Operation(q.Operation), options(q), q.DryRun, q.User)
+}
+
+// decode makes the object of a request that a server would have. A custom resource whose definition is known is as its
+// schema says.
+func (w *World) decode(q *Request, u *unstructured.Unstructured) (runtime.Object, error) {
+	if rules := w.rules(q); rules != nil && u != nil {
+		u = u.DeepCopy()
+		if _, err := rules.Decode(u); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	return decode(u)
 }
 
 // decode makes the object that a server would have: of built-in kinds the internal one,
@@ -416,7 +440,7 @@ func (c *custom) Seen(kind schema.GroupVersionKind) (object, old runtime.Object,
 	object, old, err = c.Objects.Seen(kind)
 	switch {
 	case !errors.Is(err, plan.ErrUnknown):
-	case c.kinds.isUnconverted(kind.GroupKind()):
+	case c.kinds.converts(kind.GroupKind()):
 		object, old, err = c.Newest(), c.Old(), nil
 	case c.stored != nil:
 		object, old, err = c.converted(kind)

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
 // Fault is one thing that is wrong with an object that the server refuses.
@@ -18,7 +20,7 @@ type Fault struct {
 }
 
 // StrictDecoding begins what the server says of fields that are unknown or twice there.
-const StrictDecoding = "strict decoding error"
+const StrictDecoding = offline.StrictDecoding
 
 var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.)*)"`)
 

@@ -106,6 +106,11 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 	object.SetNamespace(l.namespace)
 	object.SetResourceVersion("")
 	PruneNulls(object.Object)
+	if later := s.TakeLater(object.Object, u.GroupVersionKind()); len(later) > 0 && validation == metav1.FieldValidationStrict {
+		status := offline.StrictError(u.GroupVersionKind(), "", later).Status()
+		l.refused = &status
+		return nil
+	}
 	if !s.Converting {
 		WithoutConversion(object)
 	}

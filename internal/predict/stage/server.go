@@ -43,6 +43,9 @@ type Options struct {
 	// Converting keeps the webhooks that convert custom resources. Otherwise the versions of a custom
 	// resource differ in their name only.
 	Converting bool
+	// Fields are the fields in which the types of the release for which the Stage judges differ from those
+	// of the server; nil when none do.
+	Fields *emulation.Fields
 	// Controllers are those that run.
 	Controllers []string
 }

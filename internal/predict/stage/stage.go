@@ -59,7 +59,12 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 	if q.Subresource != "" {
 		at = path.Join(at, q.Subresource)
 	}
-	return s.send(ctx, Request{q.Method, at, q.Query, q.ContentType, q.Body}, &q.User, &q.Rehearsal)
+	body, rejects := s.known(q)
+	a, err := s.send(ctx, Request{q.Method, at, q.Query, q.ContentType, body}, &q.User, &q.Rehearsal)
+	if err == nil && rejects != nil {
+		a = rejects(a)
+	}
+	return a, err
 }
 
 // Judge answers a question by admission and validation alone, in a fraction of the time of Ask, where

@@ -44,8 +44,9 @@ type Options struct {
 	// name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
-	// Gatehouse is that of stage.Options.
+	// Gatehouse and Fields are those of stage.Options.
 	Gatehouse bool
+	Fields    *emulation.Fields
 	// StartPrograms starts the programs that files with tests name (S24.18). Without it, the tests of
 	// such files cannot be judged.
 	StartPrograms bool
@@ -265,7 +266,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	if err != nil {
 		return broken(fmt.Errorf("the world of the tests: %w", err))
 	}
-	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse}
+	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse, Fields: r.Fields}
 	running, err := startPrograms(ctx, suites, set, &options)
 	if err != nil {
 		return broken(err)

@@ -277,8 +277,12 @@ func (o *Options) providers(check *firstCheck) ([]controlplaneapiserver.RESTStor
 	if err != nil {
 		return nil, fmt.Errorf("kinds of the core group: %w", err)
 	}
+	return append([]controlplaneapiserver.RESTStorageProvider{core}, o.others()...), nil
+}
+
+// others are the groups without the core group.
+func (o *Options) others() []controlplaneapiserver.RESTStorageProvider {
 	return []controlplaneapiserver.RESTStorageProvider{
-		core,
 		appsrest.StorageProvider{},
 		eventsrest.RESTStorageProvider{TTL: o.EventTTL},
 		authenticationrest.RESTStorageProvider{Authenticator: o.Authenticator, APIAudiences: o.Audiences},
@@ -300,7 +304,7 @@ func (o *Options) providers(check *firstCheck) ([]controlplaneapiserver.RESTStor
 		resourcerest.RESTStorageProvider{NamespaceClient: o.Client.CoreV1().Namespaces(), Authorizer: o.Authorizer},
 		apiserverinternalrest.StorageProvider{},
 		lifecyclerest.RESTStorageProvider{},
-	}, nil
+	}
 }
 
 // Scheme knows every built-in kind except those of package registration.

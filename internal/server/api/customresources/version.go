@@ -9,7 +9,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -71,42 +70,13 @@ func (d *definition) newStrategies(index int) (s strategies, err error) {
 	if err != nil {
 		return s, err
 	}
-	v := &crd.Spec.Versions[index]
-	internal, err := validationOf(v)
+	structural, err := d.schemas.of(crd.Spec.Versions[index].Name)
 	if err != nil {
 		return s, err
 	}
-	var props, statusProps *apiextensions.JSONSchemaProps
-	if internal != nil {
-		props = internal.OpenAPIV3Schema
-	}
-	if props != nil {
-		if p, ok := props.Properties["status"]; ok {
-			statusProps = &p
-		}
-	}
-	validator, _, err := validation.NewSchemaValidator(props)
-	if err != nil {
-		return s, err
-	}
-	statusSpec, scaleSpec := subresources(v)
-	var statusValidator validation.SchemaValidator
-	if statusSpec != nil && statusProps != nil {
-		if statusValidator, _, err = validation.NewSchemaValidator(statusProps); err != nil {
-			return s, err
-		}
-	}
-	structural, err := d.schemas.of(v.Name)
-	if err != nil {
-		return s, err
-	}
-	main := customresource.NewStrategy(typer{scheme}, d.namespaced(), d.groupVersion(v.Name).WithKind(d.crd.Status.AcceptedNames.Kind),
-		validator, statusValidator, structural, statusSpec, scaleSpec, v.SelectableFields)
-	s.main = main
-	if statusSpec != nil {
-		s.status = customresource.NewStatusStrategy(main)
-	}
-	return s, nil
+	named := *crd
+	named.Status.AcceptedNames = d.crd.Status.AcceptedNames
+	return newStrategies(&named, index, structural)
 }
 
 // subresources are those of a version in the form strategies use, nil if there are none.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
@@ -117,6 +118,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	e.serveCounted(info, w, req, serve)
+}
+
+// StorageOf returns the storage behind requests for a resource; nil for one that is not served. done must be called
+// when the storage is no longer used.
+func (h *Handler) StorageOf(gvr schema.GroupVersionResource, subresource string) (storage rest.Storage, done func()) {
+	e, ended := h.lookup(gvr, subresource)
+	if ended == nil {
+		ended = func() {}
+	}
+	if e == nil {
+		return nil, ended
+	}
+	return e.Storage, ended
 }
 
 func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func()) {

@@ -327,6 +327,9 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 	if info.Namespace != "" {
 		ctx = request.WithNamespace(ctx, info.Namespace)
 	}
+	storage, done := e.handler.StorageOf(schema.GroupVersionResource(spec.Resource), spec.Subresource)
+	defer done()
+	q.storage = storage
 	answer := httptest.NewRecorder()
 	e.handler.ServeHTTP(answer, inner.WithContext(ctx))
 	switch {

@@ -83,7 +83,7 @@ func buildCommit(commit, built string) error {
 	return in("go", "build", tags, "-buildvcs=false", "-ldflags=-s -w", "-o", built, pkg)
 }
 
-var releaseHeading = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)$`)
+var releaseHeading = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)(?: \(\d{4}-\d\d-\d\d\))?$`)
 
 // released returns the commit of the latest release in the changelog: that of its tag, or the one that
 // brought its heading.

@@ -281,7 +281,7 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 }
 
 // cluster reads what the objects are checked against; nil for nothing.
-func (o *checkOptions) cluster(ctx context.Context, shown *terminal.Progress) (*clustersnapshot.Snapshot, error) {
+func (o *checkOptions) cluster(ctx context.Context, shown *terminal.Progress) (*clustersnapshot.Cluster, error) {
 	switch {
 	case o.snapshot != "":
 		s, err := clustersnapshot.Read(o.snapshot)

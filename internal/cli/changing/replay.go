@@ -307,11 +307,11 @@ func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
 }
 
 // snapshot reads the cluster of the kubeconfig.
-func (o *replayOptions) snapshot(ctx context.Context) (*clustersnapshot.Snapshot, *rest.Config, error) {
+func (o *replayOptions) snapshot(ctx context.Context) (*clustersnapshot.Cluster, *rest.Config, error) {
 	return takeSnapshot(ctx, o.cluster)
 }
 
-func takeSnapshot(ctx context.Context, c *command.Cluster) (*clustersnapshot.Snapshot, *rest.Config, error) {
+func takeSnapshot(ctx context.Context, c *command.Cluster) (*clustersnapshot.Cluster, *rest.Config, error) {
 	config, err := c.Open()
 	if err != nil {
 		return nil, nil, err

@@ -34,7 +34,7 @@ func (e *Enforcer) Complete() error {
 
 // Gatehouse reports whether the server is Gatehouse. s is a snapshot of its cluster; nil for files
 // alone, which are taken for those of a kube-apiserver unless the flag says otherwise.
-func (e *Enforcer) Gatehouse(s *clustersnapshot.Snapshot) bool {
+func (e *Enforcer) Gatehouse(s *clustersnapshot.Cluster) bool {
 	if e.Wanted != "" {
 		return e.Wanted == forGatehouse
 	}

@@ -56,7 +56,7 @@ func (r *Release) Choose(c emulation.Cluster) error {
 }
 
 // ChooseOf is choose for the cluster of a snapshot, nil for none.
-func (r *Release) ChooseOf(s *clustersnapshot.Snapshot) error {
+func (r *Release) ChooseOf(s *clustersnapshot.Cluster) error {
 	if s == nil {
 		return r.Choose(emulation.Cluster{})
 	}
@@ -66,7 +66,7 @@ func (r *Release) ChooseOf(s *clustersnapshot.Snapshot) error {
 // Fields returns the fields in which the release that the flag names, or that of the cluster of a
 // snapshot, differs from this program (S26.12). A cluster that emulates a release has the fields of
 // its program.
-func (r *Release) Fields(s *clustersnapshot.Snapshot) *emulation.Fields {
+func (r *Release) Fields(s *clustersnapshot.Cluster) *emulation.Fields {
 	if s == nil || r.Wanted != "" {
 		return emulation.FieldsOf(r.Wanted)
 	}

@@ -19,7 +19,7 @@ type Options struct {
 	// so that those of Set are updates. Objects that Set does not have any more are deleted.
 	Old *manifests.Set
 	// Snapshot is the cluster that the objects are meant for; nil for an empty one.
-	Snapshot *clustersnapshot.Snapshot
+	Snapshot *clustersnapshot.Cluster
 	// Namespace is the namespace of objects that name none; empty means default. With
 	// NamespaceEnforced, objects that name another namespace are refused, as by kubectl -n.
 	Namespace         string

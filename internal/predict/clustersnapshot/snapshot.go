@@ -26,11 +26,11 @@ const (
 	Kind       = "ClusterSnapshot"
 )
 
-// Snapshot is what a cluster judges objects by.
-type Snapshot struct {
-	APIVersion string  `json:"apiVersion"`
-	Kind       string  `json:"kind"`
-	Cluster    Cluster `json:"cluster"`
+// Cluster is what a cluster judges objects by.
+type Cluster struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Cluster    About  `json:"cluster"`
 	// Served are the kinds that the cluster serves, by group and version; empty when that
 	// is not known.
 	Served []Served `json:"served,omitempty"`
@@ -40,8 +40,8 @@ type Snapshot struct {
 	Items []map[string]any `json:"items"`
 }
 
-// Cluster describes a cluster.
-type Cluster struct {
+// About describes a cluster.
+type About struct {
 	// KubernetesVersion is what the cluster says at /version.
 	KubernetesVersion string `json:"kubernetesVersion"`
 	// JudgesAs is another release that the cluster behaves as, since its API server emulates it, or
@@ -56,7 +56,7 @@ type Cluster struct {
 
 // Server is what is known of the API server. A gate whose kind is served is on, also if the metrics
 // of the server do not show it.
-func (s *Snapshot) Server() emulation.Cluster {
+func (s *Cluster) Server() emulation.Cluster {
 	known := emulation.Cluster{Version: cmp.Or(s.Cluster.JudgesAs, s.Cluster.KubernetesVersion), Gates: s.Cluster.FeatureGates}
 	for _, v := range s.Served {
 		if _, shown := known.Gates[string(features.MutatingAdmissionPolicy)]; !shown && slices.Contains(v.Kinds, string(features.MutatingAdmissionPolicy)) {
@@ -84,25 +84,25 @@ type Unread struct {
 }
 
 // ServiceRange is where cluster IPs come from; empty when that is not known.
-func (s *Snapshot) ServiceRange() string { return s.Cluster.ServiceRange }
+func (s *Cluster) ServiceRange() string { return s.Cluster.ServiceRange }
 
 // KnowsKinds reports whether the snapshot has the kinds that the cluster serves.
-func (s *Snapshot) KnowsKinds() bool { return len(s.Served) > 0 }
+func (s *Cluster) KnowsKinds() bool { return len(s.Served) > 0 }
 
 // Gatehouse reports whether the server of the cluster is Gatehouse, as far as the snapshot has the
 // kinds that it serves.
-func (s *Snapshot) Gatehouse() bool {
+func (s *Cluster) Gatehouse() bool {
 	return s.Serves(schema.GroupVersionKind{Group: "gatehouse.dev", Version: "v1alpha1", Kind: "AdmissionExplanation"})
 }
 
 // Serves reports whether the cluster serves a kind.
-func (s *Snapshot) Serves(kind schema.GroupVersionKind) bool {
+func (s *Cluster) Serves(kind schema.GroupVersionKind) bool {
 	i := slices.IndexFunc(s.Served, func(v Served) bool { return v.APIVersion == kind.GroupVersion().String() })
 	return i >= 0 && slices.Contains(s.Served[i].Kinds, kind.Kind)
 }
 
 // HasNot returns why a resource is not in the snapshot; ok is false if it was read.
-func (s *Snapshot) HasNot(resource schema.GroupResource) (reason string, ok bool) {
+func (s *Cluster) HasNot(resource schema.GroupResource) (reason string, ok bool) {
 	i := slices.IndexFunc(s.Unread, func(u Unread) bool { return u.Resource == resource.String() })
 	if i < 0 {
 		return "", false
@@ -111,7 +111,7 @@ func (s *Snapshot) HasNot(resource schema.GroupResource) (reason string, ok bool
 }
 
 // Objects returns the items.
-func (s *Snapshot) Objects() []*unstructured.Unstructured {
+func (s *Cluster) Objects() []*unstructured.Unstructured {
 	list := make([]*unstructured.Unstructured, len(s.Items))
 	for i := range s.Items {
 		list[i] = &unstructured.Unstructured{Object: s.Items[i]}
@@ -120,7 +120,7 @@ func (s *Snapshot) Objects() []*unstructured.Unstructured {
 }
 
 // Encode returns the snapshot as JSON, or as YAML.
-func (s *Snapshot) Encode(asJSON bool) ([]byte, error) {
+func (s *Cluster) Encode(asJSON bool) ([]byte, error) {
 	if !asJSON {
 		return yaml.Marshal(s)
 	}
@@ -130,7 +130,7 @@ func (s *Snapshot) Encode(asJSON bool) ([]byte, error) {
 
 // Write writes the snapshot to a file: JSON if the name ends in .json, else YAML. Only its
 // owner may read the file, which has the RBAC of the cluster.
-func (s *Snapshot) Write(file string) error {
+func (s *Cluster) Write(file string) error {
 	data, err := s.Encode(filepath.Ext(file) == ".json")
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *Snapshot) Write(file string) error {
 }
 
 // Read reads a snapshot from a file. The error names the file.
-func Read(file string) (*Snapshot, error) {
+func Read(file string) (*Cluster, error) {
 	data, err := files.ReadArgument(file, files.Objects)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func Read(file string) (*Snapshot, error) {
 	if of.APIVersion != APIVersion {
 		return nil, fmt.Errorf("%s: a snapshot of version %q, made by another release of gatehouse; this one reads %q: make it again with 'gatehouse snapshot -o FILE'", file, of.APIVersion, APIVersion)
 	}
-	s := &Snapshot{}
+	s := &Cluster{}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	// ConvertMapNumbers below turns the numbers into the types that the decoders of the API use.
 	decoder.UseNumber()

@@ -30,7 +30,7 @@ func item(t *testing.T, text string) map[string]any {
 }
 
 func TestFilesAreReadAsTheyWereWritten(t *testing.T) {
-	s := &Snapshot{APIVersion: APIVersion, Kind: Kind, Cluster: Cluster{KubernetesVersion: "v1.37.1", ServiceRange: "10.0.0.0/24"},
+	s := &Cluster{APIVersion: APIVersion, Kind: Kind, Cluster: About{KubernetesVersion: "v1.37.1", ServiceRange: "10.0.0.0/24"},
 		Served: []Served{{APIVersion: "v1", Kinds: []string{"Pod"}}}, Unread: []Unread{{Resource: "secrets", Reason: "never"}},
 		Items: []map[string]any{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"}, "n": int64(3), "f": 0.5}}}
 	for _, name := range []string{"s.yaml", "s.json"} {
@@ -99,14 +99,14 @@ func TestTidy(t *testing.T) {
 		{"a namespace that ends", "{kind: Namespace, metadata: {name: a}, status: {phase: Terminating, conditions: [{}]}}", "{kind: Namespace, metadata: {name: a}, status: {phase: Terminating}}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &Snapshot{Items: []map[string]any{item(t, tt.from)}}
+			s := &Cluster{Items: []map[string]any{item(t, tt.from)}}
 			s.tidy()
 			if diff := cmp.Diff(item(t, tt.want), s.Items[0]); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	s := &Snapshot{
+	s := &Cluster{
 		Items:  []map[string]any{item(t, "{apiVersion: b/v1, kind: A, metadata: {name: a}}"), item(t, "{apiVersion: v1, kind: B, metadata: {name: b}}"), item(t, "{apiVersion: v1, kind: B, metadata: {name: a}}")},
 		Served: []Served{{APIVersion: "v1"}, {APIVersion: "apps/v1"}}, Unread: []Unread{{"b", "2"}, {"b", "1"}, {"a", "3"}},
 	}
@@ -123,7 +123,7 @@ func TestTidy(t *testing.T) {
 func TestDiscovered(t *testing.T) {
 	resource := func(name, kind string) metav1.APIResource { return metav1.APIResource{Name: name, Kind: kind} }
 	tk := &taker{versions: map[schema.GroupResource]schema.GroupVersionResource{}, kinds: map[schema.GroupVersionKind]schema.GroupVersionResource{}}
-	s := &Snapshot{}
+	s := &Cluster{}
 	tk.discovered([]*metav1.APIResourceList{
 		{GroupVersion: "example.com/v2", APIResources: []metav1.APIResource{resource("things", "Thing"), resource("others", "Other")}},
 		{GroupVersion: "example.com/v1beta1", APIResources: []metav1.APIResource{resource("others", "Other")}},

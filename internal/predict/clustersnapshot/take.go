@@ -64,7 +64,7 @@ type taker struct {
 // Take reads a cluster. Unread has the resources that the caller may not read. Take returns an
 // error if the cluster does not answer. progress, which may be nil, is called with how many kinds
 // are read, and of how many, from one goroutine at a time.
-func Take(ctx context.Context, config *rest.Config, progress func(done, of int)) (*Snapshot, error) {
+func Take(ctx context.Context, config *rest.Config, progress func(done, of int)) (*Cluster, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func Take(ctx context.Context, config *rest.Config, progress func(done, of int))
 	if t.objects, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	s := &Snapshot{APIVersion: APIVersion, Kind: Kind, Items: []map[string]any{}}
+	s := &Cluster{APIVersion: APIVersion, Kind: Kind, Items: []map[string]any{}}
 	version, err := discover.ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("asking the cluster for its version: %w", err)
@@ -123,7 +123,7 @@ func Take(ctx context.Context, config *rest.Config, progress func(done, of int))
 }
 
 // discovered notes the kinds and resources of the cluster.
-func (t *taker) discovered(lists []*metav1.APIResourceList, s *Snapshot) {
+func (t *taker) discovered(lists []*metav1.APIResourceList, s *Cluster) {
 	for _, l := range lists {
 		gv, err := schema.ParseGroupVersion(l.GroupVersion)
 		if err != nil {
@@ -305,7 +305,7 @@ func firstRange(u *unstructured.Unstructured) string {
 var volatile = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences"}
 
 // tidy takes out of the objects what no object is judged by, and sorts.
-func (s *Snapshot) tidy() {
+func (s *Cluster) tidy() {
 	for _, item := range s.Items {
 		u := unstructured.Unstructured{Object: item}
 		for _, field := range volatile {

@@ -27,7 +27,7 @@ type AuditOptions struct {
 	// Source are the objects, Snapshot is the cluster that they are in, and Policies are what judges
 	// them. What else is registered in the cluster does not.
 	Source   Source
-	Snapshot *clustersnapshot.Snapshot
+	Snapshot *clustersnapshot.Cluster
 	Policies *manifests.Set
 	// Gatehouse is that of stage.Options.
 	Gatehouse bool
@@ -107,7 +107,7 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 		return r, err
 	}
 	// Only what is audited judges.
-	without := &clustersnapshot.Snapshot{}
+	without := &clustersnapshot.Cluster{}
 	if o.Snapshot != nil {
 		*without = *o.Snapshot
 	}

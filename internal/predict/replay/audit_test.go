@@ -11,9 +11,9 @@ import (
 )
 
 // cluster is a snapshot with objects.
-func cluster(t *testing.T, text string) *clustersnapshot.Snapshot {
+func cluster(t *testing.T, text string) *clustersnapshot.Cluster {
 	t.Helper()
-	s := &clustersnapshot.Snapshot{APIVersion: clustersnapshot.APIVersion, Kind: clustersnapshot.Kind}
+	s := &clustersnapshot.Cluster{APIVersion: clustersnapshot.APIVersion, Kind: clustersnapshot.Kind}
 	for _, o := range set(t, text).Objects {
 		s.Items = append(s.Items, o.Content)
 	}

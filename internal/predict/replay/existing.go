@@ -26,7 +26,7 @@ import (
 type Existing struct {
 	// Config reaches the cluster. Without one, the objects are those of Snapshot.
 	Config   *rest.Config
-	Snapshot *clustersnapshot.Snapshot
+	Snapshot *clustersnapshot.Cluster
 	// AsCreate makes them creates.
 	AsCreate bool
 }

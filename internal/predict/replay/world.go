@@ -25,7 +25,7 @@ import (
 // Cluster is what requests are judged by.
 type Cluster struct {
 	// Snapshot is a cluster; nil for one without anything.
-	Snapshot *clustersnapshot.Snapshot
+	Snapshot *clustersnapshot.Cluster
 	// Set are objects of files. They replace those of the snapshot.
 	Set *manifests.Set
 	// Gatehouse is that of stage.Options.

@@ -29,7 +29,7 @@ const serviceAccountPlugin = "ServiceAccount"
 type Options struct {
 	// Snapshot is the cluster that the Stage stands for; nil for an empty one. Plugins that read what
 	// the snapshot does not have do not run. Its objects are for Load.
-	Snapshot *clustersnapshot.Snapshot
+	Snapshot *clustersnapshot.Cluster
 	// Gatehouse judges as a Gatehouse server, and otherwise as a kube-apiserver, which ignores the
 	// annotations of Gatehouse (S28.11).
 	Gatehouse bool

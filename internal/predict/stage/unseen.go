@@ -59,7 +59,7 @@ func LeftOut(r *Refused) Unseen {
 
 // blind lists, by resource, the default plugins that read a resource that the snapshot does not
 // have. They would refuse objects because that resource was not read.
-func blind(s *clustersnapshot.Snapshot) map[string][]*plugins.Plugin {
+func blind(s *clustersnapshot.Cluster) map[string][]*plugins.Plugin {
 	blinded := map[string][]*plugins.Plugin{}
 	for _, p := range plugins.All() {
 		for _, read := range p.Reads {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
@@ -291,7 +290,7 @@ func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
 	case o.against == "":
 		return &replay.Cluster{}, nil
 	case o.against == theCluster:
-		s, _, err := o.snapshot(ctx)
+		s, _, err := takeSnapshot(ctx, o.cluster)
 		return &replay.Cluster{Snapshot: s}, err
 	}
 	if info, err := os.Stat(o.against); err == nil && !info.IsDir() {
@@ -306,11 +305,7 @@ func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
 	return &replay.Cluster{Set: set}, nil
 }
 
-// snapshot reads the cluster of the kubeconfig.
-func (o *replayOptions) snapshot(ctx context.Context) (*clustersnapshot.Cluster, *rest.Config, error) {
-	return takeSnapshot(ctx, o.cluster)
-}
-
+// takeSnapshot reads the cluster of the kubeconfig.
 func takeSnapshot(ctx context.Context, c *command.Cluster) (*clustersnapshot.Cluster, *rest.Config, error) {
 	config, err := c.Open()
 	if err != nil {
@@ -354,36 +349,7 @@ func (o *replayOptions) source(base *replay.Cluster) (replay.Source, error) {
 		return nil, err
 	}
 	if o.existing == "" {
-		return &recorded.Reader{Paths: o.paths, Known: known(base)}, nil
+		return &recorded.Reader{Paths: o.paths, Known: base.Known()}, nil
 	}
 	return existing, nil
-}
-
-// known finds the objects of a baseline, by which patches and updates of a log can be judged.
-func known(c *replay.Cluster) func(recorded.Key) json.RawMessage {
-	kinds := offline.Builtin()
-	var list []*unstructured.Unstructured
-	if c.Snapshot != nil {
-		list = c.Snapshot.Objects()
-	}
-	for _, u := range list {
-		if u.GetKind() == "CustomResourceDefinition" {
-			_ = kinds.Define(u)
-		}
-	}
-	found := map[recorded.Key]*unstructured.Unstructured{}
-	for _, u := range list {
-		found[recorded.Key{Resource: kinds.Of(u.GroupVersionKind()).Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName()}] = u
-	}
-	return func(key recorded.Key) json.RawMessage {
-		u := found[key]
-		if u == nil {
-			return nil
-		}
-		data, err := json.Marshal(u.Object)
-		if err != nil {
-			return nil
-		}
-		return data
-	}
 }

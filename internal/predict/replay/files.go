@@ -1,12 +1,15 @@
 package replay
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
@@ -32,4 +35,34 @@ func ReadRegistrations(paths []string) (*manifests.Set, error) {
 		return nil, fmt.Errorf("no Kubernetes objects were found in %s", strings.Join(paths, ", "))
 	}
 	return set, nil
+}
+
+// Known finds the objects of the cluster, by which patches and updates of a log can be judged. An object
+// that is not there is nil.
+func (c *Cluster) Known() func(recorded.Key) json.RawMessage {
+	kinds := offline.Builtin()
+	var list []*unstructured.Unstructured
+	if c.Snapshot != nil {
+		list = c.Snapshot.Objects()
+	}
+	for _, u := range list {
+		if u.GetKind() == "CustomResourceDefinition" {
+			_ = kinds.Define(u)
+		}
+	}
+	found := map[recorded.Key]*unstructured.Unstructured{}
+	for _, u := range list {
+		found[recorded.Key{Resource: kinds.Of(u.GroupVersionKind()).Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName()}] = u
+	}
+	return func(key recorded.Key) json.RawMessage {
+		u := found[key]
+		if u == nil {
+			return nil
+		}
+		data, err := json.Marshal(u.Object)
+		if err != nil {
+			return nil
+		}
+		return data
+	}
 }

@@ -59,7 +59,6 @@ works once.`,
 		},
 	}
 	command.AddSection(cmd, "Page", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.IntVar(&o.port, "port", 0, "port on 127.0.0.1; 0 means any free port")
 		f.BoolVar(&o.noBrowser, "no-browser", false, "print the address, and open no browser")
 	})

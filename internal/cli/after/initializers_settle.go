@@ -63,7 +63,6 @@ initializer has released what it allocated.`,
 		},
 	}
 	command.AddSection(cmd, "Error for the creator", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.message, "message", "", "why the initialization failed (required)")
 		f.StringVar(&o.reason, "reason", "", "reason in one word, for programs, such as Forbidden")
 		f.IntVar(&o.code, "code", http.StatusInternalServerError, "HTTP status code")

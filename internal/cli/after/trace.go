@@ -104,7 +104,6 @@ requests that continued although a webhook failed, longer than the rest.`,
 		},
 	}
 	command.AddSection(cmd, "Which requests", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVarP(&o.follow, "follow", "f", false, "print new requests as they arrive, until Ctrl-C")
 		f.BoolVar(&o.bySlowness, "slowest", false, fmt.Sprintf("the requests that took longest, %d of them or the given number", slowestByDefault))
 		f.StringVar(&o.auditID, "audit-id", "", "only the request with this ID in the header Audit-Id of its answer, in the log, in the audit log, and in calls of webhooks")

@@ -104,7 +104,6 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		},
 	}
 	command.AddSection(cmd, "What is checked", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringArrayVar(&o.old, "old", nil, "`path` of the version before, a file or a directory; may be repeated. What differs is judged as an update or a deletion")
 		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
 		f.StringSliceVar(&o.skip, "skip", nil, "`kind` of objects not to check, as KIND or GROUP/KIND; may be repeated")
@@ -112,7 +111,6 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		command.AddConfigFlag(f, &o.config)
 	})
 	command.AddSection(cmd, "Cluster", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.fromCluster, "from-cluster", "", "`kubeconfig` of a cluster to check against; it is only read")
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' to check against")
 		o.release.AddFlag(f, "that of the cluster or snapshot, or that of this program")
@@ -122,7 +120,6 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.Lookup("allow-unseen").NoOptDefVal = check.EverythingUnseen
 	})
 	command.AddSection(cmd, "Applying", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none; objects that name another one are then errors")
 		f.StringVar(&o.as, "as", "", "`user` who applies the objects, with the rights that the roles give (default an administrator)")
 		f.StringSliceVar(&o.asGroups, "as-group", nil, "`group` of that user; may be repeated")
@@ -130,12 +127,10 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.BoolVar(&o.serverSide, "server-side", false, "apply as kubectl apply --server-side does")
 	})
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&o.call, "call", false, "call the webhooks that are registered")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&o.diff, "diff", false, "show what the server makes of each object; never the values of secrets")
 		o.output.AddFlag(f)
 		o.log.AddFlags(f, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")

@@ -120,7 +120,6 @@ command lists as unknown what it cannot read.`,
 		},
 	}
 	command.AddSection(cmd, "Request", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVarP(&o.file, "filename", "f", "", "`file` with the objects that would be sent; - is standard input")
 		f.StringVar(&o.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (default CREATE, and UPDATE for KIND/NAME alone)")
 		f.StringVar(&o.subresource, "subresource", "", "subresource that would be written, such as status")
@@ -134,26 +133,23 @@ command lists as unknown what it cannot read.`,
 		f.StringArrayVar(&o.with, "with", nil, "`path` of policies and bindings that count as registered, each instead of the one of its name; may be repeated")
 	})
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&o.connect, "connect", false, "connect to each webhook of the plan from here, to look at its certificate; no request is sent")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason")
 		command.Choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page) or markdown", "text", "json", "yaml", "html", "markdown")
 		f.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if a request would be rejected, and with 4 if it would be unless something that cannot be seen changes the object")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that explaining needs, and do nothing else")
 	})
 	command.AddSection(cmd, "The API server of another cluster", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringSliceVar(&o.enable, "enable-admission-plugins", nil, "`plugins` that it runs besides the default ones")
 		f.StringSliceVar(&o.disable, "disable-admission-plugins", nil, "default `plugins` that it does not run")
 		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of its plugins")
 	})
 	command.AddSection(cmd, "Files instead of a server", func(f *pflag.FlagSet) {
-		o.release.AddFlag(f, "that of the cluster, or with --registrations that of this program")
 		o.enforcer.AddFlag(f, "that of the cluster, or with --registrations kubernetes")
+		o.release.AddFlag(f, "that of the cluster, or with --registrations that of this program")
 		f.StringSliceVar(&o.registrations, "registrations", nil,
 			"file or directory with webhook configurations, admission policies, params, namespaces and custom resource definitions; may be repeated (`path`)")
 	})

@@ -109,7 +109,6 @@ findings of level error, or a file cannot be read or parsed.`,
 		},
 	}
 	command.AddSection(cmd, "Rules", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.explain, "explain", "", "say what a `rule` is about, with an example, and check nothing")
 		f.StringSliceVar(&o.disable, "disable", nil, "`rule` not to check; may be repeated")
 		f.StringSliceVar(&o.skip, "skip", nil, "`object` without findings, as KIND or KIND/NAME; may be repeated")
@@ -122,14 +121,12 @@ findings of level error, or a file cannot be read or parsed.`,
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as for 'gatehouse serve': NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.level, "level", "note", "least `level` of findings that are printed: error, warning or note")
 		o.output.AddFlag(f)
 		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the rules that were checked")
 	})
 	o.cluster = &command.Cluster{Flags: genericclioptions.NewConfigFlags(true)}
 	command.AddSection(cmd, "Server", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
 		f.StringVar(o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
 	})

@@ -48,8 +48,8 @@ keep those.`,
 		},
 	}
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.file, "output", "o", "", "`file` to write: JSON if its name ends in .json, else YAML; - is standard output")
 		o.release.AddFlag(f, "that of the cluster")
+		f.StringVarP(&o.file, "output", "o", "", "`file` to write: JSON if its name ends in .json, else YAML; - is standard output")
 	})
 	o.cluster = command.NewCluster(cmd)
 	// A snapshot is of all namespaces.

@@ -86,7 +86,6 @@ PATH is a file or a directory, and by default the current one.`,
 		},
 	}
 	command.AddSection(cmd, "Tests", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
 		o.release.AddFlag(f, "that of this program")
 		o.enforcer.AddFlag(f, "kubernetes")
@@ -96,13 +95,11 @@ PATH is a file or a directory, and by default the current one.`,
 		f.BoolVar(&o.list, "list", false, "list the tests and run none")
 	})
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&o.call, "call", false, "call the webhooks that no file answers for")
 		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests name; only for files that you trust")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		o.output.AddFlag(f)
 		o.log.AddFlags(f, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
 	})

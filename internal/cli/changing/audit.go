@@ -66,14 +66,12 @@ judged.`,
 		},
 	}
 	command.AddSection(cmd, "Objects", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' whose objects are judged, in place of a cluster")
 		f.BoolVar(&o.asCreate, "as-create", false, "judge each object as a create")
 		o.release.AddFlag(f, "that of the cluster or snapshot")
 		o.enforcer.AddFlag(f, "that of the cluster or snapshot")
 	})
 	o.addFlags(cmd, "call the webhooks of the files, with every object that reaches them", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		o.output.AddFlag(f, "policyreport")
 		o.log.AddFlags(f, "verbosity: 2 and more also log what the server does")
 	})

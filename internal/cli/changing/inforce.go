@@ -63,7 +63,6 @@ external, which name the kinds that end in "configuration".`,
 		},
 	}
 	command.AddSection(cmd, "Waiting", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&o.deleted, "deleted", false, "wait until the registration is deleted and no server enforces it")
 		f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait")
 	})

@@ -85,7 +85,6 @@ nothing. The cluster must have Kubernetes 1.28 or newer.`,
 		},
 	}
 	command.AddSection(cmd, "Requests", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringSliceVar(&o.Resources, "resources", nil, "`resources` to record, as RESOURCE[/SUBRESOURCE] or RESOURCE.GROUP (default all but events and leases)")
 		f.StringSliceVar(&o.Namespaces, "namespaces", nil, "`namespaces` to record, and nothing outside of namespaces (default all)")
 		f.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespaces", []string{"kube-system", "kube-node-lease"}, "`namespaces` that are not recorded, without --namespaces")
@@ -93,7 +92,6 @@ nothing. The cluster must have Kubernetes 1.28 or newer.`,
 		f.StringArrayVar(&o.redact, "redact", nil, "`field` whose value is not recorded, as [RESOURCE:]FIELD.FIELD, with * for any field and ** for any depth; may be repeated")
 	})
 	command.AddSection(cmd, "Files", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVarP(&o.Dir, "output", "o", "requests", "`directory` for the files")
 		f.BoolVar(&o.Compress, "gzip", false, "compress the files")
 		f.Var(command.NewByteCount(&o.MaxSize, 100<<20), "max-size", "size of a file from which on the next one is begun, such as 50Mi")
@@ -101,14 +99,12 @@ nothing. The cluster must have Kubernetes 1.28 or newer.`,
 		f.DurationVar(&o.duration, "duration", 0, "end after this time (default with Ctrl-C)")
 	})
 	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
 		f.IntVar(&o.Port, "secure-port", 0, "port to listen on; 0 means any free port")
 		f.StringVar(&o.Service, "service", "", "service in front of this command, as NAMESPACE/NAME; it must have port 443")
 		f.StringVar(&o.URL, "url", "", "URL at which the cluster reaches this command (default that of --bind-address and --secure-port)")
 	})
 	command.AddSection(cmd, "Log", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
 	o.cluster = command.NewCluster(cmd)

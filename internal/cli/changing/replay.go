@@ -53,7 +53,6 @@ type judging struct {
 // addFlags adds the flags behind those of the command. called says of --call what it calls.
 func (j *judging) addFlags(cmd *cobra.Command, called string, output func(*pflag.FlagSet)) {
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&j.call, "call", false, called)
 		f.Float64Var(&j.callRate, "call-rate", 20, "how many calls are made in a second at most, with --call")
 		f.StringArrayVar(&j.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
@@ -160,7 +159,6 @@ with 1. It exits with 2 if nothing was judged.`,
 		},
 	}
 	command.AddSection(cmd, "What is compared", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringArrayVar(&o.with, "with", nil, "`path` of the policies and webhooks to try; may be repeated")
 		f.StringVar(&o.against, "against", "", "`baseline`: a path, a file of 'gatehouse snapshot', or cluster (default a cluster without policies and webhooks)")
 		f.StringVar(&o.existing, "existing", "", "take objects as requests, those of a `snapshot` or cluster: updates that change nothing")
@@ -169,7 +167,6 @@ with 1. It exits with 2 if nothing was judged.`,
 		o.enforcer.AddFlag(f, "that of the baseline or of --existing, or kubernetes")
 	})
 	o.addFlags(cmd, "call the webhooks, with every request that reaches them, twice", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&o.onlyChanges, "only-changes", false, "print what differs, and not what was read")
 		command.Choose(f, &o.failOn, "fail-on", "", "", "exit with 1 if a request is newly rejected (rejected), has another verdict or object (changed), or is judged otherwise in any way, or may be (any)",
 			string(replay.Rejects), string(replay.ChangesAny), string(replay.DiffersAny))

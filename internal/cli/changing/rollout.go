@@ -267,7 +267,6 @@ wait-in-force' waits until all servers enforce them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), streams) },
 	}
 	command.AddSection(cmd, "What to set", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.In, "in", "", "where it is hard already: a share such as 25%, or a label selector")
 		f.StringVar(&o.Webhook, "webhook", "", "only this webhook of the configuration")
 	})

@@ -33,7 +33,6 @@ type Cluster struct {
 func NewCluster(cmd *cobra.Command) *Cluster {
 	c := &Cluster{Flags: genericclioptions.NewConfigFlags(true)}
 	AddSection(cmd, "Server", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(c.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
 		f.StringVar(c.Flags.Context, "context", "", "context in the kubeconfig")
 		f.StringVarP(c.Flags.Namespace, "namespace", "n", "", "namespace (default that of the context)")

@@ -54,11 +54,12 @@ func PrintUsage(cmd *cobra.Command) error {
 const sectionAnnotation = "gatehouse-section"
 
 // AddSection adds flags to a command, to be listed under a title. Sections stand in the
-// order in which they are added.
+// order in which they are added, and flags in that of their definition, unless define sets SortFlags.
 func AddSection(cmd *cobra.Command, title string, define func(*pflag.FlagSet)) {
 	cmd.Flags().SortFlags = false
 	cmd.SetFlagErrorFunc(FlagError)
 	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	flags.SortFlags = false
 	define(flags)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Annotations == nil {

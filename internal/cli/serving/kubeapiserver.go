@@ -106,7 +106,6 @@ func setDefault(cmd *cobra.Command, name, value string) {
 
 func (k *kubeAPIServer) addFlags(cmd *cobra.Command) {
 	command.AddSection(cmd, "Of kube-apiserver", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&k.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, which are made when they are missing; --tls-cert-file is preferred to it")
 		f.StringVar(&k.storage, "storage-backend", "", "etcd3, which is the only one")
 		f.BoolVar(&k.version, "version", false, "print the release of Kubernetes and exit")

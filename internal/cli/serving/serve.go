@@ -151,7 +151,6 @@ requests and exits with 0.`,
 	}
 	s := &o.server
 	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&s.DataDir, "data-dir", command.DataDir(), "directory for everything the server writes: etcd data, certificates, admin.kubeconfig")
 		f.StringVar(&s.BindAddress, "bind-address", d.BindAddress, "IP address to listen on")
 		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address of this server in the endpoints of the service kubernetes (default that of --bind-address, or of the interface with the default route)")
@@ -173,7 +172,6 @@ requests and exits with 0.`,
 		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker, no priority and fairness, and traces that say why webhooks were not called; it ends at once, and with the process that started it")
 	})
 	command.AddSection(cmd, "Log and debugging", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more; from 3 on the log has every request")
 		pick(f, s.Features.AddFlags,
 			[2]string{"profiling", "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to those who may get these paths"},
@@ -183,7 +181,6 @@ requests and exits with 0.`,
 		)
 	})
 	command.AddSection(cmd, "Version of Kubernetes", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringSliceVar(&s.EmulatedVersion, "emulated-version", nil, "release of Kubernetes to behave as, one of "+strings.Join(emulation.Releases(), ", ")+" (default the last one)")
 		f.StringSliceVar(&s.MinCompatibilityVersion, "min-compatibility-version", nil, "oldest release that reads the stored objects, and whose CEL functions new expressions may use (default the release before that of --emulated-version)")
 		f.StringSliceVar(&s.FeatureGates, "feature-gates", nil, "feature gates to switch: NAME=true or NAME=false")
@@ -192,7 +189,6 @@ requests and exits with 0.`,
 		f.BoolVar(&s.RuntimeConfigEmulationForwardCompatible, "runtime-config-emulation-forward-compatible", false, "with --emulated-version, let --runtime-config switch on what later releases introduced")
 	})
 	command.AddSection(cmd, "Storage", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringSliceVar(&s.EtcdServers, "etcd-servers", nil, "URLs of an external etcd cluster (default an embedded etcd in the data directory)")
 		f.StringVar(&s.EncryptionProviderConfig, "encryption-provider-config", "", "EncryptionConfiguration file: with which keys or KMS plugins objects are encrypted in etcd")
 		f.BoolVar(&s.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "look every minute whether --encryption-provider-config has changed, and use it")
@@ -216,7 +212,6 @@ requests and exits with 0.`,
 		f.StringVar(&s.EtcdKeyFile, "etcd-keyfile", "", "PEM file with the key of --etcd-certfile")
 	})
 	command.AddSection(cmd, "Certificates and users", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the serving certificate (default a certificate signed by the server's own CA, created at the first start)")
 		f.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file with the key of --tls-cert-file")
 		pick(f, s.SecureServing.AddFlags,
@@ -240,7 +235,6 @@ requests and exits with 0.`,
 		f.StringSliceVar(&proxies.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "prefixes of headers with extra fields of the caller (default X-Remote-Extra-)")
 	})
 	command.AddSection(cmd, "Tokens of service accounts", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringArrayVar(&s.ServiceAccountIssuers, "service-account-issuer", nil, "issuers of tokens that are accepted; the first one is that of new tokens, and an https URL is described at /.well-known/openid-configuration; may be repeated (default https://kubernetes.default.svc.cluster.local)")
 		f.StringArrayVar(&s.ServiceAccountKeyFiles, "service-account-key-file", nil, "PEM file with public keys or certificates that verify tokens, in addition to the signing key; may be repeated")
 		f.StringVar(&s.ServiceAccountSigningKeyFile, "service-account-signing-key-file", "", "PEM file with the key that signs tokens (default one that the server creates)")
@@ -249,13 +243,12 @@ requests and exits with 0.`,
 		f.BoolVar(&flags.extendTokens, "service-account-extend-token-expiration", true, "let a token of a pod be valid for a year although the pod reads that it is valid for an hour")
 		f.StringVar(&s.ServiceAccountJWKSURI, "service-account-jwks-uri", "", "https URL of the keys that verify tokens, in the description of the issuer (default /openid/v1/jwks of this server)")
 	})
-	command.AddSection(cmd, "Tokens of others", s.Authentication.AddFlags)
+	command.AddSection(cmd, "Tokens of others", sorted(s.Authentication.AddFlags))
 	command.AddSection(cmd, "Authorization", func(f *pflag.FlagSet) {
-		s.Authorization.AddFlags(f)
+		sorted(s.Authorization.AddFlags)(f)
 		f.Lookup("authorization-mode").Usage = "authorizers to ask, in this order, unless --authorization-config names others: RBAC, Node, Webhook, ABAC, AlwaysAllow or AlwaysDeny"
 	})
 	command.AddSection(cmd, "Admission", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringSliceVar(&s.AdmissionControl, "admission-control", nil, "admission plugins to run, in this order (default those of kube-apiserver, Initializers and GenericAdmissionWebhook)")
 		f.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to run in addition to the default ones")
 		f.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to turn off")
@@ -280,11 +273,10 @@ requests and exits with 0.`,
 		command.Completes(cmd, flag, server.PluginNames)
 	}
 	command.AddSection(cmd, "Controllers", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringSliceVar(&s.Controllers, "controllers", []string{"*"}, "controllers to run: * for those that run by default, +NAME or -NAME to change that, only the given names, or -* for none; docs/controllers.md has the names")
 		f.IntVar(&s.FakeNodes, "fake-nodes", 0, "number of simulated nodes, for tests: pods are bound to them and become ready without a container; annotations gatehouse.dev/fake-outcome (Succeeded, Failed, Running) and gatehouse.dev/fake-runtime of a pod say how and when it ends")
 	})
-	command.AddSection(cmd, "Audit", s.Audit.AddFlags)
+	command.AddSection(cmd, "Audit", sorted(s.Audit.AddFlags))
 	command.AddSection(cmd, "OpenTelemetry", func(f *pflag.FlagSet) {
 		f.StringVar(&s.TracingConfigFile, "tracing-config-file", "", "TracingConfiguration file: the OpenTelemetry receiver for the spans of requests, and how many requests are traced")
 	})
@@ -333,6 +325,14 @@ func pick(f *pflag.FlagSet, add func(*pflag.FlagSet), named ...[2]string) {
 		flag := all.Lookup(one[0])
 		flag.Usage = one[1]
 		f.AddFlag(flag)
+	}
+}
+
+// sorted has the flags of a library in the order of their names.
+func sorted(define func(*pflag.FlagSet)) func(*pflag.FlagSet) {
+	return func(f *pflag.FlagSet) {
+		f.SortFlags = true
+		define(f)
 	}
 }
 

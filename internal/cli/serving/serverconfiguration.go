@@ -37,7 +37,6 @@ type serverConfiguration struct {
 // addTo adds the flags, and has the file read before the command runs.
 func (c *serverConfiguration) addTo(cmd *cobra.Command) {
 	command.AddSection(cmd, "Configuration", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&c.file, "config", "", "ServerConfiguration `file` with the values of flags; a flag on the command line wins")
 		f.BoolVar(&c.print, "print-config", false, "print the configuration that the flags and the file make, as such a file, and exit")
 	})

@@ -74,13 +74,11 @@ create SubjectAccessReviews.`,
 		},
 	}
 	command.AddSection(cmd, "Plugins", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringSliceVar(&o.Plugins, "plugins", nil, "plugins to serve")
 		f.StringVar(&o.configFile, "admission-control-config-file", "", "AdmissionConfiguration file with the configurations of the plugins")
 		plugins.AddFlags(f)
 	})
 	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
 		f.IntVar(&o.Port, "secure-port", 0, "port to listen on; 0 means any free port")
 		f.StringVar(&o.Service, "service", "", "service in front of this server, as NAMESPACE/NAME; it must have port 443")
@@ -88,14 +86,12 @@ create SubjectAccessReviews.`,
 		f.StringVar(&o.CertDir, "cert-dir", "", "directory that keeps the certificate, tls.crt and tls.key (default a new certificate at each start)")
 	})
 	command.AddSection(cmd, "Registrations", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.BoolVar(&o.print, "print", false, "print the registrations and exit, without registering anything")
 		f.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespaces", []string{"kube-system", "kube-node-lease"}, "namespaces whose requests are not judged; the namespace of --service is one of them")
 		f.StringVar(&o.failurePolicy, "failure-policy", "Fail", "what the cluster does with a request that this server does not answer: Fail or Ignore")
 		f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long the cluster waits for an answer, between 1s and 30s")
 	})
 	command.AddSection(cmd, "Log", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
 	o.cluster = command.NewCluster(cmd)

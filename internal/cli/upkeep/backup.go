@@ -62,7 +62,6 @@ type backupOptions struct {
 // place adds the flags that say which server, and where its backups are.
 func (o *backupOptions) place(cmd *cobra.Command, withBackups bool) {
 	command.AddSection(cmd, "Where", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&o.dataDir, "data-dir", command.DataDir(), "data directory of the server")
 		if withBackups {
 			f.StringVar(&o.backupDir, "backup-dir", "", "directory with backups (default backups in the data directory)")

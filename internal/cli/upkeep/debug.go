@@ -74,7 +74,6 @@ user who may read the objects does not have; admin.kubeconfig has all.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), streams) },
 	}
 	command.AddSection(cmd, "What to gather", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVarP(&o.file, "file", "f", "", "`file` to write (default gatehouse-debug-TIME.tar.gz)")
 		f.StringArrayVar(&o.logs, "log", nil, "`file` with more of the log, of which the end is taken; may be repeated")
 		f.DurationVar(&o.cpu, "cpu", 5*time.Second, "how long the CPU profile is; 0 takes none")

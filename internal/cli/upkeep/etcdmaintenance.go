@@ -92,7 +92,6 @@ func newEtcdCommand(name, short, long string, streams command.Streams, run func(
 		return run(m, cmd.Context())
 	}}
 	command.AddSection(cmd, "Which etcd", func(f *pflag.FlagSet) {
-		f.SortFlags = false
 		f.StringVar(&m.dataDir, "data-dir", command.DataDir(), "data directory of the server whose embedded etcd is meant")
 		f.StringSliceVar(&m.servers.Endpoints, "etcd-servers", nil, "URLs of another etcd")
 		f.StringVar(&m.servers.CAFile, "etcd-cafile", "", "PEM file with the CA of --etcd-servers")

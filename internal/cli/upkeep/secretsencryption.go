@@ -75,10 +75,10 @@ func newSecretsEncryptionCommand(name, short, long string, streams command.Strea
 		return run(o, ctx)
 	})
 	command.AddSection(cmd, "Which Secrets", func(f *pflag.FlagSet) {
-		f.StringVar(&o.prefix, "etcd-prefix", server.Defaults().EtcdPrefix, "prefix of every key in etcd")
 		if name == "rotate" {
 			f.StringVar(&o.file, "encryption-provider-config", "", "EncryptionConfiguration file of the servers, in place of the keys in the data directory")
 		}
+		f.StringVar(&o.prefix, "etcd-prefix", server.Defaults().EtcdPrefix, "prefix of every key in etcd")
 	})
 	return cmd
 }

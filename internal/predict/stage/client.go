@@ -127,9 +127,12 @@ var errNoAnswer = errors.New("the server ended the request without an answer")
 // serve calls the server's handlers.
 func (s *Stage) serve(r *http.Request, rehearsal *server.Rehearsal) (out *response, traced *trace.Trace, err error) {
 	defer func() {
-		if p := recover(); p == http.ErrAbortHandler {
+		p := recover()
+		switch cause, _ := p.(error); {
+		case p == nil:
+		case errors.Is(cause, http.ErrAbortHandler):
 			err = errNoAnswer
-		} else if p != nil {
+		default:
 			panic(p)
 		}
 	}()

@@ -207,10 +207,11 @@ func (s served) DeleteCollection(ctx context.Context, validate rest.ValidateObje
 // Categories implements rest.CategoriesProvider.
 func (served) Categories() []string { return []string{"api-extensions"} }
 
-// storageCodec writes JSON, which people can read: there are never many of these objects.
+// storageCodec writes JSON, which people can read: there are never many of these objects. It also reads
+// protobuf, in which kube-apiserver stores them (S29.1).
 func storageCodec(hub schema.GroupVersion) runtime.Codec {
 	s := json.NewSerializerWithOptions(json.DefaultMetaFactory, Scheme, Scheme, json.SerializerOptions{})
-	return Codecs.CodecForVersions(s, s, hub, hub)
+	return Codecs.CodecForVersions(s, Codecs.UniversalDeserializer(), hub, hub)
 }
 
 func newScheme() *runtime.Scheme {

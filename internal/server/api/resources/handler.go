@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -51,8 +52,8 @@ type Handler struct {
 	// must not take a create for failed whose object is stored and waits for initializers
 	// (S11.64). Nil means that no user does so.
 	Counting func(user string) bool
-	// MinWatch is the shortest time of a watch without a timeout of its own. Each such watch gets a
-	// random time between MinWatch and twice MinWatch.
+	// MinWatch is the shortest time of a watch without a timeout of its own; 0 means 30 minutes. Each
+	// such watch gets a random time between MinWatch and twice MinWatch.
 	MinWatch time.Duration
 	// NotFound answers requests that are not about resources.
 	NotFound http.Handler
@@ -143,7 +144,7 @@ func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*
 }
 
 func (h *Handler) newCall(e *Endpoint, info *request.RequestInfo, req *http.Request) *call {
-	c := &call{Endpoint: e, info: info, req: req, admit: h.Admission, bare: transforms(req), waits: h.Initializers, counting: h.Counting, minWatch: h.MinWatch}
+	c := &call{Endpoint: e, info: info, req: req, admit: h.Admission, bare: transforms(req), waits: h.Initializers, counting: h.Counting, minWatch: cmp.Or(h.MinWatch, 30*time.Minute)}
 	if e.Admit != nil {
 		c.admit = e.Admit(c.admit)
 	}

@@ -92,9 +92,9 @@ type Selection struct {
 	Disable []string
 }
 
-// Names returns the names of the plugins to run, in order. known lists all plugins in the
-// recommended order. Names ignores spaces around a name. The error names the wrong flag and all
-// unknown plugins in one sentence (S9.6, S9.7).
+// Names returns the names of the plugins to run, in order. known lists all plugins in the order
+// in which they run by default. Names ignores spaces around a name. The error lists all unknown
+// names, and says which flag has them (S9.6, S9.7).
 func (s Selection) Names(known []Known) ([]string, error) {
 	s = Selection{trimmed(s.Control), trimmed(s.Enable), trimmed(s.Disable)}
 	if len(s.Control) > 0 {

@@ -294,9 +294,9 @@ func ask(t *testing.T, h *harness.HTTP, q *offline.Request, resource schema.Grou
 		t.Fatal(err)
 	}
 	steps := []plan.Step{}
-	for _, step := range p.Steps {
+	for step := range p.Each() {
 		if step.Entry != nil {
-			steps = append(steps, step)
+			steps = append(steps, *step)
 		}
 	}
 	if p.Steps = steps; r.At("status", "plan") == nil {

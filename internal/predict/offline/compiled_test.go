@@ -199,7 +199,7 @@ func missingRight(t *testing.T, s *harness.Server, resource, want string, pod *u
 		t.Fatal(err)
 	}
 	var unknown []string
-	for _, step := range p.Steps {
+	for step := range p.Each() {
 		if step.Effect == plan.Undecided {
 			unknown = append(unknown, step.Plugin+": "+step.Reason.Message)
 		}

@@ -65,7 +65,7 @@ func TestStepsHaveTheirPlaceInFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, s := range p.Steps {
+	for s := range p.Each() {
 		got = append(got, s.Entry.Name+" "+s.Location.String())
 	}
 	want := []string{

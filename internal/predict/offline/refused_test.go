@@ -192,7 +192,7 @@ metadata: {name: there}
 				t.Errorf("rejection %q by %q, want %q by %q", p.Rejection, p.RejectedBy(), tc.says, tc.by)
 			}
 			hidden := ""
-			for _, step := range p.Steps {
+			for step := range p.Each() {
 				if step.Effect == plan.Undecided {
 					hidden += step.Reason.Message
 				}

@@ -33,6 +33,9 @@ type Link struct {
 	Changes, DependsOnOthers bool
 	// Certain reports whether the verdict depends on no part of the object that others may change.
 	Certain bool
+	// GoesOn reports whether the plan has the steps behind a rejection, too, as if there were none: of
+	// a request that its user may not make, a reader wants to see what admission would do.
+	GoesOn bool
 	// Judge says what the plugin itself would reject the request with, nil if it would
 	// not, and, if it is known, what it changes, as a JSON patch. It must change nothing
 	// but, in the mutating pass, the object. A nil Judge means that the plugin has no
@@ -475,7 +478,9 @@ func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 			Pass: pass.String(), Plugin: l.Plugin, Effect: Reject,
 			Reason: &Explanation{Code: Rejected.String(), Message: oneLine(err)},
 		})
-		b.reject(err.Error())
+		if b.reject(err.Error()); l.GoesOn {
+			b.over = false
+		}
 	}
 	return patch
 }
@@ -510,7 +515,7 @@ func (b *builder) likely(text string) string {
 // reject notes the rejection of the request; the first rejection counts.
 func (b *builder) reject(message string) {
 	if !b.over {
-		b.over, b.plan.Rejection = true, message
+		b.over, b.plan.Rejection = true, cmp.Or(b.plan.Rejection, message)
 	}
 }
 

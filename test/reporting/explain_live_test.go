@@ -60,7 +60,7 @@ func aliceMay(t *testing.T, permissions ...any) (*harness.Server, string) {
 func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 	t.Parallel()
 	s, alice := aliceMay(t,
-		permission("create", "", "configmaps"), permission("list", "admissionregistration.k8s.io", "*"), permission("get", "", "namespaces"),
+		permission("list", "admissionregistration.k8s.io", "*"), permission("get", "", "namespaces"),
 		permission("list", "kyverno.io", "clusterpolicies"), permission("list", "constraints.gatekeeper.sh", "*"))
 	admin := s.HTTP(t, nil)
 	ns := s.EmptyNamespace(t)

@@ -42,7 +42,6 @@ func TestExplanationsLeakNothing(t *testing.T) {
 		"namespace":   permission("get", "", "namespaces"),
 		"object":      permission("get", "", "configmaps"),
 		"impersonate": permission("impersonate", "", "users"),
-		"request":     permission("create", "", "configmaps"),
 	}
 	everything := []string{"secret-mutating.example.com", "secret-validating.example.com", "secret-external.example.com", "secret-initializer.example.com", "secret-policy", "secret-param"}
 	create := []string{"-f", object}

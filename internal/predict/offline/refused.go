@@ -49,7 +49,7 @@ func unknown(name string, pass registration.Pass, why string) plan.Link {
 
 // before returns what refuses a request before admission. strict is why a strict decoder refuses the object, nil
 // when it does not.
-func (w *World) before(ctx context.Context, q *Request, strict error) []plan.Link {
+func (w *World) before(ctx context.Context, q *Request, strict error) (links []plan.Link) {
 	if !w.preparing {
 		return nil
 	}
@@ -61,15 +61,17 @@ func (w *World) before(ctx context.Context, q *Request, strict error) []plan.Lin
 		allowed, why, err := w.cluster.allowed(ctx, q)
 		switch {
 		case err != nil:
-			return []plan.Link{unknown(plan.AuthorizationName, pass, "the cluster does not say what the user may do: "+err.Error())}
+			links = append(links, unknown(plan.AuthorizationName, pass, "the cluster does not say what the user may do: "+err.Error()))
 		case !allowed:
-			return []plan.Link{refuses(plan.AuthorizationName, pass, forbidden(q, why))}
+			refused := refuses(plan.AuthorizationName, pass, forbidden(q, why))
+			refused.GoesOn = true
+			links = append(links, refused)
 		}
 	}
 	if strict != nil {
-		return []plan.Link{refuses(plan.DecodingName, pass, strict)}
+		links = append(links, refuses(plan.DecodingName, pass, strict))
 	}
-	return nil
+	return links
 }
 
 // after returns what refuses a request after admission: the object that is there.

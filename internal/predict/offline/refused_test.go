@@ -191,14 +191,21 @@ metadata: {name: there}
 			if (tc.says == "") != (p.Rejection == "") || !strings.Contains(p.Rejection, tc.says) || p.RejectedBy() != tc.by {
 				t.Errorf("rejection %q by %q, want %q by %q", p.Rejection, p.RejectedBy(), tc.says, tc.by)
 			}
-			hidden := ""
+			hidden, planned := "", 0
 			for step := range p.Each() {
+				if step.Effect == plan.Run {
+					planned++
+				}
 				if step.Effect == plan.Undecided {
 					hidden += step.Reason.Message
 				}
 			}
 			if (tc.unknown == "") != (hidden == "") || !strings.Contains(hidden, tc.unknown) {
 				t.Errorf("unknown is %q, want %q", hidden, tc.unknown)
+			}
+			// Who may not make a request sees what admission would do with it.
+			if tc.by == plan.AuthorizationName && planned == 0 {
+				t.Errorf("nothing behind the rejection is planned: %v", p.Steps)
 			}
 		})
 	}

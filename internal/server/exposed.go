@@ -336,6 +336,7 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 		Gone:                p.admitter.gone,
 		OnSchema:            schemaChanged,
 		Webhooks:            p.stores.conversions,
+		MayConvert:          p.settings.MayConvert,
 		// The conversions that run and those that wait for a place take half of the places for
 		// requests at most.
 		MaxConversions: max(1, min(p.settings.MaxRequestsInFlight, p.settings.MaxMutatingRequestsInFlight)/4),

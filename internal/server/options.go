@@ -15,6 +15,7 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
@@ -240,6 +241,10 @@ type Options struct {
 	// services. addr is what the service or the URL of the webhook resolves to. DialWebhook is
 	// for programs that embed a server and do not reach its webhooks by TCP; nil means TCP.
 	DialWebhook func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// MayConvert, if set, is asked before each call of a webhook that converts custom resources. Its
+	// error is the failure of the call, which is not made. It is for programs that embed a server.
+	MayConvert func(ctx context.Context, definition string, to *registration.ClientConfig) error
 
 	// TracingConfigFile is a TracingConfiguration, which names the OpenTelemetry receiver
 	// that gets the spans of requests, and how many requests are traced. Empty means

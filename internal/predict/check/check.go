@@ -80,7 +80,10 @@ const (
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	report := newReport(&o)
-	settings := stage.Options{Snapshot: o.Snapshot, Gatehouse: o.Gatehouse, Webhooks: o.Call, ServiceAddresses: o.ServiceAddresses, ServiceRange: o.ServiceRange, Converting: o.Call, Fields: o.Fields}
+	settings := stage.Options{Snapshot: o.Snapshot, Gatehouse: o.Gatehouse, Webhooks: o.Call, ServiceAddresses: o.ServiceAddresses, ServiceRange: o.ServiceRange, Fields: o.Fields}
+	if o.Call {
+		settings.MayConvert = stage.ConvertingAll
+	}
 	if hasPolicies(o.Set) {
 		settings.Controllers = []string{typesController}
 	}

@@ -111,7 +111,7 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 		l.refused = &status
 		return nil
 	}
-	if !s.Converting {
+	if s.MayConvert == nil {
 		WithoutConversion(object)
 	}
 	q := Request{Method: http.MethodPost, Path: Collection(l.kind, l.namespace), ContentType: JSON, Body: Encode(object.Object)}

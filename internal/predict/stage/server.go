@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
@@ -40,15 +41,19 @@ type Options struct {
 	// ServiceRange is where the cluster IPs of services come from, such as 10.43.0.0/16; empty for that
 	// of the snapshot, or the variable of this name.
 	ServiceRange string
-	// Converting keeps the webhooks that convert custom resources. Otherwise the versions of a custom
-	// resource differ in their name only.
-	Converting bool
+	// MayConvert keeps the webhooks that convert custom resources. It is asked before each call, which its
+	// error refuses; ConvertingAll refuses none. When it is nil, the versions of a custom resource differ
+	// in their name only.
+	MayConvert func(ctx context.Context, definition string, to *registration.ClientConfig) error
 	// Fields are the fields in which the types of the release for which the Stage judges differ from those
 	// of the server; nil when none do.
 	Fields *emulation.Fields
 	// Controllers are those that run.
 	Controllers []string
 }
+
+// ConvertingAll is an Options.MayConvert that has all webhooks called.
+func ConvertingAll(context.Context, string, *registration.ClientConfig) error { return nil }
 
 // Stage is a server with objects. It is safe for concurrent use once its objects are loaded.
 type Stage struct {
@@ -121,7 +126,7 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 		EnableAdmissionPlugins:  []string{serviceAccountPlugin},
 		DisableAdmissionPlugins: []string{admission.InitializersName},
 		MaxRequestsInFlight:     10 * Parallel, MaxMutatingRequestsInFlight: 10 * Parallel,
-		Rehearsals: true, Kubernetes: !o.Gatehouse,
+		Rehearsals: true, Kubernetes: !o.Gatehouse, MayConvert: o.MayConvert,
 	}
 	if len(o.Controllers) == 0 {
 		options.Controllers = []string{server.NoControllers}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,8 +92,13 @@ func (w *watcher) saw(entry *registration.Entry, e *expression.Expression, seen 
 	w.list = append(w.list, judged{entry, e, seen})
 }
 
-// errRequest is why no request can be made of a test.
-type errRequest struct{ error }
+// errUnjudged is why a test cannot be judged. Of the suite of another tool, such a test is skipped.
+type errUnjudged struct{ error }
+
+// unmade is why no request can be made of a test.
+func unmade(err error) error {
+	return errUnjudged{fmt.Errorf("the request cannot be made: %w", err)}
+}
 
 // build makes the request of a test.
 func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *offline.Request, error) {
@@ -110,7 +116,7 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 		kind, err = kindIn(w, at(q.old, "apiVersion"), at(q.old, "kind"))
 	}
 	if err != nil {
-		return nil, nil, errRequest{err}
+		return nil, nil, unmade(err)
 	}
 	if q.subresource != "" && q.old == nil && q.kind == "" {
 		if parent, err := w.Kinds().Parent(q.subresource, kind.Kind); err == nil {
@@ -158,7 +164,7 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 	case opConnect:
 		out.Method, object, out.Connect = http.MethodPost, nil, true
 		if q.subresource == "" {
-			return nil, nil, errRequest{errors.New("a CONNECT needs a subresource, such as exec")}
+			return nil, nil, unmade(errors.New("a CONNECT needs a subresource, such as exec"))
 		}
 		out.ContentType = ""
 	case opDelete:
@@ -169,15 +175,15 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 			out.Method = http.MethodPatch
 			out.ContentType, err = contentTypeOf(q.patch, out.Query)
 			if err != nil {
-				return nil, nil, errRequest{err}
+				return nil, nil, unmade(err)
 			}
 			if out.Body, err = json.Marshal(q.patch.body); err != nil {
-				return nil, nil, errRequest{err}
+				return nil, nil, unmade(err)
 			}
 			break
 		}
 		if object == nil {
-			return nil, nil, errRequest{errors.New("an UPDATE needs an object or a patch")}
+			return nil, nil, unmade(errors.New("an UPDATE needs an object or a patch"))
 		}
 		if at(object, "metadata", "resourceVersion") == "" {
 			if revision, err := revisionOf(ctx, w, kind, out.Namespace, out.Name, old); err != nil {
@@ -189,7 +195,7 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 	}
 	if object != nil && out.Body == nil {
 		if out.Body, err = json.Marshal(object); err != nil {
-			return nil, nil, errRequest{err}
+			return nil, nil, unmade(err)
 		}
 	}
 	if out.Method != http.MethodDelete {
@@ -280,9 +286,13 @@ func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw wi
 		return response, err
 	}
 	q.Saw = saw
-	a, err := w.Ask(ctx, q)
+	var unconverted atomic.Pointer[errUnjudged]
+	a, err := w.Ask(context.WithValue(ctx, unconvertedKey{}, &unconverted), q)
 	if err != nil {
 		return nil, err
+	}
+	if why := unconverted.Load(); why != nil {
+		return nil, *why
 	}
 	mu.Lock()
 	defer mu.Unlock()

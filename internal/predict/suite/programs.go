@@ -81,8 +81,8 @@ func (o *output) String() string {
 	return strings.TrimSpace(o.text.String())
 }
 
-// startPrograms starts the programs of suites. Registrations with their services get the authority of
-// the certificates that the programs were given.
+// startPrograms starts the programs of suites. Registrations and definitions with their services get the
+// authority of the certificates that the programs were given.
 func startPrograms(ctx context.Context, suites []*Suite, set *worldSet, o *stage.Options) (_ *running, err error) {
 	r := &running{services: map[string]bool{}}
 	defer func() {
@@ -119,14 +119,17 @@ func notStarted(file string, p *program) error {
 	return &FileError{file, p.line, fmt.Sprintf("the file names a program (%s), which runs with --start-programs only: name that flag if you trust the file", strings.Join(p.command, " "))}
 }
 
-// trusting is a registration whose webhooks behind a service trust an authority; nil when nothing
-// changes.
+// trusting is a registration, or a definition with a conversion, whose webhooks behind a service trust an
+// authority; nil when nothing changes.
 func trusting(content map[string]any, service string, authority []byte) map[string]any {
-	if !strings.HasSuffix(at(content, "kind"), "WebhookConfiguration") {
-		return nil
-	}
 	copied := runtime.DeepCopyJSON(content)
-	hooks, _ := copied["webhooks"].([]any)
+	var hooks []any
+	switch kind := at(content, "kind"); {
+	case strings.HasSuffix(kind, "WebhookConfiguration"):
+		hooks, _ = copied["webhooks"].([]any)
+	case kind == "CustomResourceDefinition":
+		hooks = []any{walk(copied, "spec", "conversion", "webhook")}
+	}
 	changed := false
 	for _, h := range hooks {
 		to, _ := walk(h, "clientConfig").(map[string]any)

@@ -10,10 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
@@ -272,12 +274,17 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 		return broken(err)
 	}
 	defer running.stop()
+	options.MayConvert = r.mayConvert(running.services)
 	opening := time.Now()
 	w, err := stage.Open(ctx, options)
 	if err != nil {
 		return broken(fmt.Errorf("starting a server to test with: %w", err))
 	}
 	defer w.Close()
+	// Objects of the world may need a program to convert them.
+	if err := running.await(ctx); err != nil {
+		return broken(err)
+	}
 	loading := time.Now()
 	notes, failures, err := load(ctx, w, set.Set)
 	if err != nil {
@@ -297,9 +304,6 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	}
 	if c := r.report.Coverage; c != nil {
 		c.declare(set.Objects)
-	}
-	if err := running.await(ctx); err != nil {
-		return broken(err)
 	}
 	begin := time.Now()
 	defer func() {
@@ -456,12 +460,8 @@ func (r *runner) one(ctx context.Context, w *stage.Stage, result *Result, servic
 			return context.Cause(ctx)
 		}
 		result.Status, result.Message = Broken, err.Error()
-		var wrong errRequest
-		if errors.As(err, &wrong) {
-			result.Message = "the request cannot be made: " + err.Error()
-			if t.judgeBy != nil {
-				result.Status = Skipped
-			}
+		if t.judgeBy != nil && errors.As(err, new(errUnjudged)) {
+			result.Status = Skipped
 		}
 		return nil
 	}
@@ -490,6 +490,24 @@ func (r *runner) one(ctx context.Context, w *stage.Stage, result *Result, servic
 	result.Status = Failed
 	r.explain(ctx, w, result, calls)
 	return nil
+}
+
+// unconvertedKey is the key of an *atomic.Pointer[errUnjudged] in the context of a request.
+type unconvertedKey struct{}
+
+// mayConvert refuses to call webhooks that convert custom resources, but for those of started programs,
+// and all with Call. It notes that the request is not judged for it (S24.19).
+func (r *runner) mayConvert(started map[string]bool) func(context.Context, string, *registration.ClientConfig) error {
+	return func(ctx context.Context, definition string, to *registration.ClientConfig) error {
+		if r.Call || to.Service != nil && started[to.Service.Namespace+"/"+to.Service.Name] {
+			return nil
+		}
+		err := errUnjudged{fmt.Errorf("the webhook that converts %s is not called: start its program (programs, with --start-programs), or say --call", definition)}
+		if note, ok := ctx.Value(unconvertedKey{}).(*atomic.Pointer[errUnjudged]); ok {
+			note.Store(&err)
+		}
+		return err
+	}
 }
 
 // finish counts.

@@ -9,19 +9,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// run runs the tests of a file, which is written to a directory of its own, as of a release; empty for that of
-// this program.
+// run runs the tests of a file as of a release; empty for that of this program.
 func run(t *testing.T, text, release string) *Report {
+	t.Helper()
+	return runWith(t, text, Options{Fields: emulation.FieldsOf(release)})
+}
+
+// runWith runs the tests of a file, which is written to a directory of its own.
+func runWith(t *testing.T, text string, o Options) *Report {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tests.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := Find([]string{file}, false)
-	if err != nil {
+	var err error
+	if o.Set, err = Find([]string{file}, o.Call); err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), Options{Set: set, Fields: emulation.FieldsOf(release)})
+	report, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
@@ -66,6 +67,9 @@ type Options struct {
 	// Webhooks calls conversion webhooks. NewCaller makes the Caller, and its user closes it
 	// when Run has returned.
 	Webhooks *call.Caller
+	// MayConvert, if set, is asked before each call of a conversion webhook. Its error is the failure of the
+	// call, which is not made.
+	MayConvert func(ctx context.Context, definition string, to *registration.ClientConfig) error
 	// MaxConversions bounds the calls of one conversion webhook at once; as many
 	// may wait. 0 means 50.
 	MaxConversions int

@@ -68,6 +68,7 @@ func (e *ConversionError) Unwrap() error { return e.Err }
 type conversionWebhook struct {
 	definition string
 	caller     *call.Caller
+	mayConvert func(context.Context, string, *registration.ClientConfig) error
 	to         registration.ClientConfig
 	// url is where the webhook is, with the name of a service as host.
 	url   *url.URL
@@ -85,7 +86,7 @@ func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Opti
 	if hook == nil || hook.ClientConfig == nil {
 		return nil, errors.New("conversion strategy Webhook without a clientConfig")
 	}
-	w := &conversionWebhook{definition: crd.Name, caller: o.Webhooks, turns: newTurns(cmp.Or(o.MaxConversions, defaultConversions))}
+	w := &conversionWebhook{definition: crd.Name, caller: o.Webhooks, mayConvert: o.MayConvert, turns: newTurns(cmp.Or(o.MaxConversions, defaultConversions))}
 	for _, v := range hook.ConversionReviewVersions {
 		if slices.Contains(reviewVersions, v) {
 			w.review = v
@@ -188,6 +189,11 @@ func (w *conversionWebhook) converted(ctx context.Context, objects []*unstructur
 
 // call asks the webhook and returns the objects of its answer.
 func (w *conversionWebhook) call(ctx context.Context, objects []*unstructured.Unstructured, to schema.GroupVersion) ([]runtime.RawExtension, error) {
+	if w.mayConvert != nil {
+		if err := w.mayConvert(ctx, w.definition, &w.to); err != nil {
+			return nil, err
+		}
+	}
 	request := &apiextensionsv1.ConversionRequest{UID: uuid.NewUUID(), DesiredAPIVersion: to.String()}
 	for _, u := range objects {
 		shown := u.DeepCopy()

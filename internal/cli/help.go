@@ -15,9 +15,11 @@ func helpTopics() []*cobra.Command {
      running requests have finished
   1  when it failed; standard error says why, in one sentence; for check: also
      when the cluster would reject an object, or a file cannot be read; for
-     lint: also when there are findings of level error, or a file cannot be read
+     lint: also when there are findings of level error, or a file cannot be read;
+     for test: also when a test fails or cannot be judged
   2  when the command line is wrong: an unknown command or flag, or a flag whose
-     value cannot be used
+     value cannot be used; for test, replay and audit: also when nothing was
+     judged; for test: also when a file with tests is wrong
   3  for explain --exit-code: when a request would be rejected
   4  for explain --exit-code: when a request would be rejected unless something
      that cannot be seen changes the object

@@ -2,6 +2,7 @@ package before
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,6 +29,7 @@ type testOptions struct {
 	run              string
 	list, call       bool
 	startPrograms    bool
+	failOnSkip       string
 	update           bool
 	serviceAddresses []string
 	release          command.Release
@@ -35,6 +37,8 @@ type testOptions struct {
 	output           command.ReportFormat
 	coverage         string
 	log              command.Logging
+	// selected and skips are what run and failOnSkip match; nil for none.
+	selected, skips *regexp.Regexp
 }
 
 // NewTest returns the command gatehouse test.
@@ -55,7 +59,7 @@ The command is safe on files of others: what they say is judged, and nothing in
 them is run, unless --start-programs or --call says so.
 
 It exits with 1 if a test fails or cannot be judged, and with 2 if a file with
-tests is wrong.
+tests is wrong, or if all tests are skipped, so that nothing was judged.
 
 PATH is a file or a directory, and by default the current one.`,
 		Example: `  # the tests of a directory
@@ -67,7 +71,7 @@ PATH is a file or a directory, and by default the current one.`,
 
   # for code hosts and test reports
   gatehouse test policies/ -o github
-  gatehouse test policies/ -o junit > tests.xml
+  gatehouse test policies/ -o junit > tests.xml --fail-on-skip
 
   # through webhooks that the files start, and through others that run
   gatehouse test policies/ --start-programs
@@ -91,6 +95,8 @@ PATH is a file or a directory, and by default the current one.`,
 		o.enforcer.AddFlag(f, "kubernetes")
 		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
+		f.StringVar(&o.failOnSkip, "fail-on-skip", "", "exit with 1 if a test is skipped; with a regular `expression`, if the reason matches it")
+		f.Lookup("fail-on-skip").NoOptDefVal = "."
 		f.BoolVar(&o.update, "update", false, "write what happened into the files, for tests that fail; comments and order stay")
 		f.BoolVar(&o.list, "list", false, "list the tests and run none")
 	})
@@ -113,10 +119,24 @@ func (o *testOptions) complete() error {
 	if len(o.serviceAddresses) > 0 && !o.call {
 		return command.Usagef("--service-address needs --call")
 	}
-	if _, err := regexp.Compile(o.run); err != nil {
-		return command.Usagef("--run: %w", err)
+	var err error
+	if o.selected, err = expression("run", o.run); err != nil {
+		return err
 	}
-	return nil
+	o.skips, err = expression("fail-on-skip", o.failOnSkip)
+	return err
+}
+
+// expression compiles the regular expression of a flag; nil for none.
+func expression(flag, text string) (*regexp.Regexp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, command.Usagef("--%s: %w", flag, err)
+	}
+	return compiled, nil
 }
 
 // errTests is what a run ends with in which tests failed.
@@ -162,19 +182,15 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	if len(set.Suites) == 0 {
 		return command.Usagef("there are no tests in %s: a document of gatehouse.dev/v1alpha1, kind AdmissionTests, has some", strings.Join(o.paths, ", "))
 	}
-	var selected *regexp.Regexp
-	if o.run != "" {
-		selected = regexp.MustCompile(o.run)
-	}
 	if o.list {
 		shown.End()
-		return o.printList(streams.Out, set, selected)
+		return o.printList(streams.Out, set)
 	}
 	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
 	options := suite.Options{
-		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
+		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
 		Fields:   o.release.Fields(nil),
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
 	}
@@ -191,18 +207,14 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		terminal.Fprintf(streams.Err, "note: %s\n", terminal.Indented(note, "  "))
 	}
 	if o.update {
-		return o.updateFiles(streams.Out, found)
+		err = o.updateFiles(streams.Out, found)
+	} else if err = cmp.Or(o.print(streams.Out, found), o.writeCoverage(found.Coverage)); err == nil && found.Failed() {
+		err = errTests{found.Summary.Failed, found.Summary.Errors}
 	}
-	if err := o.print(streams.Out, found); err != nil {
-		return err
+	if nothing := found.Nothing(); err == nil && nothing != nil {
+		err = command.Refuse(streams, nothing)
 	}
-	if err := o.writeCoverage(found.Coverage); err != nil {
-		return err
-	}
-	if found.Failed() {
-		return errTests{found.Summary.Failed, found.Summary.Errors}
-	}
-	return nil
+	return err
 }
 
 // command is what repeats the run.
@@ -237,10 +249,10 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func (o *testOptions) printList(out io.Writer, set *suite.Set, selected *regexp.Regexp) error {
+func (o *testOptions) printList(out io.Writer, set *suite.Set) error {
 	for _, s := range set.Suites {
 		for _, t := range s.Tests {
-			if selected != nil && !selected.MatchString(t.Name) {
+			if o.selected != nil && !o.selected.MatchString(t.Name) {
 				continue
 			}
 			if _, err := terminal.Fprintf(out, "%s: %s\n", report.Place(s.File, t.Line, 0), t.Name); err != nil {

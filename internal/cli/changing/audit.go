@@ -113,7 +113,7 @@ func (o *auditOptions) run(ctx context.Context, streams command.Streams) error {
 		return err
 	}
 	if found.Judged == 0 {
-		return nothing(streams, &found.Input)
+		return command.Refuse(streams, errNothing(&found.Input))
 	}
 	if slices.ContainsFunc(found.Findings, func(f *replay.AuditFinding) bool { return f.Result == replay.Fails }) {
 		return command.ExitStatus(command.ExitError)

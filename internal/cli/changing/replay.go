@@ -97,12 +97,6 @@ func failed(err error) error {
 	return err
 }
 
-// nothing ends a command that judged nothing.
-func nothing(streams command.Streams, count *recorded.Count) error {
-	terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(count).Error(), "  "))
-	return command.ExitStatus(command.ExitUsage)
-}
-
 // theCluster is the value of flags that stands for the cluster of the kubeconfig.
 const theCluster = "cluster"
 
@@ -248,7 +242,7 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 		return err
 	}
 	if found.Judged == 0 {
-		return nothing(streams, &found.Input)
+		return command.Refuse(streams, errNothing(&found.Input))
 	}
 	if o.log.Verbosity > 0 {
 		terminal.Fprintf(streams.Err, "judged in %s\n", view.Brief(time.Since(begin).Microseconds()))

@@ -41,6 +41,12 @@ func complain(cmd *cobra.Command, err error, streams Streams) int {
 	return code
 }
 
+// Refuse says why a command ends with ExitUsage that is called as it should be.
+func Refuse(streams Streams, err error) error {
+	terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(err.Error(), "  "))
+	return ExitStatus(ExitUsage)
+}
+
 // KnownCommand refuses an unknown command and names the nearest one.
 func KnownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

@@ -52,6 +52,8 @@ type Options struct {
 	// StartPrograms starts the programs that files with tests name (S24.18). Without it, the tests of
 	// such files cannot be judged.
 	StartPrograms bool
+	// FailOnSkip has skipped tests whose reason it matches count as tests that cannot be judged; nil has none.
+	FailOnSkip *regexp.Regexp
 	// Repeat is the command that repeats the run; a test adds its own name.
 	Repeat string
 	// Coverage has the report say what the tests have shown of the policies and webhooks.
@@ -172,6 +174,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.silent()
+	r.refuse()
 	r.report.finish()
 	if o.Coverage {
 		r.report.Coverage.finish()
@@ -189,6 +192,15 @@ type runner struct {
 	of   int
 	// named are the policies that answers of webhooks named.
 	named map[string]bool
+}
+
+// refuse has skipped tests count as tests that cannot be judged, as FailOnSkip says (S24.20).
+func (r *runner) refuse() {
+	for _, result := range r.report.Tests {
+		if r.FailOnSkip != nil && result.Status == Skipped && r.FailOnSkip.MatchString(result.Message) {
+			result.Status = Broken
+		}
+	}
 }
 
 // silent skips tests that passed because webhooks said nothing, of policies that no webhook named in
@@ -530,3 +542,18 @@ func (r *Report) finish() {
 
 // Failed reports whether a test failed, or could not be judged.
 func (r *Report) Failed() bool { return r.Summary.Failed+r.Summary.Errors > 0 }
+
+// Nothing says why no test was judged; nil when a test was, or could not be (S24.20).
+func (r *Report) Nothing() error {
+	if s := &r.Summary; s.Skipped == 0 || s.Skipped < s.Tests {
+		return nil
+	}
+	first, counts := r.Tests[0], map[string]int{}
+	for _, t := range r.Tests {
+		if counts[t.Message]++; counts[t.Message] > counts[first.Message] {
+			first = t
+		}
+	}
+	return fmt.Errorf("nothing was judged: all tests are skipped, most of them for this reason: %s (%s). An engine that runs judges its own policies with --call; other reasons say what to change",
+		first.Message, report.Place(first.File, first.Line, 0))
+}

@@ -1,8 +1,10 @@
 package suite
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -81,6 +83,36 @@ func TestLaterFieldsAreUnknown(t *testing.T) {
 			r := run(t, tc.text, tc.release).Tests[0]
 			if r.Status != tc.status || !strings.Contains(r.Message, tc.message) {
 				t.Errorf("%s %q %+v", r.Status, r.Message, r.Failures)
+			}
+		})
+	}
+}
+
+// S24.20: a run in which all tests are skipped judged nothing, and says why. FailOnSkip has skipped tests count as
+// tests that cannot be judged.
+func TestRunsThatJudgeNothing(t *testing.T) {
+	const begin = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests:\n"
+	skipped := func(name, reason string) string {
+		return fmt.Sprintf("- {name: %s, skip: %s, request: {of: Pod a, operation: DELETE}, expect: {allowed: true}}\n", name, reason)
+	}
+	const judged = "- {name: judged, request: {of: Pod a, operation: DELETE}, expect: {allowed: false}}\n"
+	for _, tc := range []struct {
+		name, text string
+		fail       *regexp.Regexp
+		nothing    string
+		want       Summary
+	}{
+		{"all are skipped", skipped("a", "rare") + skipped("b", "often") + skipped("c", "often"), nil, "most of them for this reason: often (", Summary{Tests: 3, Skipped: 3}},
+		{"one is judged", skipped("a", "rare") + judged, nil, "", Summary{Tests: 2, Skipped: 1, Passed: 1}},
+		{"no skip is allowed", skipped("a", "rare") + judged, regexp.MustCompile("."), "", Summary{Tests: 2, Errors: 1, Passed: 1}},
+		{"no skip for one reason is allowed", skipped("a", "rare") + skipped("b", "often"), regexp.MustCompile("^rare$"), "", Summary{Tests: 2, Errors: 1, Skipped: 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			report := runWith(t, begin+tc.text, Options{FailOnSkip: tc.fail})
+			got, nothing := report.Summary, report.Nothing()
+			got.Files, got.Seconds, got.StartSeconds, got.WorldSeconds, got.TestSeconds = 0, 0, 0, 0, 0
+			if got != tc.want || (nothing != nil) != (tc.nothing != "") || nothing != nil && !strings.Contains(nothing.Error(), tc.nothing) {
+				t.Errorf("%+v, %v", got, nothing)
 			}
 		})
 	}

@@ -241,7 +241,7 @@ func TestSoftIsAsIfItDidNotExist(t *testing.T) {
 		want, _ := run(hard(objects))
 		got, followed := run(objects)
 		if diff := gocmp.Diff(want, got); diff != "" {
-			t.Errorf("seed %d (-without +with):\n%s\n%s", seed, diff, followed)
+			t.Errorf("seed %d (-without +with):\n%s\n%s", seed, diff, traceText(followed))
 			if differ++; differ > 3 {
 				t.FailNow()
 			}

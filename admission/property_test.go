@@ -344,7 +344,7 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	if b.Len() == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%s\n%s as %s:\n%s\nthe trace:\n%s\nthe error: %v\n", b.String(), predicted.Request.Operation, predicted.Request.User, printed(full), followed, rejection), nil
+	return fmt.Sprintf("%s\n%s as %s:\n%s\nthe trace:\n%s\nthe error: %v\n", b.String(), predicted.Request.Operation, predicted.Request.User, printed(full), traceText(followed), rejection), nil
 }
 
 // policyDenial is what a plan says the request is rejected with, if a policy does that.

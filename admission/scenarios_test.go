@@ -331,7 +331,7 @@ func (c *scenario) run(t *testing.T, s *hooktest.Server) {
 		t.Fatal(err)
 	}
 	c.expect(t, c.plan, b.String())
-	c.expect(t, c.trace, judge(a).String())
+	c.expect(t, c.trace, traceText(judge(a)))
 	c.expect(t, c.answer, answered.String())
 	if c.object != nil {
 		content, err := yaml.Marshal(a.GetObject())

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -208,10 +207,3 @@ func (j *Judgement) failedToJudge() bool {
 
 // violatedCode is the code of a validation that is false.
 const violatedCode = "Violated"
-
-// String describes the judgement for people, one line for the policy and one for each
-// consequence. Times are left out.
-func (j *Judgement) String() string {
-	r := writer{plain: true, most: math.MaxInt, consequences: math.MaxInt}.judgement(j)
-	return r.String()
-}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -516,157 +514,6 @@ func (x *Exclusion) Did() string {
 	return "cut the time of"
 }
 
-// String describes the trace for people: each step, and below it one line for each webhook.
-// Times and the ID are left out, so that two traces of the same events have the same text.
-func (t *Trace) String() string {
-	var b strings.Builder
-	for _, s := range t.Steps() {
-		patch := s.Patch()
-		switch {
-		case s.Run != nil:
-			b.WriteString(s.Run.String())
-			continue
-		case s.Err != nil:
-			fmt.Fprintf(&b, "%s: %s\n  the request is rejected: %v\n", passText(s.Pass, s.Round), s.Plugin, s.Err)
-		case patch != nil:
-			fmt.Fprintf(&b, "%s: %s: changed the object: %s\n", passText(s.Pass, s.Round), s.Plugin, patch)
-		default:
-			fmt.Fprintf(&b, "%s: %s: no objection\n", passText(s.Pass, s.Round), s.Plugin)
-		}
-	}
-	return b.String()
-}
-
-// passText names a pass. The validating pass has one round.
-func passText(p registration.Pass, round int) string {
-	if round > 0 {
-		return p.String() + " pass, second round"
-	}
-	return p.String() + " pass"
-}
-
-// String describes the run for people, as Trace.String does.
-func (r *Run) String() string {
-	var b strings.Builder
-	q := &r.Request
-	fmt.Fprintf(&b, "%s: %s: %s %s", passText(r.Source.Descriptor().Pass, r.Round), r.Source.Descriptor().Plugin, q.Operation, q.Resource.Resource)
-	if q.Subresource != "" {
-		fmt.Fprintf(&b, "/%s", q.Subresource)
-	}
-	name := q.Name
-	if q.Namespace != "" {
-		name = q.Namespace + "/" + name
-	}
-	fmt.Fprintf(&b, " %q", name)
-	if q.DryRun {
-		b.WriteString(", dry run")
-	}
-	b.WriteString("\n")
-	for i := range r.Exclusions {
-		x := &r.Exclusions[i]
-		for k := range x.Entries {
-			fmt.Fprintf(&b, "  exclusion rule %s of the server %s %s\n", x.Rule, x.Did(), &x.Entries[k])
-		}
-	}
-	for _, name := range r.Pending {
-		fmt.Fprintf(&b, "  the object waits for %s\n", name)
-	}
-	if len(r.Initializing) > 0 {
-		fmt.Fprintf(&b, "  the turn of %s", strings.Join(r.Initializing, ", "))
-		if r.Written != nil {
-			fmt.Fprintf(&b, ": changed the object: %s", r.Written)
-		}
-		b.WriteString("\n")
-	}
-	for i := range r.Judgements {
-		fmt.Fprintf(&b, "  %s\n", r.Judgements[i].String())
-	}
-	for i := range r.Calls {
-		fmt.Fprintf(&b, "  %s\n", r.Calls[i].String())
-	}
-	for i := range r.Discarded {
-		fmt.Fprintf(&b, "  %s\n", r.Discarded[i].String())
-	}
-	for _, s := range r.Skips {
-		if s.Entry.Source.Descriptor().Policies {
-			fmt.Fprintf(&b, "  %s is not evaluated: %s\n", &s.Entry, s.Reason)
-			continue
-		}
-		fmt.Fprintf(&b, "  %s is not called: %s\n", &s.Entry, s.Reason)
-	}
-	if r.Err != nil {
-		fmt.Fprintf(&b, "  the request is rejected: %v\n", r.Err)
-		for _, cause := range causes(r.Err) {
-			fmt.Fprintf(&b, "    and also: %s\n", cause)
-		}
-	}
-	return b.String()
-}
-
 // DeniedCause is the type of the causes of a rejection; there is one for each further webhook
 // that rejects the same request (S6.4).
 const DeniedCause metav1.CauseType = "AdmissionWebhookDenied"
-
-// causes returns the further rejections that an API status lists.
-func causes(err error) []string {
-	var status interface{ Status() metav1.Status }
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return nil
-	}
-	var out []string
-	for _, c := range status.Status().Details.Causes {
-		if c.Type == DeniedCause {
-			out = append(out, c.Message)
-		}
-	}
-	return out
-}
-
-// String describes the call on one line, without times.
-func (c *Call) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, ", &c.Entry)
-	switch {
-	case c.UID == "":
-		b.WriteString("not called: ")
-	case c.Fate != Used, c.Turn == Ahead:
-		b.WriteString("called ahead of its turn ")
-	case c.Turn == Again:
-		b.WriteString("called again ")
-	default:
-		b.WriteString("called ")
-	}
-	if c.UID != "" {
-		kind := c.Kind.GroupVersion().String() + " " + c.Kind.Kind
-		fmt.Fprintf(&b, "about a %s: ", kind)
-	}
-	b.WriteString(c.Verdict.String())
-	if c.Verdict != Allowed {
-		fmt.Fprintf(&b, ": %v", c.Err)
-	}
-	if c.Ignored {
-		if c.FailurePolicy == registration.Ignore {
-			b.WriteString("; the request continues because failurePolicy is Ignore")
-		} else {
-			b.WriteString("; the request continues because an exclusion rule ignores failures")
-		}
-	}
-	if c.Spared() {
-		fmt.Fprintf(&b, "; the request continues (%s)", c.Enforcement)
-	}
-	switch {
-	case len(c.WouldPatch) > 0:
-		fmt.Fprintf(&b, ", and would change the object: %s (%s)", c.WouldPatch, c.Enforcement)
-	case c.Mutated:
-		fmt.Fprintf(&b, ", and changed the object: %s", c.Patch)
-	case len(c.Patch) > 0:
-		fmt.Fprintf(&b, ", with a patch that changes nothing: %s", c.Patch)
-	}
-	switch c.Fate {
-	case Superseded:
-		b.WriteString("; answer discarded because the object changed before its turn")
-	case NotReached:
-		b.WriteString("; answer discarded because the request was rejected before its turn")
-	}
-	return b.String()
-}

@@ -218,7 +218,7 @@ func TestEveryFieldOfATraceIsDrawn(t *testing.T) {
 		{`steps\.(namespace|revision|readAt)`, "text", "it is that of the request nearly always"},
 		{`steps\.(calls|discarded)\.(webhook\.(kind|index|source)|failurePolicy|rule|resource\..*|subresource|reviewVersion|uid|class|code|reason)|steps\.calls\.fate`, "text", "details of the call; the error says what failed"},
 		{`steps\.judgements\.(policy\.(kind|index|source)|failurePolicy|rule|resource\..*|subresource)`, "text", "details of the policy"},
-		{`steps\.judgements\.consequences\.(code|reason|index|annotation|param\..*)`, "text", "the message says it, and the evaluation has the param"},
+		{`steps\.judgements\.consequences\.(code|reason|index|annotation)`, "text", "the message says it"},
 		{`steps\.judgements\.evaluations\.validations\.(index|message|nanos)`, "text", "the expression stands there, and the message below it"},
 	})
 }

@@ -360,17 +360,11 @@ func (w *drawing) judgement(s *trace.StepRecord, j *trace.JudgementRecord) Item 
 		one.Inside = append(one.Inside, Items{evaluation(e)})
 	}
 	one.Bar, one.Took = w.bar(start, micros, s.Pass), Brief(micros)
-	one.Verdict = without(j)
-	for act := range s.Acts() {
-		if worse := verdicts[act.Deed]; act.Entry == &j.Policy && rank(worse.Class) > rank(one.Verdict.Class) {
-			one.Verdict = worse
-		}
-	}
-	if one.Verdict.Class == Bad {
+	if one.Verdict = Judged(s, j); one.Verdict.Class == Bad {
 		one.Bar.Class, one.Open = string(Bad), true
 	}
 	for i := range j.Consequences {
-		one.Inside = append(one.Inside, consequence(&j.Consequences[i]))
+		one.Inside = append(one.Inside, Consequence(&j.Consequences[i]))
 	}
 	if j.MoreConsequences > 0 {
 		one.say(Plain, "and %d more", j.MoreConsequences)
@@ -383,6 +377,17 @@ func (w *drawing) judgement(s *trace.StepRecord, j *trace.JudgementRecord) Item 
 var verdicts = map[trace.Deed]Mark{
 	trace.Rejects: {"denied", Bad}, trace.WouldReject: {"would deny", Warning}, trace.FailsOpen: {"failed", Warning}, trace.Notes: {"violated", Warning},
 	trace.WouldChange: {"would change the object", Warning}, trace.Changes: {"changed the object", Noted},
+}
+
+// Judged says in a few words what a policy came to in a step.
+func Judged(s *trace.StepRecord, j *trace.JudgementRecord) Mark {
+	verdict := without(j)
+	for act := range s.Acts() {
+		if worse := verdicts[act.Deed]; act.Entry == &j.Policy && rank(worse.Class) > rank(verdict.Class) {
+			verdict = worse
+		}
+	}
+	return verdict
 }
 
 // without is what a policy came to that did nothing.
@@ -481,13 +486,17 @@ func evaluation(e *trace.EvaluationRecord) Item {
 // checkClasses are the classes of what expressions say.
 var checkClasses = map[string]Class{"holds": Good, "violated": Bad, "failed": Bad}
 
-// consequence says what followed of something that was not as it should be.
-func consequence(c *trace.ConsequenceRecord) Line {
+// Consequence says what followed of something that was not as it should be.
+func Consequence(c *trace.ConsequenceRecord) Line {
 	var line Line
+	var of []string
 	if c.Binding != "" {
-		line.Text = "binding " + c.Binding + ": "
+		of = append(of, "binding "+c.Binding)
 	}
-	line.Text += c.Message
+	if c.Param != nil {
+		of = append(of, "param "+c.Param.String())
+	}
+	line.Text = strings.TrimPrefix(strings.Join(of, " with ")+": ", ": ") + c.Message
 	if len(c.Actions) > 0 {
 		line.Text += " (" + strings.Join(c.Actions, ", ") + ")"
 	}
@@ -501,9 +510,6 @@ func consequence(c *trace.ConsequenceRecord) Line {
 		line.Text += ", " + goesOn(c.Enforcement)
 	}
 	more := []string{c.Code}
-	if c.Param != nil {
-		more = append(more, "param "+c.Param.String())
-	}
 	if c.Index != nil {
 		more = append(more, fmt.Sprintf("place %d", *c.Index+1))
 	}

@@ -149,7 +149,7 @@ func TestIgnoreHooksThatHangCannotFailARequest(t *testing.T) {
 							want = trace.Allowed
 						}
 						if diff := cmp.Diff(want, c.Verdict); diff != "" || c.Ignored != (want == trace.Failed) {
-							t.Errorf("%s: (-want +got)\n%s", c.String(), diff)
+							t.Errorf("%s: (-want +got)\n%s", c.Entry.String(), diff)
 						}
 					}
 				}

@@ -444,7 +444,7 @@ func TestFaults(t *testing.T) {
 					numbered(f.hook(registration.Mutating, "a.x.y", edit...), f.hook(registration.Mutating, "b.x.y")))
 				c := f.traces[0].Calls[0]
 				if c.Verdict != trace.Failed || c.Code != tt.code || c.Mutated || c.Patch != nil {
-					t.Errorf("the record says %s", c.String())
+					t.Errorf("the record says %s", c.Entry.String())
 				}
 				if policy == registration.Fail {
 					if s := status(err); s == nil || s.Code != 500 || s.Reason != "InternalError" || !strings.HasPrefix(s.Message, tt.message) {
@@ -539,7 +539,7 @@ func TestDryRun(t *testing.T) {
 				}
 				c := f.traces[0].Calls[0]
 				if tt.failed && (c.Code != 400 || !c.Ignored) {
-					t.Errorf("the record says %s", c.String())
+					t.Errorf("the record says %s", c.Entry.String())
 				}
 			})
 		}
@@ -613,7 +613,7 @@ func TestOwnTimeout(t *testing.T) {
 		t.Errorf("S7.7 got %v", err)
 	}
 	if c := f.traces[0].Calls[0]; c.Code != 503 || c.ClientGone {
-		t.Errorf("S7.4 the record says %s", c.String())
+		t.Errorf("S7.4 the record says %s", c.Entry.String())
 	}
 }
 

@@ -204,7 +204,7 @@ func TestTheClientLeavesDuringValidatingCalls(t *testing.T) {
 		t.Errorf("S7.9 got %v", err)
 	}
 	if c := f.traces[0].Calls[0]; !c.ClientGone || !c.Ignored {
-		t.Errorf("S7.10 the record says %s", c.String())
+		t.Errorf("S7.10 the record says %s", c.Entry.String())
 	}
 }
 
@@ -225,7 +225,7 @@ func TestPanicsFailTheCallOnly(t *testing.T) {
 				err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), numbered(step, step))
 				c := f.traces[0].Calls[0]
 				if c.Panic == nil || len(c.Stack) == 0 || c.Verdict != trace.Failed {
-					t.Errorf("the record says %s", c.String())
+					t.Errorf("the record says %s", c.Entry.String())
 				}
 				if policy == registration.Ignore {
 					if err != nil {

@@ -59,7 +59,18 @@ func (o *Outcome) happened(watch *watcher) []string {
 		for part := range s.Parts() {
 			switch j, c := part.Judgement, part.Call; {
 			case j != nil:
-				lines = append(lines, strings.Split(fmt.Sprintf("%s: %s", s.Plugin, j), "\n")...)
+				lines = append(lines, fmt.Sprintf("%s: %s: %s", s.Plugin, &j.Policy, view.Judged(s, j).Text))
+				for act := range s.Acts() {
+					if act.Entry == &j.Policy && len(act.Patch) > 0 {
+						lines = append(lines, fmt.Sprintf("    binding %s: mutation %d %s the object", act.Binding, *act.Index+1, act.Deed))
+						for i := range act.Patch {
+							lines = append(lines, shorten(fmt.Sprintf("        %s = %s", act.Patch[i].Path, act.Patch[i].Value)))
+						}
+					}
+				}
+				for i := range j.Consequences {
+					lines = append(lines, "    "+view.Consequence(&j.Consequences[i]).Text)
+				}
 				lines = append(lines, watch.values(j.Policy.Configuration)...)
 			case part.Unused == "":
 				line := fmt.Sprintf("%s: %s: %s", s.Plugin, &c.Webhook, c.Verdict)

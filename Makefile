@@ -9,7 +9,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build ./gatehouse
-	go build -tags $(TAGS) ./cmd/gatehouse
+	go build -tags $(TAGS) -ldflags "-s -w" ./cmd/gatehouse
 
 release: ## build the files of a release into ./dist; RELEASE="-platforms linux/amd64" builds some
 	cd internal/release && go run . $(RELEASE)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -59,7 +60,8 @@ The command is safe on files of others: what they say is judged, and nothing in
 them is run, unless --start-programs or --call says so.
 
 It exits with 1 if a test fails or cannot be judged, and with 2 if a file with
-tests is wrong, or if all tests are skipped, so that nothing was judged.
+tests is wrong, whose tests do not run then, or if all tests are skipped, so that
+nothing was judged.
 
 PATH is a file or a directory, and by default the current one.`,
 		Example: `  # the tests of a directory
@@ -176,7 +178,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	if len(set.Errors) > 0 {
+	if len(set.Suites) == 0 && len(set.Errors) > 0 {
 		return command.UsageError{Err: errFiles(set.Errors)}
 	}
 	if len(set.Suites) == 0 {
@@ -184,7 +186,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	}
 	if o.list {
 		shown.End()
-		return o.printList(streams.Out, set)
+		return o.ended(streams, set, o.printList(streams.Out, set))
 	}
 	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
 		return err
@@ -200,7 +202,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	if err != nil {
 		return err
 	}
-	if found.Summary.Tests == 0 {
+	if found.Summary.Tests == 0 && len(set.Errors) == 0 {
 		return command.Usagef("--run %q selects none of the tests", o.run)
 	}
 	for _, note := range found.Notes {
@@ -211,10 +213,23 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	} else if err = cmp.Or(o.print(streams.Out, found), o.writeCoverage(found.Coverage)); err == nil && found.Failed() {
 		err = errTests{found.Summary.Failed, found.Summary.Errors}
 	}
-	if nothing := found.Nothing(); err == nil && nothing != nil {
-		err = command.Refuse(streams, nothing)
+	if nothing := found.Nothing(); err == nil && nothing != nil && len(set.Errors) == 0 {
+		return command.Refuse(streams, nothing)
 	}
-	return err
+	return o.ended(streams, set, err)
+}
+
+// ended returns what a run ends with that ended with err: wrong files count more than tests that fail (S24.9).
+func (o *testOptions) ended(streams command.Streams, set *suite.Set, err error) error {
+	switch {
+	case len(set.Errors) == 0:
+		return err
+	case err != nil && !errors.As(err, new(errTests)):
+		return err
+	case err != nil:
+		terminal.Fprintf(streams.Err, "gatehouse: %s\n", err.Error())
+	}
+	return command.Refuse(streams, errFiles(set.Errors))
 }
 
 // command is what repeats the run.

@@ -20,6 +20,7 @@ const (
 	ruleTestFailed    = "test-failed"
 	ruleTestNotJudged = "test-not-judged"
 	ruleTestSkipped   = "test-skipped"
+	ruleTestFile      = "test-file-wrong"
 )
 
 // testReport is the report of tests, for all formats.
@@ -31,11 +32,16 @@ func testReport(r *suite.Report) *report.Report {
 		Rules: []report.Rule{
 			{ID: ruleTestFailed, Level: report.Error, Title: "A test of admission failed.", Fix: "Change the policy, the webhook or what the test expects."},
 			{ID: ruleTestNotJudged, Level: report.Error, Title: "A test of admission could not be judged.", Fix: "The message says what is missing."},
+			{ID: ruleTestFile, Level: report.Error, Title: "A file with tests of admission is wrong, and its tests do not run.", Fix: "The message says what is wrong."},
 			{ID: ruleTestSkipped, Level: report.Note, Title: "A test of admission was skipped.", Fix: "The message says why."},
 		},
 		Cases:      []report.Case{},
 		Sums:       []report.Sum{{Name: "passed", N: s.Passed}, {Name: "failed", N: s.Failed}, {Name: "skipped", N: s.Skipped}, {Name: "not judged", N: s.Errors}},
 		Kubernetes: r.KubernetesVersion, Notes: r.Notes, Parts: []report.Part{{Heading: "Notes", Items: r.Notes}}, Data: r,
+	}
+	for _, w := range r.Wrong {
+		f.Cases = append(f.Cases, report.Case{Name: "the file", Class: w.File, File: w.File, Line: w.Line, Rule: string(suite.Broken), Failure: w.Message, Details: w.Message})
+		f.Findings = append(f.Findings, report.Finding{Level: report.Error, Rule: ruleTestFile, File: w.File, Line: w.Line, Message: w.Message})
 	}
 	for _, t := range r.Tests {
 		c := report.Case{Name: t.Name, Class: t.File, File: t.File, Line: t.Line, Seconds: t.Millis / 1000}
@@ -97,6 +103,12 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 			printFailure(b, t)
 		}
 	}
+	if o.log.Verbosity >= 1 {
+		said = said || len(r.Without) > 0
+		for _, path := range r.Without {
+			terminal.Fprintf(b, "none  %s: no test is in the file\n", path)
+		}
+	}
 	if said {
 		fmt.Fprintln(b)
 	}
@@ -115,6 +127,9 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 	}
 	if s.Errors > 0 {
 		terminal.Fprintf(b, ", %d not judged", s.Errors)
+	}
+	if s.Without > 0 {
+		terminal.Fprintf(b, "; %s without tests", report.Count(s.Without, "other file"))
 	}
 	terminal.Fprintf(b, "; by Kubernetes %s\n", r.KubernetesVersion)
 	return b.Flush()

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
 // maxFiles bounds how many files are looked at, and maxTests how many tests there may be.
@@ -45,6 +47,8 @@ type Set struct {
 	Suites []*Suite
 	// Errors are what is wrong with files.
 	Errors []*FileError
+	// Without are the files that were looked into and have no tests.
+	Without []string
 }
 
 // Find reads the tests in paths, which are files and directories. call has the policies of other
@@ -57,10 +61,10 @@ func Find(paths []string, call bool) (*Set, error) {
 			return nil, shortError(err)
 		}
 		if !info.IsDir() {
-			before := len(f.set.Suites) + len(f.set.Errors)
+			without := len(f.set.Without)
 			f.file(path, true)
-			if len(f.set.Suites)+len(f.set.Errors) == before {
-				f.set.Errors = append(f.set.Errors, &FileError{File: path, Message: "there are no tests in the file: a document of " + ownVersion + ", kind " + ownKind + ", has some"})
+			if len(f.set.Without) > without {
+				f.wrong(path, 0, "there are no tests in the file: a document of %s, kind %s, has some", ownVersion, ownKind)
 			}
 			continue
 		}
@@ -69,7 +73,7 @@ func Find(paths []string, call bool) (*Set, error) {
 			case err != nil && name == path:
 				return err
 			case err != nil:
-				f.set.Errors = append(f.set.Errors, &FileError{File: name, Message: shortError(err).Error()})
+				f.wrong(name, 0, "%v", shortError(err))
 				return nil
 			case entry.IsDir():
 				// Kyverno's policies keep their tests in a hidden directory.
@@ -145,14 +149,49 @@ func readers() []reader {
 	}
 }
 
+// testGroup finds documents of the groups that have tests, of whatever kind.
+var testGroup = regexp.MustCompile(`apiVersion["']?\s*:\s*["']?(gatehouse\.dev|test\.gatekeeper\.sh|cli\.kyverno\.io)/`)
+
+// marked reports whether a file may have tests.
+func marked(data []byte) bool {
+	return testGroup.Match(data) || slices.ContainsFunc(readers(), func(r reader) bool { return r.mark.Match(data) })
+}
+
+// testKinds are, by group, the kind of documents with tests and the other kinds of the group.
+var testKinds = map[string]struct {
+	tests  string
+	others []string
+}{
+	"gatehouse.dev": {ownKind, []string{
+		"AdmissionExplanation", "AdmissionServer", "AdmissionTrace", "RegistrationState", "ClusterSnapshot", "Configuration", "ServerConfiguration",
+		"RecordedRequest", "AuditReport", "CheckReport", "LintReport", "ReplayReport", "TestReport",
+	}},
+	"test.gatekeeper.sh": {"Suite", nil},
+	"cli.kyverno.io":     {"Test", []string{"ClusterResource", "Context", "HTTPResponse", "UserInfo", "Value", "Values"}},
+}
+
+// stray notes a document of a group that has tests, of a kind that the group does not have (S24.21).
+func (f *finder) stray(path string, root *yamlv3.Node) {
+	apiVersion, kind := header(root)
+	group, _, _ := strings.Cut(apiVersion, "/")
+	if of, ok := testKinds[group]; ok && !slices.Contains(of.others, kind) {
+		hint := cmp.Or(nearest.Suggestion("", kind, []string{of.tests}), ": the kind "+of.tests+" has tests")
+		f.wrong(path, member(root, "kind").Line, "%s has no kind %q%s", group, kind, hint)
+	}
+}
+
+// wrong notes what is wrong with a file.
+func (f *finder) wrong(path string, line int, format string, args ...any) {
+	f.set.Errors = append(f.set.Errors, &FileError{path, line, fmt.Sprintf(format, args...)})
+}
+
 // file reads a file, if it has tests. named reports whether it is one of the paths.
 func (f *finder) file(path string, named bool) {
-	switch filepath.Ext(path) {
-	case ".yaml", ".yml", ".json", ".txtar":
-	default:
-		if !named {
-			return
-		}
+	ext := filepath.Ext(path)
+	plain := strings.ToLower(ext)
+	known := slices.Contains([]string{".yaml", ".yml", ".json", ".txtar"}, plain)
+	if !known && !named {
+		return
 	}
 	if clean := filepath.Clean(path); f.seen[clean] {
 		return
@@ -163,18 +202,25 @@ func (f *finder) file(path string, named bool) {
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
 		if named || !errors.As(err, new(files.Refused)) {
-			f.set.Errors = append(f.set.Errors, &FileError{File: path, Message: shortError(err).Error()})
+			f.wrong(path, 0, "%v", shortError(err))
 		}
 		return
 	}
-	if !slices.ContainsFunc(readers(), func(r reader) bool { return r.mark.Match(data) }) {
-		return
-	}
-	if filepath.Ext(path) == ".txtar" {
+	before, nul := len(f.set.Suites)+len(f.set.Errors), bytes.IndexByte(data, 0)
+	switch {
+	case !marked(bytes.ReplaceAll(data, []byte{0}, nil)):
+	case nul >= 0:
+		f.wrong(path, 1+bytes.Count(data[:nul], []byte("\n")), "the file has NUL bytes, as UTF-16 has: save it as UTF-8")
+	case known && ext != plain:
+		f.wrong(path, 0, "the file has tests, and is not read, because its name does not end in %s", plain)
+	case ext == ".txtar":
 		f.archive(path, data)
-		return
+	default:
+		f.documents(path, data)
 	}
-	f.documents(path, data)
+	if len(f.set.Suites)+len(f.set.Errors) == before {
+		f.set.Without = append(f.set.Without, path)
+	}
 }
 
 // documents reads the documents of a file.
@@ -187,16 +233,11 @@ func (f *finder) documents(path string, data []byte) {
 			return
 		}
 		if err != nil {
-			f.set.Errors = append(f.set.Errors, &FileError{path, lineIn(err), plainYAML(err)})
+			f.wrong(path, lineIn(err), "%s", plainYAML(err))
 			return
 		}
-		if len(root.Content) == 0 {
-			continue
-		}
-		for _, m := range readers() {
-			if m.read(f, path, data, root.Content[0]) {
-				break
-			}
+		if len(root.Content) > 0 && !slices.ContainsFunc(readers(), func(r reader) bool { return r.read(f, path, data, root.Content[0]) }) {
+			f.stray(path, root.Content[0])
 		}
 	}
 }
@@ -315,7 +356,7 @@ func (f *finder) archive(path string, data []byte) {
 	var wrong []*FileError
 	tests := map[string]bool{}
 	for _, part := range sections {
-		if !ownMark.Match(part.data) {
+		if !ownMark.Match(part.data) && !testGroup.Match(part.data) {
 			continue
 		}
 		// Places are those of the archive.
@@ -335,6 +376,7 @@ func (f *finder) archive(path string, data []byte) {
 				continue
 			}
 			if _, kind := header(root.Content[0]); kind != ownKind {
+				f.stray(path, root.Content[0])
 				continue
 			}
 			tests[part.name] = true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
 // foreign is what the suites of other tools have in common.
@@ -51,6 +52,18 @@ func newForeign(path, format string) *foreign {
 
 func (f *foreign) fail(line int, format string, args ...any) {
 	f.wrong = append(f.wrong, &FileError{f.File, line, fmt.Sprintf(format, args...)})
+}
+
+// empty notes that a document of a kind has nothing in the list of its tests (S24.21).
+func (f *foreign) empty(root *yamlv3.Node, kind, list string) {
+	for i := 0; root.Kind == yamlv3.MappingNode && i+1 < len(root.Content); i += 2 {
+		key := root.Content[i]
+		if hint := nearest.Suggestion("", key.Value, []string{list}); hint != "" && key.Value != list {
+			f.fail(key.Line, "the %s has no field %q%s", kind, key.Value, hint)
+			return
+		}
+	}
+	f.fail(root.Line, "the %s has no %s", kind, list)
 }
 
 // add adds a test, under a name of its own.

@@ -49,6 +49,9 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 	if err := decodeNode(root, &doc); err != nil {
 		s.fail(root.Line, "%s", plainYAML(err))
 	}
+	if len(doc.Tests) == 0 {
+		s.empty(root, "Suite", "tests")
+	}
 	kinds := map[string]bool{}
 	running := ""
 	if f.call {

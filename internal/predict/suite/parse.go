@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -52,9 +53,13 @@ func (p *parser) parse(root *yamlv3.Node) {
 			s.own = true
 			var paths []string
 			p.texts(&paths, "world")(n)
-			for _, path := range paths {
-				if path != "" {
-					s.paths = append(s.paths, filepath.Join(filepath.Dir(s.File), filepath.FromSlash(path)))
+			for i, path := range paths {
+				if path == "" {
+					continue
+				}
+				s.paths = append(s.paths, filepath.Join(filepath.Dir(s.File), filepath.FromSlash(path)))
+				if _, err := os.Stat(s.paths[len(s.paths)-1]); err != nil {
+					p.fail(target(n).Content[i], "world: %v", shortError(err))
 				}
 			}
 		},

@@ -71,6 +71,10 @@ type Report struct {
 	Summary           Summary `json:"summary"`
 	// Tests are in the order of the files and lines.
 	Tests []*Result `json:"tests"`
+	// Wrong are the files whose tests were not run.
+	Wrong []*FileError `json:"wrongFiles,omitempty"`
+	// Without are the files without tests.
+	Without []string `json:"-"`
 	// Notes say in sentences what the tests did not see.
 	Notes []string `json:"notes,omitempty"`
 	// Coverage is nil unless it was asked for.
@@ -79,7 +83,9 @@ type Report struct {
 
 // Summary counts.
 type Summary struct {
-	Files   int `json:"files"`
+	Files int `json:"files"`
+	// Without are the files that were looked into and have no tests.
+	Without int `json:"filesWithoutTests"`
 	Tests   int `json:"tests"`
 	Passed  int `json:"passed"`
 	Failed  int `json:"failed"`
@@ -137,7 +143,7 @@ func (r *Result) NamespaceLabels() map[string]string { return r.test.request.lab
 // Run runs tests. The error says that they could not be run.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
-	r := &runner{Options: o, named: map[string]bool{}, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), Tests: []*Result{}}}
+	r := &runner{Options: o, named: map[string]bool{}, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), Tests: []*Result{}, Wrong: o.Set.Errors, Without: o.Set.Without}}
 	if o.Coverage {
 		r.report.Coverage = newCoverage()
 	}
@@ -164,7 +170,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 		groups[key] = append(groups[key], s)
 	}
-	r.of, r.report.Summary.Files = len(r.report.Tests), len(files)
+	r.of, r.report.Summary.Files, r.report.Summary.Without = len(r.report.Tests), len(files), len(o.Set.Without)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(min(worlds, runtime.GOMAXPROCS(0)))
 	for _, key := range order {

@@ -18,9 +18,9 @@ import (
 
 // FileError is what is wrong with a file.
 type FileError struct {
-	File    string
-	Line    int
-	Message string
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
 }
 
 // Error is the message behind the place.

@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// lint reports what the expressions of policies get wrong about types: in files with file, line and
+// lint reports what expressions get wrong about types: in files with file, line and
 // column, in a cluster without these, and of files over a cluster by the kinds of both. What it says
-// is what check says.
+// is what check says, in the form of lint.
 func TestLintReportsTypes(t *testing.T) {
 	archive, err := txtar.ParseFile(filepath.Join("testdata", "check", "types.txtar"))
 	if err != nil {
@@ -63,12 +63,12 @@ func TestLintReportsTypes(t *testing.T) {
 			}
 			list = append(list, f)
 		}
-		both := "apps/v1, Kind=Deployment: undefined field 'nam' at 1:24 of the expression"
+		both := "Deployment of apps/v1: undefined field 'nam' at 1:24 of the expression"
 		if custom {
-			add("spec.validations[0].expression", "example.com/v1, Kind=Thing: undefined field 'replicas' at 1:12 of the expression", 10, 17)
-			both += "; example.com/v1, Kind=Thing: undefined field 'nam' at 1:24 of the expression"
+			add("spec.validations[0].expression", "Thing of example.com/v1: undefined field 'replicas' at 1:12 of the expression", 10, 17)
+			both += "; Thing of example.com/v1: undefined field 'nam' at 1:24 of the expression"
 		}
-		add("spec.validations[1].expression", "apps/v1, Kind=Deployment: undefined field 'replica' at 1:12 of the expression", 11, 17)
+		add("spec.validations[1].expression", "Deployment of apps/v1: undefined field 'replica' at 1:12 of the expression", 11, 17)
 		add("spec.validations[1].messageExpression", both, 12, 24)
 		return list
 	}

@@ -12,9 +12,11 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
@@ -58,6 +60,7 @@ func Check(ctx context.Context, w *World, o Options) *Report {
 	p := &pass{
 		World: w, ctx: ctx, about: o.About, report: &Report{}, unseen: map[string]bool{},
 		filters: map[*snapshot.Entry]int{}, filterNumbers: map[string]int{},
+		shapes: map[string]*apiservercel.DeclType{}, checkers: map[string]*expression.Typed{},
 	}
 	for i, r := range o.Rules {
 		if ctx.Err() != nil {
@@ -96,6 +99,9 @@ type pass struct {
 	// facts are the facts about expressions; see facts.go.
 	facts        []*fact
 	factsByEntry map[*snapshot.Entry][]*fact
+	// shapes are the types of objects, and checkers what checks expressions by them.
+	shapes   map[string]*apiservercel.DeclType
+	checkers map[string]*expression.Typed
 }
 
 // place is where a finding is.

@@ -37,6 +37,8 @@ type use uint8
 const (
 	condition use = iota
 	validation
+	mutation
+	// other is what rejects no request when it fails.
 	other
 )
 
@@ -89,7 +91,7 @@ func (p *pass) analyses() []*fact {
 			if m.JSONPatch {
 				field = "jsonPatch"
 			}
-			add(other, "", m.Patch.Text(), m.Patch, "mutations", i, field, "expression")
+			add(mutation, "", m.Patch.Text(), m.Patch, "mutations", i, field, "expression")
 		}
 	})
 	var group sync.WaitGroup
@@ -121,7 +123,7 @@ func (f *fact) find(ctx context.Context) {
 	if f.use == other {
 		return
 	}
-	known := expression.Known{Namespace: f.use == validation}
+	known := expression.Known{Namespace: f.use != condition}
 	known.Group, known.Resource = only(f.entry)
 	for _, operation := range operations(f.entry.Rules) {
 		known.Operation = operation

@@ -127,5 +127,6 @@ metadata: {name: replicas}
 spec:
   policyName: replicas
   validationActions: [Deny]
-  paramRef: {namespace: policies, name: limits, parameterNotFoundAction: Deny}
-`
+` + paramRefOfExample
+
+const paramRefOfExample = "  paramRef: {namespace: policies, name: limits, parameterNotFoundAction: Deny}\n"

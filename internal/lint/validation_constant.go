@@ -1,8 +1,8 @@
 package lint
 
 var validationConstant = &Rule{
-	ID: "validation-constant", Level: Warning,
-	Title: "A validation gives the same for every request",
+	ID: "validation-constant", Level: Error,
+	Title: "A validation gives the same for every request, or a mutation fails for every one",
 	Why: "One that is always true enforces nothing. One that is always false, or always fails, rejects everything that the policy is about, or does so for an " +
 		"operation.",
 	Fix: "Correct the expression. To reject an operation on purpose, leave the expression false and name only that operation in the rules.",
@@ -14,25 +14,25 @@ var validationConstant = &Rule{
 `),
 	check: func(p *pass) {
 		for _, f := range p.analyses() {
-			if f.use != validation {
+			if f.use != validation && f.use != mutation {
 				continue
 			}
 			spared := p.spared(f.entry)
 			if operations, err := f.failures(spared); len(operations) > 0 {
-				follows := "each one is rejected"
-				if !failsClosed(f.entry) {
-					follows = "the validation does nothing"
+				level, follows := Error, "each one is rejected"
+				if !p.rejects(f.entry) {
+					level, follows = Warning, "the expression does nothing"
 				}
-				p.finds(f.at(), "the validation %q of %s fails for every %s, so that %s: %s", f.text, f.entry, and(operations), follows, oneLine(err.Error()))
+				p.findsAs(level, f.at(), "the expression %q of %s fails for every %s, so that %s: %s", f.text, f.entry, and(operations), follows, oneLine(err.Error()))
 				continue
 			}
 			value, same := f.always(spared)
 			switch {
-			case !same:
+			case !same || f.use == mutation:
 			case value:
-				p.finds(f.at(), "the validation %q of %s is true for every request: it enforces nothing", f.text, f.entry)
+				p.findsAs(Warning, f.at(), "the validation %q of %s is true for every request: it enforces nothing", f.text, f.entry)
 			case f.text != "false":
-				p.finds(f.at(), "the validation %q of %s is false for every request", f.text, f.entry)
+				p.findsAs(Warning, f.at(), "the validation %q of %s is false for every request", f.text, f.entry)
 			}
 		}
 	},

@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -30,7 +30,6 @@ const (
 	Params       Part = "params"
 	Waiting      Part = "objects that wait for initializers"
 	Certificates Part = "served certificates"
-	Types        Part = "types of expressions"
 )
 
 // World is what is known of a place with registrations. It does not change while it is
@@ -82,22 +81,12 @@ type World struct {
 	Reviews bool
 	// Upgrade is what the registrations are to work with; nil when nobody asks.
 	Upgrade *Upgrade
-	// Typed are the validating policies, and the definitions of the custom resources that they are
-	// about. Types is what their expressions get wrong about types.
-	Typed []*unstructured.Unstructured
-	Types []TypeError
+	// Schemas returns the schema of a kind, nil for a kind that has none. If Schemas is nil, the types
+	// of expressions are not known.
+	Schemas func(schema.GroupVersionKind) *spec.Schema
 	// Served are the certificates that webhooks present, by address; only those that were
 	// asked are in it.
 	Served map[Address]Served
-}
-
-// TypeError is what an expression of a policy gets wrong about types.
-type TypeError struct {
-	Policy string
-	// Path is the field with the expression.
-	Path []any
-	// Message is one line.
-	Message string
 }
 
 // Written is how a registration object was written.

@@ -324,11 +324,6 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 		}
 	}
 	rules := slices.DeleteFunc(slices.Clone(lint.Rules()), func(rule *lint.Rule) bool { return slices.Contains(o.disable, rule.ID) })
-	if !slices.Contains(o.disable, "expression-types") {
-		if err := checkTypes(ctx, w, about, shown); err != nil {
-			return nil, err
-		}
-	}
 	r.Report = lint.Check(ctx, w, lint.Options{About: about, Rules: rules, Progress: func(done, of int) {
 		shown.Set(fmt.Sprintf("Checked %d of %d rules", done, of))
 	}})

@@ -232,9 +232,10 @@ that cluster, and reports what is wrong with the files.
 
 ## Types of expressions
 
-If there are validating policies, the command starts a temporary server with them and with the custom
-resources that they are about, and reports what kube-apiserver's controllers write to
-` + "`status.typeChecking`" + `. That takes about a second; ` + "`--disable expression-types`" + ` leaves it out.
+The command compares every expression with the schemas of the kinds that its rules name: match
+conditions of webhooks, too, and what mutations set. The schemas are those of the built-in kinds, and
+of the definitions of custom resources in the files or the cluster. An expression that fails for each
+object is an error, one that fails for some is a warning.
 
 ## Before an upgrade
 

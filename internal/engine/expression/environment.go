@@ -60,24 +60,7 @@ func environmentOf(s Scope) *environment.EnvSet {
 // newEnvironment makes the environment of a scope. object is the type of the objects; nil
 // when they may be anything, as at run time.
 func newEnvironment(s Scope, object *apiservercel.DeclType) (*environment.EnvSet, error) {
-	var more []cel.EnvOption
-	if s.Authorizer {
-		more = append(more,
-			cel.Variable("authorizer", library.AuthorizerType),
-			cel.Variable("authorizer.requestResource", library.ResourceCheckType),
-		)
-	}
-	set, err := Shapes{Object: object, HasParams: s.Params}.environment(more...)
-	if err == nil && s.Patches {
-		set, err = set.Extend(environment.VersionedOptions{
-			IntroducedVersion: version.MajorMinor(1, 0),
-			EnvOptions: []cel.EnvOption{
-				common.ResolverEnvOption(&mutation.DynamicTypeResolver{}),
-				environment.UnversionedLib(library.JSONPatch),
-			},
-		})
-	}
-	return set, err
+	return Shapes{Object: object, HasParams: s.Params, Requested: s.Authorizer, Patches: s.Patches}.environment()
 }
 
 // environment makes the environment of expressions about objects and params of these types.
@@ -101,7 +84,10 @@ func (s Shapes) environment(more ...cel.EnvOption) (*environment.EnvSet, error) 
 	if s.HasParams {
 		options = append(options, cel.Variable("params", of(s.Params)))
 	}
-	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
+	if s.Requested {
+		options = append(options, cel.Variable("authorizer", library.AuthorizerType), cel.Variable("authorizer.requestResource", library.ResourceCheckType))
+	}
+	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
 		environment.VersionedOptions{
 			IntroducedVersion: version.MajorMinor(1, 0),
 			EnvOptions:        options,
@@ -109,6 +95,16 @@ func (s Shapes) environment(more ...cel.EnvOption) (*environment.EnvSet, error) 
 		},
 		environment.StrictCostOpt,
 	)
+	if err == nil && s.Patches {
+		set, err = set.Extend(environment.VersionedOptions{
+			IntroducedVersion: version.MajorMinor(1, 0),
+			EnvOptions: []cel.EnvOption{
+				common.ResolverEnvOption(&mutation.DynamicTypeResolver{}),
+				environment.UnversionedLib(library.JSONPatch),
+			},
+		})
+	}
+	return set, err
 }
 
 // conditions is the scope of the match conditions of webhooks.

@@ -71,6 +71,10 @@ func (r *Reach) place(e ast.Expr) Place {
 // For returns the places that the evaluation for an object of a kind may reach. Of the object, only
 // the kind is known, and that has() is false at the places in missing.
 func (r *Reach) For(ctx context.Context, kind schema.GroupVersionKind, missing map[Place]bool) map[Place]bool {
+	return r.walk(ctx, kind, missing).reached
+}
+
+func (r *Reach) walk(ctx context.Context, kind schema.GroupVersionKind, missing map[Place]bool) *walk {
 	tree := ast.Copy(r.tree)
 	factory := ast.NewExprFactory()
 	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -78,9 +82,9 @@ func (r *Reach) For(ctx context.Context, kind schema.GroupVersionKind, missing m
 			e.SetKindCase(factory.NewLiteral(e.ID(), types.False))
 		}
 	}))
-	w := walk{r: r, reached: map[Place]bool{}, state: r.evaluate(ctx, tree, kind)}
-	w.visit(tree.Expr(), false)
-	return w.reached
+	w := &walk{r: r, reached: map[Place]bool{}, always: map[Place]bool{}, state: r.evaluate(ctx, tree, kind)}
+	w.visit(tree.Expr(), false, true)
+	return w
 }
 
 // evaluate returns the values of the parts that depend on the kind alone; nil for none.
@@ -148,6 +152,8 @@ type walk struct {
 	r       *Reach
 	state   interpreter.EvalState
 	reached map[Place]bool
+	// always has the places that every evaluation reaches, and fails if they do.
+	always map[Place]bool
 }
 
 // known returns the value of a part, if it depends on the kind alone.
@@ -163,58 +169,90 @@ func (w *walk) known(e ast.Expr) (value any, ok bool) {
 }
 
 // visit goes through a part. The values in a loop are those of its last round, so that they say
-// nothing.
-func (w *walk) visit(e ast.Expr, loop bool) {
+// nothing. always reports whether the expression fails whenever the part does.
+func (w *walk) visit(e ast.Expr, loop, always bool) {
 	if _, ok := w.known(e); ok && !loop {
 		return
 	}
+	// What is behind an optional part may be none.
+	always = always && !behindOptional(e)
 	// A conditional itself cannot fail because its results have two types.
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Conditional {
-		w.reached[w.r.place(e)] = true
+		place := w.r.place(e)
+		w.reached[place] = true
+		w.always[place] = w.always[place] || always
 	}
 	switch e.Kind() {
 	case ast.SelectKind:
-		w.visit(e.AsSelect().Operand(), loop)
+		w.visit(e.AsSelect().Operand(), loop, always)
 	case ast.CallKind:
-		call := e.AsCall()
-		args := call.Args()
-		if call.FunctionName() == operators.Conditional && !loop {
-			if value, ok := w.known(args[0]); ok {
-				chosen := args[2]
-				if value == true {
-					chosen = args[1]
-				}
-				w.visit(chosen, loop)
-				return
-			}
-		}
-		if call.IsMemberFunction() {
-			w.visit(call.Target(), loop)
-		}
-		for _, arg := range args {
-			w.visit(arg, loop)
-		}
+		w.call(e.AsCall(), loop, always)
 	case ast.ListKind:
 		for _, one := range e.AsList().Elements() {
-			w.visit(one, loop)
+			w.visit(one, loop, always)
 		}
 	case ast.MapKind:
 		for _, entry := range e.AsMap().Entries() {
-			w.visit(entry.AsMapEntry().Key(), loop)
-			w.visit(entry.AsMapEntry().Value(), loop)
+			w.visit(entry.AsMapEntry().Key(), loop, always)
+			w.visit(entry.AsMapEntry().Value(), loop, always)
 		}
 	case ast.StructKind:
 		for _, field := range e.AsStruct().Fields() {
-			w.visit(field.AsStructField().Value(), loop)
+			w.visit(field.AsStructField().Value(), loop, always)
 		}
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
-		w.visit(c.IterRange(), loop)
+		w.visit(c.IterRange(), loop, always)
 		// cel.bind is a loop without a round.
 		bind := strings.HasPrefix(c.IterVar(), "#")
-		w.visit(c.AccuInit(), loop)
-		w.visit(c.LoopCondition(), true)
-		w.visit(c.LoopStep(), true)
-		w.visit(c.Result(), loop || !bind)
+		w.visit(c.AccuInit(), loop, always && !bind)
+		w.visit(c.LoopCondition(), true, false)
+		w.visit(c.LoopStep(), true, false)
+		w.visit(c.Result(), loop || !bind, always)
 	}
+}
+
+// call goes through the arguments of a function.
+func (w *walk) call(call ast.CallExpr, loop, always bool) {
+	args := call.Args()
+	switch call.FunctionName() {
+	case operators.Conditional:
+		if value, ok := w.known(args[0]); ok && !loop {
+			chosen := args[2]
+			if value == true {
+				chosen = args[1]
+			}
+			w.visit(chosen, loop, always)
+			return
+		}
+		w.visit(args[0], loop, always)
+		w.visit(args[1], loop, false)
+		w.visit(args[2], loop, false)
+		return
+	case operators.LogicalAnd, operators.LogicalOr:
+		// The other side may decide, whatever this one does.
+		for i, arg := range args {
+			_, known := w.known(args[1-i])
+			w.visit(arg, loop, always && known)
+		}
+		return
+	}
+	if call.IsMemberFunction() {
+		w.visit(call.Target(), loop, always)
+	}
+	for _, arg := range args {
+		w.visit(arg, loop, always)
+	}
+}
+
+// behindOptional reports whether a part selects behind an optional one, as in object.?spec.name.
+func behindOptional(e ast.Expr) bool {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return behindOptional(e.AsSelect().Operand())
+	case ast.CallKind:
+		name := e.AsCall().FunctionName()
+		return name == operators.OptSelect || name == operators.OptIndex
+	}
+	return false
 }

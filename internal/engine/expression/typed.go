@@ -12,6 +12,9 @@ type Shapes struct {
 	Object, Params *apiservercel.DeclType
 	// HasParams declares params.
 	HasParams bool
+	// Requested declares authorizer.requestResource in addition to authorizer, and Patches the types that
+	// mutations are made of.
+	Requested, Patches bool
 }
 
 // Typed finds type errors in the expressions of a policy for objects of one kind (S16.17). It
@@ -21,8 +24,12 @@ type Typed struct{ env *cel.Env }
 // NewTyped compiles the variables of a policy, in order. A variable that does not compile may be
 // anything. The error is one of this program.
 func NewTyped(shapes Shapes, variables []Variable) (*Typed, error) {
-	// As upstream, which knows the authorizer here and not authorizer.requestResource.
-	set, err := shapes.environment(cel.Variable("authorizer", library.AuthorizerType))
+	var more []cel.EnvOption
+	if !shapes.Requested {
+		// Upstream's check of types knows the authorizer and not authorizer.requestResource.
+		more = append(more, cel.Variable("authorizer", library.AuthorizerType))
+	}
+	set, err := shapes.environment(more...)
 	if err != nil {
 		return nil, err
 	}

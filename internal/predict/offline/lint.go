@@ -140,7 +140,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	r := w.Registrations
 	r.Objects = objects
 	s.world.Snapshot = snapshot.Compile(r)
-	s.world.Typed = s.typed(objects)
+	s.world.Schemas = s.schema
 	return s.world, nil
 }
 

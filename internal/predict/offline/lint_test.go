@@ -80,14 +80,6 @@ func TestExamplesOfRules(t *testing.T) {
 					}
 				}
 			}
-			if slices.Contains(r.Reads, lint.Types) {
-				// A server says so; the tests of the command have one.
-				change = func(w *lint.World) {
-					if len(w.Typed) == 1 && strings.Contains(fmt.Sprint(w.Typed[0].Object), "spec.container.all") {
-						w.Types = []lint.TypeError{{Policy: "images", Path: []any{"spec", "validations", 0, "expression"}, Message: "undefined field"}}
-					}
-				}
-			}
 			if slices.Contains(r.Reads, lint.Certificates) {
 				// The server presents the certificate of the example that passes.
 				change = func(w *lint.World) {

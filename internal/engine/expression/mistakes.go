@@ -1,0 +1,194 @@
+package expression
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/openapi"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// Mistake is what an expression gets wrong about the types of a kind. An evaluation may come to it
+// and fail, or the expression asks for a field that none of the kinds has.
+type Mistake struct {
+	Kind schema.GroupVersionKind
+	At   Place
+	// Text is what the compiler writes.
+	Text string
+	// Always reports whether the evaluation fails for each object of the kind.
+	Always bool
+}
+
+// harmless are errors that only a compiler with types has. When the expression is evaluated, lists
+// of all types can be joined, and objects are maps. An operand with an error has an error of its
+// own.
+var harmless = regexp.MustCompile(`found no matching overload for '_\+_' applied to '\(list\(.*\), list\(.*\)\)'` +
+	`|expression of type '[^']*\.[^']*' cannot be range of a comprehension` +
+	`|found no matching overload for '@?_?in_?' applied to '\(.*, [A-Z][^,()]*\)'` +
+	`|found no matching overload for '_\[_\]' applied to '\([A-Z][^,()]*, (string|dyn)\)'` +
+	`|applied to '\([^']*!error!`)
+
+// Mistakes returns what an expression gets wrong about the types of the kinds of objects that it is
+// about, in the order of kinds. A kind that is not in typed may have any fields. Mistakes leaves out
+// the parts to which the evaluation for objects of a kind does not come, and tests of a field that
+// another kind has. others reports whether the expression is about other kinds, too.
+func Mistakes(ctx context.Context, text string, kinds []schema.GroupVersionKind, typed map[schema.GroupVersionKind]*Typed, others bool) []Mistake {
+	reach, ok := NewReach(text)
+	if !ok {
+		return nil
+	}
+	var found []Mistake
+	wrong := map[schema.GroupVersionKind]map[Place]bool{}
+	for _, kind := range kinds {
+		wrong[kind] = map[Place]bool{}
+		if typed[kind] == nil {
+			continue
+		}
+		_, issues := typed[kind].env.Compile(text)
+		for _, e := range issues.Errors() {
+			if at := (Place{e.Location.Line(), e.Location.Column() + 1}); !harmless.MatchString(e.Message) {
+				found = append(found, Mistake{Kind: kind, At: at, Text: e.Message})
+				wrong[kind][at] = true
+			}
+		}
+	}
+	// never has the places that test a field that none of the kinds has which get there.
+	never := map[Place]bool{}
+	for _, m := range found {
+		never[m.At] = !others && reach.Tests(m.At) != Needs && !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool {
+			return !wrong[k][m.At] && reach.For(ctx, k, nil)[m.At]
+		})
+	}
+	walks := map[schema.GroupVersionKind]*walk{}
+	kept := found[:0]
+	for _, m := range found {
+		if walks[m.Kind] == nil {
+			missing := map[Place]bool{}
+			for at := range wrong[m.Kind] {
+				missing[at] = !never[at] && reach.Tests(at) == Asks
+			}
+			walks[m.Kind] = reach.walk(ctx, m.Kind, missing)
+		}
+		w, needs := walks[m.Kind], reach.Tests(m.At) == Needs
+		m.Always = needs && w.always[m.At] && strings.HasPrefix(m.Text, "undefined field")
+		if w.reached[m.At] && (needs || never[m.At]) {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+// ShapeOf returns the type of objects with a schema; name keeps the types of objects and of params
+// apart. A field that an API server cannot describe may be anything, such as a quantity: an API
+// server leaves such a field out, and calls its use an error.
+func ShapeOf(s *spec.Schema, name string) *apiservercel.DeclType {
+	return shapeOf(s, true).MaybeAssignTypeName(name)
+}
+
+func shapeOf(s *spec.Schema, root bool) *apiservercel.DeclType {
+	if s == nil {
+		return apiservercel.DynType
+	}
+	o := &openapi.Schema{Schema: s}
+	switch {
+	case o.IsXIntOrString() || o.IsXPreserveUnknownFields() || len(s.Type) != 1:
+		return apiservercel.DynType
+	case s.Type[0] == "array" && s.Items != nil:
+		return apiservercel.NewListType(shapeOf(s.Items.Schema, false), -1)
+	case s.Type[0] == "object" && s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
+		return apiservercel.NewMapType(apiservercel.StringType, shapeOf(s.AdditionalProperties.Schema, false), -1)
+	case s.Type[0] == "object" && len(s.Properties) == 0:
+		return apiservercel.DynType
+	case s.Type[0] == "object":
+		fields := map[string]*apiservercel.DeclField{}
+		add := func(name string, t *apiservercel.DeclType) {
+			if escaped, ok := apiservercel.Escape(name); ok {
+				fields[escaped] = apiservercel.NewDeclField(escaped, t, true, nil, nil)
+			}
+		}
+		if root {
+			add("apiVersion", apiservercel.StringType)
+			add("kind", apiservercel.StringType)
+		}
+		for name := range s.Properties {
+			property := s.Properties[name]
+			add(name, shapeOf(&property, false))
+		}
+		return apiservercel.NewObjectType("object", fields)
+	}
+	if t := common.SchemaDeclType(o, false); t != nil {
+		return t
+	}
+	return apiservercel.DynType
+}
+
+// Made is a value of an object's type, or an operation on an object, that a mutation makes.
+type Made struct {
+	At Place
+	// Type is Object, Object.spec or the like, or JSONPatch.
+	Type string
+	// Fields are the fields that are set, with the values of those that are literal texts.
+	Fields map[string]string
+	// Always reports whether each evaluation for objects of the kind makes the value.
+	Always bool
+}
+
+// MadeFor returns the values that a mutation may make for an object of a kind.
+func (r *Reach) MadeFor(ctx context.Context, kind schema.GroupVersionKind) (list []Made) {
+	w := r.walk(ctx, kind, nil)
+	ast.PreOrderVisit(r.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		at := r.place(e)
+		if e.Kind() != ast.StructKind || !w.reached[at] {
+			return
+		}
+		m := Made{At: at, Type: e.AsStruct().TypeName(), Fields: map[string]string{}, Always: w.always[at]}
+		for _, f := range e.AsStruct().Fields() {
+			text := ""
+			if value := f.AsStructField().Value(); value.Kind() == ast.LiteralKind {
+				if literal, ok := value.AsLiteral().(types.String); ok {
+					text = string(literal)
+				}
+			}
+			m.Fields[f.AsStructField().Name()] = text
+		}
+		list = append(list, m)
+	}))
+	return list
+}
+
+// Uses is how an expression uses a variable.
+type Uses struct {
+	// Always reports whether each evaluation for objects of the kind reads a field of the variable,
+	// and fails if the variable is null.
+	Always bool
+	// Whole reports whether the expression uses the variable itself, as params == null does, or asks
+	// whether it has a field.
+	Whole bool
+}
+
+// Uses says how the expression uses a variable when it is evaluated for an object of a kind.
+func (r *Reach) Uses(ctx context.Context, name string, kind schema.GroupVersionKind) (u Uses) {
+	w := r.walk(ctx, kind, nil)
+	all, read := 0, 0
+	isIt := func(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == name }
+	ast.PostOrderVisit(r.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch {
+		case isIt(e):
+			all++
+		case e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly() && isIt(e.AsSelect().Operand()),
+			e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Index && isIt(e.AsCall().Args()[0]):
+			read++
+			u.Always = u.Always || w.always[r.place(e)]
+		}
+	}))
+	u.Whole = all > read
+	return u
+}

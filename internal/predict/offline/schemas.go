@@ -1,0 +1,52 @@
+package offline
+
+import (
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// schema returns the schema of a kind: that of the definition of a custom resource, or that of a
+// built-in kind. It returns nil for a kind without a schema.
+func (s *survey) schema(kind schema.GroupVersionKind) *spec.Schema {
+	for _, u := range s.definitions {
+		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+		name, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
+		if kind.Group == group && kind.Kind == name {
+			return schemaOf(u, kind.Version)
+		}
+	}
+	found, err := models().ResolveSchema(kind)
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// schemaOf returns the schema of a version of a custom resource, nil if its definition has none.
+func schemaOf(definition *unstructured.Unstructured, version string) *spec.Schema {
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, v := range versions {
+		content, _ := v.(map[string]any)
+		written, found, _ := unstructured.NestedMap(content, "schema", "openAPIV3Schema")
+		if content["name"] != version || !found {
+			continue
+		}
+		text, err := json.Marshal(written)
+		if err != nil {
+			return nil
+		}
+		made := &spec.Schema{}
+		if json.Unmarshal(text, made) != nil {
+			return nil
+		}
+		// A definition says little about metadata, which are the same for all kinds.
+		if known, err := models().ResolveSchema(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}); err == nil && len(made.Properties) > 0 {
+			made.Properties["metadata"] = known.Properties["metadata"]
+		}
+		return made
+	}
+	return nil
+}

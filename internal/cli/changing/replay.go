@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/view"
@@ -185,7 +185,7 @@ func (o *replayOptions) complete() error {
 }
 
 // errNothing is what a replay ends with that judged nothing.
-func errNothing(count *recorded.Count) error {
+func errNothing(count *requestlog.Count) error {
 	why := "there were no requests"
 	if len(count.LeftOut) > 0 {
 		why = fmt.Sprintf("%s left out, most of them since: %s (%s)", report.Count(count.Left(), "request"), count.LeftOut[0].Reason, count.LeftOut[0].First)
@@ -340,7 +340,7 @@ func (o *replayOptions) source(base *replay.Cluster) (replay.Source, error) {
 		return nil, err
 	}
 	if o.existing == "" {
-		return &recorded.Reader{Paths: o.paths, Known: base.Known()}, nil
+		return &requestlog.Reader{Paths: o.paths, Known: base.Known()}, nil
 	}
 	return existing, nil
 }

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
 // Options say what is recorded, and where it goes. Cluster, Name and Dir must be set.
@@ -423,7 +423,7 @@ func (r *Recorder) write(stopped <-chan struct{}) (err error) {
 func (r *Recorder) one(v review) error {
 	defer r.waiting.Add(-int64(len(v.body)))
 	// What cannot be judged is written, too: the reader says why.
-	q, _ := recorded.FromReview(v.body)
+	q, _ := requestlog.FromReview(v.body)
 	if q == nil {
 		r.unreadable.Add(1)
 		return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
 // Redaction names fields whose values are not recorded.
@@ -72,7 +72,7 @@ func ParseRedaction(text string) (*Redaction, error) {
 }
 
 // of reports whether the redaction is about the resource of a request.
-func (r *Redaction) of(q *recorded.Request) bool {
+func (r *Redaction) of(q *requestlog.Request) bool {
 	name := q.Resource.Resource
 	if q.Resource.Group != "" && strings.Contains(r.resource, ".") {
 		name += "." + q.Resource.Group
@@ -81,7 +81,7 @@ func (r *Redaction) of(q *recorded.Request) bool {
 }
 
 // redact takes out of a request what must not be recorded: credentials, and what the rules name (S25.13).
-func redact(q *recorded.Request, rules []*Redaction) error {
+func redact(q *requestlog.Request, rules []*Redaction) error {
 	for key := range q.User.Extra {
 		if credentials.Extra(key) {
 			q.User.Extra[key] = []string{credentials.Stored.Text}

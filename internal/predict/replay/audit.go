@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
@@ -51,10 +51,10 @@ const (
 // AuditReport is what policies say of the objects of a cluster. Its JSON is stable: fields are only
 // ever added.
 type AuditReport struct {
-	APIVersion        string         `json:"apiVersion"`
-	Kind              string         `json:"kind"`
-	KubernetesVersion string         `json:"kubernetesVersion"`
-	Input             recorded.Count `json:"input"`
+	APIVersion        string           `json:"apiVersion"`
+	Kind              string           `json:"kind"`
+	KubernetesVersion string           `json:"kubernetesVersion"`
+	Input             requestlog.Count `json:"input"`
 	// VersionNote says that the release is another one than that of the cluster; empty when it is
 	// not.
 	VersionNote string `json:"versionNote,omitempty"`
@@ -98,7 +98,7 @@ func (f *AuditFinding) Title() string {
 
 // Audit judges objects by policies. The error says that this could not be done.
 func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
-	r := &AuditReport{APIVersion: recorded.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
+	r := &AuditReport{APIVersion: requestlog.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
 	n, first, err := needsOf(ctx, o.Source)
 	if err != nil || first.Requests == 0 {
 		if first != nil {
@@ -161,7 +161,7 @@ func (a *auditing) all(ctx context.Context, o *AuditOptions, of int) error {
 	return nil
 }
 
-func (a *auditing) add(_ *recorded.Request, j *audited) {
+func (a *auditing) add(_ *requestlog.Request, j *audited) {
 	a.Judged++
 	if len(j.findings) == 0 {
 		a.Passed++
@@ -182,7 +182,7 @@ func (a *auditing) add(_ *recorded.Request, j *audited) {
 const changesObject = " changes the object: "
 
 // one judges one object, and reads from the trace what each policy said.
-func (a *auditing) one(ctx context.Context, q *recorded.Request) (*audited, error) {
+func (a *auditing) one(ctx context.Context, q *requestlog.Request) (*audited, error) {
 	p, err := prepare(q)
 	if err != nil {
 		return nil, err

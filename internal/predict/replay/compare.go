@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
@@ -199,7 +199,7 @@ func general(path string) string {
 }
 
 // quotingOf takes the credentials of the objects of a request, and of others, out of texts.
-func quotingOf(q *recorded.Request, others ...map[string]any) func(string) string {
+func quotingOf(q *requestlog.Request, others ...map[string]any) func(string) string {
 	objects := [][]byte{q.Object, q.OldObject}
 	if q.Apply != nil {
 		objects = append(objects, q.Apply.Configuration)

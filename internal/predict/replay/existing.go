@@ -19,7 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
 // Existing are the objects of a cluster as requests: updates that change nothing, or creates.
@@ -51,8 +51,8 @@ var unread = map[schema.GroupResource]string{
 }
 
 // Read implements Source.
-func (e *Existing) Read(ctx context.Context, take func(*recorded.Request) error) (*recorded.Count, error) {
-	count := &recorded.Count{}
+func (e *Existing) Read(ctx context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error) {
+	count := &requestlog.Count{}
 	one := func(u *unstructured.Unstructured, resource schema.GroupVersionResource, namespaced bool) error {
 		q, err := e.request(u, resource, namespaced)
 		if err != nil {
@@ -84,7 +84,7 @@ func (e *Existing) Read(ctx context.Context, take func(*recorded.Request) error)
 }
 
 // cluster lists what there is, resource by resource and page by page.
-func (e *Existing) cluster(ctx context.Context, count *recorded.Count, one func(*unstructured.Unstructured, schema.GroupVersionResource, bool) error) error {
+func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one func(*unstructured.Unstructured, schema.GroupVersionResource, bool) error) error {
 	discover, err := discovery.NewDiscoveryClientForConfig(e.Config)
 	if err != nil {
 		return err
@@ -122,8 +122,8 @@ func (e *Existing) cluster(ctx context.Context, count *recorded.Count, one func(
 	})
 	for _, r := range resources {
 		if why := unread[r.gvr.GroupResource()]; why != "" {
-			if !slices.ContainsFunc(count.Other, func(o recorded.Reason) bool { return o.Reason == why }) {
-				count.Other = append(count.Other, recorded.Reason{Reason: why, Count: 1, First: r.gvr.GroupResource().String()})
+			if !slices.ContainsFunc(count.Other, func(o requestlog.Reason) bool { return o.Reason == why }) {
+				count.Other = append(count.Other, requestlog.Reason{Reason: why, Count: 1, First: r.gvr.GroupResource().String()})
 			}
 			continue
 		}
@@ -155,9 +155,9 @@ func (e *Existing) place(u *unstructured.Unstructured) string {
 }
 
 // request makes a request of an object.
-func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVersionResource, namespaced bool) (*recorded.Request, error) {
-	q := &recorded.Request{
-		APIVersion: recorded.APIVersion, Kind: recorded.Kind, Operation: recorded.Update, Name: u.GetName(), Place: e.place(u),
+func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVersionResource, namespaced bool) (*requestlog.Request, error) {
+	q := &requestlog.Request{
+		APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: requestlog.Update, Name: u.GetName(), Place: e.place(u),
 		Resource: metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
 	}
 	q.User.Username, q.User.Groups = administrator, []string{masters, "system:authenticated"}
@@ -168,7 +168,7 @@ func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVe
 	// The field managers of an object judge nothing, and are half of it.
 	sent.SetManagedFields(nil)
 	if e.AsCreate {
-		q.Operation = recorded.Create
+		q.Operation = requestlog.Create
 		delete(sent.Object, "status")
 		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"} {
 			unstructured.RemoveNestedField(sent.Object, "metadata", field)

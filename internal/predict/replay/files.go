@@ -9,7 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
@@ -39,7 +39,7 @@ func ReadRegistrations(paths []string) (*manifests.Set, error) {
 
 // Known finds the objects of the cluster, by which patches and updates of a log can be judged. An object
 // that is not there is nil.
-func (c *Cluster) Known() func(recorded.Key) json.RawMessage {
+func (c *Cluster) Known() func(requestlog.Key) json.RawMessage {
 	kinds := offline.Builtin()
 	var list []*unstructured.Unstructured
 	if c.Snapshot != nil {
@@ -50,11 +50,11 @@ func (c *Cluster) Known() func(recorded.Key) json.RawMessage {
 			_ = kinds.Define(u)
 		}
 	}
-	found := map[recorded.Key]*unstructured.Unstructured{}
+	found := map[requestlog.Key]*unstructured.Unstructured{}
 	for _, u := range list {
-		found[recorded.Key{Resource: kinds.Of(u.GroupVersionKind()).Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName()}] = u
+		found[requestlog.Key{Resource: kinds.Of(u.GroupVersionKind()).Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName()}] = u
 	}
-	return func(key recorded.Key) json.RawMessage {
+	return func(key requestlog.Key) json.RawMessage {
 		u := found[key]
 		if u == nil {
 			return nil

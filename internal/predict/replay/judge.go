@@ -25,7 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
@@ -64,7 +64,7 @@ type judge struct {
 	plain bool
 }
 
-func userOf(q *recorded.Request) *user.DefaultInfo {
+func userOf(q *requestlog.Request) *user.DefaultInfo {
 	u := &user.DefaultInfo{Name: q.User.Username, UID: q.User.UID, Groups: q.User.Groups}
 	if len(q.User.Extra) > 0 {
 		u.Extra = map[string][]string{}
@@ -80,7 +80,7 @@ func userOf(q *recorded.Request) *user.DefaultInfo {
 
 // prepared is a request, ready to be judged any number of times.
 type prepared struct {
-	*recorded.Request
+	*requestlog.Request
 	user   user.DefaultInfo
 	object []byte
 	stored []byte
@@ -92,13 +92,13 @@ type prepared struct {
 const noUID = "00000000-0000-4000-8000-000000000000"
 
 // prepare completes a request.
-func prepare(q *recorded.Request) (*prepared, error) {
+func prepare(q *requestlog.Request) (*prepared, error) {
 	p := &prepared{Request: q, user: *userOf(q), object: q.Object}
 	stored, err := found(q)
 	if err != nil {
 		return nil, err
 	}
-	var old recorded.Meta
+	var old requestlog.Meta
 	if stored != nil {
 		if p.stored, old, err = completed(q, stored); err != nil {
 			return nil, err
@@ -107,18 +107,18 @@ func prepare(q *recorded.Request) (*prepared, error) {
 	if q.Object == nil {
 		return p, nil
 	}
-	sent, ok := recorded.MetaOf(q.Object)
+	sent, ok := requestlog.MetaOf(q.Object)
 	if !ok || !json.Valid(q.Object) {
 		return nil, unjudged("the object is not readable")
 	}
 	if sent.APIVersion == "" || sent.Kind == "" {
 		return nil, unjudged("the object does not say of what kind it is")
 	}
-	if q.Operation == recorded.Create && sent.Name == "" {
+	if q.Operation == requestlog.Create && sent.Name == "" {
 		p.generated = sent.GenerateName
 	}
-	sameRevision := q.Operation != recorded.Update || stored == nil || sent.ResourceVersion == old.ResourceVersion
-	if !sameRevision || q.Operation == recorded.Update && sent.Name == "" {
+	sameRevision := q.Operation != requestlog.Update || stored == nil || sent.ResourceVersion == old.ResourceVersion
+	if !sameRevision || q.Operation == requestlog.Update && sent.Name == "" {
 		u := decoded(q.Object)
 		u.SetName(cmp.Or(sent.Name, q.Name))
 		if !sameRevision {
@@ -133,8 +133,8 @@ func prepare(q *recorded.Request) (*prepared, error) {
 }
 
 // completed is a stored object with what every stored object has.
-func completed(q *recorded.Request, object json.RawMessage) (json.RawMessage, recorded.Meta, error) {
-	m, ok := recorded.MetaOf(object)
+func completed(q *requestlog.Request, object json.RawMessage) (json.RawMessage, requestlog.Meta, error) {
+	m, ok := requestlog.MetaOf(object)
 	if !ok || !json.Valid(object) {
 		return nil, m, unjudged("the object before the request is not readable")
 	}
@@ -224,13 +224,13 @@ func (j *judge) request(p *prepared, kind *offline.Kind) *stage.Question {
 		q.Stored = []server.Stored{{Resource: kind.Resource.GroupResource(), Namespace: q.Namespace, Name: p.Name, JSON: p.stored}}
 	}
 	switch p.Operation {
-	case recorded.Create:
+	case requestlog.Create:
 		q.Method = http.MethodPost
-	case recorded.Update:
+	case requestlog.Update:
 		q.Method = http.MethodPut
-	case recorded.Delete:
+	case requestlog.Delete:
 		q.Method, q.ContentType, q.Body = http.MethodDelete, "", nil
-	case recorded.Connect:
+	case requestlog.Connect:
 		q.Method, q.ContentType, q.Body, q.Connect = http.MethodPost, "", nil, true
 	}
 	if p.Patch != nil {
@@ -360,7 +360,7 @@ func (v *verdict) object(p *prepared) (map[string]any, error) {
 	if err := json.Unmarshal([]byte(replacedOthers(random, string(data), p, generatedName)), &u.Object); err != nil || u.Object == nil {
 		return nil, errors.New("the answer is not an object")
 	}
-	if u.GetKind() == "Status" || p.Operation == recorded.Delete {
+	if u.GetKind() == "Status" || p.Operation == requestlog.Delete {
 		return nil, nil
 	}
 	v.note(p, u)
@@ -415,7 +415,7 @@ func sameObject(p *prepared, a, b *verdict) bool {
 		}
 		v.note(p, m)
 		m.SetManagedFields(nil)
-		if p.Operation == recorded.Create {
+		if p.Operation == requestlog.Create {
 			m.SetUID("")
 			m.SetCreationTimestamp(noTime)
 			if p.generated != "" {

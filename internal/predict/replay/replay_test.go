@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
 func set(t *testing.T, text string) *manifests.Set {
@@ -87,13 +87,13 @@ webhooks:
 `
 )
 
-func request(operation, resource, namespace, name, object, old string) *recorded.Request {
+func request(operation, resource, namespace, name, object, old string) *requestlog.Request {
 	group, resource, _ := func() (string, string, bool) {
 		r, g, _ := strings.Cut(resource, ".")
 		return g, r, true
 	}()
 	resource, sub, _ := strings.Cut(resource, "/")
-	q := &recorded.Request{APIVersion: recorded.APIVersion, Kind: recorded.Kind, Operation: operation, Subresource: sub,
+	q := &requestlog.Request{APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: operation, Subresource: sub,
 		Resource: metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}
 	q.Time = time.Date(2026, 3, 1+len(name)%3, 12, 0, 0, 0, time.UTC)
 	q.User.Username, q.User.Groups = "jane", []string{"system:authenticated"}
@@ -115,9 +115,9 @@ func configMap(name, more string) string {
 }
 
 // samples are requests of all operations.
-func samples() []*recorded.Request {
+func samples() []*requestlog.Request {
 	const labelled, owned, keep = `,"labels":{"app":"a"}`, `,"labels":{"owner":"a"}`, `,"labels":{"keep":"a"}`
-	return []*recorded.Request{
+	return []*requestlog.Request{
 		request("CREATE", "configmaps", "shop", "bare", configMap("bare", ""), ""),
 		request("CREATE", "configmaps", "shop", "labelled", configMap("labelled", labelled), ""),
 		request("CREATE", "configmaps", "shop", "owned", configMap("owned", owned), ""),
@@ -140,7 +140,7 @@ func samples() []*recorded.Request {
 }
 
 // file writes requests into a file of the project's own format.
-func file(t *testing.T, list []*recorded.Request) *recorded.Reader {
+func file(t *testing.T, list []*requestlog.Request) *requestlog.Reader {
 	t.Helper()
 	var b bytes.Buffer
 	for _, q := range list {
@@ -154,7 +154,7 @@ func file(t *testing.T, list []*recorded.Request) *recorded.Reader {
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &recorded.Reader{Paths: []string{path}}
+	return &requestlog.Reader{Paths: []string{path}}
 }
 
 func run(t *testing.T, o Options) *Report {
@@ -296,7 +296,7 @@ func TestSubresourcesAreJudged(t *testing.T) {
 	ephemeral := func(more string) string {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop","uid":"u8","resourceVersion":"3"},"spec":{"serviceAccountName":"robot","containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]` + more + `}}`
 	}
-	onPod := func(subresource, kind string) *recorded.Request {
+	onPod := func(subresource, kind string) *requestlog.Request {
 		return request("CREATE", "pods/"+subresource, "shop", "p", `{"apiVersion":"`+kind+`","metadata":{"name":"p","namespace":"shop"},"target":{"apiVersion":"v1","kind":"Node","name":"n"}}`, "")
 	}
 	patched := request("UPDATE", "deployments/scale.apps", "shop", "web", "", "")
@@ -304,7 +304,7 @@ func TestSubresourcesAreJudged(t *testing.T) {
 	patched.Stored = json.RawMessage(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop","uid":"u7","resourceVersion":"9"},"spec":{"replicas":3,"selector":{"matchLabels":{"a":"b"}},` + template + `}}`)
 	for _, tt := range []struct {
 		name    string
-		request *recorded.Request
+		request *requestlog.Request
 		// allows is what the policy of the change allows: no other request than this one.
 		allows string
 	}{
@@ -396,8 +396,8 @@ webhooks:
   admissionReviewVersions: [v1]
   sideEffects: None
 `
-	in := func(namespace string, labels map[string]string) []*recorded.Request {
-		list := []*recorded.Request{
+	in := func(namespace string, labels map[string]string) []*requestlog.Request {
+		list := []*requestlog.Request{
 			request("CREATE", "configmaps", namespace, "c", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","labels":{"app":"a"}}}`, ""),
 			request("CREATE", "configmaps", namespace, "d", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"d"}}`, ""),
 			request("CREATE", "secrets", namespace, "s", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`, ""),
@@ -413,7 +413,7 @@ webhooks:
 	prod, none := map[string]string{"stage": "prod"}, map[string]string{"kubernetes.io/metadata.name": "shop"}
 	for _, tt := range []struct {
 		name     string
-		requests []*recorded.Request
+		requests []*requestlog.Request
 		baseline string
 		changed  int
 		unknown  []string
@@ -454,10 +454,10 @@ webhooks:
 // does not judge as recorded.
 func TestPatchesOfSeveralKinds(t *testing.T) {
 	const rule = `{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}`
-	patched := func(allowed bool, first string, others ...string) *recorded.Request {
-		of := func(label string) *recorded.Request {
+	patched := func(allowed bool, first string, others ...string) *requestlog.Request {
+		of := func(label string) *requestlog.Request {
 			q := request("UPDATE", "configmaps", "shop", "a", configMap("a", `,"labels":{"l":"`+label+`"}`), configMap("a", ""))
-			q.Response = &recorded.Response{Allowed: allowed}
+			q.Response = &requestlog.Response{Allowed: allowed}
 			return q
 		}
 		q := of(first)
@@ -468,7 +468,7 @@ func TestPatchesOfSeveralKinds(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		request *recorded.Request
+		request *requestlog.Request
 		changed int
 		left    string
 	}{
@@ -495,15 +495,15 @@ func TestPatchesOfSeveralKinds(t *testing.T) {
 }
 
 // these are requests as a source.
-type these []*recorded.Request
+type these []*requestlog.Request
 
-func (s these) Read(_ context.Context, take func(*recorded.Request) error) (*recorded.Count, error) {
+func (s these) Read(_ context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error) {
 	for _, q := range s {
 		if err := take(q); err != nil {
 			return nil, err
 		}
 	}
-	return &recorded.Count{Requests: len(s)}, nil
+	return &requestlog.Count{Requests: len(s)}, nil
 }
 
 // S25.8: a request that cannot be judged, or whose world cannot be made, does not end the replay.
@@ -511,7 +511,7 @@ func TestABadRequestEndsNothing(t *testing.T) {
 	const good = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	const namespaces, objects = "the namespace of the request is not the name of a namespace", "the name of the request is not the name of an object"
 	labelled := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"odd","labels":{"a b":"c d"}}}`
-	list := []*recorded.Request{request("CREATE", "configmaps", "shop", "a", good, "")}
+	list := []*requestlog.Request{request("CREATE", "configmaps", "shop", "a", good, "")}
 	for _, name := range []string{"Bad_Name", "a b", "a%zz", "x/y", "..", strings.Repeat("a", 64)} {
 		list = append(list, request("CREATE", "configmaps", name, "a", good, ""))
 	}
@@ -581,14 +581,14 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: prod}
 spec: {policyName: prod, validationActions: [Deny]}
 `
-	in := func(namespace string) []*recorded.Request {
-		return []*recorded.Request{
+	in := func(namespace string) []*requestlog.Request {
+		return []*requestlog.Request{
 			request("CREATE", "configmaps", namespace, "c", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`, ""),
 			request("CREATE", "secrets", namespace, "s", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"owner":"a"}}}`, ""),
 			request("CREATE", "pods", namespace, "p", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, ""),
 		}
 	}
-	requests := slices.Concat(in("red"), in("blue"), []*recorded.Request{
+	requests := slices.Concat(in("red"), in("blue"), []*requestlog.Request{
 		request("UPDATE", "namespaces", "", "blue", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"blue","labels":{"a":"b"}}}`, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"blue","uid":"u3"}}`),
 		request("CREATE", "clusterroles.rbac.authorization.k8s.io", "", "all", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"all"},"rules":[]}`, ""),
 	})
@@ -609,7 +609,7 @@ spec: {policyName: prod, validationActions: [Deny]}
 			t.Parallel()
 			var twice []string
 			o := Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, base)}, With: &Cluster{Set: set(t, tt.with)}}
-			o.judged = func(q *recorded.Request, again bool) {
+			o.judged = func(q *requestlog.Request, again bool) {
 				if again {
 					twice = append(twice, strings.TrimSuffix(q.Title(), " by jane"))
 				}
@@ -626,8 +626,8 @@ spec: {policyName: prod, validationActions: [Deny]}
 	}
 }
 
-// Reason is that of package recorded.
-type Reason = recorded.Reason
+// Reason is that of package requestlog.
+type Reason = requestlog.Reason
 
 // S25.1, S25.2, S25.3, S25.5, S25.7, S25.9: each request is judged by the baseline and with the change, and the groups
 // say what differs, by whom.

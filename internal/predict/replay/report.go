@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -27,10 +27,10 @@ const (
 // Report is what differs. Its JSON is stable: fields are only ever added. Two runs over the same
 // input have the same report.
 type Report struct {
-	APIVersion        string         `json:"apiVersion"`
-	Kind              string         `json:"kind"`
-	KubernetesVersion string         `json:"kubernetesVersion"`
-	Input             recorded.Count `json:"input"`
+	APIVersion        string           `json:"apiVersion"`
+	Kind              string           `json:"kind"`
+	KubernetesVersion string           `json:"kubernetesVersion"`
+	Input             requestlog.Count `json:"input"`
 	// VersionNote says that the release is another one than that of the cluster; empty when it is
 	// not.
 	VersionNote string `json:"versionNote,omitempty"`
@@ -193,7 +193,7 @@ type gathering struct {
 
 func newGathering(o *Options) *gathering {
 	return &gathering{
-		Report:  &Report{APIVersion: recorded.APIVersion, Kind: "ReplayReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Changes: map[Change]int{}, Groups: []*Group{}},
+		Report:  &Report{APIVersion: requestlog.APIVersion, Kind: "ReplayReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Changes: map[Change]int{}, Groups: []*Group{}},
 		options: o,
 		groups:  map[string]*Group{}, recorded: map[string]*Group{}, days: map[string]*Day{}, policies: map[string]*Policy{}, unknown: map[string]*Unknown{},
 	}
@@ -203,7 +203,7 @@ func newGathering(o *Options) *gathering {
 const maxKept = 20_000
 
 // add takes in the verdicts on a request.
-func (g *gathering) add(q *recorded.Request, before, after *verdict, d *difference) {
+func (g *gathering) add(q *requestlog.Request, before, after *verdict, d *difference) {
 	g.Judged++
 	g.Before.add(before)
 	g.After.add(after)
@@ -261,7 +261,7 @@ func (g *gathering) policy(name string) *Policy {
 }
 
 // compare compares a verdict of the baseline with what was recorded.
-func (g *gathering) compare(q *recorded.Request, v *verdict) {
+func (g *gathering) compare(q *requestlog.Request, v *verdict) {
 	r := q.Response
 	if r == nil {
 		return
@@ -279,7 +279,7 @@ func (g *gathering) compare(q *recorded.Request, v *verdict) {
 }
 
 // into puts a difference into its group. It returns false if there are too many.
-func (g *gathering) into(groups map[string]*Group, q *recorded.Request, d *difference) bool {
+func (g *gathering) into(groups map[string]*Group, q *requestlog.Request, d *difference) bool {
 	key := string(d.change) + "\x00" + strings.Join(d.by, "\x00")
 	o := groups[key]
 	if o == nil {
@@ -315,7 +315,7 @@ func (g *gathering) into(groups map[string]*Group, q *recorded.Request, d *diffe
 	return true
 }
 
-func exampleOf(q *recorded.Request, d *difference) *Example {
+func exampleOf(q *requestlog.Request, d *difference) *Example {
 	quoting := quotingOf(q)
 	return &Example{Request: q.Title(), Place: q.Place, ID: q.ID, Time: q.Time, Before: cutAll(d.before, quoting), After: cutAll(d.after, quoting)}
 }
@@ -367,7 +367,7 @@ func inOrder(groups map[string]*Group) []*Group {
 }
 
 // finish completes the report.
-func (g *gathering) finish(count *recorded.Count) *Report {
+func (g *gathering) finish(count *requestlog.Count) *Report {
 	g.Input = *count
 	g.Groups = inOrder(g.groups)
 	if len(g.Groups) > maxGroups {

@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // Source gives requests, in order, any number of times.
 type Source interface {
-	Read(ctx context.Context, take func(*recorded.Request) error) (*recorded.Count, error)
+	Read(ctx context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error)
 }
 
 // Judging says how requests, or objects, are judged.
@@ -66,7 +66,7 @@ type Options struct {
 	// plain takes every request through the whole API server, and twice.
 	plain bool
 	// judged, if set, is called with each request in order, and whether it was judged twice.
-	judged func(q *recorded.Request, twice bool)
+	judged func(q *requestlog.Request, twice bool)
 }
 
 // callsAhead is how many calls may be made at once when none were made for a while.
@@ -172,7 +172,7 @@ const ahead = 64
 
 // job is one request, and what was said to it.
 type job[V any] struct {
-	request *recorded.Request
+	request *requestlog.Request
 	done    chan struct{}
 	said    V
 	err     error
@@ -181,15 +181,15 @@ type job[V any] struct {
 // judgedInOrder judges the requests of a source, several at the same time, and gives what was said to take, in
 // the order of the source. A request that cannot be judged is left out, with the reason, and ends nothing.
 // of is how many requests there are.
-func judgedInOrder[V any](ctx context.Context, source Source, how *Judging, of int, judge func(context.Context, *recorded.Request) (V, error), take func(*recorded.Request, V)) (*recorded.Count, error) {
+func judgedInOrder[V any](ctx context.Context, source Source, how *Judging, of int, judge func(context.Context, *requestlog.Request) (V, error), take func(*requestlog.Request, V)) (*requestlog.Count, error) {
 	jobs, order := make(chan *job[V]), make(chan *job[V], ahead)
 	group, ctx := errgroup.WithContext(ctx)
-	var count *recorded.Count
-	var left recorded.Count
+	var count *requestlog.Count
+	var left requestlog.Count
 	group.Go(func() (err error) {
 		defer close(jobs)
 		defer close(order)
-		count, err = source.Read(ctx, func(q *recorded.Request) error {
+		count, err = source.Read(ctx, func(q *requestlog.Request) error {
 			j := &job[V]{request: q, done: make(chan struct{})}
 			for _, to := range []chan *job[V]{order, jobs} {
 				select {
@@ -254,11 +254,11 @@ type pair struct {
 }
 
 // all judges the requests, and gathers the verdicts in their order.
-func (r *runner) all(ctx context.Context) (*recorded.Count, error) {
+func (r *runner) all(ctx context.Context) (*requestlog.Count, error) {
 	if r.of == 0 {
-		return r.Source.Read(ctx, func(*recorded.Request) error { return nil })
+		return r.Source.Read(ctx, func(*requestlog.Request) error { return nil })
 	}
-	return judgedInOrder(ctx, r.Source, &r.Judging, r.of, r.one, func(q *recorded.Request, p *pair) {
+	return judgedInOrder(ctx, r.Source, &r.Judging, r.of, r.one, func(q *requestlog.Request, p *pair) {
 		if r.judged != nil {
 			r.judged(q, p.twice)
 		}
@@ -269,7 +269,7 @@ func (r *runner) all(ctx context.Context) (*recorded.Count, error) {
 
 // one judges one request, or what it may have been: those that the baseline does not judge as recorded were not
 // made, and the others must be judged alike.
-func (r *runner) one(ctx context.Context, q *recorded.Request) (*pair, error) {
+func (r *runner) one(ctx context.Context, q *requestlog.Request) (*pair, error) {
 	said, err := r.only(ctx, q)
 	if len(q.Or) == 0 {
 		return said, err
@@ -304,7 +304,7 @@ func (p *pair) like(o *pair) bool {
 }
 
 // only judges a request as it is.
-func (r *runner) only(ctx context.Context, q *recorded.Request) (*pair, error) {
+func (r *runner) only(ctx context.Context, q *requestlog.Request) (*pair, error) {
 	p, err := prepare(q)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
 // scalable are the built-in kinds with a scale.
@@ -21,7 +21,7 @@ var scalable = map[schema.GroupResource]schema.GroupVersionKind{
 // found is the object that a request finds stored; nil for none. It is the one that the log shows, or the
 // one before the request. The object before a request for a scale is a scale: its owner is made of it, and
 // has nothing that admission sees but what is in the scale.
-func found(q *recorded.Request) (json.RawMessage, error) {
+func found(q *requestlog.Request) (json.RawMessage, error) {
 	switch {
 	case q.Stored != nil:
 		return q.Stored, nil

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
@@ -66,7 +66,7 @@ func asksForLabels(v any) bool {
 }
 
 // by names who asks for the labels of the namespace of a request.
-func (u *unlabelled) by(ctx context.Context, q *recorded.Request) []string {
+func (u *unlabelled) by(ctx context.Context, q *requestlog.Request) []string {
 	var list []string
 	for i, w := range u.worlds {
 		kind := w.Kinds().At(q.GVR())
@@ -99,7 +99,7 @@ func (u *unlabelled) by(ctx context.Context, q *recorded.Request) []string {
 }
 
 // addUnknown counts a request that asks for labels that are not known.
-func (g *gathering) addUnknown(q *recorded.Request, by []string) {
+func (g *gathering) addUnknown(q *requestlog.Request, by []string) {
 	if len(by) > 0 {
 		g.Undecided++
 	}

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // reportOf is a report with many groups and policies, whose texts come from a hostile recording.
 func reportOf(groups int) *Report {
 	const hostile = "\x1b[31mred\u202e\nnewline"
-	r := &Report{KubernetesVersion: "v1.37.1", Judged: 100_000, Input: recorded.Count{
-		LeftOut: []recorded.Reason{{Reason: "the kind \"" + hostile + "\"", Count: 2, First: "a" + hostile + ":1"}}, Problems: []string{hostile}}}
+	r := &Report{KubernetesVersion: "v1.37.1", Judged: 100_000, Input: requestlog.Count{
+		LeftOut: []requestlog.Reason{{Reason: "the kind \"" + hostile + "\"", Count: 2, First: "a" + hostile + ":1"}}, Problems: []string{hostile}}}
 	for i := range groups {
 		name := fmt.Sprintf("policy p%03d", i)
 		r.Groups = append(r.Groups, &Group{Change: NewlyRejected, By: []string{name}, Count: 1000 - i, Users: []Share{{Name: hostile, Count: 1}},

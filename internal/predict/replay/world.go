@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
@@ -75,9 +75,9 @@ type needs struct {
 }
 
 // needsOf reads a source.
-func needsOf(ctx context.Context, source Source) (*needs, *recorded.Count, error) {
+func needsOf(ctx context.Context, source Source) (*needs, *requestlog.Count, error) {
 	n := &needs{namespaces: map[string]map[string]string{}, accounts: map[string]bool{}}
-	count, err := source.Read(ctx, func(q *recorded.Request) error {
+	count, err := source.Read(ctx, func(q *requestlog.Request) error {
 		n.see(q)
 		return nil
 	})
@@ -85,7 +85,7 @@ func needsOf(ctx context.Context, source Source) (*needs, *recorded.Count, error
 }
 
 // see notes what a request needs.
-func (n *needs) see(q *recorded.Request) {
+func (n *needs) see(q *requestlog.Request) {
 	if known, ok := n.namespaces[q.Namespace]; q.Namespace != "" && (!ok || q.NamespaceLabels != nil) {
 		n.namespaces[q.Namespace] = labelsOr(q.NamespaceLabels, known)
 	}
@@ -105,7 +105,7 @@ func (n *needs) see(q *recorded.Request) {
 	case resource == "serviceaccounts" && q.Subresource == "token":
 		n.accounts[q.Namespace+"/"+q.Name] = true
 	case resource == "pods":
-		if account := recorded.Text(q.Object, "spec", "serviceAccountName"); account != "" {
+		if account := requestlog.Text(q.Object, "spec", "serviceAccountName"); account != "" {
 			n.accounts[q.Namespace+"/"+account] = true
 		}
 	}
@@ -322,7 +322,7 @@ type concerned struct {
 }
 
 // by reports whether a request may be judged in another way: a rule of what changed matches it.
-func (c *concerned) by(ctx context.Context, q *recorded.Request) bool {
+func (c *concerned) by(ctx context.Context, q *requestlog.Request) bool {
 	aboutNamespace := q.Resource.Group == "" && q.Resource.Resource == "namespaces"
 	switch {
 	case c.all, c.namespaces[q.Namespace], aboutNamespace && c.namespaces[q.Name]:
@@ -339,14 +339,14 @@ func (c *concerned) by(ctx context.Context, q *recorded.Request) bool {
 	return found
 }
 
-func (c *concerned) in(ctx context.Context, w *stage.Stage, q *recorded.Request) bool {
+func (c *concerned) in(ctx context.Context, w *stage.Stage, q *requestlog.Request) bool {
 	kind := w.Kinds().At(q.GVR())
 	if kind == nil {
 		return true
 	}
 	in := planned(kind, q)
 	if in.Object == nil {
-		if q.Apply != nil || q.Operation == recorded.Connect {
+		if q.Apply != nil || q.Operation == requestlog.Connect {
 			return true
 		}
 	}
@@ -363,7 +363,7 @@ func (c *concerned) in(ctx context.Context, w *stage.Stage, q *recorded.Request)
 }
 
 // planned is a request as plans take it.
-func planned(kind *offline.Kind, q *recorded.Request) *offline.Request {
+func planned(kind *offline.Kind, q *requestlog.Request) *offline.Request {
 	return &offline.Request{Operation: q.Operation, Kind: kind, Subresource: q.Subresource, Namespace: q.Namespace, Name: cmp.Or(q.Name, "name"), User: userOf(q),
 		Object: decoded(q.Object), Old: decoded(q.OldObject)}
 }

@@ -1,4 +1,4 @@
-package recorded
+package requestlog
 
 import (
 	"encoding/json"

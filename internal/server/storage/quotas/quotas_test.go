@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -156,4 +157,38 @@ func TestAFenceEndsWithItsNamespace(t *testing.T) {
 	if err != nil || !response.Succeeded || charged != 1 {
 		t.Errorf("error %v, stored %t, charged again %d times, want once", err, response.Succeeded, charged)
 	}
+}
+
+// A count of a namespace has writes wait until it is over, also those that come when the writes that were
+// charged before it have left.
+func TestWritesWaitForACount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, ctx := New(nil, "/registry"), t.Context()
+		leave := f.enter(ctx, "shop")
+		paused, charged := make(chan func(), 1), make(chan struct{})
+		go func() { paused <- f.Pause(ctx, "shop") }()
+		synctest.Wait()
+		select {
+		case <-paused:
+			t.Fatal("the count does not wait for the write before it")
+		default:
+		}
+		leave()
+		resume := <-paused
+		go func() {
+			f.enter(ctx, "shop")()
+			close(charged)
+		}()
+		synctest.Wait()
+		select {
+		case <-charged:
+			t.Error("a write is charged while the count runs")
+		default:
+		}
+		resume()
+		<-charged
+		if len(f.busy) > 0 {
+			t.Errorf("%d namespaces are remembered in which nothing runs", len(f.busy))
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,13 +35,13 @@ type PlanOptions struct {
 	// not see, each with the reason. The plan does not ask these plugins.
 	Unread map[string]string
 	// Prepares reports whether the server prepares an object between the passes, as servers
-	// that store objects do. Such a server generates the name. From an object that was sent to
-	// the status subresource, it may take nothing but the status. Tests that depend on the rest
-	// of that object are then unknown.
+	// that store objects do. Such a server generates the name.
 	Prepares bool
 	// Prepare, if set, changes the object between the passes as its registry does, and returns why the
 	// object is not valid then.
 	Prepare func(ctx context.Context, object runtime.Object) error
+	// Before and After are parts of the server in front of the chain and behind it.
+	Before, After []plan.Link
 	// ParamHidden, if set, says why the caller may not see the objects that policies refer to
 	// as params; it returns "" when the caller may. The name is empty for params that a
 	// selector finds. Verdicts of policies with hidden params are unknown.
@@ -103,7 +104,8 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	if options.ParamHidden != nil && in.Params != nil {
 		in.Params = hiddenParams{in.Params, options.ParamHidden}
 	}
-	return plan.New(ctx, Links(chain, p.Attributes, o, &options), s, &p.Request, o.GetEquivalentResourceMapper(), in, options.All)
+	links := slices.Concat(options.Before, Links(chain, p.Attributes, o, &options), options.After)
+	return plan.New(ctx, links, s, &p.Request, o.GetEquivalentResourceMapper(), in, options.All)
 }
 
 // Links describes the plugins of a chain for a plan about a request: the plugins of an Engine,

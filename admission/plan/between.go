@@ -1,57 +1,18 @@
 package plan
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"maps"
-	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
-
-// WritesStatus reports whether a request writes the status of a stored object.
-func (r *Request) WritesStatus() bool {
-	return r.Operation == admission.Update && r.Subresource == "status"
-}
-
-// StatusOnly returns a copy of the stored object with the status of the sent one. It returns
-// nil when either is nil, their types differ, or the type has no status. It changes neither.
-func StatusOnly(sent, stored runtime.Object) runtime.Object {
-	if sent == nil || stored == nil {
-		return nil
-	}
-	out := stored.DeepCopyObject()
-	from, isFrom := sent.(*unstructured.Unstructured)
-	to, isTo := out.(*unstructured.Unstructured)
-	if isFrom != isTo {
-		return nil
-	}
-	if isTo {
-		delete(to.Object, "status")
-		if status, ok := from.Object["status"]; ok {
-			to.Object["status"] = runtime.DeepCopyJSONValue(status)
-		}
-		return to
-	}
-	source, target := reflect.ValueOf(sent.DeepCopyObject()), reflect.ValueOf(out)
-	if source.Type() != target.Type() || source.Kind() != reflect.Pointer || source.Elem().Kind() != reflect.Struct {
-		return nil
-	}
-	status := target.Elem().FieldByName("Status")
-	if !status.IsValid() || !status.CanSet() {
-		return nil
-	}
-	status.Set(source.Elem().FieldByName("Status"))
-	return out
-}
 
 // sampleSuffix stands for the end of a name that the server generates: five characters, which
 // are not known before the request.
@@ -98,6 +59,11 @@ func (b *builder) prepare() {
 		return
 	}
 	step := Link{Plugin: ValidationName}
+	if errors.Is(err, ErrUnknown) {
+		step.Hidden = strings.TrimPrefix(oneLine(err), ErrUnknown.Error()+": ")
+		b.hidden(registration.ValidatingPass, &step)
+		return
+	}
 	if why := b.unsure(false); why != "" {
 		step.Hidden = b.likely(oneLine(err) + why)
 		b.hidden(registration.ValidatingPass, &step)
@@ -108,20 +74,4 @@ func (b *builder) prepare() {
 		Reason: &Explanation{Code: NotValid.String(), Message: oneLine(err)},
 	})
 	b.reject(err.Error())
-}
-
-// decide is Decide for a candidate of a pass. Between the passes, the server undoes what a
-// status request must not change: the spec, and parts of the metadata that depend on the kind.
-// In the validating pass, a decision that depends on these parts is unknown.
-func (b *builder) decide(ctx context.Context, pass registration.Pass, c *Candidate) Decision {
-	d := c.Decide(ctx, b.request, b.input)
-	if pass == registration.MutatingPass || b.input.Status == nil || d.Unknown {
-		return d
-	}
-	other := *b.input
-	other.Objects = b.input.Status
-	if o := c.Decide(ctx, b.request, &other); o.Applies != d.Applies || (o.Err == nil) != (d.Err == nil) || (o.Forgiven == nil) != (d.Forgiven == nil) {
-		return failed(Reason{entry: c.Entry}, fmt.Errorf("%w: a request for the status may leave the rest of the object as it is stored", ErrUnknown))
-	}
-	return d
 }

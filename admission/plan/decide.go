@@ -87,9 +87,6 @@ func (w *written) Seen(kind schema.GroupVersionKind) (object, old runtime.Object
 type Input struct {
 	// Objects are the objects of the request. It must be set.
 	Objects Objects
-	// Status is for plans about requests that write a status. If set, it has the objects that
-	// validating webhooks see if the server takes nothing but the status of the sent object.
-	Status Objects
 	// Generates is for plans. It reports whether the server generates names between the passes.
 	Generates bool
 	// Prepare is for plans. It changes the object between the passes as a server does, and returns

@@ -30,66 +30,6 @@ func sized(size int64, pairs ...string) *unstructured.Unstructured {
 	return u
 }
 
-// A request for the status of an object is judged as it was sent and as it is stored. A plan
-// does not know which of the two a server shows to validating webhooks.
-func TestStatusRequestsHaveTwoReadings(t *testing.T) {
-	const (
-		fails = -1 // The condition cannot be evaluated.
-		no    = 0  // The condition is false.
-		yes   = 2  // The condition is true.
-	)
-	for _, tt := range []struct {
-		name         string
-		policy       v1.FailurePolicyType
-		sent, stored int64
-		labels       []string
-		mutating     bool
-		want         Effect
-	}{
-		{name: "both apply", policy: v1.Fail, sent: yes, stored: yes, want: Call},
-		{name: "neither applies", policy: v1.Fail, sent: no, stored: no, want: Skip},
-		{name: "only what was sent applies", policy: v1.Fail, sent: yes, stored: no, want: Undecided},
-		{name: "only what is stored applies", policy: v1.Fail, sent: no, stored: yes, want: Undecided},
-		{name: "only what is stored is selected", policy: v1.Fail, sent: yes, stored: yes, labels: []string{"team", "blue"}, want: Undecided},
-		{name: "one reading rejects", policy: v1.Fail, sent: fails, stored: no, want: Undecided},
-		{name: "both reject", policy: v1.Fail, sent: fails, stored: fails, want: Reject},
-		{name: "one reading is forgiven", policy: v1.Ignore, sent: fails, stored: no, want: Undecided},
-		{name: "the other reading is forgiven", policy: v1.Ignore, sent: no, stored: fails, want: Undecided},
-		{name: "both are forgiven", policy: v1.Ignore, sent: fails, stored: fails, want: Ignored},
-		{name: "mutating webhooks see what was sent", policy: v1.Fail, sent: yes, stored: no, mutating: true, want: Call},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			rules := []v1.RuleWithOperations{{
-				Operations: []v1.OperationType{"*"}, Rule: v1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
-			}}
-			conditions := []v1.MatchCondition{{Name: "large", Expression: "object.spec.size > 1"}}
-			none := v1.SideEffectClassNone
-			validating := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Webhooks: []v1.ValidatingWebhook{{
-				Name: "h.example.com", Rules: rules, MatchConditions: conditions, FailurePolicy: &tt.policy, ObjectSelector: red, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			}}}
-			mutating := &v1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Webhooks: []v1.MutatingWebhook{{
-				Name: "h.example.com", Rules: rules, MatchConditions: conditions, FailurePolicy: &tt.policy, ObjectSelector: red, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			}}}
-			registration.Default(validating)
-			registration.Default(mutating)
-			source, registered := registration.Validating, runtime.Object(validating)
-			if tt.mutating {
-				source, registered = registration.Mutating, mutating
-			}
-			own := tt.labels
-			if own == nil {
-				own = []string{"team", "red"}
-			}
-			r := &Request{Operation: admission.Update, Resource: pods, Kind: podKind, Subresource: "status", Namespace: "shop", Name: "web"}
-			in := &Input{Objects: AsWritten(sized(tt.sent, own...), nil), Status: AsWritten(sized(tt.stored, "team", "red"), nil), NamespaceLabels: anywhere}
-			p := New(t.Context(), chain(source), snapshot.Compile(snapshot.Registrations{Objects: []runtime.Object{registered}}), r, nil, in, true)
-			if len(p.Steps) != 1 || p.Steps[0].Effect != tt.want {
-				t.Errorf("steps %+v, want %s", p.Steps, tt.want)
-			}
-		})
-	}
-}
-
 // S2.10: the library takes the name of a custom resource that is called namespaces for its namespace.
 func TestCustomKindsCalledNamespaces(t *testing.T) {
 	custom := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "namespaces"}

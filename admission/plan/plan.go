@@ -677,14 +677,14 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 			if b.over {
 				return
 			}
-			d := b.decide(b.ctx, l.Source.Pass, &candidates[i])
+			d := candidates[i].Decide(b.ctx, b.request, b.input)
 			f(&candidates[i], &d)
 		}
 		return
 	}
 	b.inOrder(l, candidates, func(i int) {
 		c := &candidates[i]
-		d := b.decide(b.ctx, l.Source.Pass, c)
+		d := c.Decide(b.ctx, b.request, b.input)
 		if b.over && (d.Applies || d.Unknown || d.Err != nil || d.Forgiven != nil || d.Spared != nil) {
 			d = Decision{Reason: Reason{Code: NotReached}}
 		}

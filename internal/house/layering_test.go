@@ -43,8 +43,8 @@ var groups = []group{
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"initializer", nil, "works through the API, like any controller"},
 
-	{"internal/predict", []string{"internal/manifests", "internal/server", "internal/server/api", "internal/lint", "internal/view", "plugins", "admission", "internal"},
-		"plans, findings and verdicts without a cluster: by the engine, by the kinds that the server has, and by a server of its own"},
+	{"internal/predict", []string{"internal/manifests", "internal/server", "internal/server/api", "internal/server/reporting", "internal/lint", "internal/view", "plugins", "admission", "internal"},
+		"plans, findings and verdicts without a cluster: by the engine, by the kinds that the server has, by what its explanations say, and by a server of its own"},
 	{"internal/rollout", []string{"internal/server/reporting", "internal/lint", "admission", "internal"}, "what a server says of soft registrations, and what one becomes"},
 	{"internal/server", []string{"internal/server/reporting", "internal/server/judging", "internal/server/api", "internal/server/controllers", "internal/server/storage", "internal/server/handling", "internal/console", "initialization", "admission", "internal"},
 		"the one place that knows all parts puts them together"},

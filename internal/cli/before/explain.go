@@ -492,7 +492,7 @@ func (o *explainOptions) explanation(q *offline.Request) (*v1alpha1.AdmissionExp
 	}
 	if q.User != nil {
 		// A controller, and not the caller.
-		e.Spec.User, e.Spec.Groups = q.User.GetName(), q.User.GetGroups()
+		e.Spec.User, e.Spec.Groups, e.Spec.AssumeRights = q.User.GetName(), q.User.GetGroups(), true
 	}
 	if q.Operation == "CREATE" && q.Subresource == "" {
 		// A create names the object in its body.

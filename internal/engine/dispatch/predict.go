@@ -22,8 +22,7 @@ type Prediction struct {
 
 // Predict prepares a plan of a request. It does not change the objects of the attributes. set
 // makes the Objects of the plan. prepares reports whether the server prepares an object between
-// the passes: it generates names, and takes nothing but the status from an object that was sent
-// to the status subresource.
+// the passes: it generates names.
 func Predict(a admission.Attributes, schemas mutation.Schemas, prepares bool, set func(admission.Attributes) plan.Objects) *Prediction {
 	var object runtime.Object
 	if a.GetObject() != nil {
@@ -33,11 +32,6 @@ func Predict(a admission.Attributes, schemas mutation.Schemas, prepares bool, se
 	p := &Prediction{Attributes: a, Request: plan.NewRequest(a), Input: &plan.Input{Objects: set(a), Generates: prepares}}
 	if s, ok := p.Input.Objects.(*objects.Set); ok {
 		p.Input.Change, p.Input.Fork = changer(s, schemas), forker(s, schemas)
-	}
-	if prepares && p.Request.WritesStatus() {
-		if object := plan.StatusOnly(a.GetObject(), a.GetOldObject()); object != nil {
-			p.Input.Status = set(withObject(a, object))
-		}
 	}
 	return p
 }

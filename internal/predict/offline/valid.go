@@ -1,36 +1,183 @@
 package offline
 
 import (
-	apiadmission "k8s.io/apiserver/pkg/admission"
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
 
+// anyVersion stands for the resource version of a stored object that has none.
+const anyVersion = "1"
+
 // prepares returns what the server does to the object of a request between the passes of admission; nil
 // when that is not known.
-func (w *World) prepares(kind *Kind, a apiadmission.Attributes) (catalog.Prepare, error) {
-	if !w.preparing {
+func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare, error) {
+	object, old := a.GetObject(), a.GetOldObject()
+	if !w.preparing || object == nil || old != nil && reflect.TypeOf(object) != reflect.TypeOf(old) {
 		return nil, nil
 	}
-	if d := w.Kinds.definition(kind.Kind.GroupKind()); d != nil && d.rules != nil {
-		s, err := d.rules.Strategy(kind.Kind.Version)
+	registry, err := catalog.Builtin(a)
+	if rules := w.rules(q); rules != nil {
+		var s catalog.Strategies
+		s, err = rules.Strategies(q.Kind.Kind.Version, q.Subresource)
+		registry = s.Registry(a)
+	}
+	if err != nil || registry == nil {
+		return nil, err
+	}
+	prepare, version := catalog.Prepares(registry, a), ""
+	if prepare == nil {
+		return nil, nil
+	}
+	if m, err := meta.Accessor(old); err == nil && q.Subresource != "scale" {
+		version = cmp.Or(m.GetResourceVersion(), anyVersion)
+	}
+	return func(ctx context.Context, object runtime.Object) error {
+		if m, err := meta.Accessor(object); err == nil && a.GetOperation() == apiadmission.Update {
+			// The stored object is the one that the request changes.
+			m.SetResourceVersion(version)
+		}
+		r := &registryReader{world: w, q: q, sent: object, old: old}
+		err := prepare(r.context(ctx), object)
+		if err != nil && r.unread != nil {
+			return fmt.Errorf("%w: %w", plan.ErrUnknown, r.unread)
+		}
+		return err
+	}, nil
+}
+
+// registryReader reads what a registry asks for when it prepares the object of a request.
+type registryReader struct {
+	world     *World
+	q         *Request
+	sent, old runtime.Object
+	// unread is why something cannot be read that the registry asked for; nil for nothing.
+	unread error
+}
+
+// context returns the context of the request, as registries read it.
+func (r *registryReader) context(ctx context.Context) context.Context {
+	q, in, who := r.q, metav1.NamespaceNone, r.q.User
+	if q.Kind.Namespaced {
+		in = q.Namespace
+	}
+	if who == nil {
+		who = &user.DefaultInfo{}
+	}
+	return catalog.WithReader(request.WithRequestInfo(request.WithUser(request.WithNamespace(ctx, in), who), &request.RequestInfo{
+		IsResourceRequest: true, Verb: strings.ToLower(q.Operation), APIGroup: q.Kind.Resource.Group, APIVersion: q.Kind.Resource.Version,
+		Resource: q.Kind.Resource.Resource, Subresource: q.Subresource, Namespace: in, Name: q.Name,
+	}), r)
+}
+
+// Authorize implements catalog.Reader.
+func (r *registryReader) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	// Without discovery, a registry of policies cannot name the resource of their params.
+	if r.world.cluster == nil || r.q.Access == NoAccess || a.GetResource() == "*" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	decision, why, err := r.world.cluster.rights(r.q.Access).Authorize(ctx, a)
+	r.note("create", subjectAccessReviews, err)
+	return decision, why, err
+}
+
+// Get implements catalog.Reader.
+func (r *registryReader) Get(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error) {
+	own := r.old != nil && resource == r.q.Kind.Resource.GroupResource() && name == r.q.Name && r.q.Subresource != "scale"
+	object := r.old
+	if own {
+		object = object.DeepCopyObject()
+	} else {
+		kind, err := r.kind(resource)
 		if err != nil {
 			return nil, err
 		}
-		return catalog.Strategies{Create: s, Update: s}.Prepare(a), nil
+		u, err := r.world.Stored(ctx, kind, namespace, name)
+		if r.note("get", resource, err); err != nil {
+			return nil, err
+		}
+		if object, err = decode(u); err != nil {
+			return nil, err
+		}
 	}
-	strategies, err := catalog.Builtin(a.GetResource())
+	// Objects of files have nothing that a server sets, and may name no namespace.
+	stored, err := meta.Accessor(object)
 	if err != nil {
 		return nil, err
 	}
-	return strategies.Prepare(a), nil
+	stored.SetResourceVersion(cmp.Or(stored.GetResourceVersion(), anyVersion))
+	sent, err := meta.Accessor(r.sent)
+	if err != nil || !own {
+		return object, err
+	}
+	stored.SetNamespace(cmp.Or(stored.GetNamespace(), sent.GetNamespace()))
+	stored.SetUID(cmp.Or(stored.GetUID(), sent.GetUID()))
+	if stored.GetCreationTimestamp().Time.IsZero() {
+		stored.SetCreationTimestamp(sent.GetCreationTimestamp())
+	}
+	return object, nil
+}
+
+// List implements catalog.Reader.
+func (r *registryReader) List(ctx context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
+	kind, err := r.kind(resource)
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.world.cluster.objects.Resource(kind.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if r.note("list", resource, err); err != nil {
+		return nil, err
+	}
+	objects := make([]runtime.Object, len(list.Items))
+	for i := range list.Items {
+		if objects[i], err = decode(&list.Items[i]); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+// kind returns the kind of a resource.
+func (r *registryReader) kind(resource schema.GroupResource) (*Kind, error) {
+	served, ok := r.world.Kinds.Served(resource.Group, resource.Resource)
+	if !ok {
+		r.unread = fmt.Errorf("the cluster serves no %s", resource)
+		return nil, r.unread
+	}
+	return r.world.Kinds.At(served), nil
+}
+
+// note notes that something cannot be read.
+func (r *registryReader) note(verb string, resource schema.GroupResource, err error) {
+	switch {
+	case err == nil || r.unread != nil || apierrors.IsNotFound(err):
+	case apierrors.IsForbidden(err):
+		r.unread = fmt.Errorf("may not %s %s", verb, resource.Resource)
+	default:
+		r.unread = err
+	}
 }
 
 // rules returns what the definition of the kind of a request says; nil when it is not known, or the request
 // has objects of another kind.
 func (w *World) rules(q *Request) *customresources.Rules {
-	if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && q.Subresource == "" {
+	if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && (q.Subresource == "" || q.Subresource == "status") {
 		return d.rules
 	}
 	return nil

@@ -160,7 +160,7 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	if err != nil {
 		return nil, nil, err
 	}
-	if in.Prepare, err = w.prepares(q.Kind, attributes); err != nil {
+	if in.Prepare, err = w.prepares(q, attributes); err != nil {
 		return nil, nil, err
 	}
 	links = slices.Concat(w.before(ctx, q, strict), links, w.after(ctx, q))

@@ -6,18 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
+	"reflect"
 	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -27,7 +30,6 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/apis/rbac"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
 	"k8s.io/kubernetes/pkg/registry/core/event"
@@ -43,21 +45,51 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/secret"
 	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
-	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
-	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
-	"k8s.io/kubernetes/pkg/registry/rbac/role"
-	"k8s.io/kubernetes/pkg/registry/rbac/rolebinding"
-)
 
-// sampleUID stands for the UID that a server gives a new object.
-const sampleUID types.UID = "00000000-0000-0000-0000-000000000000"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
 
 // sampleAddress stands for the address that a server gives a service.
 const sampleAddress = "10.96.0.10"
 
 // Prepare is what a registry makes of the object of a request between the passes of admission: it drops
-// what the request must not set, and sets what follows. The error says why the object is not valid then.
+// what the request must not set, and sets what follows. The error says why the object is refused then.
 type Prepare func(context.Context, runtime.Object) error
+
+// errAsked ends a request to a registry where the registry asks what validates.
+var errAsked = errors.New("the registry asks whether it may store the object")
+
+// Prepares returns what the registry of a storage makes of the object of a request, by the registry's own code up to
+// the point where it asks what validates: nothing is stored. It is nil for a storage that stores no objects. The
+// context has the user, the namespace and the RequestInfo of the request.
+func Prepares(storage rest.Storage, a admission.Attributes) Prepare {
+	if a.GetObject() == nil || registration.IsVirtual(a.GetResource().GroupResource()) {
+		return nil
+	}
+	dry := []string{metav1.DryRunAll}
+	creater, creates := storage.(rest.Creater)
+	updater, updates := storage.(rest.Updater)
+	return func(ctx context.Context, object runtime.Object) error {
+		asked := func(_ context.Context, made runtime.Object) error {
+			if to, from := reflect.ValueOf(object), reflect.ValueOf(made); to.Type() == from.Type() {
+				to.Elem().Set(from.Elem())
+			}
+			return errAsked
+		}
+		err := errAsked
+		switch {
+		case a.GetOperation() == admission.Create && creates:
+			_, err = creater.Create(ctx, object, asked, &metav1.CreateOptions{DryRun: dry})
+		case a.GetOperation() == admission.Update && updates:
+			_, _, err = updater.Update(ctx, a.GetName(), rest.DefaultUpdatedObjectInfo(object), asked,
+				func(ctx context.Context, made, _ runtime.Object) error { return asked(ctx, made) }, false, &metav1.UpdateOptions{DryRun: dry})
+		}
+		if errors.Is(err, errAsked) {
+			return nil
+		}
+		return err
+	}
+}
 
 // Strategies are what a registry makes of objects; nil for a registry without creates, or updates.
 type Strategies struct {
@@ -65,92 +97,36 @@ type Strategies struct {
 	Update rest.RESTUpdateStrategy
 }
 
-// StrategiesOf returns those of a storage.
-func StrategiesOf(storage rest.Storage) (s Strategies) {
-	if of, ok := storage.(interface {
-		GetCreateStrategy() rest.RESTCreateStrategy
-	}); ok {
-		s.Create = of.GetCreateStrategy()
-	}
-	if of, ok := storage.(interface {
-		GetUpdateStrategy() rest.RESTUpdateStrategy
-	}); ok {
-		s.Update = of.GetUpdateStrategy()
-	}
-	return s
-}
-
-// Prepare returns what the registry makes of the object of a request; nil for a request that it does not
-// prepare, or that is about a subresource. The stored object is not changed.
-func (s Strategies) Prepare(a admission.Attributes) Prepare {
-	if a.GetSubresource() != "" || a.GetObject() == nil {
+// Registry returns the registry for a request. It reads stored objects by the Reader of a context.
+func (s Strategies) Registry(a admission.Attributes) rest.Storage {
+	if s.Create == nil && a.GetOperation() == admission.Create {
 		return nil
 	}
-	var create rest.RESTCreateStrategy
-	var update rest.RESTUpdateStrategy
-	switch a.GetOperation() {
-	case admission.Create:
-		create = s.Create
-	case admission.Update:
-		_, storedAsIs := a.GetOldObject().(runtime.Unstructured)
-		_, sentAsIs := a.GetObject().(runtime.Unstructured)
-		if a.GetOldObject() != nil && storedAsIs == sentAsIs {
-			update = s.Update
-		}
-	}
-	switch {
-	case create != nil:
-		return func(ctx context.Context, object runtime.Object) error {
+	resource := a.GetResource().GroupResource()
+	return &genericregistry.Store{
+		NewFunc: func() runtime.Object {
+			return reflect.New(reflect.TypeOf(a.GetObject()).Elem()).Interface().(runtime.Object)
+		},
+		DefaultQualifiedResource: resource,
+		KeyFunc:                  func(_ context.Context, name string) (string, error) { return name, nil },
+		ObjectNameFunc: func(object runtime.Object) (string, error) {
 			m, err := meta.Accessor(object)
 			if err != nil {
-				return err
+				return "", err
 			}
-			m.SetUID(sampleUID)
-			m.SetCreationTimestamp(metav1.Now())
-			m.SetManagedFields(nil)
+			return m.GetName(), nil
+		},
+		CreateStrategy: s.Create, UpdateStrategy: s.Update,
+		Storage: genericregistry.DryRunnableStorage{Storage: standIn{resource: resource}},
+		BeginCreate: func(_ context.Context, object runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
 			allocate(object, nil)
-			return rest.BeforeCreate(create, about(ctx, a, "create", create.NamespaceScoped()), object)
-		}
-	case update != nil:
-		return func(ctx context.Context, object runtime.Object) error {
-			m, err := meta.Accessor(object)
-			if err != nil {
-				return err
-			}
-			old := a.GetOldObject().DeepCopyObject()
-			stored, err := meta.Accessor(old)
-			if err != nil {
-				return err
-			}
-			allocate(object, old)
-			// Objects of files have nothing that a server sets, and may name no namespace.
-			stored.SetNamespace(cmp.Or(stored.GetNamespace(), m.GetNamespace()))
-			stored.SetUID(cmp.Or(stored.GetUID(), m.GetUID()))
-			if stored.GetCreationTimestamp().Time.IsZero() {
-				stored.SetCreationTimestamp(m.GetCreationTimestamp())
-			}
-			stored.SetResourceVersion(cmp.Or(stored.GetResourceVersion(), "1"))
-			m.SetResourceVersion(cmp.Or(m.GetResourceVersion(), stored.GetResourceVersion()))
-			return rest.BeforeUpdate(update, about(ctx, a, "update", update.NamespaceScoped()), object, old)
-		}
+			return func(context.Context, bool) {}, nil
+		},
+		BeginUpdate: func(_ context.Context, object, stored runtime.Object, _ *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+			allocate(object, stored)
+			return func(context.Context, bool) {}, nil
+		},
 	}
-	return nil
-}
-
-// about returns the context of a request, as strategies read it.
-func about(ctx context.Context, a admission.Attributes, verb string, namespaced bool) context.Context {
-	in := metav1.NamespaceNone
-	if namespaced {
-		in = a.GetNamespace()
-	}
-	r := a.GetResource()
-	ctx = request.WithNamespace(ctx, in)
-	if who := a.GetUserInfo(); who != nil {
-		ctx = request.WithUser(ctx, who)
-	}
-	return request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, Verb: verb, APIGroup: r.Group, APIVersion: r.Version, Resource: r.Resource, Namespace: in, Name: a.GetName(),
-	})
 }
 
 // allocate gives a service an address, as a server does before it validates the service. A changed service
@@ -186,57 +162,67 @@ func allocate(object, stored runtime.Object) {
 	}
 }
 
-// Builtin returns the strategies of a built-in resource; none for another one. They ask no server, so that
-// what another object decides is not known to them.
-func Builtin(resource schema.GroupVersionResource) (Strategies, error) {
+// Builtin returns the registry without a server for a request about a built-in resource or subresource; nil for
+// another one. It reads stored objects by the Reader of a context.
+func Builtin(a admission.Attributes) (rest.Storage, error) {
+	resource := a.GetResource()
+	resource.Resource = path.Join(resource.Resource, a.GetSubresource())
 	if s, ok := plain[resource.GroupResource()]; ok {
-		return s, nil
+		return s.Registry(a), nil
 	}
 	known, err := unstored()
 	return known[resource], err
 }
 
-// plain are the strategies of the core group, whose storages look for etcd when they are made, and of RBAC, whose
-// storages hide theirs.
+// plain are the strategies of the core group, whose storages look for etcd when they are made.
 var plain = map[schema.GroupResource]Strategies{
-	{Resource: "configmaps"}:                                 {configmap.Strategy, configmap.Strategy},
-	{Resource: "endpoints"}:                                  {endpoint.Strategy, endpoint.Strategy},
-	{Resource: "events"}:                                     {event.Strategy, event.Strategy},
-	{Resource: "limitranges"}:                                {limitrange.Strategy, limitrange.Strategy},
-	{Resource: "namespaces"}:                                 {namespace.Strategy, namespace.Strategy},
-	{Resource: "nodes"}:                                      {node.Strategy, node.Strategy},
-	{Resource: "persistentvolumeclaims"}:                     {persistentvolumeclaim.Strategy, persistentvolumeclaim.Strategy},
-	{Resource: "persistentvolumes"}:                          {persistentvolume.Strategy, persistentvolume.Strategy},
-	{Resource: "pods"}:                                       {pod.Strategy, pod.Strategy},
-	{Resource: "podtemplates"}:                               {podtemplate.Strategy, podtemplate.Strategy},
-	{Resource: "replicationcontrollers"}:                     {replicationcontroller.Strategy, replicationcontroller.Strategy},
-	{Resource: "resourcequotas"}:                             {resourcequota.Strategy, resourcequota.Strategy},
-	{Resource: "secrets"}:                                    {secret.Strategy, secret.Strategy},
-	{Resource: "serviceaccounts"}:                            {serviceaccount.Strategy, serviceaccount.Strategy},
-	{Resource: "services"}:                                   {service.Strategy, service.Strategy},
-	{Group: rbac.GroupName, Resource: "roles"}:               {role.Strategy, role.Strategy},
-	{Group: rbac.GroupName, Resource: "rolebindings"}:        {rolebinding.Strategy, rolebinding.Strategy},
-	{Group: rbac.GroupName, Resource: "clusterroles"}:        {clusterrole.Strategy, clusterrole.Strategy},
-	{Group: rbac.GroupName, Resource: "clusterrolebindings"}: {clusterrolebinding.Strategy, clusterrolebinding.Strategy},
+	{Resource: "configmaps"}:                    {configmap.Strategy, configmap.Strategy},
+	{Resource: "endpoints"}:                     {endpoint.Strategy, endpoint.Strategy},
+	{Resource: "events"}:                        {event.Strategy, event.Strategy},
+	{Resource: "limitranges"}:                   {limitrange.Strategy, limitrange.Strategy},
+	{Resource: "namespaces"}:                    {namespace.Strategy, namespace.Strategy},
+	{Resource: "nodes"}:                         {node.Strategy, node.Strategy},
+	{Resource: "persistentvolumeclaims"}:        {persistentvolumeclaim.Strategy, persistentvolumeclaim.Strategy},
+	{Resource: "persistentvolumes"}:             {persistentvolume.Strategy, persistentvolume.Strategy},
+	{Resource: "pods"}:                          {pod.Strategy, pod.Strategy},
+	{Resource: "podtemplates"}:                  {podtemplate.Strategy, podtemplate.Strategy},
+	{Resource: "replicationcontrollers"}:        {replicationcontroller.Strategy, replicationcontroller.Strategy},
+	{Resource: "resourcequotas"}:                {resourcequota.Strategy, resourcequota.Strategy},
+	{Resource: "secrets"}:                       {secret.Strategy, secret.Strategy},
+	{Resource: "serviceaccounts"}:               {serviceaccount.Strategy, serviceaccount.Strategy},
+	{Resource: "services"}:                      {service.Strategy, service.Strategy},
+	{Resource: "namespaces/finalize"}:           {Update: namespace.FinalizeStrategy},
+	{Resource: "namespaces/status"}:             {Update: namespace.StatusStrategy},
+	{Resource: "nodes/status"}:                  {Update: node.StatusStrategy},
+	{Resource: "persistentvolumeclaims/status"}: {Update: persistentvolumeclaim.StatusStrategy},
+	{Resource: "persistentvolumes/status"}:      {Update: persistentvolume.StatusStrategy},
+	{Resource: "pods/ephemeralcontainers"}:      {Update: pod.EphemeralContainersStrategy},
+	{Resource: "pods/resize"}:                   {Update: pod.ResizeStrategy},
+	{Resource: "pods/status"}:                   {Update: pod.StatusStrategy},
+	{Resource: "replicationcontrollers/status"}: {Update: replicationcontroller.StatusStrategy},
+	{Resource: "resourcequotas/status"}:         {Update: resourcequota.StatusStrategy},
+	{Resource: "services/status"}:               {Update: service.StatusStrategy},
 }
 
 // unstored makes the storages of the other groups, without a place for objects.
-var unstored = sync.OnceValues(func() (map[schema.GroupVersionResource]Strategies, error) {
+var unstored = sync.OnceValues(func() (map[schema.GroupVersionResource]rest.Storage, error) {
 	nowhere := &restclient.Config{Host: "https://gatehouse.invalid", Transport: unreachable{}}
 	client, err := kubernetes.NewForConfig(nowhere)
 	if err != nil {
 		return nil, err
 	}
-	o := &Options{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer()}
-	known := map[schema.GroupVersionResource]Strategies{}
+	o := &Options{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		return ctx.Value(readerKey{}).(Reader).Authorize(ctx, a)
+	})}
+	known := map[schema.GroupVersionResource]rest.Storage{}
 	for _, p := range o.others() {
-		info, err := p.NewRESTStorage(Default(), noStorage{})
+		info, err := p.NewRESTStorage(Default(), standIn{})
 		if err != nil {
 			return nil, fmt.Errorf("kinds of group %q: %w", p.GroupName(), err)
 		}
 		for version, storages := range info.VersionedResourcesStorageMap {
 			for name, storage := range storages {
-				known[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: name}] = StrategiesOf(storage)
+				known[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: name}] = storage
 			}
 		}
 	}
@@ -250,18 +236,58 @@ func (unreachable) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("kinds without a server ask nobody")
 }
 
-// noStorage gives storages no place for their objects.
-type noStorage struct{}
+// Reader reads the objects and the rights of the place that a request is for.
+type Reader interface {
+	authorizer.UnconditionalAuthorizer
+	// Get returns an object, and List those of a namespace, or all if it is empty, of internal types.
+	Get(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error)
+	List(ctx context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error)
+}
 
-var _ generic.RESTOptionsGetter = noStorage{}
+type readerKey struct{}
+
+// WithReader returns a context for requests to the registries of Builtin.
+func WithReader(ctx context.Context, r Reader) context.Context {
+	return context.WithValue(ctx, readerKey{}, r)
+}
+
+// standIn takes the place of etcd: it has what the Reader of a context reads.
+type standIn struct {
+	apistorage.Interface
+	resource schema.GroupResource
+}
+
+// Versioner implements storage.Interface.
+func (standIn) Versioner() apistorage.Versioner { return apistorage.APIObjectVersioner{} }
+
+// Get implements storage.Interface.
+func (s standIn) Get(ctx context.Context, key string, _ apistorage.GetOptions, into runtime.Object) error {
+	object, err := ctx.Value(readerKey{}).(Reader).Get(ctx, s.resource, request.NamespaceValue(ctx), path.Base(key))
+	switch {
+	case apierrors.IsNotFound(err):
+		return apistorage.NewKeyNotFoundError(key, 0)
+	case err == nil:
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
+	}
+	return err
+}
+
+// GetList implements storage.Interface.
+func (s standIn) GetList(ctx context.Context, _ string, _ apistorage.ListOptions, into runtime.Object) error {
+	list, err := ctx.Value(readerKey{}).(Reader).List(ctx, s.resource, request.NamespaceValue(ctx))
+	if err != nil {
+		return err
+	}
+	return meta.SetList(into, list)
+}
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (noStorage) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+func (standIn) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	return generic.RESTOptions{
 		StorageConfig: (&storagebackend.Config{}).ForResource(resource),
 		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object, func() runtime.Object,
 			apistorage.AttrFunc, apistorage.IndexerFuncs, *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
-			return struct{ apistorage.Interface }{}, func() {}, nil
+			return standIn{resource: resource}, func() {}, nil
 		},
 		ResourcePrefix: resource.Resource,
 	}, nil

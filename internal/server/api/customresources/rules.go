@@ -11,6 +11,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
 // Rules are what a definition says about objects, without a server.
@@ -40,20 +42,24 @@ func (r *Rules) Decode(u *unstructured.Unstructured) (unknown []string, err erro
 	return unknown, err
 }
 
-// Strategy returns what the registry makes of the objects of a version: by the schema, the subresources and
-// the rules of the version.
-func (r *Rules) Strategy(version string) (strategy, error) {
+// Strategies returns what the registry makes of the objects of a version, or of their status: by the schema, the
+// subresources and the rules of the version.
+func (r *Rules) Strategies(version, subresource string) (catalog.Strategies, error) {
 	for i := range r.crd.Spec.Versions {
-		if r.crd.Spec.Versions[i].Name == version {
-			structural, err := r.schemas.of(version)
-			if err != nil {
-				return nil, err
-			}
-			made, err := newStrategies(r.crd, i, structural)
-			return made.main, err
+		if r.crd.Spec.Versions[i].Name != version {
+			continue
 		}
+		structural, err := r.schemas.of(version)
+		if err != nil {
+			return catalog.Strategies{}, err
+		}
+		made, err := newStrategies(r.crd, i, structural)
+		if subresource == "status" {
+			return catalog.Strategies{Update: made.status}, err
+		}
+		return catalog.Strategies{Create: made.main, Update: made.main}, err
 	}
-	return nil, fmt.Errorf("the definition %s has no version %s", r.crd.Name, version)
+	return catalog.Strategies{}, fmt.Errorf("the definition %s has no version %s", r.crd.Name, version)
 }
 
 // newStrategies compiles the schema of a version.

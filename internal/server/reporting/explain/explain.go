@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -145,7 +146,7 @@ func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	if err := mayRead(spec, may); err != nil {
 		return nil, err
 	}
-	q := &question{options: admission.PlanOptions{All: spec.All, Prepares: true}}
+	q := &question{may: may, options: admission.PlanOptions{All: spec.All, Prepares: true}}
 	if err := e.hide(spec, &q.options, may); err != nil {
 		return nil, err
 	}
@@ -330,6 +331,11 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 	storage, done := e.handler.StorageOf(schema.GroupVersionResource(spec.Resource), spec.Subresource)
 	defer done()
 	q.storage = storage
+	if !spec.AssumeRights {
+		q.options.Before = Authorization(ctx, e.options.Authorizer, spec.Operation, authorizer.AttributesRecord{
+			User: who, APIGroup: info.APIGroup, APIVersion: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: info.Name,
+		})
+	}
 	answer := httptest.NewRecorder()
 	e.handler.ServeHTTP(answer, inner.WithContext(ctx))
 	switch {
@@ -349,6 +355,11 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 		return apierrors.NewInternalError(fmt.Errorf("the request did not reach admission: the answer had code %d", answer.Code))
 	}
 	status.Error = failure
+	if refused := q.options.Before; len(refused) > 0 && refused[0].Judge != nil {
+		// The server answers nothing else to who may not make the request.
+		_, err := refused[0].Judge(ctx, registration.MutatingPass)
+		status.Error = responsewriters.ErrorToAPIStatus(err)
+	}
 	return nil
 }
 
@@ -373,6 +384,10 @@ func requestOf(spec *v1alpha1.AdmissionExplanationSpec) (*http.Request, *request
 		method, contentType, body = http.MethodPatch, "application/merge-patch+json", []byte("{}")
 	}
 	query := url.Values{}
+	if spec.Object != nil && spec.Operation != "DELETE" && spec.Operation != "CONNECT" {
+		// As kubectl asks.
+		query.Set("fieldValidation", metav1.FieldValidationStrict)
+	}
 	if spec.DryRun {
 		query.Set("dryRun", metav1.DryRunAll)
 	}

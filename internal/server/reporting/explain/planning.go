@@ -4,12 +4,15 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
 // planning takes the place of admission. It makes the plan of a chain and ends every request.
@@ -26,8 +29,9 @@ var (
 // question is a request to explain, and its plan.
 type question struct {
 	options admission.PlanOptions
-	// storage is where the object would be stored; nil for none.
+	// storage is where the object would be stored; nil for none. may says what the caller may do.
 	storage rest.Storage
+	may     func(authorizer.AttributesRecord) (bool, error)
 	plan    *plan.Plan
 	// err is why there is no plan although the request came to admission.
 	err error
@@ -44,25 +48,36 @@ func (planning) Handles(apiadmission.Operation) bool { return true }
 // Admit implements admission.MutationInterface.
 func (p planning) Admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
 	q := ctx.Value(questionKey{}).(*question)
-	if q.plan == nil && q.err == nil {
-		q.options.Prepare, q.err = prepares(q.storage, a)
+	if q.plan != nil || q.err != nil {
+		return errExplained
 	}
-	if q.plan == nil && q.err == nil {
+	if a.GetResource().Group != v1alpha1.SchemeGroupVersion.Group {
+		q.options.Prepare = catalog.Prepares(q.storage, a)
+		q.options.After, q.err = q.existing(ctx, a)
+	}
+	if q.err == nil {
 		q.plan, q.err = p.engine.Plan(ctx, p.chain, a, o, q.options)
 	}
 	return errExplained
 }
 
-// prepares returns what the registry of a storage does to the object of a request.
-func prepares(storage rest.Storage, a apiadmission.Attributes) (catalog.Prepare, error) {
-	strategies := catalog.StrategiesOf(storage)
-	if strategies.Create == nil {
-		var err error
-		if strategies, err = catalog.Builtin(a.GetResource()); err != nil {
-			return nil, err
-		}
+// existing returns the link of the object that is there where a request would create one.
+func (q *question) existing(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
+	stored, ok := q.storage.(rest.Getter)
+	if !ok || a.GetOperation() != apiadmission.Create || a.GetSubresource() != "" || a.GetName() == "" {
+		return nil, nil
 	}
-	return strategies.Prepare(a), nil
+	r, group := a.GetResource(), a.GetResource().GroupResource()
+	allowed, err := q.may(authorizer.AttributesRecord{Verb: "get", APIGroup: r.Group, APIVersion: r.Version, Resource: r.Resource, Namespace: a.GetNamespace(), Name: a.GetName()})
+	switch {
+	case err != nil:
+		return nil, err
+	case !allowed:
+		err = apierrors.NewForbidden(group, a.GetName(), nil)
+	default:
+		_, err = stored.Get(ctx, a.GetName(), &metav1.GetOptions{})
+	}
+	return Existing(group, a.GetName(), err), nil
 }
 
 // Validate implements admission.ValidationInterface.

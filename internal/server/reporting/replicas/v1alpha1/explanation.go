@@ -43,6 +43,9 @@ type AdmissionExplanationSpec struct {
 	User string `json:"user,omitempty"`
 	// Groups are those of that user.
 	Groups []string `json:"groups,omitempty"`
+	// AssumeRights takes the user to be allowed to make the request: a cluster gives its controllers
+	// their rights.
+	AssumeRights bool `json:"assumeRights,omitempty"`
 	// All asks for what does not apply, too, with the reason.
 	All bool `json:"all,omitempty"`
 	// Registrations are policies and bindings that the plan takes to be stored, each in the

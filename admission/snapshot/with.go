@@ -8,32 +8,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// With returns the snapshot that there would be if some policies and bindings were stored, too.
-// Each of them takes the place of the stored object of its kind and name. Objects of other kinds
-// have no effect. It is for plans about what is not registered.
+// With returns the snapshot that there would be if some registrations were stored, too. Each of them
+// takes the place of the stored object of its kind and name. It is for plans about what is not
+// registered, and for tests of what would be noticed.
 func (s *Snapshot) With(objects []runtime.Object) *Snapshot {
 	extra := Compile(Registrations{Objects: objects, Kubernetes: s.Kubernetes})
 	out := *s
 	out.Problems, out.sources = slices.Concat(s.Problems, extra.Problems), make([]Table, sources)
 	copy(out.sources, s.sources)
 	for _, d := range registration.Sources() {
-		policies, bindings := extra.Entries(d.Source), extra.Entries(d.Bindings)
-		if !d.Policies || len(policies)+len(bindings) == 0 {
+		added, bindings := extra.Entries(d.Source), []*Entry(nil)
+		if d.Policies {
+			bindings = extra.Entries(d.Bindings)
+		}
+		if d.Binds || len(added)+len(bindings) == 0 {
 			continue
 		}
-		before := s.Table(d.Bindings)
-		all := replace(before.Entries()[before.manifests:], bindings)
-		out.sources[d.Bindings] = Table{manifests: before.manifests, entries: slices.Concat(before.Entries()[:before.manifests], all)}
 		of := map[string][]*Entry{}
-		for _, b := range all {
-			of[b.Binding.PolicyName] = append(of[b.Binding.PolicyName], b)
+		if d.Policies {
+			before := s.Table(d.Bindings)
+			all := replace(before.Entries()[before.manifests:], bindings)
+			out.sources[d.Bindings] = Table{manifests: before.manifests, entries: slices.Concat(before.Entries()[:before.manifests], all)}
+			for _, b := range all {
+				of[b.Binding.PolicyName] = append(of[b.Binding.PolicyName], b)
+			}
 		}
 		stored := s.Table(d.Source)
 		t := Table{manifests: stored.manifests}
 		for _, e := range stored.entries[:stored.manifests] {
 			t.add(e, e.Bindings, &Table{})
 		}
-		for _, e := range arrange([]*compiled{{entries: replace(stored.entries[stored.manifests:], policies)}}) {
+		for _, e := range arrange([]*compiled{{entries: replace(stored.entries[stored.manifests:], added)}}) {
 			var b *Bindings
 			if list := of[e.Configuration]; len(list) > 0 {
 				b = newBindings(list)

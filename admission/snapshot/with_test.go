@@ -53,6 +53,8 @@ func TestWithWhatIsNotStored(t *testing.T) {
 			fmt.Fprintln(&b, e.Configuration, e.Binding.PolicyName)
 		}
 		fmt.Fprintln(&b, names(s.Entries(registration.Validating)))
+		webhooks := s.Table(registration.Validating)
+		fmt.Fprintln(&b, webhooks.exact.candidates(nil, &Target{Operation: admission.Create, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespaced: true}))
 		return b.String()
 	}
 	for name, extra := range map[string][]runtime.Object{
@@ -62,6 +64,8 @@ func TestWithWhatIsNotStored(t *testing.T) {
 		"a second binding":                    {triedBinding("too", "b")},
 		"a binding that names another policy": {triedBinding("of-d", "b")},
 		"a policy that nothing binds":         {tried("z", "false")},
+		"webhooks in the place of others":     {configuration("hooks", "", "", "y", "x")},
+		"further webhooks":                    {configuration("before", "", "", "y")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := Compile(Registrations{Objects: stored})

@@ -148,6 +148,15 @@ func (r *Record) Calls() iter.Seq[*CallRecord] {
 	return slices.Values(list)
 }
 
+// Skipped yields the webhooks and policies that were looked at and did not apply, if the trace has them.
+func (r *Record) Skipped() iter.Seq[*SkipRecord] {
+	var list []*SkipRecord
+	for s := range r.Each() {
+		list = slices.AppendSeq(list, each(s.Skips))
+	}
+	return slices.Values(list)
+}
+
 // Judged yields what policies did.
 func (r *Record) Judged() iter.Seq[*JudgementRecord] {
 	var list []*JudgementRecord

@@ -167,6 +167,7 @@ func newJudging(f *framed) (*judging, error) {
 	}
 	if s.Rehearsals {
 		engine.Resolver = anywhere(engine.Resolver)
+		engine.Snapshots = rehearsalSnapshots{engine.Snapshots}
 		engine.Wrap = func(rt http.RoundTripper) http.RoundTripper { return rehearsalCalls{rt} }
 	}
 	if a.engine, err = admission.New(engine); err != nil {

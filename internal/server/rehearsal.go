@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
@@ -48,6 +49,9 @@ type Rehearsal struct {
 	// Saw, if set, is called with each evaluation of an expression, by several goroutines at the
 	// same time.
 	Saw func(*registration.Entry, *expression.Expression, *expression.Seen)
+	// Registrations, if set, returns the registrations by which the request is judged, in place of
+	// those in force.
+	Registrations func(inForce *snapshot.Snapshot) *snapshot.Snapshot
 
 	trace *trace.Trace
 	// admitted is set when the request has passed authorization: its user may make the request.
@@ -209,6 +213,17 @@ func (a made) GetOperationOptions() runtime.Object {
 	default:
 		return o
 	}
+}
+
+// rehearsalSnapshots have the registrations of a rehearsal in place of those in force.
+type rehearsalSnapshots struct{ admission.Snapshots }
+
+func (s rehearsalSnapshots) Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error) {
+	found, err := s.Snapshots.Acquire(ctx, subject)
+	if r := rehearsalOf(ctx); err == nil && r != nil && r.Registrations != nil {
+		found = r.Registrations(found)
+	}
+	return found, err
 }
 
 // rehearsalWitness shows the rehearsals that ask for it how the expressions of an entry are

@@ -37,6 +37,7 @@ type testOptions struct {
 	enforcer         command.Enforcer
 	output           command.ReportFormat
 	coverage         string
+	mutate, base     string
 	log              command.Logging
 	// selected and skips are what run and failOnSkip match; nil for none.
 	selected, skips *regexp.Regexp
@@ -75,6 +76,10 @@ PATH is a file or a directory, and by default the current one.`,
   gatehouse test policies/ -o github
   gatehouse test policies/ -o junit > tests.xml --fail-on-skip
 
+  # what no test notices, of all policies or of those that a pull request changes
+  gatehouse test policies/ --mutate
+  gatehouse test policies/ --mutate=changed --base main -o github
+
   # through webhooks that the files start, and through others that run
   gatehouse test policies/ --start-programs
   gatehouse test policies/ --call --service-address hooks/podpolicy=127.0.0.1:8443`,
@@ -97,6 +102,9 @@ PATH is a file or a directory, and by default the current one.`,
 		o.enforcer.AddFlag(f, "kubernetes")
 		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
+		f.StringVar(&o.mutate, "mutate", "", "change policies and webhooks, one decision at a time, and report what no test notices: `all` or changed, those whose lines differ from --base")
+		f.Lookup("mutate").NoOptDefVal = mutateAll
+		f.StringVar(&o.base, "base", "main", "`commit` that --mutate=changed compares with")
 		f.StringVar(&o.failOnSkip, "fail-on-skip", "", "exit with 1 if a test is skipped; with a regular `expression`, if the reason matches it")
 		f.Lookup("fail-on-skip").NoOptDefVal = "."
 		f.BoolVar(&o.update, "update", false, "write what happened into the files, for tests that fail; comments and order stay")
@@ -121,7 +129,10 @@ func (o *testOptions) complete() error {
 	if len(o.serviceAddresses) > 0 && !o.call {
 		return command.Usagef("--service-address needs --call")
 	}
-	var err error
+	err := o.checkMutate()
+	if err != nil {
+		return err
+	}
 	if o.selected, err = expression("run", o.run); err != nil {
 		return err
 	}
@@ -191,9 +202,14 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
+	mutates, err := o.mutates(ctx)
+	if err != nil {
+		return err
+	}
 	options := suite.Options{
 		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
 		Fields:   o.release.Fields(nil),
+		Mutate:   mutates,
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
 	}
 	shown.Set("Starting a server")

@@ -73,6 +73,7 @@ func testReport(r *suite.Report) *report.Report {
 		}
 		f.Cases = append(f.Cases, c)
 	}
+	addMutants(f, r.Mutants)
 	return f
 }
 
@@ -120,6 +121,7 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 		}
 		terminal.Fprintf(b, "  %d of %d ways were taken\n\n", taken, all)
 	}
+	printMutants(b, r.Mutants)
 	s := &r.Summary
 	terminal.Fprintf(b, "%s in %s: %d passed, %d failed", report.Count(s.Tests, "test"), report.Count(s.Files, "file"), s.Passed, s.Failed)
 	if s.Skipped > 0 {

@@ -50,6 +50,8 @@ type Options struct {
 	Fields *emulation.Fields
 	// Controllers are those that run.
 	Controllers []string
+	// Skips has traces say which registrations were looked at and did not apply.
+	Skips bool
 }
 
 // ConvertingAll is an Options.MayConvert that has all webhooks called.
@@ -121,7 +123,7 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 	// A breaker would make verdicts depend on the order of requests. Each request keeps its own trace.
 	options := server.Options{
 		DataDir: dir.Path(), MinFreeDisk: -1, UnsafeNoFsync: true, EndAtOnce: true,
-		Controllers: o.Controllers, AdmissionTraceBytes: -1, AdmissionWebhookBreaker: "off",
+		Controllers: o.Controllers, AdmissionTraceBytes: -1, AdmissionTraceSkips: o.Skips, AdmissionWebhookBreaker: "off",
 		ServiceClusterIPRange: cmp.Or(o.ServiceRange, ServiceRange.String()), ServiceAddresses: o.ServiceAddresses,
 		EnableAdmissionPlugins:  []string{serviceAccountPlugin},
 		DisableAdmissionPlugins: []string{admission.InitializersName},

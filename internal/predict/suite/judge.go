@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
@@ -285,7 +286,7 @@ func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw wi
 		}
 		return response, err
 	}
-	q.Saw = saw
+	q.Saw, q.Registrations = saw, calls.registrations
 	var unconverted atomic.Pointer[errUnjudged]
 	a, err := w.Ask(context.WithValue(ctx, unconvertedKey{}, &unconverted), q)
 	if err != nil {
@@ -334,6 +335,8 @@ type callers struct {
 	call bool
 	// started are the services of programs, as NAMESPACE/NAME.
 	started map[string]bool
+	// registrations are in place of those in force; nil for these.
+	registrations func(inForce *snapshot.Snapshot) *snapshot.Snapshot
 }
 
 // errRefused is a connection that a test has refused.

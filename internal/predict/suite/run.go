@@ -58,6 +58,9 @@ type Options struct {
 	Repeat string
 	// Coverage has the report say what the tests have shown of the policies and webhooks.
 	Coverage bool
+	// Mutate, if it is set, chooses registrations by their lines in a file. Each is changed, one decision
+	// at a time, and the report has the changes that no test notices.
+	Mutate func(file string, first, last int) bool
 	// Progress, if it is set, is called with how many tests are done, and of how many, from one
 	// goroutine at a time.
 	Progress func(done, of int)
@@ -79,6 +82,8 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 	// Coverage is nil unless it was asked for.
 	Coverage *Coverage `json:"coverage,omitempty"`
+	// Mutants is nil unless registrations were changed.
+	Mutants *Mutants `json:"mutants,omitempty"`
 }
 
 // Summary counts.
@@ -134,6 +139,11 @@ type Result struct {
 	Millis float64 `json:"milliseconds"`
 
 	test *Test
+	// touched are the registrations whose rules match the request, by kind and name, with whether each
+	// acted on it.
+	touched map[string]bool
+	// mutant is what the test is judged by once more; nil the first time.
+	mutant *mutant
 }
 
 // NamespaceLabels returns the labels that the test gives to the namespace of its request; nil when
@@ -182,6 +192,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	r.silent()
 	r.refuse()
 	r.report.finish()
+	r.countMutants()
 	if o.Coverage {
 		r.report.Coverage.finish()
 	}
@@ -198,6 +209,10 @@ type runner struct {
 	of   int
 	// named are the policies that answers of webhooks named.
 	named map[string]bool
+	// mutants are those that were tried, by what they change.
+	mutants map[string]*tried
+	// left counts the mutants that were not tried.
+	left int
 }
 
 // refuse has skipped tests count as tests that cannot be judged, as FailOnSkip says (S24.20).
@@ -286,7 +301,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	if err != nil {
 		return broken(fmt.Errorf("the world of the tests: %w", err))
 	}
-	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse, Fields: r.Fields}
+	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse, Fields: r.Fields, Skips: r.Mutate != nil || r.Coverage}
 	running, err := startPrograms(ctx, suites, set, &options)
 	if err != nil {
 		return broken(err)
@@ -329,7 +344,10 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 		r.report.Summary.TestSeconds += time.Since(begin).Seconds()
 		r.mu.Unlock()
 	}()
-	return r.all(ctx, w, judged, running.services)
+	if err := r.all(ctx, w, judged, running.services); err != nil || r.Mutate == nil {
+		return err
+	}
+	return r.mutate(ctx, w, set.Objects, judged, running.services)
 }
 
 // load gives a stage the objects of a world. The failures are in the order of the files.
@@ -465,6 +483,9 @@ func (r *runner) atOnce(ctx context.Context, w *stage.Stage, results []*Result, 
 func (r *runner) one(ctx context.Context, w *stage.Stage, result *Result, services map[string]bool) error {
 	t := result.test
 	calls := &callers{suite: t.Suite, call: r.Call, started: services}
+	if result.mutant != nil {
+		return r.attempt(ctx, w, result, calls)
+	}
 	begin := time.Now()
 	var saw witness
 	coverage := r.report.Coverage
@@ -486,6 +507,9 @@ func (r *runner) one(ctx context.Context, w *stage.Stage, result *Result, servic
 	result.Outcome, result.Request = o, o.title()
 	if coverage != nil {
 		coverage.took(o)
+	}
+	if r.Mutate != nil {
+		result.touched = o.touched()
 	}
 	if t.judgeBy != nil {
 		result.Failures, result.Message = t.judgeBy(o)

@@ -1,0 +1,349 @@
+package mutants
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	celparser "github.com/google/cel-go/parser"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// edit is one change of an expression.
+type edit struct {
+	kind Kind
+	// offset is the character of the expression at which the change is, text the whole expression after
+	// the change.
+	offset int
+	text   string
+	// was and is are the part before and after the change, and notice says for which request the two
+	// differ.
+	was, is, notice string
+}
+
+// role says what an expression is for.
+type role struct {
+	// decides reports whether the value is a verdict. yes and no say which requests make it true and
+	// false.
+	decides bool
+	yes, no string
+	// strict reports whether an error of the expression rejects the request, as false does.
+	strict bool
+}
+
+// editing changes an expression.
+type editing struct {
+	parsed  *ast.AST
+	factory ast.ExprFactory
+	list    []edit
+}
+
+// editsOf returns the changes of an expression; none of a text that is not an expression.
+func editsOf(text string, r role) []edit {
+	// Without macros, all() and has() are calls as they are written.
+	parser, err := celparser.NewParser(celparser.EnableOptionalSyntax(true), celparser.EnableIdentEscapeSyntax(true))
+	if err != nil {
+		return nil
+	}
+	parsed, issues := parser.Parse(common.NewTextSource(text))
+	if len(issues.GetErrors()) > 0 {
+		return nil
+	}
+	x := &editing{parsed: parsed, factory: ast.NewExprFactory()}
+	root := parsed.Expr()
+	if r.decides {
+		// Taking out the operands of the operator at the root finds more.
+		if function(root) != operators.LogicalAnd {
+			x.replace(Clause, root, x.literal(true), "one that "+r.no)
+		}
+		if function(root) != operators.LogicalOr {
+			x.replace(Clause, root, x.literal(false), "one that "+r.yes)
+		}
+	}
+	x.visit(root, r.decides, r.strict)
+	seen := map[string]bool{x.text(root): true}
+	kept := x.list[:0]
+	for _, e := range x.list {
+		if !seen[e.text] && len(parseErrors(parser, e.text)) == 0 {
+			kept = append(kept, e)
+		}
+		seen[e.text] = true
+	}
+	return kept
+}
+
+func parseErrors(p *celparser.Parser, text string) []*common.Error {
+	_, issues := p.Parse(common.NewTextSource(text))
+	return issues.GetErrors()
+}
+
+// opposites are the functions that answer the other way about values that are equal, or a boundary.
+var opposites = map[string]string{
+	operators.Less: operators.LessEquals, operators.LessEquals: operators.Less,
+	operators.Greater: operators.GreaterEquals, operators.GreaterEquals: operators.Greater,
+	"all": "exists", "exists": "all", "exists_one": "exists",
+	operators.Equals: operators.NotEquals, operators.NotEquals: operators.Equals,
+	"startsWith": "contains", "endsWith": "contains", "isGreaterThan": "isLessThan", "isLessThan": "isGreaterThan",
+}
+
+// visit changes a part of the expression. clause reports whether another change takes the part out,
+// or makes it true or false; strict, whether an error of the part rejects the request, as false does.
+func (x *editing) visit(e ast.Expr, clause, strict bool) {
+	if e.Kind() != ast.CallKind {
+		x.parts(e)
+		return
+	}
+	call := e.AsCall()
+	args := call.Args()
+	switch name := call.FunctionName(); name {
+	case operators.LogicalAnd, operators.LogicalOr:
+		x.operands(e, name, args, strict)
+		return
+	case operators.Conditional:
+		condition := code(x.text(args[0]))
+		x.replace(Clause, e, args[1], "one for which "+condition+" is false")
+		x.replace(Clause, e, args[2], "one for which "+condition+" is true")
+		x.visit(args[0], true, false)
+		x.visit(args[1], clause, strict)
+		x.visit(args[2], clause, strict)
+		return
+	case operators.LogicalNot:
+		if !clause {
+			x.replace(Operator, e, args[0], decided(x.text(e)))
+		}
+		x.visit(args[0], true, false)
+		return
+	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		x.relation(e, name, args)
+	case operators.Equals, operators.NotEquals:
+		if !clause {
+			x.call(Operator, e, opposites[name], decided(x.text(e)))
+		}
+	case operators.In:
+		if !clause {
+			x.replace(Operator, e, x.factory.NewCall(e.ID(), operators.LogicalNot, x.copy(e)), decided(x.text(e)))
+		}
+	case "isGreaterThan", "isLessThan":
+		if call.IsMemberFunction() && len(args) == 1 {
+			other := x.factory.NewMemberCall(e.ID(), opposites[name], call.Target(), args...)
+			x.replace(Boundary, e, x.factory.NewCall(e.ID(), operators.LogicalNot, other), fmt.Sprintf("one for which %s equals %s", code(x.text(call.Target())), code(x.text(args[0]))))
+		}
+	case "startsWith", "endsWith":
+		if call.IsMemberFunction() && len(args) == 1 {
+			x.call(Operator, e, opposites[name], fmt.Sprintf("one for which %s has %s, and not where %s wants it", code(x.text(call.Target())), code(x.text(args[0])), name))
+		}
+	case "all", "exists", "exists_one", "filter":
+		if call.IsMemberFunction() && len(args) > 1 {
+			x.loop(call, e, strict)
+			return
+		}
+	}
+	x.parts(e)
+}
+
+// parts changes the parts of a part that is not a logical operator.
+func (x *editing) parts(e ast.Expr) {
+	for _, child := range children(e) {
+		x.visit(child, false, false)
+	}
+}
+
+// operands takes out each operand of && or ||. An operand that is the same operator has its own.
+func (x *editing) operands(e ast.Expr, name string, args []ast.Expr, strict bool) {
+	for i, arg := range args {
+		if len(args) == 2 && function(arg) != name && !(strict && name == operators.LogicalAnd && x.guards(arg, args[1-i])) {
+			was, rest := code(x.text(arg)), code(x.text(args[1-i]))
+			notice := fmt.Sprintf("one for which %s is false while %s is true", was, rest)
+			if name == operators.LogicalOr {
+				notice = fmt.Sprintf("one for which %s is true while %s is false", was, rest)
+			}
+			x.take(edit{kind: Clause, offset: x.begin(arg), was: x.text(arg), notice: notice}, e, args[1-i])
+		}
+	}
+	for _, arg := range args {
+		x.visit(arg, true, strict)
+	}
+}
+
+// guards reports whether an operand of && only asks for a field that the other operand needs. Without
+// it, an error rejects what false rejected: the verdicts are the same.
+func (x *editing) guards(arg, other ast.Expr) bool {
+	return function(arg) == "has" && strings.Contains(x.text(other), x.text(arg.AsCall().Args()[0]))
+}
+
+// relation moves the boundary of a comparison to both sides.
+func (x *editing) relation(e ast.Expr, name string, args []ast.Expr) {
+	left, right := x.text(args[0]), x.text(args[1])
+	notice := fmt.Sprintf("one for which %s equals %s", code(left), code(right))
+	side, value := constant(args)
+	if side >= 0 {
+		notice = fmt.Sprintf("one for which %s is %d", code(x.text(args[1-side])), value)
+	}
+	sized := side >= 0 && function(args[1-side]) == "size"
+	if !sized || value >= 0 {
+		x.call(Boundary, e, opposites[name], notice)
+	}
+	if side < 0 {
+		return
+	}
+	// x < 5 becomes x < 4, which differs at 4, and x <= 5 becomes x <= 6, which differs at 6. The change of
+	// the operator is on the other side of the boundary.
+	less, equal := name == operators.Less || name == operators.LessEquals, name == operators.LessEquals || name == operators.GreaterEquals
+	if side == 0 {
+		less = !less
+	}
+	moved := value + 1
+	if less != equal {
+		moved = value - 1
+	}
+	if sized && moved < 0 {
+		return
+	}
+	changed := []ast.Expr{args[0], args[1]}
+	changed[side] = x.factory.NewLiteral(args[side].ID(), types.Int(moved))
+	x.replace(Boundary, e, x.factory.NewCall(e.ID(), name, changed...), fmt.Sprintf("one for which %s is %d", code(x.text(args[1-side])), moved))
+}
+
+// loop changes a quantifier or a filter, and what it asks of an element.
+func (x *editing) loop(call ast.CallExpr, e ast.Expr, strict bool) {
+	args := call.Args()
+	predicate := args[len(args)-1]
+	list, asked := code(x.text(call.Target())), code(x.text(predicate))
+	switch name := call.FunctionName(); name {
+	case "filter":
+		x.replace(Clause, predicate, x.literal(true), fmt.Sprintf("one in which %s has an element for which %s is false", list, asked))
+		x.replace(Clause, predicate, x.literal(false), fmt.Sprintf("one in which %s has an element for which %s is true", list, asked))
+	case "exists_one":
+		x.call(Quantifier, e, opposites[name], fmt.Sprintf("one in which %s has two elements for which %s is true", list, asked))
+	default:
+		x.call(Quantifier, e, opposites[name], fmt.Sprintf("one in which %s has an element for which %s is true and one for which it is false, or no element", list, asked))
+		if name == "exists" {
+			x.replace(Clause, predicate, x.literal(true), fmt.Sprintf("one in which %s has elements, and %s is false for all", list, asked))
+		}
+	}
+	x.visit(call.Target(), false, false)
+	x.visit(predicate, true, strict && (call.FunctionName() == "all" || call.FunctionName() == "exists"))
+}
+
+// call changes the function of a call.
+func (x *editing) call(kind Kind, e ast.Expr, name, notice string) {
+	c := e.AsCall()
+	if c.IsMemberFunction() {
+		x.replace(kind, e, x.factory.NewMemberCall(e.ID(), name, c.Target(), c.Args()...), notice)
+	} else {
+		x.replace(kind, e, x.factory.NewCall(e.ID(), name, c.Args()...), notice)
+	}
+}
+
+// replace puts another part in the place of one.
+func (x *editing) replace(kind Kind, at, to ast.Expr, notice string) {
+	x.take(edit{kind: kind, offset: x.begin(at), was: x.text(at), is: x.text(to), notice: notice}, at, to)
+}
+
+// take makes a change and takes it back. A part that contains the changed one must refer to a copy of it.
+func (x *editing) take(e edit, at, to ast.Expr) {
+	before := x.copy(at)
+	at.SetKindCase(to)
+	e.text = x.text(x.parsed.Expr())
+	at.SetKindCase(before)
+	if e.text != "" {
+		x.list = append(x.list, e)
+	}
+}
+
+// copy is an expression with the same parts.
+func (x *editing) copy(e ast.Expr) ast.Expr {
+	out := x.factory.NewUnspecifiedExpr(e.ID())
+	out.SetKindCase(e)
+	return out
+}
+
+func (x *editing) literal(value bool) ast.Expr { return x.factory.NewLiteral(1, types.Bool(value)) }
+
+// text is a part as it is written in one line; empty for what cannot be written.
+func (x *editing) text(e ast.Expr) string {
+	text, err := celparser.Unparse(e, ast.NewSourceInfo(nil))
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// begin is the first character of a part.
+func (x *editing) begin(e ast.Expr) int {
+	first := -1
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		r, ok := x.parsed.SourceInfo().GetOffsetRange(e.ID())
+		if !ok {
+			return
+		}
+		start := int(r.Start)
+		if name := function(e); name != "" && !strings.ContainsAny(name, "_@") && !e.AsCall().IsMemberFunction() {
+			// The place of a call is that of its parenthesis.
+			start -= len(name)
+		}
+		if first < 0 || start < first {
+			first = max(start, 0)
+		}
+	}))
+	return max(first, 0)
+}
+
+// function is the function that an expression calls; empty for one that calls none.
+func function(e ast.Expr) string {
+	if e.Kind() != ast.CallKind {
+		return ""
+	}
+	return e.AsCall().FunctionName()
+}
+
+// children are the direct parts of an expression.
+func children(e ast.Expr) (list []ast.Expr) {
+	switch e.Kind() {
+	case ast.CallKind:
+		if c := e.AsCall(); c.IsMemberFunction() {
+			list = append(list, c.Target())
+		}
+		list = append(list, e.AsCall().Args()...)
+	case ast.SelectKind:
+		list = append(list, e.AsSelect().Operand())
+	case ast.ListKind:
+		list = e.AsList().Elements()
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			list = append(list, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, field := range e.AsStruct().Fields() {
+			list = append(list, field.AsStructField().Value())
+		}
+	}
+	return list
+}
+
+// constant finds the operand of a comparison that is an integer; side is -1 for none.
+func constant(args []ast.Expr) (side int, value int64) {
+	for i, arg := range args {
+		if arg.Kind() == ast.LiteralKind {
+			if n, ok := arg.AsLiteral().(types.Int); ok && n > -1<<53 && n < 1<<53 {
+				return i, int64(n)
+			}
+		}
+	}
+	return -1, 0
+}
+
+// decided says for which request a negated part makes a difference.
+func decided(part string) string { return "one whose verdict depends on " + code(part) }
+
+// most is how many characters of a part are shown.
+const most = 120
+
+// code is a part in a sentence.
+func code(part string) string {
+	return "`" + trace.Cut(strings.Join(strings.Fields(part), " "), most) + "`"
+}

@@ -1,0 +1,248 @@
+package suite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/mutants"
+)
+
+// maxMutants bounds how many changes a run tries.
+const maxMutants = 20_000
+
+// Mutants says which changes of registrations the tests notice. Its JSON is stable: fields are only ever
+// added.
+type Mutants struct {
+	// Tried are the changes that the API server takes, and Noticed those of them with which a test does
+	// not pass. Left are those that were not tried, because there are too many.
+	Tried   int `json:"tried"`
+	Noticed int `json:"noticed"`
+	Left    int `json:"left,omitempty"`
+	// Unnoticed are in the order of the files and lines.
+	Unnoticed []*mutants.Mutant `json:"unnoticed"`
+}
+
+// tried is one change, in all worlds that have its registration.
+type tried struct {
+	*mutants.Mutant
+	taken, noticed atomic.Bool
+}
+
+// mutant is a change in one world. Requests are judged by the world's registrations with the changed one
+// among them; the world itself stays.
+type mutant struct {
+	*tried
+	content map[string]any
+	object  runtime.Object
+	once    sync.Once
+	with    *snapshot.Snapshot
+}
+
+// registrations returns those in force with the changed one. They stay the same while mutants are tried.
+func (m *mutant) registrations(inForce *snapshot.Snapshot) *snapshot.Snapshot {
+	m.once.Do(func() { m.with = inForce.With([]runtime.Object{m.object}) })
+	return m.with
+}
+
+// touched are the registrations whose rules match the request; false for those that did not act on it,
+// as their selectors or conditions say.
+func (o *Outcome) touched() map[string]bool {
+	list := map[string]bool{}
+	record := o.trace.Verdicts(false)
+	for skip := range record.Skipped() {
+		list[skip.Entry.Kind+" "+skip.Entry.Configuration] = false
+	}
+	for j := range record.Judged() {
+		list[j.Policy.Kind+" "+j.Policy.Configuration] = true
+	}
+	for call := range record.Calls() {
+		list[call.Webhook.Kind+" "+call.Webhook.Configuration] = true
+	}
+	return list
+}
+
+// mutate changes the registrations of a world, and judges by each change the tests that passed and that
+// its registration touches, until one does not pass.
+func (r *runner) mutate(ctx context.Context, w *stage.Stage, objects []*manifests.Object, results []*Result, services map[string]bool) error {
+	list, err := r.mutantsOf(ctx, w, objects)
+	if err != nil {
+		return err
+	}
+	// The first test of each mutant comes first, then the second of each: most mutants need no third.
+	var rounds [][]*Result
+	for _, m := range list {
+		touching, n := touching(m.content), 0
+		for _, result := range results {
+			if acted, touched := result.touched[touching]; result.Status != Passed || !touched || !acted && !m.Widens {
+				continue
+			}
+			if n == len(rounds) {
+				rounds = append(rounds, nil)
+			}
+			rounds[n] = append(rounds[n], &Result{test: result.test, mutant: m})
+			n++
+		}
+	}
+	attempts := slices.Concat(rounds...)
+	r.mu.Lock()
+	r.of += len(attempts)
+	r.mu.Unlock()
+	return r.all(ctx, w, attempts, services)
+}
+
+// touching names the registration that decides whether an object touches a request: the object, or the
+// policy of a binding.
+func touching(content map[string]any) string {
+	kind, name := at(content, "kind"), at(content, "metadata", "name")
+	if policy, ok := strings.CutSuffix(kind, "Binding"); ok {
+		kind, name = policy, at(content, "spec", "policyName")
+	}
+	return kind + " " + name
+}
+
+// mutantsOf are the mutants of objects that the server takes.
+func (r *runner) mutantsOf(ctx context.Context, w *stage.Stage, objects []*manifests.Object) ([]*mutant, error) {
+	var list []*mutant
+	sources := map[string]string{}
+	for i, o := range objects {
+		last := math.MaxInt
+		if i+1 < len(objects) && objects[i+1].File == o.File && objects[i+1].Line > o.Line {
+			last = objects[i+1].Line - 1
+		}
+		if !r.Mutate(o.File, o.Line, last) {
+			continue
+		}
+		if _, known := sources[o.File]; !known {
+			data, _ := files.Read(o.File, files.Configuration)
+			sources[o.File] = string(data)
+		}
+		for _, m := range mutants.Of(o, sources[o.File]) {
+			if t := r.try(m); t != nil {
+				list = append(list, &mutant{tried: t, content: m.Content})
+			}
+		}
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, m := range list {
+		group.Go(func() (err error) {
+			if m.object, err = taken(groupCtx, w, m.content); m.object != nil {
+				m.taken.Store(true)
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	return slices.DeleteFunc(list, func(m *mutant) bool { return m.object == nil }), err
+}
+
+// try returns a mutant as all worlds know it; nil when there are too many.
+func (r *runner) try(m *mutants.Mutant) *tried {
+	key := fmt.Sprint(m.File, m.Line, m.Column, m.Object, m.Field, m.Was, m.Is, m.Notice)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.mutants[key]
+	switch {
+	case known != nil:
+	case len(r.mutants) >= maxMutants:
+		r.left++
+	default:
+		known = &tried{Mutant: m}
+		if r.mutants == nil {
+			r.mutants = map[string]*tried{}
+		}
+		r.mutants[key] = known
+	}
+	return known
+}
+
+// taken asks the server for a changed registration as it would be stored; nil when it takes none. The
+// server stores nothing.
+func taken(ctx context.Context, w *stage.Stage, content map[string]any) (runtime.Object, error) {
+	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
+	kind := w.Kinds().Of(u.GroupVersionKind())
+	stored, err := w.Get(ctx, kind, "", u.GetName())
+	if err != nil || stored == nil {
+		return nil, err
+	}
+	u.SetResourceVersion(stored.GetResourceVersion())
+	q := stage.Request{Method: http.MethodPut, Path: stage.Path(kind, "", u.GetName()), ContentType: stage.JSON, Body: stage.Encode(u.Object)}
+	q.Query = map[string][]string{"dryRun": {metav1.DryRunAll}}
+	a, err := w.Admin().Do(ctx, q)
+	if err != nil || !a.OK() {
+		return nil, err
+	}
+	if err := u.UnmarshalJSON(a.Body); err != nil {
+		return nil, err
+	}
+	return registration.FromContent(u.Object)
+}
+
+// attempt judges a test once more, by a mutant.
+func (r *runner) attempt(ctx context.Context, w *stage.Stage, result *Result, calls *callers) error {
+	m, t := result.mutant, result.test
+	if m.noticed.Load() {
+		return nil
+	}
+	calls.registrations = m.registrations
+	o, err := t.judge(ctx, w, calls, nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		m.noticed.Store(true)
+		return nil
+	}
+	var failures []Failure
+	var skip string
+	if t.judgeBy != nil {
+		failures, skip = t.judgeBy(o)
+	} else {
+		failures = t.compare(o)
+	}
+	if len(failures) > 0 || skip != "" {
+		m.noticed.Store(true)
+	}
+	return nil
+}
+
+// countMutants reports the mutants.
+func (r *runner) countMutants() {
+	if r.Mutate == nil {
+		return
+	}
+	out := &Mutants{Left: r.left, Unnoticed: []*mutants.Mutant{}}
+	for _, t := range r.mutants {
+		switch {
+		case !t.taken.Load():
+			continue
+		case t.noticed.Load():
+			out.Noticed++
+		default:
+			out.Unnoticed = append(out.Unnoticed, t.Mutant)
+		}
+		out.Tried++
+	}
+	slices.SortFunc(out.Unnoticed, func(a, b *mutants.Mutant) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Notice, b.Notice))
+	})
+	r.report.Mutants = out
+}

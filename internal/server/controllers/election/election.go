@@ -3,30 +3,20 @@ package election
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clients "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 )
 
-// Leases reads and writes the Lease. Errors are those of the API; Update fails with a
-// conflict when the Lease was changed since it was read.
-type Leases interface {
-	Get(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error)
-	Create(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error)
-	Update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error)
-}
-
 // Options are what an Election needs. Leases, Namespace, Name and Identity must be set.
 type Options struct {
-	Leases          Leases
+	Leases          clients.LeasesGetter
 	Namespace, Name string
 	// Identity is the name of this run of this server in the Lease.
 	Identity string
@@ -55,7 +45,7 @@ func New(o Options) (*Election, error) {
 	o.Retry = cmp.Or(o.Retry, 2*time.Second)
 	e := &Election{options: o}
 	// The elector checks the durations.
-	_, err := leaderelection.NewLeaderElector(e.config(&lock{Election: e}, leaderelection.LeaderCallbacks{
+	_, err := leaderelection.NewLeaderElector(e.config(e.lock(), leaderelection.LeaderCallbacks{
 		OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {},
 	}))
 	if err != nil {
@@ -88,7 +78,7 @@ func (e *Election) Run(ctx context.Context, act func(context.Context)) {
 // back.
 func (e *Election) once(ctx context.Context, act func(context.Context)) {
 	acted := make(chan struct{})
-	l := &lock{Election: e}
+	l := e.lock()
 	elector, err := leaderelection.NewLeaderElector(e.config(l, leaderelection.LeaderCallbacks{
 		OnStartedLeading: func(acting context.Context) {
 			defer close(acted)
@@ -120,60 +110,46 @@ func (e *Election) config(l *lock, callbacks leaderelection.LeaderCallbacks) lea
 
 // lock is the Lease as an elector uses it. The elector calls its methods from one goroutine.
 type lock struct {
-	*Election
-	lease *coordinationv1.Lease
+	*resourcelock.LeaseLock
+	election *Election
 	// acquired reports whether this server has held the Lease.
 	acquired bool
 }
 
-var _ resourcelock.Interface = (*lock)(nil)
-
-// Get implements resourcelock.Interface.
-func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	lease, err := l.options.Leases.Get(ctx, l.options.Namespace, l.options.Name)
-	if err != nil {
-		return nil, nil, err
-	}
-	l.lease = lease
-	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
-	raw, err := json.Marshal(record)
-	return record, raw, err
+func (e *Election) lock() *lock {
+	return &lock{election: e, LeaseLock: &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: e.options.Namespace, Name: e.options.Name}, Client: e.options.Leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: e.options.Identity},
+	}}
 }
 
 // Create implements resourcelock.Interface.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.write(record, func(spec coordinationv1.LeaseSpec) (*coordinationv1.Lease, error) {
-		return l.options.Leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: l.options.Namespace, Name: l.options.Name}, Spec: spec,
-		})
-	})
+	return l.write(func() error { return l.LeaseLock.Create(ctx, record) })
 }
 
 // Update implements resourcelock.Interface.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if l.lease == nil {
-		return errors.New("the lease was not read before")
-	}
-	return l.write(record, func(spec coordinationv1.LeaseSpec) (*coordinationv1.Lease, error) {
-		next := l.lease.DeepCopy()
-		next.Spec = spec
-		return l.options.Leases.Update(ctx, next)
-	})
+	return l.write(func() error { return l.LeaseLock.Update(ctx, record) })
 }
 
 // write stores a record, and notes until when this server may act. Other servers count from when
 // they see the record, which is after the write began.
-func (l *lock) write(record resourcelock.LeaderElectionRecord, store func(coordinationv1.LeaseSpec) (*coordinationv1.Lease, error)) error {
-	until := time.Now().Add(l.options.Deadline)
-	lease, err := store(resourcelock.LeaderElectionRecordToLeaseSpec(&record))
-	if err != nil {
+func (l *lock) write(store func() error) error {
+	until := time.Now().Add(l.election.options.Deadline)
+	if err := store(); err != nil {
 		return err
 	}
-	l.lease, l.acquired = lease, true
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.mu.until = until
+	l.acquired = true
+	l.election.hold(until)
 	return nil
+}
+
+// hold notes until when this server may act.
+func (e *Election) hold(until time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.until = until
 }
 
 // parting is how long giving the Lease back may take.
@@ -181,27 +157,15 @@ const parting = time.Second
 
 // giveBack lets another server take the Lease at once, if this server still holds it.
 func (l *lock) giveBack(ctx context.Context) {
-	l.mu.Lock()
-	l.mu.until = time.Time{}
-	l.mu.Unlock()
+	l.election.hold(time.Time{})
 	ctx, cancel := context.WithTimeout(ctx, parting)
 	defer cancel()
 	record, _, err := l.Get(ctx)
-	if err == nil && record.HolderIdentity == l.options.Identity {
-		next := l.lease.DeepCopy()
-		next.Spec.HolderIdentity, next.Spec.LeaseDurationSeconds = nil, new(int32(1))
-		_, err = l.options.Leases.Update(ctx, next)
+	if err == nil && record.HolderIdentity == l.Identity() {
+		record.HolderIdentity, record.LeaseDurationSeconds = "", 1
+		err = l.LeaseLock.Update(ctx, *record)
 	}
 	if err != nil {
 		klog.V(1).InfoS("The lease of the controllers could not be given back; it runs out by itself", "err", err)
 	}
 }
-
-// RecordEvent implements resourcelock.Interface.
-func (l *lock) RecordEvent(string) {}
-
-// Identity implements resourcelock.Interface.
-func (l *lock) Identity() string { return l.options.Identity }
-
-// Describe implements resourcelock.Interface.
-func (l *lock) Describe() string { return l.options.Namespace + "/" + l.options.Name }

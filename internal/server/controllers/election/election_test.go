@@ -12,19 +12,24 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clients "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // memory has one Lease.
 type memory struct {
+	clients.LeaseInterface
 	mu    sync.Mutex
 	lease *coordinationv1.Lease
 }
 
 var errAway = errors.New("the storage is away")
 
-func (m *memory) Get(context.Context, string, string) (*coordinationv1.Lease, error) {
+func (m *memory) Leases(string) clients.LeaseInterface { return m }
+
+func (m *memory) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lease == nil {
@@ -33,7 +38,7 @@ func (m *memory) Get(context.Context, string, string) (*coordinationv1.Lease, er
 	return m.lease.DeepCopy(), nil
 }
 
-func (m *memory) Create(_ context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (m *memory) Create(_ context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lease != nil {
@@ -44,7 +49,7 @@ func (m *memory) Create(_ context.Context, lease *coordinationv1.Lease) (*coordi
 	return m.lease.DeepCopy(), nil
 }
 
-func (m *memory) Update(_ context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (m *memory) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lease == nil || m.lease.ResourceVersion != lease.ResourceVersion {
@@ -67,7 +72,7 @@ type server struct {
 	ended  chan struct{}
 }
 
-func start(t *testing.T, name string, storage Leases, all *atomic.Int32) *server {
+func start(t *testing.T, name string, storage clients.LeasesGetter, all *atomic.Int32) *server {
 	t.Helper()
 	e, err := New(Options{Leases: storage, Namespace: "kube-system", Name: "controllers", Identity: name})
 	if err != nil {
@@ -128,18 +133,20 @@ type cut struct {
 	off atomic.Bool
 }
 
-func (c *cut) Get(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error) {
+func (c *cut) Leases(string) clients.LeaseInterface { return c }
+
+func (c *cut) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
 	if c.off.Load() {
 		return nil, errAway
 	}
-	return c.memory.Get(ctx, namespace, name)
+	return c.memory.Get(ctx, name, o)
 }
 
-func (c *cut) Update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (c *cut) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	if c.off.Load() {
 		return nil, errAway
 	}
-	return c.memory.Update(ctx, lease)
+	return c.memory.Update(ctx, lease, o)
 }
 
 // A server that cannot renew the lease has stopped before another one begins, and acts
@@ -182,7 +189,7 @@ func TestAServerThatWasPausedDoesNotHoldTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		l := &lock{Election: e}
+		l := e.lock()
 		if err := l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "one", LeaseDurationSeconds: 15}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,13 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	clients "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/coordination"
 )
 
 // leases reads and writes Leases directly in their storage, without admission: a webhook for
 // Leases that hangs must not decide which server runs the controllers.
-type leases struct{ storage leaseStorage }
+type leases struct {
+	// An elector needs no other methods than those below.
+	clients.LeaseInterface
+	storage   leaseStorage
+	namespace string
+}
 
 type leaseStorage interface {
 	rest.Getter
@@ -24,45 +30,51 @@ type leaseStorage interface {
 }
 
 // Stored returns the Leases of a storage.
-func Stored(storage rest.Storage) (Leases, error) {
+func Stored(storage rest.Storage) (clients.LeasesGetter, error) {
 	s, ok := storage.(leaseStorage)
 	if !ok {
 		return nil, fmt.Errorf("a %T does not store leases", storage)
 	}
-	return &leases{s}, nil
+	return leases{storage: s}, nil
 }
 
-// Get implements Leases.
-func (l *leases) Get(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error) {
-	return external(l.storage.Get(at(ctx, "get", namespace, name), name, &metav1.GetOptions{}))
+// Leases implements clients.LeasesGetter.
+func (l leases) Leases(namespace string) clients.LeaseInterface {
+	l.namespace = namespace
+	return l
 }
 
-// Create implements Leases.
-func (l *leases) Create(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+// Get implements clients.LeaseInterface.
+func (l leases) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return external(l.storage.Get(l.at(ctx, "get", name), name, &o))
+}
+
+// Create implements clients.LeaseInterface.
+func (l leases) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	obj, err := internal(lease)
 	if err != nil {
 		return nil, err
 	}
-	return external(l.storage.Create(at(ctx, "create", lease.Namespace, lease.Name), obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}))
+	return external(l.storage.Create(l.at(ctx, "create", lease.Name), obj, rest.ValidateAllObjectFunc, &o))
 }
 
-// Update implements Leases.
-func (l *leases) Update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+// Update implements clients.LeaseInterface.
+func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	obj, err := internal(lease)
 	if err != nil {
 		return nil, err
 	}
-	updated, _, err := l.storage.Update(at(ctx, "update", lease.Namespace, lease.Name), lease.Name, rest.DefaultUpdatedObjectInfo(obj),
-		rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	updated, _, err := l.storage.Update(l.at(ctx, "update", lease.Name), lease.Name, rest.DefaultUpdatedObjectInfo(obj),
+		rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &o)
 	return external(updated, err)
 }
 
 // at returns the context of a request for a Lease, as storages expect it.
-func at(ctx context.Context, verb, namespace, name string) context.Context {
+func (l leases) at(ctx context.Context, verb, name string) context.Context {
 	gv := coordinationv1.SchemeGroupVersion
-	return genericapirequest.WithRequestInfo(genericapirequest.WithNamespace(ctx, namespace), &genericapirequest.RequestInfo{
+	return genericapirequest.WithRequestInfo(genericapirequest.WithNamespace(ctx, l.namespace), &genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: verb, APIPrefix: "apis", APIGroup: gv.Group, APIVersion: gv.Version,
-		Namespace: namespace, Resource: "leases", Name: name,
+		Namespace: l.namespace, Resource: "leases", Name: name,
 	})
 }
 

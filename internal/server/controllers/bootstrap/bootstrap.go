@@ -94,6 +94,22 @@ func (o *Objects) Retry(ctx context.Context) {
 	}
 }
 
+// ensure creates an object unless there is one of its name.
+func ensure[T metav1.Object](ctx context.Context, client interface {
+	Get(context.Context, string, metav1.GetOptions) (T, error)
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+}, object T) error {
+	// Most often the object is there, and a read calls no webhook.
+	_, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = client.Create(ctx, object, metav1.CreateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
 // systemNamespaces exist from the start, with the service accounts that their pods need.
 // Other namespaces need their service account only for their first pod: see
 // controllers.MakeAccount.
@@ -109,12 +125,8 @@ func (o *Objects) Namespaces(ctx context.Context) error {
 }
 
 func (o *Objects) createNamespace(ctx context.Context, name string) error {
-	namespaces := o.Client.CoreV1().Namespaces()
-	_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := ensure(ctx, o.Client.CoreV1().Namespaces(), namespace); err != nil {
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
 	if o.MakeAccount == nil {
@@ -129,16 +141,11 @@ func (o *Objects) createNamespace(ctx context.Context, name string) error {
 // ServiceCIDR makes the range that cluster IPs are taken from. A range
 // that is there already stays: addresses of it are in use.
 func (o *Objects) ServiceCIDR(ctx context.Context) error {
-	const name = "kubernetes"
-	cidrs := o.Client.NetworkingV1().ServiceCIDRs()
-	_, err := cidrs.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = cidrs.Create(ctx, &networkingv1.ServiceCIDR{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{o.ServiceRange}},
-		}, metav1.CreateOptions{})
+	cidr := &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{o.ServiceRange}},
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := ensure(ctx, o.Client.NetworkingV1().ServiceCIDRs(), cidr); err != nil {
 		return fmt.Errorf("range of cluster IPs: %w", err)
 	}
 	return nil
@@ -148,11 +155,7 @@ func (o *Objects) ServiceCIDR(ctx context.Context) error {
 func (o *Objects) PriorityClasses(ctx context.Context) error {
 	classes := o.Client.SchedulingV1().PriorityClasses()
 	for _, class := range schedulingv1.SystemPriorityClasses() {
-		_, err := classes.Get(ctx, class.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			_, err = classes.Create(ctx, class, metav1.CreateOptions{})
-		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := ensure(ctx, classes, class); err != nil {
 			return fmt.Errorf("priority class %s: %w", class.Name, err)
 		}
 	}

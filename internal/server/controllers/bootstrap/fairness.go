@@ -7,6 +7,7 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	flowcontrolbootstrap "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
@@ -47,16 +48,9 @@ func (o *Objects) Fairness(ctx context.Context, known informers.SharedInformerFa
 
 // KeepFairness looks at these objects again every minute, until ctx ends.
 func (o *Objects) KeepFairness(ctx context.Context, known informers.SharedInformerFactory) {
-	tick := time.NewTicker(fairnessInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := o.Fairness(ctx, known); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Cannot keep up the default FlowSchemas and PriorityLevelConfigurations; will retry")
 		}
-	}
+	}, fairnessInterval)
 }

@@ -28,6 +28,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
+	"k8s.io/kubernetes/pkg/util/taints"
 )
 
 // Options are what Nodes need. All must be set.
@@ -74,7 +77,7 @@ type Nodes struct {
 func New(o Options) (*Nodes, error) {
 	n := &Nodes{Options: o, bound: map[string]int{}, ports: ports{}, tainted: map[types.UID]time.Time{}, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, 10*time.Second))}
-	n.addresses.next = podRange.Addr()
+	n.addresses.next, n.addresses.used = podRange.Addr(), map[netip.Addr]bool{}
 	enqueue := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
 			n.note(pod)
@@ -178,13 +181,13 @@ func (n *Nodes) live(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if !isReady(node) {
+	if !nodeutil.IsNodeReady(node) {
 		node.Status = statusOf(name)
 		if node, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
 	}
-	if kept := withoutNotReady(node.Spec.Taints); len(kept) < len(node.Spec.Taints) {
+	if kept, removed := taints.DeleteTaintsByKey(node.Spec.Taints, corev1.TaintNodeNotReady); removed {
 		// In a cluster, the controller of nodes does this.
 		node.Spec.Taints = kept
 		if _, err = nodes.Update(ctx, node, metav1.UpdateOptions{}); err != nil {
@@ -252,25 +255,6 @@ func statusOf(name string) corev1.NodeStatus {
 		})
 	}
 	return status
-}
-
-func isReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func withoutNotReady(taints []corev1.Taint) []corev1.Taint {
-	var kept []corev1.Taint
-	for _, t := range taints {
-		if t.Key != corev1.TaintNodeNotReady {
-			kept = append(kept, t)
-		}
-	}
-	return kept
 }
 
 // hostIP returns an address of 198.18.0.0/15, the range for benchmarks, which no host has.
@@ -365,7 +349,7 @@ func unschedulable(pod *corev1.Pod) corev1.PodCondition {
 // say writes a condition of a pod as the scheduler, if it is not there yet.
 func (n *Nodes) say(ctx context.Context, pod *corev1.Pod, c corev1.PodCondition) error {
 	next := pod.DeepCopy()
-	setCondition(next, metav1.Now(), c)
+	podutil.UpdatePodCondition(&next.Status, &c)
 	if equality.Semantic.DeepEqual(pod.Status, next.Status) {
 		return nil
 	}
@@ -525,18 +509,12 @@ func (a *addresses) take(ip string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.used == nil {
-		a.used = map[netip.Addr]bool{}
-	}
 	a.used[addr] = true
 }
 
 func (a *addresses) give() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.used == nil {
-		a.used = map[netip.Addr]bool{}
-	}
 	for range 1 << (32 - podRange.Bits()) {
 		if a.next = a.next.Next(); !podRange.Contains(a.next) {
 			a.next = podRange.Addr().Next()

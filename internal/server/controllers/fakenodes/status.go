@@ -7,8 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 const (
@@ -336,7 +336,7 @@ func (o *observation) conditions(initialized bool) {
 		if ok {
 			c.Status = corev1.ConditionTrue
 		}
-		setCondition(o.pod, o.now, c)
+		podutil.UpdatePodCondition(&o.pod.Status, &c)
 	}
 	why := ""
 	switch o.pod.Status.Phase {
@@ -369,33 +369,9 @@ func (o *observation) conditions(initialized bool) {
 // gatesOpen reports whether the conditions of the readiness gates, which clients write, are true.
 func gatesOpen(pod *corev1.Pod) bool {
 	for _, gate := range pod.Spec.ReadinessGates {
-		open := false
-		for _, c := range pod.Status.Conditions {
-			open = open || (c.Type == gate.ConditionType && c.Status == corev1.ConditionTrue)
-		}
-		if !open {
+		if _, c := podutil.GetPodCondition(&pod.Status, gate.ConditionType); c == nil || c.Status != corev1.ConditionTrue {
 			return false
 		}
 	}
 	return true
-}
-
-// setCondition writes a condition. Its LastTransitionTime changes only with its status.
-func setCondition(pod *corev1.Pod, now metav1.Time, c corev1.PodCondition) {
-	s := &pod.Status
-	c.LastTransitionTime = now
-	for i := range s.Conditions {
-		was := &s.Conditions[i]
-		if was.Type != c.Type {
-			continue
-		}
-		if was.Status == c.Status {
-			c.LastTransitionTime = was.LastTransitionTime
-		}
-		if c.LastProbeTime = was.LastProbeTime; !equality.Semantic.DeepEqual(*was, c) {
-			*was = c
-		}
-		return
-	}
-	s.Conditions = append(s.Conditions, c)
 }

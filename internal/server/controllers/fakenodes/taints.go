@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // repelled reports whether a node has a taint that keeps a pod from being bound to the node.
@@ -72,7 +73,7 @@ func (n *Nodes) evicts(pod *corev1.Pod, now time.Time) (evict bool, after time.D
 // taint-eviction-controller does this.
 func (n *Nodes) evict(ctx context.Context, pod *corev1.Pod) error {
 	next := pod.DeepCopy()
-	setCondition(next, metav1.Now(), corev1.PodCondition{
+	podutil.UpdatePodCondition(&next.Status, &corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
 		Reason: "DeletionByTaintManager", Message: "Taint manager: deleting due to NoExecute taint",
 	})

@@ -137,6 +137,16 @@ func (r *remaining) Error() string {
 	return "objects remain: " + strings.Join(slices.Concat(r.objects, r.failures, []string{r.undiscovered}), ", ")
 }
 
+// add adds some objects of a resource, and the finalizers of those that are known.
+func (r *remaining) add(gr schema.GroupResource, n int, known []metav1.PartialObjectMetadata) {
+	r.objects = append(r.objects, instances(gr, n))
+	for _, item := range known {
+		for _, f := range item.Finalizers {
+			r.finalizers[f]++
+		}
+	}
+}
+
 func (c *Controller) sync(ctx context.Context, name string) error {
 	ns, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || (err == nil && ns.DeletionTimestamp == nil) {
@@ -226,16 +236,12 @@ func (c *Controller) emptyOne(ctx context.Context, resource Collection, namespac
 	if n, err = c.count(ctx, resource, namespace); err != nil || n == 0 {
 		return err
 	}
-	r.objects = append(r.objects, instances(resource.GroupResource(), int(n)))
-	list, err := client.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil // The count says enough.
+	var items []metav1.PartialObjectMetadata
+	// After an error, the count says enough.
+	if list, err := client.List(ctx, metav1.ListOptions{}); err == nil {
+		items = list.Items
 	}
-	for _, item := range list.Items {
-		for _, f := range item.Finalizers {
-			r.finalizers[f]++
-		}
-	}
+	r.add(resource.GroupResource(), int(n), items)
 	return nil
 }
 

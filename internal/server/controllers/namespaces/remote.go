@@ -71,11 +71,6 @@ func (c *Controller) deleteAll(ctx context.Context, client metadata.ResourceInte
 	if list, err = client.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) == 0 {
 		return err
 	}
-	r.objects = append(r.objects, instances(gr, len(list.Items)))
-	for _, item := range list.Items {
-		for _, f := range item.Finalizers {
-			r.finalizers[f]++
-		}
-	}
+	r.add(gr, len(list.Items), list.Items)
 	return nil
 }

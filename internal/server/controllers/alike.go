@@ -4,9 +4,6 @@ import (
 	"net/http"
 	"regexp"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
@@ -28,19 +25,15 @@ func (a alike) RoundTrip(req *http.Request) (*http.Response, error) {
 	if object == nil || object.GetGenerateName() == "" {
 		return response, nil
 	}
-	body, err := replies.Peek(response)
+	status, err := replies.Status(response)
 	if err != nil {
 		return nil, err
 	}
-	if decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
-		if status, ok := decoded.(*metav1.Status); ok {
-			prefix := object.GetGenerateName()
-			named := regexp.MustCompile(regexp.QuoteMeta(prefix) + generated)
-			status.Message = named.ReplaceAllLiteralString(status.Message, prefix+"*")
-			if err := say(response, status); err != nil {
-				return nil, err
-			}
-		}
+	if status == nil {
+		return response, nil
 	}
-	return response, nil
+	prefix := object.GetGenerateName()
+	named := regexp.MustCompile(regexp.QuoteMeta(prefix) + generated)
+	status.Message = named.ReplaceAllLiteralString(status.Message, prefix+"*")
+	return replies.Say(response, status)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/controller/certificates/approver"
 	"k8s.io/kubernetes/pkg/controller/certificates/cleaner"
@@ -27,21 +28,11 @@ func approveRequests(ctx context.Context, t *term, client kubernetes.Interface) 
 func signRequests(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	informer := t.informers.Certificates().V1().CertificateSigningRequests()
 	var signers []func(context.Context)
-	for _, of := range []func(context.Context) (*signer.CSRSigningController, error){
-		func(ctx context.Context) (*signer.CSRSigningController, error) {
-			return signer.NewKubeletServingCSRSigningController(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
-		},
-		func(ctx context.Context) (*signer.CSRSigningController, error) {
-			return signer.NewKubeletClientCSRSigningController(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
-		},
-		func(ctx context.Context) (*signer.CSRSigningController, error) {
-			return signer.NewKubeAPIServerClientCSRSigningController(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
-		},
-		func(ctx context.Context) (*signer.CSRSigningController, error) {
-			return signer.NewLegacyUnknownCSRSigningController(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
-		},
+	for _, of := range []func(context.Context, kubernetes.Interface, certificatesinformers.CertificateSigningRequestInformer, string, string, time.Duration) (*signer.CSRSigningController, error){
+		signer.NewKubeletServingCSRSigningController, signer.NewKubeletClientCSRSigningController,
+		signer.NewKubeAPIServerClientCSRSigningController, signer.NewLegacyUnknownCSRSigningController,
 	} {
-		c, err := of(ctx)
+		c, err := of(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
 		if err != nil {
 			return nil, err
 		}

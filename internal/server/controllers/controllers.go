@@ -228,6 +228,17 @@ func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
 	return func(ctx context.Context) { run(named(ctx)) }, nil
 }
 
+// working returns a function that returns what runs a controller with a number of workers, or the
+// error for which there is no controller.
+func working[C interface{ Run(context.Context, int) }](c C, err error) func(workers int) (func(context.Context), error) {
+	return func(workers int) (func(context.Context), error) {
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) { c.Run(ctx, workers) }, nil
+	}
+}
+
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -150,7 +150,7 @@ func (u *follower) Informer() cache.SharedIndexInformer {
 }
 
 // use adds a handler, and shares the informer of the kind with its other users.
-func (u *follower) use(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (u *follower) use(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	f := u.all
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,7 +166,7 @@ func (u *follower) use(h cache.ResourceEventHandler, every time.Duration) (cache
 		u.kind.made = time.Now()
 		f.kinds[u.resource] = u.kind
 	}
-	handler, err := lateinformer.Registration(u.kind.Informer().AddEventHandlerWithResyncPeriod(h, every))
+	handler, err := lateinformer.Registration(u.kind.Informer().AddEventHandlerWithOptions(h, o))
 	if err == nil {
 		u.handler = handler
 	}
@@ -230,10 +230,10 @@ type followerInformer struct {
 	user *follower
 }
 
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer. Controllers that follow all
-// kinds add their handlers with it.
-func (i followerInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return i.user.use(h, every)
+// AddEventHandlerWithOptions implements cache.SharedInformer. A monitor adds the handlers of
+// controllers that follow all kinds with it.
+func (i followerInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return i.user.use(h, o)
 }
 
 // GetController implements cache.SharedInformer. The kind is followed until the controller is

@@ -19,9 +19,9 @@ import (
 // follow follows a kind as upstream's controllers do, and returns a function that stops it.
 func follow(f *followed, gvr schema.GroupVersionResource, seen chan<- string) (cache.Controller, func()) {
 	shared := monitor{f.ForResource(gvr), nil}
-	_, _ = shared.Informer().AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{
+	_, _ = shared.Informer().AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { seen <- obj.(metav1.Object).GetName() },
-	}, 0)
+	}, cache.HandlerOptions{})
 	controller := shared.Informer().GetController()
 	stop := make(chan struct{})
 	go controller.Run(stop)
@@ -102,7 +102,7 @@ func TestAHandlerWithoutAControllerLeavesNothing(t *testing.T) {
 			return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: name}
 		}
 		for _, name := range []string{"widgets", "gadgets"} {
-			if _, err := f.ForResource(kind(name)).Informer().AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{}, 0); err != nil {
+			if _, err := f.ForResource(kind(name)).Informer().AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{}, cache.HandlerOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -123,7 +123,7 @@ func TestAHandlerWithoutAControllerLeavesNothing(t *testing.T) {
 		stopLate()
 		time.Sleep(2 * lingering)
 		// Its last user released the informer that was given out before.
-		_, _ = late.Informer().AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{}, 0)
+		_, _ = late.Informer().AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{}, cache.HandlerOptions{})
 		controller := late.Informer().GetController()
 		again := make(chan struct{})
 		go controller.Run(again)

@@ -8,10 +8,8 @@ import (
 	"path"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 
@@ -75,27 +73,17 @@ func (c certain) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode != http.StatusNotFound {
 		return response, err
 	}
-	body, err := replies.Peek(response)
+	status, err := replies.Status(response)
 	if err != nil {
 		return nil, err
 	}
-	if !names(body, path.Base(req.URL.Path)) {
+	if status == nil || status.Details == nil || status.Details.Name != path.Base(req.URL.Path) {
 		response.StatusCode, response.Status = http.StatusServiceUnavailable, "503 Service Unavailable"
 		response.Header = http.Header{"Content-Type": {"text/plain"}}
 		response.Body = io.NopCloser(bytes.NewReader([]byte("the resource is not served: " + req.URL.Path)))
 		response.ContentLength = -1
 	}
 	return response, nil
-}
-
-// names reports whether an answer is a status about an object of this name.
-func names(body []byte, name string) bool {
-	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	if err != nil {
-		return false
-	}
-	status, ok := decoded.(*metav1.Status)
-	return ok && status.Details != nil && status.Details.Name == name
 }
 
 // together runs several functions at the same time, and returns when all have.

@@ -21,12 +21,8 @@ import (
 // serviceAccounts makes the ServiceAccount default in every namespace.
 func serviceAccounts(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
-	c, err := serviceaccountcontroller.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(),
-		client, serviceaccountcontroller.DefaultServiceAccountsControllerOptions())
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+	return working(serviceaccountcontroller.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(),
+		client, serviceaccountcontroller.DefaultServiceAccountsControllerOptions()))(1)
 }
 
 // defaultAccount is the ServiceAccount of pods that name none.
@@ -78,22 +74,14 @@ func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) 
 		return nil, err
 	}
 	holders := t.only("type", string(corev1.SecretTypeServiceAccountToken))
-	c, err := serviceaccountcontroller.NewTokensController(klog.FromContext(ctx), t.informers.Core().V1().ServiceAccounts(), holders.Core().V1().Secrets(),
-		client, serviceaccountcontroller.TokensControllerOptions{TokenGenerator: tokens, RootCA: t.options.RootCA})
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, 5) }, nil
+	return working(serviceaccountcontroller.NewTokensController(klog.FromContext(ctx), t.informers.Core().V1().ServiceAccounts(), holders.Core().V1().Secrets(),
+		client, serviceaccountcontroller.TokensControllerOptions{TokenGenerator: tokens, RootCA: t.options.RootCA}))(5)
 }
 
 // rootCertificate keeps the ConfigMap kube-root-ca.crt in every namespace.
 func rootCertificate(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	published := t.only("metadata.name", rootcacertpublisher.RootCACertConfigMapName)
-	c, err := rootcacertpublisher.NewPublisher(published.Core().V1().ConfigMaps(), t.informers.Core().V1().Namespaces(), client, t.options.RootCA)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+	return working(rootcacertpublisher.NewPublisher(published.Core().V1().ConfigMaps(), t.informers.Core().V1().Namespaces(), client, t.options.RootCA))(1)
 }
 
 // emptyNamespaces empties namespaces that are being deleted.

@@ -15,6 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/controller/resourcequota"
 	quotainstall "k8s.io/kubernetes/pkg/quota/v1/install"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lateinformer"
 )
 
 // The work of the controller of quotas, as in a kube-controller-manager.
@@ -99,9 +101,15 @@ type quotaInformer struct {
 	handler cache.ResourceEventHandler
 }
 
-// Informer implements coreinformers.ResourceQuotaInformer.
+// Informer implements coreinformers.ResourceQuotaInformer. It notes the handler of the controller.
 func (q *quotaInformer) Informer() cache.SharedIndexInformer {
-	return listening{q.ResourceQuotaInformer.Informer(), q}
+	return &lateinformer.Handled{
+		SharedIndexInformer: q.ResourceQuotaInformer.Informer(),
+		Wrap: func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+			q.handler = h
+			return h
+		},
+	}
 }
 
 // remind works until ctx ends.
@@ -160,16 +168,4 @@ func (u *unchanged) look(version string) bool {
 	}
 	u.looks++
 	return u.looks == recountAt || u.looks == recountLast
-}
-
-// listening notes the handler of the controller.
-type listening struct {
-	cache.SharedIndexInformer
-	by *quotaInformer
-}
-
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (l listening) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	l.by.handler = h
-	return l.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every)
 }

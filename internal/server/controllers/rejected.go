@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"path"
@@ -11,11 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/lru"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
 // pace is how long a controller waits after failures one after the other: first, then twice as
@@ -197,20 +197,7 @@ func answer(req *http.Request, status metav1.Status) (*http.Response, error) {
 		Status: http.StatusText(int(status.Code)), StatusCode: int(status.Code), Request: req, Header: http.Header{},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	return response, say(response, &status)
-}
-
-// say makes a status the body of a response.
-func say(response *http.Response, status *metav1.Status) error {
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	body, err := runtime.Encode(scheme.Codecs.LegacyCodec(metav1.Unversioned), status)
-	if err != nil {
-		return err
-	}
-	response.Header.Set("Content-Type", runtime.ContentTypeJSON)
-	response.Header.Del("Content-Length")
-	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return nil
+	return replies.Say(response, &status)
 }
 
 // sent returns the metadata of the object in a request, nil when there is none.
@@ -227,13 +214,8 @@ func sent(req *http.Request) metav1.Object {
 	if err != nil {
 		return nil
 	}
-	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	if err != nil {
-		return nil
-	}
-	object, err := meta.Accessor(obj)
-	if err != nil {
-		return nil
-	}
+	// There is no object after an error.
+	obj, _, _ := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	object, _ := meta.Accessor(obj)
 	return object
 }

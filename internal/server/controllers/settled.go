@@ -3,7 +3,6 @@ package controllers
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,7 +34,7 @@ type settled struct {
 // InformerFor returns an informer of the factory whose handlers wait until their controller is
 // made.
 func (s settled) InformerFor(kind runtime.Object, construct internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
-	return &patient{s.SharedInformerFactory.InformerFor(kind, construct), s.making}
+	return &lateinformer.Handled{SharedIndexInformer: s.SharedInformerFactory.InformerFor(kind, construct), Wrap: s.making.waiting}
 }
 
 // The groups that controllers read.
@@ -55,42 +54,6 @@ func (s settled) Networking() networking.Interface {
 func (s settled) Policy() policy.Interface   { return policy.New(s, metav1.NamespaceAll, nil) }
 func (s settled) Rbac() rbac.Interface       { return rbac.New(s, metav1.NamespaceAll, nil) }
 func (s settled) Storage() storage.Interface { return storage.New(s, metav1.NamespaceAll, nil) }
-
-// patient is an informer of a settled factory.
-type patient struct {
-	cache.SharedIndexInformer
-	making *making
-}
-
-// AddEventHandler implements cache.SharedInformer.
-func (p *patient) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return lateinformer.Registration(p.SharedIndexInformer.AddEventHandler(p.waiting(h)))
-}
-
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (p *patient) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return lateinformer.Registration(p.SharedIndexInformer.AddEventHandlerWithResyncPeriod(p.waiting(h), every))
-}
-
-// AddEventHandlerWithOptions implements cache.SharedInformer.
-func (p *patient) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return lateinformer.Registration(p.SharedIndexInformer.AddEventHandlerWithOptions(p.waiting(h), o))
-}
-
-func (p *patient) waiting(h cache.ResourceEventHandler) cache.ResourceEventHandler {
-	made := p.making.current.Load()
-	if made == nil {
-		return h
-	}
-	return waiting{h, sync.OnceValue(func() bool {
-		select {
-		case <-*made:
-			return true
-		case <-p.making.over:
-			return false
-		}
-	})}
-}
 
 // making knows which controller is being made.
 type making struct {
@@ -116,30 +79,20 @@ func (m *making) begin() (end func()) {
 	}
 }
 
-// waiting is a handler that gets no event before its controller is made.
-type waiting struct {
-	handler cache.ResourceEventHandler
-	// made waits until the controller is made. It returns false when the term ends first.
-	made func() bool
-}
-
-// OnAdd implements cache.ResourceEventHandler.
-func (w waiting) OnAdd(obj any, initially bool) {
-	if w.made() {
-		w.handler.OnAdd(obj, initially)
+// waiting returns a handler that gets no event before the controller is made that is being made now.
+func (m *making) waiting(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	made := m.current.Load()
+	if made == nil {
+		return h
 	}
-}
-
-// OnUpdate implements cache.ResourceEventHandler.
-func (w waiting) OnUpdate(old, obj any) {
-	if w.made() {
-		w.handler.OnUpdate(old, obj)
-	}
-}
-
-// OnDelete implements cache.ResourceEventHandler.
-func (w waiting) OnDelete(obj any) {
-	if w.made() {
-		w.handler.OnDelete(obj)
-	}
+	// The handler gets no event if the term ends first.
+	begun := sync.OnceValue(func() bool {
+		select {
+		case <-*made:
+			return true
+		case <-m.over:
+			return false
+		}
+	})
+	return cache.FilteringResourceEventHandler{FilterFunc: func(any) bool { return begun() }, Handler: h}
 }

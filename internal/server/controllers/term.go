@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -23,7 +22,9 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lateinformer"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
 // term is the time in which this server runs controllers, and what they share.
@@ -106,7 +107,9 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 func borrow(factory informers.SharedInformerFactory, shared map[runtime.Object]cache.SharedIndexInformer) {
 	for kind, owned := range shared {
 		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-			return &borrowed{SharedIndexInformer: owned}
+			b := &borrowed{}
+			b.Handled = lateinformer.Handled{SharedIndexInformer: owned, Added: b.added}
+			return b
 		})
 	}
 }
@@ -252,52 +255,23 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		done()
 		return nil, err
 	}
-	response.Body = &body{response.Body, done}
+	// The context that bounds the request is released with the answer.
+	replies.WhenClosed(response, done)
 	return response, nil
-}
-
-// body is the body of a response. Closing it releases the context that bounds the request.
-type body struct {
-	io.ReadCloser
-	done func()
-}
-
-// Close implements io.Closer.
-func (b *body) Close() error {
-	defer b.done()
-	return b.ReadCloser.Close()
 }
 
 // borrowed is an informer of the server in a factory of a term: the informer runs already, and
 // the handlers that the term added are removed when the term ends.
 type borrowed struct {
-	cache.SharedIndexInformer
+	lateinformer.Handled
 	mu       sync.Mutex
 	handlers []cache.ResourceEventHandlerRegistration
 }
 
-func (b *borrowed) added(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
-	if err == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.handlers = append(b.handlers, r)
-	}
-	return r, err
-}
-
-// AddEventHandler implements cache.SharedInformer.
-func (b *borrowed) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return b.added(b.SharedIndexInformer.AddEventHandler(h))
-}
-
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (b *borrowed) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return b.added(b.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every))
-}
-
-// AddEventHandlerWithOptions implements cache.SharedInformer.
-func (b *borrowed) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return b.added(b.SharedIndexInformer.AddEventHandlerWithOptions(h, o))
+func (b *borrowed) added(r cache.ResourceEventHandlerRegistration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.handlers = append(b.handlers, r)
 }
 
 // SetTransform implements cache.SharedInformer. The server decides what it keeps.
@@ -386,28 +360,23 @@ type monitor struct {
 
 // Informer implements informers.GenericInformer.
 func (m monitor) Informer() cache.SharedIndexInformer {
-	return monitored{m.GenericInformer.Informer(), m.kind}
+	return &monitored{lateinformer.Handled{
+		SharedIndexInformer: m.GenericInformer.Informer(),
+		Wrap:                func(h cache.ResourceEventHandler) cache.ResourceEventHandler { return apart{h, m.kind} },
+		Added:               func(r cache.ResourceEventHandlerRegistration) { m.kind.follow(r.HasSynced) },
+	}, m.kind}
 }
 
 // monitored reports the deletion and the new creation of an object in two events. When a watch was
 // interrupted meanwhile, an informer has one event for both, an update. The controllers that
 // follow all kinds would then never learn that the first object is gone.
 type monitored struct {
-	cache.SharedIndexInformer
+	lateinformer.Handled
 	kind *kindProgress
 }
 
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (m monitored) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	registration, err := m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h, m.kind}, every)
-	if err == nil {
-		m.kind.follow(registration.HasSynced)
-	}
-	return registration, err
-}
-
 // GetController implements cache.SharedInformer.
-func (m monitored) GetController() cache.Controller {
+func (m *monitored) GetController() cache.Controller {
 	return forgetful{m.SharedIndexInformer.GetController(), m.kind}
 }
 

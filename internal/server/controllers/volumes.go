@@ -34,40 +34,24 @@ func bindVolumes(ctx context.Context, t *term, client kubernetes.Interface) (fun
 
 // ephemeralVolumes makes the claims of pods with ephemeral volumes.
 func ephemeralVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c, err := ephemeral.NewController(ctx, client, t.informers.Core().V1().Pods(), t.all.Core().V1().PersistentVolumeClaims())
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, 5) }, nil
+	return working(ephemeral.NewController(ctx, client, t.informers.Core().V1().Pods(), t.all.Core().V1().PersistentVolumeClaims()))(5)
 }
 
 // protectClaims lets a claim that is being deleted go when no pod uses it.
 func protectClaims(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
-	c, err := pvcprotection.NewPVCProtectionController(klog.FromContext(ctx), core.PersistentVolumeClaims(), core.Pods(), client)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+	return working(pvcprotection.NewPVCProtectionController(klog.FromContext(ctx), core.PersistentVolumeClaims(), core.Pods(), client))(1)
 }
 
 // protectVolumes lets a volume that is being deleted go when it is not bound.
 func protectVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c, err := pvprotection.NewPVProtectionController(klog.FromContext(ctx), t.informers.Core().V1().PersistentVolumes(), client)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+	return working(pvprotection.NewPVProtectionController(klog.FromContext(ctx), t.informers.Core().V1().PersistentVolumes(), client))(1)
 }
 
 // protectAttributes lets a VolumeAttributesClass that is being deleted go when nothing
 // uses it.
 func protectAttributes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
-	c, err := vacprotection.NewVACProtectionController(klog.FromContext(ctx), client, core.PersistentVolumeClaims(), core.PersistentVolumes(),
-		t.informers.Storage().V1().VolumeAttributesClasses())
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+	return working(vacprotection.NewVACProtectionController(klog.FromContext(ctx), client, core.PersistentVolumeClaims(), core.PersistentVolumes(),
+		t.informers.Storage().V1().VolumeAttributesClasses()))(1)
 }

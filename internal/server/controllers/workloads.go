@@ -28,11 +28,7 @@ import (
 const workloadWorkers = 5
 
 func runDeployments(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c, err := deployment.NewDeploymentController(ctx, t.informers.Apps().V1().Deployments(), t.all.Apps().V1().ReplicaSets(), t.all.Core().V1().Pods(), client)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+	return working(deployment.NewDeploymentController(ctx, t.informers.Apps().V1().Deployments(), t.all.Apps().V1().ReplicaSets(), t.all.Core().V1().Pods(), client))(workloadWorkers)
 }
 
 func runReplicaSets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
@@ -52,29 +48,17 @@ func runStatefulSets(ctx context.Context, t *term, client kubernetes.Interface) 
 }
 
 func runDaemonSets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c, err := daemon.NewDaemonSetsController(ctx, t.informers.Apps().V1().DaemonSets(), t.all.Apps().V1().ControllerRevisions(),
+	return working(daemon.NewDaemonSetsController(ctx, t.informers.Apps().V1().DaemonSets(), t.all.Apps().V1().ControllerRevisions(),
 		t.all.Core().V1().Pods(), t.informers.Core().V1().Nodes(), client,
-		flowcontrol.NewBackOff(time.Second, 15*time.Minute))
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, 2) }, nil
+		flowcontrol.NewBackOff(time.Second, 15*time.Minute)))(2)
 }
 
 func runJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c, err := job.NewController(ctx, client, t.all.Core().V1().Pods(), t.informers.Batch().V1().Jobs(), nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+	return working(job.NewController(ctx, client, t.all.Core().V1().Pods(), t.informers.Batch().V1().Jobs(), nil, nil))(workloadWorkers)
 }
 
 func runCronJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c, err := cronjob.NewControllerV2(ctx, t.all.Batch().V1().Jobs(), t.informers.Batch().V1().CronJobs(), client)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+	return working(cronjob.NewControllerV2(ctx, t.all.Batch().V1().Jobs(), t.informers.Batch().V1().CronJobs(), client))(workloadWorkers)
 }
 
 // deleteFinishedJobs deletes finished Jobs when their ttlSecondsAfterFinished is over.

@@ -23,6 +23,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
 // Answers of a remote server that this server reads for itself are bounded (S22.23). Answers
@@ -153,7 +155,7 @@ func (r *read) send(req *http.Request, within time.Duration) (*http.Response, er
 		cancel()
 		return nil, err
 	}
-	response.Body = ending{response.Body, cancel}
+	replies.WhenClosed(response, cancel)
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		response.Body = body{io.LimitReader(response.Body, maxError), response.Body}
 		response.ContentLength = -1
@@ -164,18 +166,6 @@ func (r *read) send(req *http.Request, within time.Duration) (*http.Response, er
 		}
 	}
 	return response, nil
-}
-
-// ending ends the context of a request when the body of the answer is closed.
-type ending struct {
-	io.ReadCloser
-	end context.CancelFunc
-}
-
-// Close implements io.Closer.
-func (e ending) Close() error {
-	defer e.end()
-	return e.ReadCloser.Close()
 }
 
 type body struct {

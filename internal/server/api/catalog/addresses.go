@@ -1,10 +1,7 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 	"path"
 	"sync/atomic"
@@ -13,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	restclient "k8s.io/client-go/rest"
 
@@ -66,40 +64,19 @@ func (c checking) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || c.done.Load() || response.StatusCode != http.StatusConflict || req.Method != http.MethodPost || path.Base(req.URL.Path) != "ipaddresses" {
 		return response, err
 	}
-	body, err := replies.Peek(response)
+	status, err := replies.Status(response)
 	if err != nil {
 		return nil, err
 	}
-	decoded, _, err := Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	if err != nil {
-		return response, nil
-	}
-	status, ok := decoded.(*metav1.Status)
-	if !ok || status.Reason != metav1.StatusReasonAlreadyExists || status.Details == nil {
+	if status == nil || status.Reason != metav1.StatusReasonAlreadyExists || status.Details == nil {
 		return response, nil
 	}
 	c.await(req.Context(), status.Details.Name)
 	conflict := apierrors.NewConflict(schema.GroupResource{Group: status.Details.Group, Resource: "ipaddresses"}, status.Details.Name, apierrors.FromObject(status)).Status()
-	conflict.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	if body, err = json.Marshal(&conflict); err != nil {
-		return nil, err
-	}
-	response.Header = http.Header{"Content-Type": {"application/json"}}
-	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return response, nil
+	return replies.Say(response, &conflict)
 }
 
 // await waits until an IPAddress is known, or knownWithin has passed.
 func (c *firstCheck) await(ctx context.Context, name string) {
-	ctx, stop := context.WithTimeout(ctx, knownWithin)
-	defer stop()
-	tick := time.NewTicker(knownEvery)
-	defer tick.Stop()
-	for !c.known(name) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	_ = wait.PollUntilContextTimeout(ctx, knownEvery, knownWithin, true, func(context.Context) (bool, error) { return c.known(name), nil })
 }

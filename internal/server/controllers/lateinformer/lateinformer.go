@@ -7,23 +7,39 @@ import (
 )
 
 // Informer returns inner, which gives every handler a registration.
-func Informer(inner cache.SharedIndexInformer) cache.SharedIndexInformer { return informer{inner} }
+func Informer(inner cache.SharedIndexInformer) cache.SharedIndexInformer {
+	return &Handled{SharedIndexInformer: inner}
+}
 
-type informer struct{ cache.SharedIndexInformer }
+// Handled is an informer that gives every handler a registration, and that knows its handlers.
+type Handled struct {
+	cache.SharedIndexInformer
+	// Wrap, if set, returns the handler that the informer gets in place of a handler.
+	Wrap func(cache.ResourceEventHandler) cache.ResourceEventHandler
+	// Added, if set, is called with the registration of each handler that the informer took.
+	Added func(cache.ResourceEventHandlerRegistration)
+}
 
 // AddEventHandler implements cache.SharedInformer.
-func (i informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return Registration(i.SharedIndexInformer.AddEventHandler(h))
+func (i *Handled) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (i informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return Registration(i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every))
+func (i *Handled) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &every})
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (i informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return Registration(i.SharedIndexInformer.AddEventHandlerWithOptions(h, o))
+func (i *Handled) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	if i.Wrap != nil {
+		h = i.Wrap(h)
+	}
+	r, err := i.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
+	if err == nil && i.Added != nil {
+		i.Added(r)
+	}
+	return Registration(r, err)
 }
 
 // Registration returns the results of an informer's AddEventHandler, with a registration also

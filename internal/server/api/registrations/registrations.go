@@ -24,6 +24,7 @@ import (
 	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
 
@@ -272,22 +273,11 @@ type table struct {
 	entries func(runtime.Object) int
 }
 
-func (t table) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	out, err := rest.NewDefaultTableConvertor(schema.GroupResource{}).ConvertToTable(ctx, obj, options)
-	if err != nil {
-		return nil, err
-	}
-	// NAME, then the count, then the age as kubectl computes it from the time.
-	if len(out.ColumnDefinitions) > 0 {
-		out.ColumnDefinitions = []metav1.TableColumnDefinition{
-			out.ColumnDefinitions[0],
-			{Name: t.heading, Type: "integer", Description: t.heading + " in this configuration."},
-			{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
-		}
-	}
-	for i := range out.Rows {
-		row := &out.Rows[i]
-		row.Cells = []any{row.Cells[0], t.entries(row.Object.Object), age(row.Object.Object)}
-	}
-	return out, nil
+func (t table) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
+	docs := metav1.ObjectMeta{}.SwaggerDoc()
+	return resources.Table(obj, []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: docs["name"]},
+		{Name: t.heading, Type: "integer", Description: t.heading + " in this configuration."},
+		{Name: "Age", Type: "string", Description: docs["creationTimestamp"]},
+	}, func(o metav1.Object, age string) []any { return []any{o.GetName(), t.entries(o.(runtime.Object)), age} })
 }

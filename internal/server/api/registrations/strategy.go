@@ -2,12 +2,10 @@ package registrations
 
 import (
 	"context"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/features"
@@ -116,16 +114,4 @@ func setGeneration(obj runtime.Object, generation int64) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetGeneration(generation)
 	}
-}
-
-func age(obj runtime.Object) string {
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return "<unknown>"
-	}
-	created := m.GetCreationTimestamp()
-	if created.IsZero() {
-		return "<unknown>"
-	}
-	return duration.HumanDuration(time.Since(created.Time))
 }

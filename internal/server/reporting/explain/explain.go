@@ -55,6 +55,7 @@ type Options struct {
 // Explanations is a storage that answers AdmissionExplanations, and stores nothing. It is
 // safe for concurrent use.
 type Explanations struct {
+	resources.Computed
 	options Options
 	handler resources.Handler
 	remote  func(schema.GroupVersion) string
@@ -62,9 +63,13 @@ type Explanations struct {
 
 // New returns Explanations. Serve must be called before requests come.
 func New(o Options) *Explanations {
-	return &Explanations{options: o, handler: resources.Handler{
-		Admission: planning{o.Engine, o.Chain}, Initializers: true, Authorizer: o.Authorizer, NotFound: http.NotFoundHandler(), Uncounted: true,
-	}}
+	return &Explanations{
+		Computed: resources.Computed{Object: func() runtime.Object { return &v1alpha1.AdmissionExplanation{} }, Singular: "admissionexplanation"},
+		options:  o,
+		handler: resources.Handler{
+			Admission: planning{o.Engine, o.Chain}, Initializers: true, Authorizer: o.Authorizer, NotFound: http.NotFoundHandler(), Uncounted: true,
+		},
+	}
 }
 
 // Serve sets the sources of the server's resources. remote returns the name of the server that
@@ -78,18 +83,6 @@ var (
 	_ rest.Scoper               = (*Explanations)(nil)
 	_ rest.SingularNameProvider = (*Explanations)(nil)
 )
-
-// New implements rest.Storage.
-func (e *Explanations) New() runtime.Object { return &v1alpha1.AdmissionExplanation{} }
-
-// Destroy implements rest.Storage.
-func (e *Explanations) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (e *Explanations) NamespaceScoped() bool { return false }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (e *Explanations) GetSingularName() string { return "admissionexplanation" }
 
 // elsewhere returns the plan for a request that is passed on to another server: this server does
 // not judge it (S22.11).

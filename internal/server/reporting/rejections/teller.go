@@ -155,7 +155,7 @@ func (t *Teller) queue(r rejection) {
 	select {
 	case t.waiting <- r:
 	default:
-		klog.V(2).InfoS("Dropping an event about a rejected create: too many events wait", "owner", r.owner.UID)
+		klog.V(2).InfoS("Dropping an event: too many events wait", "message", r.message)
 	}
 }
 
@@ -196,14 +196,9 @@ func reportsAs(resource schema.GroupResource, owner *metav1.OwnerReference, name
 // About queues a warning about an object of a resource. The object may be gone. About does not
 // block.
 func (t *Teller) About(resource schema.GroupResource, object metav1.Object, reason, message string) {
-	r := rejection{resource: resource, reason: reason, message: trace.Cut(message, maxMessage), about: &corev1.ObjectReference{
+	t.queue(rejection{resource: resource, reason: reason, message: trace.Cut(message, maxMessage), about: &corev1.ObjectReference{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
-	}}
-	select {
-	case t.waiting <- r:
-	default:
-		klog.V(2).InfoS("Dropping an event: too many events wait", "resource", resource, "object", klog.KObj(object), "reason", reason)
-	}
+	}})
 }
 
 // message returns the text of an event about an object of a kind: what happened, and why. It is

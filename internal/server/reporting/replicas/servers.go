@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/announce"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
@@ -34,13 +35,18 @@ const maxLifetime = 300
 // to etcd. Other servers that judge requests by the registrations here, such as aggregated
 // servers, write theirs through this storage (S22.20). It is safe for concurrent use.
 type AdmissionServers struct {
+	resources.Computed
 	etcd   *clientv3.Client
 	prefix string
 }
 
 // NewAdmissionServers returns the storage of the announcements below prefix.
 func NewAdmissionServers(etcd *clientv3.Client, prefix string) *AdmissionServers {
-	return &AdmissionServers{etcd: etcd, prefix: prefix}
+	return &AdmissionServers{etcd: etcd, prefix: prefix, Computed: resources.Computed{
+		Object:   func() runtime.Object { return &v1alpha1.AdmissionServer{} },
+		List:     func() runtime.Object { return &v1alpha1.AdmissionServerList{} },
+		Singular: "admissionserver",
+	}}
 }
 
 var (
@@ -51,21 +57,6 @@ var (
 	_ rest.Scoper               = (*AdmissionServers)(nil)
 	_ rest.SingularNameProvider = (*AdmissionServers)(nil)
 )
-
-// New implements rest.Storage.
-func (s *AdmissionServers) New() runtime.Object { return &v1alpha1.AdmissionServer{} }
-
-// NewList implements rest.Lister.
-func (s *AdmissionServers) NewList() runtime.Object { return &v1alpha1.AdmissionServerList{} }
-
-// Destroy implements rest.Storage.
-func (s *AdmissionServers) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (s *AdmissionServers) NamespaceScoped() bool { return false }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (s *AdmissionServers) GetSingularName() string { return "admissionserver" }
 
 // Get implements rest.Getter.
 func (s *AdmissionServers) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
@@ -236,24 +227,9 @@ func (s *AdmissionServers) Delete(ctx context.Context, name string, validate res
 
 // ConvertToTable implements rest.TableConvertor.
 func (s *AdmissionServers) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
-	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
+	return resources.Table(obj, []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: v1alpha1.FieldDocs()["AdmissionServer"][""]},
 		{Name: "Address", Type: "string", Description: announce.FieldDocs()["Announcement"]["address"]},
 		{Name: "Revision", Type: "integer", Description: "The revision up to which the server enforces registrations."},
-	}}
-	var items []v1alpha1.AdmissionServer
-	switch o := obj.(type) {
-	case *v1alpha1.AdmissionServer:
-		items = append(items, *o)
-	case *v1alpha1.AdmissionServerList:
-		items = o.Items
-	default:
-		return nil, fmt.Errorf("a table of %T", obj)
-	}
-	for i := range items {
-		table.Rows = append(table.Rows, metav1.TableRow{
-			Cells: []any{items[i].Name, items[i].Address, items[i].Newest()}, Object: runtime.RawExtension{Object: &items[i]},
-		})
-	}
-	return table, nil
+	}, func(s *v1alpha1.AdmissionServer, _ string) []any { return []any{s.Name, s.Address, s.Newest()} })
 }

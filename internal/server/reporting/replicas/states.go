@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
@@ -34,6 +35,7 @@ const Resource = "registrationstates"
 // States is a storage of RegistrationStates, which can be read only. It is safe
 // for concurrent use.
 type States struct {
+	resources.Computed
 	etcd        clientv3.KV
 	prefix      string
 	mark        string
@@ -62,7 +64,11 @@ func (s *States) WithProblems(problems func(ctx context.Context, resource, name 
 // announced below prefix, and mark is the key that every write of a registration
 // sets.
 func NewStates(etcd clientv3.KV, root, prefix, mark string) *States {
-	return &States{etcd: etcd, prefix: prefix + "/", mark: mark, collections: registrations.Collections(root)}
+	return &States{etcd: etcd, prefix: prefix + "/", mark: mark, collections: registrations.Collections(root), Computed: resources.Computed{
+		Object:   func() runtime.Object { return &v1alpha1.RegistrationState{} },
+		List:     func() runtime.Object { return &v1alpha1.RegistrationStateList{} },
+		Singular: "registrationstate",
+	}}
 }
 
 var (
@@ -71,21 +77,6 @@ var (
 	_ rest.Scoper               = (*States)(nil)
 	_ rest.SingularNameProvider = (*States)(nil)
 )
-
-// New implements rest.Storage.
-func (s *States) New() runtime.Object { return &v1alpha1.RegistrationState{} }
-
-// NewList implements rest.Lister.
-func (s *States) NewList() runtime.Object { return &v1alpha1.RegistrationStateList{} }
-
-// Destroy implements rest.Storage.
-func (s *States) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (s *States) NamespaceScoped() bool { return false }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (s *States) GetSingularName() string { return "registrationstate" }
 
 // Get implements rest.Getter. The read is consistent: it finds a registration whose write was
 // acknowledged. It finds a deleted registration as long as a server enforces it.
@@ -334,33 +325,18 @@ func text(revision int64) string {
 // ConvertToTable implements rest.TableConvertor.
 func (s *States) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
 	docs := v1alpha1.FieldDocs()
-	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
+	return resources.Table(obj, []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: docs["RegistrationState"][""]},
 		{Name: "In Force", Type: "boolean", Description: docs["RegistrationState"]["inForce"]},
 		{Name: "Replicas", Type: "string", Description: "How many servers enforce the stored version, out of all servers."},
 		{Name: "Version", Type: "string", Description: docs["Registration"]["resourceVersion"]},
-	}}
-	items := []v1alpha1.RegistrationState{}
-	switch o := obj.(type) {
-	case *v1alpha1.RegistrationState:
-		items = append(items, *o)
-	case *v1alpha1.RegistrationStateList:
-		items = o.Items
-		table.ResourceVersion = o.ResourceVersion
-	default:
-		return nil, fmt.Errorf("a table of %T", obj)
-	}
-	for i := range items {
-		item, enforce := &items[i], 0
-		for _, r := range item.Replicas {
+	}, func(s *v1alpha1.RegistrationState, _ string) []any {
+		enforce := 0
+		for _, r := range s.Replicas {
 			if r.InForce {
 				enforce++
 			}
 		}
-		table.Rows = append(table.Rows, metav1.TableRow{
-			Cells:  []any{item.Name, item.InForce, fmt.Sprintf("%d/%d", enforce, len(item.Replicas)), item.Registration.ResourceVersion},
-			Object: runtime.RawExtension{Object: item},
-		})
-	}
-	return table, nil
+		return []any{s.Name, s.InForce, fmt.Sprintf("%d/%d", enforce, len(s.Replicas)), s.Registration.ResourceVersion}
+	})
 }

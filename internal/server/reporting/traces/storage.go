@@ -2,7 +2,6 @@ package traces
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
@@ -29,6 +29,7 @@ const Resource = "admissiontraces"
 // Storage is a storage of AdmissionTraces, which can be read only. It is safe for
 // concurrent use.
 type Storage struct {
+	resources.Computed
 	ring    *Ring
 	peers   *Peers
 	options trace.RecordOptions
@@ -41,7 +42,11 @@ func NewStorage(ring *Ring, peers *Peers, o trace.RecordOptions) *Storage {
 	if ring == nil {
 		ring = NewRing(0)
 	}
-	return &Storage{ring, peers, o}
+	return &Storage{resources.Computed{
+		Object:   func() runtime.Object { return &v1alpha1.AdmissionTrace{} },
+		List:     func() runtime.Object { return &v1alpha1.AdmissionTraceList{} },
+		Singular: "admissiontrace", Namespaced: true,
+	}, ring, peers, o}
 }
 
 var (
@@ -52,24 +57,9 @@ var (
 	_ rest.SingularNameProvider = (*Storage)(nil)
 )
 
-// New implements rest.Storage.
-func (s *Storage) New() runtime.Object { return &v1alpha1.AdmissionTrace{} }
-
-// NewList implements rest.Lister.
-func (s *Storage) NewList() runtime.Object { return &v1alpha1.AdmissionTraceList{} }
-
-// Destroy implements rest.Storage.
-func (s *Storage) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (s *Storage) NamespaceScoped() bool { return true }
-
 // Unplaced marks a storage in which some objects are in no namespace, and all objects can be read
 // by name without a namespace.
 func (s *Storage) Unplaced() {}
-
-// GetSingularName implements rest.SingularNameProvider.
-func (s *Storage) GetSingularName() string { return "admissiontrace" }
 
 // Get implements rest.Getter. Without a namespace in ctx, it finds the traces of all namespaces.
 func (s *Storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
@@ -226,7 +216,7 @@ func values(t *v1alpha1.AdmissionTrace, field string) []string {
 
 // ConvertToTable implements rest.TableConvertor.
 func (s *Storage) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
-	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
+	return resources.Table(obj, []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: v1alpha1.FieldDocs()["AdmissionTrace"][""]},
 		{Name: "Operation", Type: "string", Description: "The requested operation."},
 		{Name: "Object", Type: "string", Description: "The resource, and the name as far as it was known."},
@@ -236,28 +226,12 @@ func (s *Storage) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*met
 		{Name: "Own", Type: "string", Description: "How long admission took without waiting for webhooks."},
 		{Name: "Age", Type: "string", Description: "When the request arrived."},
 		{Name: "User", Type: "string", Priority: 1, Description: "The user that made the request."},
-	}}
-	items := []v1alpha1.AdmissionTrace{}
-	switch o := obj.(type) {
-	case *v1alpha1.AdmissionTrace:
-		items = append(items, *o)
-	case *v1alpha1.AdmissionTraceList:
-		items = o.Items
-		table.ResourceVersion = o.ResourceVersion
-	default:
-		return nil, fmt.Errorf("a table of %T", obj)
-	}
-	for i := range items {
-		t := &items[i]
-		table.Rows = append(table.Rows, metav1.TableRow{
-			Cells: []any{
-				t.Name, t.Request.Operation, t.Request.Object(), string(t.Outcome), int64(t.Reviews()),
-				micros(t.TotalMicros), micros(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time)), t.Request.User,
-			},
-			Object: runtime.RawExtension{Object: t},
-		})
-	}
-	return table, nil
+	}, func(t *v1alpha1.AdmissionTrace, _ string) []any {
+		return []any{
+			t.Name, t.Request.Operation, t.Request.Object(), string(t.Outcome), int64(t.Reviews()),
+			micros(t.TotalMicros), micros(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time)), t.Request.User,
+		}
+	})
 }
 
 func micros(n int64) string {

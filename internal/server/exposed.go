@@ -366,7 +366,7 @@ func newAggregator(p *populated, builtin []discovery.Version, show *publish.Kind
 		Self:              p.serving.self(),
 		ClientCertificate: p.serving.toAggregated.CurrentCertKeyContent,
 		MaxInFlight:       s.MaxRequestsInFlight, LongRunning: p.config.LongRunningFunc,
-		Show: show.SetRemote, Document: show.SetDocuments, Gone: p.admitter.gone,
+		Show: show.SetRemote, Document: show.OpenAPI.SetRemote, Gone: p.admitter.gone,
 	}
 	if s.DialWebhook != nil {
 		o.Dial = &transport.DialHolder{Dial: s.DialWebhook}

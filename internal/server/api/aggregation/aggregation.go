@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -23,11 +22,11 @@ import (
 	"k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
-	"k8s.io/kube-openapi/pkg/handler3"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/internal/series"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
@@ -54,38 +53,11 @@ type Options struct {
 	MaxInFlight int
 	LongRunning request.LongRunningRequestCheck
 	// Show is called with all remote group versions when one of them changes.
-	Show func([]Version)
+	Show func([]discovery.Version)
 	// Document is called with the OpenAPI documents of remote servers when one of them changes.
-	Document func(Documents)
+	Document func(openapi.Remote)
 	// Gone, if set, drops the series that metrics have of deleted APIServices.
 	Gone *series.Gone
-}
-
-// Version is a remote group version as discovery shows it.
-type Version struct {
-	schema.GroupVersion
-	Priority
-	// Resources are empty until the remote server has listed some.
-	Resources []apidiscoveryv2.APIResourceDiscovery
-	// Stale says that the remote server did not answer when it was last asked.
-	Stale bool
-}
-
-// Documents are the OpenAPI documents of remote servers. They are never changed.
-type Documents struct {
-	// V2 are the parts of the documents that are about remote group versions, in the order
-	// of their priority. Tag changes when a part changes.
-	V2  []*spec.Swagger
-	Tag string
-	// V3 are the documents by their names, such as apis/example.com/v1.
-	V3 map[string]Document
-}
-
-// Document is a document of a remote server.
-type Document struct {
-	handler3.OpenAPIV3DiscoveryGroupVersion
-	// Handler serves the document.
-	Handler http.Handler
 }
 
 // resync is how often the conditions of APIServices are checked again, as in kube-apiserver

@@ -163,43 +163,36 @@ func (l located) Informer() cache.SharedIndexInformer {
 
 // Lister implements coreinformers.ServiceInformer.
 func (l located) Lister() corelisters.ServiceLister {
-	return locatedLister{ServiceLister: l.ServiceInformer.Lister(), located: l}
+	return corelisters.NewServiceLister(locatedIndexer{l.ServiceInformer.Informer().GetIndexer(), l})
 }
 
-type locatedLister struct {
-	corelisters.ServiceLister
-	located located
+type locatedIndexer struct {
+	cache.Indexer
+	located
 }
 
-// Services implements corelisters.ServiceLister.
-func (l locatedLister) Services(namespace string) corelisters.ServiceNamespaceLister {
-	return locatedNamespace{ServiceNamespaceLister: l.ServiceLister.Services(namespace), namespace: namespace, located: l.located}
-}
-
-type locatedNamespace struct {
-	corelisters.ServiceNamespaceLister
-	namespace string
-	located   located
-}
-
-// Get implements corelisters.ServiceNamespaceLister.
-func (l locatedNamespace) Get(name string) (*corev1.Service, error) {
+// GetByKey implements cache.Store.
+func (l locatedIndexer) GetByKey(key string) (any, bool, error) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil, false, err
+	}
 	elsewhere := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName},
 	}
-	if l.located.options.Placed(l.namespace, name) {
-		return elsewhere, nil
+	if l.options.Placed(namespace, name) {
+		return elsewhere, true, nil
 	}
-	service, err := l.ServiceNamespaceLister.Get(name)
-	if err != nil || service.Spec.Type != corev1.ServiceTypeClusterIP {
-		return service, err
+	found, ok, err := l.Indexer.GetByKey(key)
+	if !ok || found.(*corev1.Service).Spec.Type != corev1.ServiceTypeClusterIP {
+		return found, ok, err
 	}
-	endpoints, err := l.located.endpoints.Endpoints(l.namespace).Get(name)
+	endpoints, err := l.endpoints.Endpoints(namespace).Get(name)
 	if err == nil && written(endpoints) {
-		return elsewhere, nil
+		return elsewhere, true, nil
 	}
-	return service, nil
+	return found, true, nil
 }
 
 // written reports whether there are Endpoints that no controller makes of a selector.

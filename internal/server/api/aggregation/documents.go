@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/openapiconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
 const (
@@ -36,7 +39,7 @@ const (
 // documents are the OpenAPI documents of remote servers (S22.15). A goroutine for each server
 // asks for them, so that a slow server holds up no other server.
 type documents struct {
-	publish func(Documents)
+	publish func(openapi.Remote)
 
 	mu struct {
 		sync.Mutex
@@ -60,10 +63,10 @@ type source struct {
 
 	v2   *spec.Swagger
 	etag string
-	v3   map[string]Document
+	v3   map[string]openapi.RemoteDocument
 }
 
-func newDocuments(publish func(Documents)) *documents {
+func newDocuments(publish func(openapi.Remote)) *documents {
 	d := &documents{publish: publish}
 	d.mu.sources = map[schema.GroupVersion]*source{}
 	return d
@@ -161,25 +164,13 @@ func (d *documents) ask(s *source) error {
 		}
 	}
 	d.mu.Lock()
-	same := s.etag == etag && sameDocuments(s.v3, v3)
+	same := s.etag == etag && maps.EqualFunc(s.v3, v3, func(a, b openapi.RemoteDocument) bool { return a.URL == b.URL })
 	s.v2, s.etag, s.v3 = v2, etag, v3
 	d.mu.Unlock()
 	if !same {
 		d.tell()
 	}
 	return nil
-}
-
-func sameDocuments(a, b map[string]Document) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, d := range a {
-		if other, ok := b[name]; !ok || other.ServerRelativeURL != d.ServerRelativeURL {
-			return false
-		}
-	}
-	return true
 }
 
 // tell publishes the latest documents of all servers.
@@ -196,7 +187,7 @@ func (d *documents) tell() {
 		return cmp.Or(cmp.Compare(b.priority.Group, a.priority.Group), cmp.Compare(a.gv.Group, b.gv.Group),
 			cmp.Compare(b.priority.Version, a.priority.Version), cmp.Compare(a.gv.Version, b.gv.Version))
 	})
-	all := Documents{V3: map[string]Document{}}
+	all := openapi.Remote{V3: map[string]openapi.RemoteDocument{}}
 	for _, s := range sources {
 		if s.v2 != nil {
 			all.V2 = append(all.V2, s.v2)
@@ -212,7 +203,7 @@ func (d *documents) tell() {
 }
 
 // readV3 returns the documents about the group version, nil when the server has no v3.
-func (s *source) readV3(handler http.Handler) (map[string]Document, error) {
+func (s *source) readV3(handler http.Handler) (map[string]openapi.RemoteDocument, error) {
 	downloader := openapiv3.NewDownloader()
 	list, status, err := downloader.OpenAPIV3Root(handler)
 	if err != nil {
@@ -221,11 +212,11 @@ func (s *source) readV3(handler http.Handler) (map[string]Document, error) {
 	if status == http.StatusNotFound {
 		return nil, nil
 	}
-	found := map[string]Document{}
+	found := map[string]openapi.RemoteDocument{}
 	// What a server says about other group versions is left out.
 	for _, name := range []string{s.path(), strings.TrimSuffix(s.path(), "/"+s.gv.Version)} {
 		if item, ok := list.Paths[name]; ok {
-			found[name] = Document{OpenAPIV3DiscoveryGroupVersion: item, Handler: s.proxy}
+			found[name] = openapi.RemoteDocument{URL: item.ServerRelativeURL, Handler: s.proxy}
 		}
 	}
 	return found, nil
@@ -248,7 +239,7 @@ func (s *source) readV2(handler http.Handler) (*spec.Swagger, string, error) {
 }
 
 // converted makes a v3 document of a v2 document, for servers that have no v3.
-func (s *source) converted(v2 *spec.Swagger) (map[string]Document, error) {
+func (s *source) converted(v2 *spec.Swagger) (map[string]openapi.RemoteDocument, error) {
 	const root = "/openapi/v3"
 	service, routes := handler3.NewOpenAPIService(), mux.NewPathRecorderMux("converted")
 	if err := service.RegisterOpenAPIV3VersionedService(root, routes); err != nil {
@@ -265,7 +256,7 @@ func (s *source) converted(v2 *spec.Swagger) (map[string]Document, error) {
 	if err := json.Unmarshal(w.Data(), &list); err != nil {
 		return nil, fmt.Errorf("OpenAPI v3 of a v2 document: %w", err)
 	}
-	return map[string]Document{s.path(): {OpenAPIV3DiscoveryGroupVersion: list.Paths[s.path()], Handler: routes}}, nil
+	return map[string]openapi.RemoteDocument{s.path(): {URL: list.Paths[s.path()].ServerRelativeURL, Handler: routes}}, nil
 }
 
 // path is the name of the group version's v3 document.

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 )
 
 // refusals returns how many answers of the server of the resource things were refused.
@@ -108,10 +110,10 @@ func TestRetryAfterIsBounded(t *testing.T) {
 // S22.23: a group version with more resources than are followed is left out, and comes back when
 // it has fewer.
 func TestResourcesOfAGroupVersionAreBounded(t *testing.T) {
-	var shownVersions []Version
-	s := newShown(func(all []Version) { shownVersions = all })
+	var shownVersions []discovery.Version
+	s := newShown(func(all []discovery.Version) { shownVersions = all })
 	gv := schema.GroupVersion{Group: "hostile.example.com", Version: "v1"}
-	s.mu.versions[gv] = Version{GroupVersion: gv}
+	s.mu.versions[gv] = discovery.Version{GroupVersion: gv}
 	long := strings.Repeat("n", maxName+1)
 	for _, c := range []struct {
 		name      string
@@ -134,8 +136,8 @@ func TestResourcesOfAGroupVersionAreBounded(t *testing.T) {
 		if c.stale {
 			want = 0
 		}
-		if v := shownVersions[0]; len(v.Resources) != want || v.Stale != c.stale {
-			t.Errorf("%s: %d are shown, stale: %v", c.name, len(v.Resources), v.Stale)
+		if v := shownVersions[0]; len(v.Aggregated) != want || v.Stale != c.stale {
+			t.Errorf("%s: %d are shown, stale: %v", c.name, len(v.Aggregated), v.Stale)
 		}
 		if counted := refusals(t) > before; counted != c.stale {
 			t.Errorf("%s: counted: %v", c.name, counted)

@@ -18,18 +18,20 @@ import (
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apiserver"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 )
 
 // shown is what discovery shows of remote group versions (S22.14). Upstream's manager asks the
 // remote servers and reports their resources to shown, which stands in for upstream's own list.
 type shown struct {
-	show func([]Version)
+	show func([]discovery.Version)
 
 	mu struct {
 		sync.Mutex
 		// manager is nil until there is an APIService that names a service.
 		manager  apiserver.DiscoveryAggregationController
-		versions map[schema.GroupVersion]Version
+		versions map[schema.GroupVersion]discovery.Version
 		// silent are the group versions whose servers did not list their resources when they were
 		// last asked.
 		silent map[schema.GroupVersion]bool
@@ -38,9 +40,9 @@ type shown struct {
 	order sync.Mutex
 }
 
-func newShown(show func([]Version)) *shown {
+func newShown(show func([]discovery.Version)) *shown {
 	s := &shown{show: show}
-	s.mu.versions = map[schema.GroupVersion]Version{}
+	s.mu.versions = map[schema.GroupVersion]discovery.Version{}
 	s.mu.silent = map[schema.GroupVersion]bool{}
 	return s
 }
@@ -49,11 +51,11 @@ func newShown(show func([]Version)) *shown {
 // without resources until the server has listed them.
 func (s *shown) add(service *apiregistrationv1.APIService, handler http.Handler) {
 	gv := schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}
-	s.edit(gv, func(v Version, known bool) (Version, bool) {
+	s.edit(gv, func(v discovery.Version, known bool) (discovery.Version, bool) {
 		if !known {
-			v = Version{GroupVersion: gv, Stale: true}
+			v = discovery.Version{GroupVersion: gv, Remote: true, Stale: true}
 		}
-		v.Priority = Priority{Group: service.Spec.GroupPriorityMinimum, Version: service.Spec.VersionPriority}
+		v.GroupPriority, v.VersionPriority = service.Spec.GroupPriorityMinimum, service.Spec.VersionPriority
 		return v, true
 	})
 	s.manager().AddAPIService(service, handler)
@@ -70,7 +72,7 @@ func (s *shown) manager() apiserver.DiscoveryAggregationController {
 }
 
 func (s *shown) remove(gv schema.GroupVersion, name string) {
-	s.edit(gv, func(Version, bool) (Version, bool) { return Version{}, false })
+	s.edit(gv, func(discovery.Version, bool) (discovery.Version, bool) { return discovery.Version{}, false })
 	s.mu.Lock()
 	manager := s.mu.manager
 	delete(s.mu.silent, gv)
@@ -84,7 +86,7 @@ func (s *shown) remove(gv schema.GroupVersion, name string) {
 func (s *shown) run(ctx context.Context) { s.manager().Run(ctx.Done(), nil) }
 
 // edit changes what is shown of a group version, and publishes a change.
-func (s *shown) edit(gv schema.GroupVersion, change func(v Version, known bool) (next Version, keep bool)) {
+func (s *shown) edit(gv schema.GroupVersion, change func(v discovery.Version, known bool) (next discovery.Version, keep bool)) {
 	s.order.Lock()
 	defer s.order.Unlock()
 	s.mu.Lock()
@@ -99,14 +101,14 @@ func (s *shown) edit(gv schema.GroupVersion, change func(v Version, known bool) 
 	} else {
 		delete(s.mu.versions, gv)
 	}
-	all := make([]Version, 0, len(s.mu.versions))
+	all := make([]discovery.Version, 0, len(s.mu.versions))
 	for _, v := range s.mu.versions {
 		all = append(all, v)
 	}
 	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b Version) int {
-		return cmp.Or(cmp.Compare(b.Priority.Group, a.Priority.Group), cmp.Compare(a.GroupVersion.Group, b.GroupVersion.Group),
-			cmp.Compare(b.Priority.Version, a.Priority.Version), -version.CompareKubeAwareVersionStrings(a.GroupVersion.Version, b.GroupVersion.Version))
+	slices.SortFunc(all, func(a, b discovery.Version) int {
+		return cmp.Or(cmp.Compare(b.GroupPriority, a.GroupPriority), cmp.Compare(a.GroupVersion.Group, b.GroupVersion.Group),
+			cmp.Compare(b.VersionPriority, a.VersionPriority), -version.CompareKubeAwareVersionStrings(a.GroupVersion.Version, b.GroupVersion.Version))
 	})
 	s.show(all)
 }
@@ -162,16 +164,16 @@ func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscov
 	if t.heard(gv, current) {
 		klog.ErrorS(nil, "An aggregated server does not say which resources it has, or not in time; what it said last is stale", "groupVersion", gv)
 	}
-	t.edit(gv, func(v Version, known bool) (Version, bool) {
+	t.edit(gv, func(v discovery.Version, known bool) (discovery.Version, bool) {
 		if !known {
 			return v, false
 		}
 		if why := unfit(said.Resources); why != "" {
 			refused().WithLabelValues(gv.Version + "." + gv.Group).Inc()
 			klog.ErrorS(errors.New(why), "An aggregated server names resources that are not served; its group version is left out", "groupVersion", gv)
-			v.Resources, v.Stale = nil, true
+			v.Aggregated, v.Stale = nil, true
 		} else {
-			v.Resources, v.Stale = said.Resources, !current
+			v.Aggregated, v.Stale = said.Resources, !current
 		}
 		return v, true
 	})

@@ -3,6 +3,8 @@ package aggregation
 import (
 	"context"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 )
 
 // S22.28: an APIService of the server's own group names a service, and is not asked. Discovery works
@@ -10,5 +12,5 @@ import (
 func TestDiscoveryRunsWithoutAServerToAsk(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	newShown(func([]Version) {}).run(ctx)
+	newShown(func([]discovery.Version) {}).run(ctx)
 }

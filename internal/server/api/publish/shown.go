@@ -38,28 +38,12 @@ func (k *Kinds) SetCustom(versions []customresources.Version) {
 }
 
 // SetRemote shows the kinds that aggregated servers have.
-func (k *Kinds) SetRemote(versions []aggregation.Version) {
-	var shown []discovery.Version
-	for _, v := range versions {
-		shown = append(shown, discovery.Version{
-			GroupVersion: v.GroupVersion, GroupPriority: v.Priority.Group, VersionPriority: v.Priority.Version,
-			Aggregated: v.Resources, Remote: true, Stale: v.Stale,
-		})
-	}
-	if err := k.Discovery.SetRemote(shown); err != nil {
+func (k *Kinds) SetRemote(versions []discovery.Version) {
+	if err := k.Discovery.SetRemote(versions); err != nil {
 		klog.ErrorS(err, "Could not update the discovery of aggregated servers")
 	}
 	k.Mapper.Reset()
 	k.Changed()
-}
-
-// SetDocuments shows the OpenAPI documents of aggregated servers.
-func (k *Kinds) SetDocuments(d aggregation.Documents) {
-	remote := openapi.Remote{V2: d.V2, Tag: d.Tag, V3: map[string]openapi.RemoteDocument{}}
-	for name, document := range d.V3 {
-		remote.V3[name] = openapi.RemoteDocument{URL: document.ServerRelativeURL, Handler: document.Handler}
-	}
-	k.OpenAPI.SetRemote(remote)
 }
 
 // Prioritized gives the versions of this server their places in discovery.

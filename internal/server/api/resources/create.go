@@ -102,7 +102,8 @@ func (e *Endpoint) answer(w http.ResponseWriter, req *http.Request, created runt
 	responsewriters.WriteObjectNegotiated(e.Scope.Serializer, e.Scope, gv, w, req, code, created, false)
 }
 
-// notingCreater is a storage that notes whether what it created is uninitialized.
+// notingCreater is a storage that notes whether what it created is uninitialized. It returns bare
+// objects where the client may only get those.
 type notingCreater struct {
 	rest.Creater
 	call *call
@@ -111,5 +112,8 @@ type notingCreater struct {
 func (n notingCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	created, err := n.Creater.Create(ctx, obj, validate, options)
 	n.call.uninitialized = err == nil && initializers.Has(created)
+	if n.call.bare {
+		created = bare(created)
+	}
 	return created, err
 }

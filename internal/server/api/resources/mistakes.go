@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // explain turns errors that come from a client's mistake, and that the library answers with
@@ -49,19 +51,37 @@ func explainRead(err error) error {
 	return err
 }
 
-// plainGetter and plainWatcher are storages whose errors are explained.
-type plainGetter struct{ rest.Getter }
+// getter and watcher are storages for one call: their errors are explained, and they return bare
+// objects where the client may only get those.
+type getter struct {
+	rest.Getter
+	bare bool
+}
 
-func (g plainGetter) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (g getter) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	obj, err := g.Getter.Get(ctx, name, options)
+	if g.bare {
+		obj = bare(obj)
+	}
 	return obj, explainRead(err)
 }
 
-type plainWatcher struct{ rest.Watcher }
+type watcher struct {
+	rest.Watcher
+	bare bool
+}
 
-func (w plainWatcher) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+func (w watcher) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
 	events, err := w.Watcher.Watch(ctx, options)
-	return events, explainRead(err)
+	if err != nil || !w.bare {
+		return events, explainRead(err)
+	}
+	return watch.Filter(events, func(e watch.Event) (watch.Event, bool) {
+		if initializers.Has(e.Object) {
+			e.Object = bare(e.Object)
+		}
+		return e, true
+	}), nil
 }
 
 // plainCreater is a storage whose errors are explained.

@@ -8,11 +8,9 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/initialization"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // transforms reports whether the client may get tables or bare metadata instead of
@@ -48,40 +46,11 @@ func bare(obj runtime.Object) runtime.Object {
 
 // The following are storages that return bare objects.
 
-type bareGetter struct{ rest.Getter }
-
-func (b bareGetter) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	obj, err := b.Getter.Get(ctx, name, options)
-	return bare(obj), err
-}
-
 type bareLister struct{ rest.Lister }
 
 func (b bareLister) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	list, err := b.Lister.List(ctx, options)
 	return bare(list), err
-}
-
-type bareWatcher struct{ rest.Watcher }
-
-func (b bareWatcher) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	w, err := b.Watcher.Watch(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		if initializers.Has(e.Object) {
-			e.Object = bare(e.Object)
-		}
-		return e, true
-	}), nil
-}
-
-type bareCreater struct{ rest.Creater }
-
-func (b bareCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := b.Creater.Create(ctx, obj, validate, options)
-	return bare(created), err
 }
 
 type bareDeleter struct{ rest.GracefulDeleter }

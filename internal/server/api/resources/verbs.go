@@ -137,11 +137,7 @@ func (c *call) get() http.HandlerFunc {
 	if g, ok := c.Storage.(rest.GetterWithOptions); ok {
 		return handlers.GetResourceWithOptions(g, c.Scope, c.info.Subresource != "")
 	}
-	var g rest.Getter = plainGetter{c.Storage.(rest.Getter)}
-	if c.bare {
-		g = bareGetter{g}
-	}
-	return handlers.GetResource(g, c.Scope)
+	return handlers.GetResource(getter{c.Storage.(rest.Getter), c.bare}, c.Scope)
 }
 
 func (c *call) list() http.HandlerFunc {
@@ -196,20 +192,17 @@ func (c *call) watch() http.HandlerFunc { return c.listOrWatch(true) }
 
 func (c *call) listOrWatch(forceWatch bool) http.HandlerFunc {
 	lister := c.Storage.(rest.Lister)
-	watcher, isWatcher := c.Storage.(rest.Watcher)
+	watches, isWatcher := c.Storage.(rest.Watcher)
 	if isWatcher {
-		watcher = plainWatcher{watcher}
+		watches = watcher{watches, c.bare}
 	}
 	if c.listing != nil {
 		lister = joiningLister{lister, c.listing}
 	}
 	if c.bare {
 		lister = bareLister{lister}
-		if isWatcher {
-			watcher = bareWatcher{watcher}
-		}
 	}
-	return handlers.ListResource(lister, watcher, c.Scope, forceWatch, c.minWatch)
+	return handlers.ListResource(lister, watches, c.Scope, forceWatch, c.minWatch)
 }
 
 func (c *call) create() http.HandlerFunc {
@@ -230,9 +223,6 @@ func (c *call) create() http.HandlerFunc {
 			creater = waitingCreater{creater, c}
 		}
 		creater = notingCreater{creater, c}
-		if c.bare {
-			creater = bareCreater{creater}
-		}
 	}
 	return handlers.CreateResource(creater, c.Scope, c.admit)
 }

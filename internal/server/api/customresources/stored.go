@@ -1,9 +1,13 @@
 package customresources
 
 import (
+	"encoding/json"
 	"io"
+	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -16,9 +20,11 @@ type storedCodec struct{ runtime.Codec }
 
 // Encode implements runtime.Encoder. It does not change the object.
 func (c storedCodec) Encode(obj runtime.Object, w io.Writer) error {
-	if crd, ok := obj.(*apiextensions.CustomResourceDefinition); ok && asJSON(crd, false) {
+	if crd, ok := obj.(*apiextensions.CustomResourceDefinition); ok && slices.ContainsFunc(validationsOf(crd), beyondJSON) {
 		crd = crd.DeepCopy()
-		asJSON(crd, true)
+		if err := throughJSON(crd); err != nil {
+			return err
+		}
 		obj = crd
 	}
 	return c.Codec.Encode(obj, w)
@@ -28,93 +34,65 @@ func (c storedCodec) Encode(obj runtime.Object, w io.Writer) error {
 func (c storedCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, kind, err := c.Codec.Decode(data, defaults, into)
 	if crd, ok := obj.(*apiextensions.CustomResourceDefinition); ok && err == nil {
-		asJSON(crd, true)
+		err = throughJSON(crd)
 	}
 	return obj, kind, err
 }
 
-// asJSON reports whether the schemas of a definition have values that JSON cannot express. If change is
-// set, asJSON makes them what they are after a way through JSON.
-func asJSON(crd *apiextensions.CustomResourceDefinition, change bool) (found bool) {
-	validations := []*apiextensions.CustomResourceValidation{crd.Spec.Validation}
+// validationsOf returns the schemas of a definition.
+func validationsOf(crd *apiextensions.CustomResourceDefinition) []*apiextensions.CustomResourceValidation {
+	all := []*apiextensions.CustomResourceValidation{crd.Spec.Validation}
 	for i := range crd.Spec.Versions {
-		validations = append(validations, crd.Spec.Versions[i].Schema)
+		all = append(all, crd.Spec.Versions[i].Schema)
 	}
-	w := jsonWalk{change: change}
-	for _, v := range validations {
-		if v != nil {
-			w.schema(v.OpenAPIV3Schema)
-		}
-	}
-	return w.found
+	return all
 }
 
-// jsonWalk walks through schemas. found reports whether a value was there that JSON
-// cannot express.
-type jsonWalk struct{ change, found bool }
-
-// when notes such a value if it is there, and reports whether it is to be changed.
-func (w *jsonWalk) when(there bool) bool {
-	w.found = w.found || there
-	return there && w.change
-}
-
-func (w *jsonWalk) schema(s *apiextensions.JSONSchemaProps) {
-	if s == nil {
-		return
-	}
-	for _, value := range []**apiextensions.JSON{&s.Default, &s.Example} {
-		if w.when(*value != nil && **value == nil) {
-			*value = nil
-		}
-	}
-	w.items(s)
-	for _, either := range []*apiextensions.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
-		if either == nil {
+// throughJSON makes the schemas of a definition that have values which JSON cannot express what they
+// are after a way through JSON.
+func throughJSON(crd *apiextensions.CustomResourceDefinition) error {
+	for _, v := range validationsOf(crd) {
+		if !beyondJSON(v) {
 			continue
 		}
-		if w.when(either.Schema != nil && !either.Allows) {
-			either.Allows = true
+		var sent, read apiextensionsv1.CustomResourceValidation
+		if err := apiextensionsv1.Convert_apiextensions_CustomResourceValidation_To_v1_CustomResourceValidation(v, &sent, nil); err != nil {
+			return err
 		}
-		w.schema(either.Schema)
-	}
-	for name, either := range s.Dependencies {
-		if w.when(len(either.Property) > 0 && either.Schema != nil) {
-			either.Schema = nil
-			s.Dependencies[name] = either
+		text, err := json.Marshal(&sent)
+		if err != nil {
+			return err
 		}
-		w.schema(either.Schema)
-	}
-	w.schema(s.Not)
-	for _, list := range [][]apiextensions.JSONSchemaProps{s.AllOf, s.OneOf, s.AnyOf} {
-		for i := range list {
-			w.schema(&list[i])
+		if err := json.Unmarshal(text, &read); err != nil {
+			return err
+		}
+		*v = apiextensions.CustomResourceValidation{}
+		if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(&read, v, nil); err != nil {
+			return err
 		}
 	}
-	for _, members := range []map[string]apiextensions.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
-		for name, member := range members {
-			w.schema(&member)
-			if w.change {
-				members[name] = member
-			}
-		}
-	}
+	return nil
 }
 
-// items is schema for the items of a list, which are one schema or several.
-func (w *jsonWalk) items(s *apiextensions.JSONSchemaProps) {
-	if s.Items == nil {
-		return
-	}
-	if w.when(len(s.Items.JSONSchemas) > 0 && s.Items.Schema != nil) {
-		s.Items.Schema = nil
-	}
-	if w.when(len(s.Items.JSONSchemas) == 0 && s.Items.Schema == nil) {
-		s.Items = nil
-		return
-	}
-	w.schema(s.Items.Schema)
-	for i := range s.Items.JSONSchemas {
-		w.schema(&s.Items.JSONSchemas[i])
-	}
+// beyondJSON reports whether a schema has values that JSON cannot express.
+func beyondJSON(v *apiextensions.CustomResourceValidation) bool {
+	return v != nil && validation.SchemaHas(v.OpenAPIV3Schema, func(s *apiextensions.JSONSchemaProps) bool {
+		for _, value := range []*apiextensions.JSON{s.Default, s.Example} {
+			if value != nil && *value == nil {
+				return true
+			}
+		}
+		for _, either := range []*apiextensions.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
+			if either != nil && either.Schema != nil && !either.Allows {
+				return true
+			}
+		}
+		for _, either := range s.Dependencies {
+			if len(either.Property) > 0 && either.Schema != nil {
+				return true
+			}
+		}
+		// Items are one schema or several.
+		return s.Items != nil && (len(s.Items.JSONSchemas) > 0) == (s.Items.Schema != nil)
+	})
 }

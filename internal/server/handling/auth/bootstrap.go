@@ -32,14 +32,14 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	rbac, namespaces := client.RbacV1(), client.CoreV1().Namespaces()
 	var tasks []func() error
 	role := func(name string, owner reconciliation.RuleOwner, modifier reconciliation.RuleOwnerModifier) {
-		known := &knownRole{RuleOwnerModifier: modifier, there: there.roles}
+		known := knownRole{modifier, first("roles", there.roles, modifier.Get)}
 		tasks = append(tasks, func() error {
 			_, err := (&reconciliation.ReconcileRoleOptions{Role: owner, Client: known, Confirm: true}).Run()
 			return wrap("role", name, err)
 		})
 	}
 	binding := func(name string, b reconciliation.RoleBinding, modifier reconciliation.RoleBindingModifier) {
-		known := &knownBinding{RoleBindingModifier: modifier, there: there.bindings}
+		known := knownBinding{modifier, first("rolebindings", there.bindings, modifier.Get)}
 		tasks = append(tasks, func() error {
 			_, err := (&reconciliation.ReconcileRoleBindingOptions{RoleBinding: b, Client: known, Confirm: true}).Run()
 			return wrap("role binding", name, err)
@@ -148,41 +148,40 @@ func (o *objects) split(ctx context.Context, client kubernetes.Interface) error 
 	return nil
 }
 
-// knownRole reads a role from the list at first. After that the list may be old, and it reads the
-// role from the API.
+// first returns a function that reads an object of a resource from a list at first. After that the
+// list may be old, and it reads the object from the API.
+func first[T any](resource string, there map[[2]string]T, get func(namespace, name string) (T, error)) func(namespace, name string) (T, error) {
+	again := false
+	return func(namespace, name string) (T, error) {
+		if again {
+			return get(namespace, name)
+		}
+		again = true
+		found, ok := there[[2]string{namespace, name}]
+		if !ok {
+			return found, apierrors.NewNotFound(rbacv1.Resource(resource), name)
+		}
+		return found, nil
+	}
+}
+
+// knownRole and knownBinding read an object by get.
 type knownRole struct {
 	reconciliation.RuleOwnerModifier
-	there map[[2]string]reconciliation.RuleOwner
+	get func(namespace, name string) (reconciliation.RuleOwner, error)
 }
 
-func (k *knownRole) Get(namespace, name string) (reconciliation.RuleOwner, error) {
-	if k.there == nil {
-		return k.RuleOwnerModifier.Get(namespace, name)
-	}
-	there := k.there
-	k.there = nil
-	if r, ok := there[[2]string{namespace, name}]; ok {
-		return r, nil
-	}
-	return nil, apierrors.NewNotFound(rbacv1.Resource("roles"), name)
+func (k knownRole) Get(namespace, name string) (reconciliation.RuleOwner, error) {
+	return k.get(namespace, name)
 }
 
-// knownBinding reads a binding as knownRole does a role.
 type knownBinding struct {
 	reconciliation.RoleBindingModifier
-	there map[[2]string]reconciliation.RoleBinding
+	get func(namespace, name string) (reconciliation.RoleBinding, error)
 }
 
-func (k *knownBinding) Get(namespace, name string) (reconciliation.RoleBinding, error) {
-	if k.there == nil {
-		return k.RoleBindingModifier.Get(namespace, name)
-	}
-	there := k.there
-	k.there = nil
-	if b, ok := there[[2]string{namespace, name}]; ok {
-		return b, nil
-	}
-	return nil, apierrors.NewNotFound(rbacv1.Resource("rolebindings"), name)
+func (k knownBinding) Get(namespace, name string) (reconciliation.RoleBinding, error) {
+	return k.get(namespace, name)
 }
 
 func wrap(what, name string, err error) error {

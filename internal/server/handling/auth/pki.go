@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -221,41 +222,28 @@ const (
 // parsePair reads a certificate and its key; other blocks are ignored, so that
 // both may be in one text.
 func parsePair(certPEM, keyPEM []byte) (*pair, error) {
-	certDER, keyDER := findBlock(certPEM, certBlock), findBlock(keyPEM, keyBlock)
-	if certDER == nil || keyDER == nil {
-		return nil, errors.New("no PEM of a certificate or of its key")
-	}
-	cert, err := x509.ParseCertificate(certDER)
+	read, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		return nil, err
 	}
-	key, err := x509.ParseECPrivateKey(keyDER)
+	key, ok := read.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("the key is a %T, and not one of ECDSA", read.PrivateKey)
+	}
+	return newPair(read.Leaf, key)
+}
+
+// newPair encodes a certificate and its key.
+func newPair(cert *x509.Certificate, key *ecdsa.PrivateKey) (*pair, error) {
+	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return nil, err
-	}
-	if !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, errors.New("the key is not that of the certificate")
 	}
 	return &pair{
 		cert: cert, key: key,
-		certPEM: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: certDER}),
+		certPEM: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: cert.Raw}),
 		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: keyDER}),
 	}, nil
-}
-
-// findBlock returns the content of the first block of a type, nil if there is
-// none.
-func findBlock(text []byte, blockType string) []byte {
-	for {
-		block, rest := pem.Decode(text)
-		if block == nil {
-			return nil
-		}
-		if block.Type == blockType {
-			return block.Bytes
-		}
-		text = rest
-	}
 }
 
 // ownCA is the common name of the server's own authority.
@@ -319,16 +307,7 @@ func createAt(template *x509.Certificate, ca *pair) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return &pair{
-		cert:    cert,
-		key:     key,
-		certPEM: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: der}),
-		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: keyDER}),
-	}, nil
+	return newPair(cert, key)
 }
 
 func covers(cert *x509.Certificate, hosts []string) bool {

@@ -1,10 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -332,41 +332,14 @@ func Defaults() Options {
 	}
 }
 
-// withDefaults returns the options with the defaults in the fields that are zero.
+// withDefaults returns the options with the defaults in the fields that are zero or empty.
 func (o Options) withDefaults() Options {
-	d := Defaults()
-	o.BindAddress = cmp.Or(o.BindAddress, d.BindAddress)
-	o.SecureServing = cmp.Or(o.SecureServing, d.SecureServing)
-	o.RequestTimeout = cmp.Or(o.RequestTimeout, d.RequestTimeout)
-	o.MinRequestTimeout = cmp.Or(o.MinRequestTimeout, d.MinRequestTimeout)
-	o.EtcdCompactionInterval = cmp.Or(o.EtcdCompactionInterval, d.EtcdCompactionInterval)
-	o.StorageMediaType = cmp.Or(o.StorageMediaType, d.StorageMediaType)
-	o.EtcdPrefix = cmp.Or(o.EtcdPrefix, d.EtcdPrefix)
-	o.MinFreeDisk = cmp.Or(o.MinFreeDisk, d.MinFreeDisk)
-	o.EtcdQuota = cmp.Or(o.EtcdQuota, d.EtcdQuota)
-	o.BackupKeep = cmp.Or(o.BackupKeep, d.BackupKeep)
-	o.Authentication = cmp.Or(o.Authentication, d.Authentication)
-	o.Authorization = cmp.Or(o.Authorization, d.Authorization)
-	o.ServiceClusterIPRange = cmp.Or(o.ServiceClusterIPRange, d.ServiceClusterIPRange)
-	o.NodePorts = cmp.Or(o.NodePorts, d.NodePorts)
-	o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, d.MaxRequestsInFlight)
-	o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight, d.MaxMutatingRequestsInFlight)
-	o.EventTTL = cmp.Or(o.EventTTL, d.EventTTL)
-	o.AdmissionRefreshInterval = cmp.Or(o.AdmissionRefreshInterval, d.AdmissionRefreshInterval)
-	o.AdmissionMaxStaleness = cmp.Or(o.AdmissionMaxStaleness, d.AdmissionMaxStaleness)
-	o.AdmissionConsistency = cmp.Or(o.AdmissionConsistency, d.AdmissionConsistency)
-	o.LaterFields = cmp.Or(o.LaterFields, d.LaterFields)
-	o.AdmissionWebhookBreaker = cmp.Or(o.AdmissionWebhookBreaker, d.AdmissionWebhookBreaker)
-	o.AdmissionWebhookMaxInFlight = cmp.Or(o.AdmissionWebhookMaxInFlight, d.AdmissionWebhookMaxInFlight)
-	o.AdmissionTraceBytes = cmp.Or(o.AdmissionTraceBytes, d.AdmissionTraceBytes)
-	o.InitializerTimeout = cmp.Or(o.InitializerTimeout, d.InitializerTimeout)
-	o.InitializerRepairAfter = cmp.Or(o.InitializerRepairAfter, d.InitializerRepairAfter)
-	o.InitializerReleaseTimeout = cmp.Or(o.InitializerReleaseTimeout, d.InitializerReleaseTimeout)
-	if len(o.Controllers) == 0 {
-		o.Controllers = d.Controllers
+	given, defaults := reflect.ValueOf(&o).Elem(), reflect.ValueOf(Defaults())
+	for i := range given.NumField() {
+		field := given.Field(i)
+		if field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0 {
+			field.Set(defaults.Field(i))
+		}
 	}
-	o.Audit = cmp.Or(o.Audit, d.Audit)
-	o.Features = cmp.Or(o.Features, d.Features)
-	o.RequestHeader = cmp.Or(o.RequestHeader, d.RequestHeader)
 	return o
 }

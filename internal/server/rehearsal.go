@@ -193,26 +193,22 @@ type made struct{ rehearsed }
 func (a made) IsDryRun() bool { return false }
 
 func (a made) GetOperationOptions() runtime.Object {
-	switch o := a.Attributes.GetOperationOptions().(type) {
-	case *metav1.CreateOptions:
-		o = o.DeepCopy()
-		o.DryRun = nil
-		return o
-	case *metav1.UpdateOptions:
-		o = o.DeepCopy()
-		o.DryRun = nil
-		return o
-	case *metav1.PatchOptions:
-		o = o.DeepCopy()
-		o.DryRun = nil
-		return o
-	case *metav1.DeleteOptions:
-		o = o.DeepCopy()
-		o.DryRun = nil
-		return o
-	default:
-		return o
+	options := a.Attributes.GetOperationOptions()
+	if options == nil {
+		return nil
 	}
+	options = options.DeepCopyObject()
+	switch o := options.(type) {
+	case *metav1.CreateOptions:
+		o.DryRun = nil
+	case *metav1.UpdateOptions:
+		o.DryRun = nil
+	case *metav1.PatchOptions:
+		o.DryRun = nil
+	case *metav1.DeleteOptions:
+		o.DryRun = nil
+	}
+	return options
 }
 
 // rehearsalSnapshots have the registrations of a rehearsal in place of those in force.

@@ -147,13 +147,7 @@ func (f *Factory) GetRESTOptions(resource schema.GroupResource, example runtime.
 	if err != nil {
 		return generic.RESTOptions{}, fmt.Errorf("storage of %s: %w", resource, err)
 	}
-	return generic.RESTOptions{
-		StorageConfig:           config,
-		Decorator:               f.decorate,
-		EnableGarbageCollection: true,
-		DeleteCollectionWorkers: 1,
-		ResourcePrefix:          f.configs.ResourcePrefix(resource),
-	}, nil
+	return f.For(config, f.configs.ResourcePrefix(resource)), nil
 }
 
 // For returns options for a resource whose configuration is not in the storage

@@ -21,15 +21,19 @@ type plugin struct {
 	stored map[schema.GroupVersionResource]schema.GroupVersionResource
 }
 
+// The parts of a plugin that takes part in one pass only.
 type (
-	mutating   struct{ *plugin }
-	validating struct{ *plugin }
-	both       struct{ *plugin }
-)
-
-var (
-	_ admission.Described = (*plugin)(nil)
-	_ admission.Predictor = (*plugin)(nil)
+	described interface {
+		apiadmission.Interface
+		admission.Described
+		admission.Predictor
+	}
+	admitter interface {
+		Admit(context.Context, apiadmission.Attributes, apiadmission.ObjectInterfaces) error
+	}
+	validator interface {
+		Validate(context.Context, apiadmission.Attributes, apiadmission.ObjectInterfaces) error
+	}
 )
 
 // wrap returns a plugin that takes part in the same passes as inner.
@@ -39,11 +43,17 @@ func wrap(row Plugin, inner, trial apiadmission.Interface, stored map[schema.Gro
 	_, validates := inner.(apiadmission.ValidationInterface)
 	switch {
 	case mutates && validates:
-		return both{p}
+		return p
 	case mutates:
-		return mutating{p}
+		return struct {
+			described
+			admitter
+		}{p, p}
 	case validates:
-		return validating{p}
+		return struct {
+			described
+			validator
+		}{p, p}
 	}
 	panic("policies: plugin " + row.Name + " takes part in no pass")
 }
@@ -94,30 +104,12 @@ func (p *plugin) judging(a apiadmission.Attributes) apiadmission.Interface {
 	return p.Interface
 }
 
-func (p *plugin) admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
+// Admit implements admission.MutationInterface.
+func (p *plugin) Admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
 	return p.judging(a).(apiadmission.MutationInterface).Admit(ctx, asStored(a, p.stored), o)
 }
 
-func (p *plugin) validate(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
+// Validate implements admission.ValidationInterface.
+func (p *plugin) Validate(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
 	return p.judging(a).(apiadmission.ValidationInterface).Validate(ctx, asStored(a, p.stored), o)
-}
-
-// Admit implements admission.MutationInterface.
-func (p mutating) Admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	return p.admit(ctx, a, o)
-}
-
-// Validate implements admission.ValidationInterface.
-func (p validating) Validate(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	return p.validate(ctx, a, o)
-}
-
-// Admit implements admission.MutationInterface.
-func (p both) Admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	return p.admit(ctx, a, o)
-}
-
-// Validate implements admission.ValidationInterface.
-func (p both) Validate(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	return p.validate(ctx, a, o)
 }

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	informersv1 "k8s.io/client-go/informers/core/v1"
 	listersv1 "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
 )
 
@@ -74,9 +75,15 @@ func limited(err error) (what, resource string) {
 	return rest + " per " + object, first
 }
 
-// byName sorts objects of one namespace, in place.
-func byName[T interface{ GetName() string }](list []T, err error) ([]T, error) {
-	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
+// byName is an indexer that lists the objects of a namespace in the order of their names.
+type byName struct{ cache.Indexer }
+
+// Index implements cache.Indexer.
+func (b byName) Index(index string, of any) ([]any, error) {
+	list, err := b.Indexer.Index(index, of)
+	slices.SortFunc(list, func(a, b any) int {
+		return cmp.Compare(a.(metav1.Object).GetName(), b.(metav1.Object).GetName())
+	})
 	return list, err
 }
 
@@ -85,21 +92,7 @@ type orderedLimitRanges struct {
 }
 
 func (i orderedLimitRanges) Lister() listersv1.LimitRangeLister {
-	return limitRangeLister{i.TypedLimitRangeInformer.Lister()}
-}
-
-type limitRangeLister struct{ listersv1.LimitRangeLister }
-
-func (l limitRangeLister) LimitRanges(namespace string) listersv1.LimitRangeNamespaceLister {
-	return limitRangesOf{l.LimitRangeLister.LimitRanges(namespace)}
-}
-
-type limitRangesOf struct {
-	listersv1.LimitRangeNamespaceLister
-}
-
-func (l limitRangesOf) List(selector labels.Selector) ([]*corev1.LimitRange, error) {
-	return byName(l.LimitRangeNamespaceLister.List(selector))
+	return listersv1.NewLimitRangeLister(byName{i.Informer().GetIndexer()})
 }
 
 type orderedQuotas struct {
@@ -107,19 +100,5 @@ type orderedQuotas struct {
 }
 
 func (i orderedQuotas) Lister() listersv1.ResourceQuotaLister {
-	return quotaLister{i.TypedResourceQuotaInformer.Lister()}
-}
-
-type quotaLister struct{ listersv1.ResourceQuotaLister }
-
-func (l quotaLister) ResourceQuotas(namespace string) listersv1.ResourceQuotaNamespaceLister {
-	return quotasOf{l.ResourceQuotaLister.ResourceQuotas(namespace)}
-}
-
-type quotasOf struct {
-	listersv1.ResourceQuotaNamespaceLister
-}
-
-func (l quotasOf) List(selector labels.Selector) ([]*corev1.ResourceQuota, error) {
-	return byName(l.ResourceQuotaNamespaceLister.List(selector))
+	return listersv1.NewResourceQuotaLister(byName{i.Informer().GetIndexer()})
 }

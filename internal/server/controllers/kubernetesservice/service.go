@@ -138,23 +138,19 @@ func overtaken(err error) bool {
 type copied struct{ coreinformers.ServiceInformer }
 
 // Lister implements coreinformers.ServiceInformer.
-func (c copied) Lister() corelisters.ServiceLister { return copies{c.ServiceInformer.Lister()} }
-
-type copies struct{ corelisters.ServiceLister }
-
-// Services implements corelisters.ServiceLister.
-func (c copies) Services(namespace string) corelisters.ServiceNamespaceLister {
-	return copiesIn{c.ServiceLister.Services(namespace)}
+func (c copied) Lister() corelisters.ServiceLister {
+	return corelisters.NewServiceLister(copies{c.Informer().GetIndexer()})
 }
 
-type copiesIn struct {
-	corelisters.ServiceNamespaceLister
-}
+type copies struct{ cache.Indexer }
 
-// Get implements corelisters.ServiceNamespaceLister.
-func (c copiesIn) Get(name string) (*corev1.Service, error) {
-	s, err := c.ServiceNamespaceLister.Get(name)
-	return s.DeepCopy(), err
+// GetByKey implements cache.Store.
+func (c copies) GetByKey(key string) (any, bool, error) {
+	found, ok, err := c.Indexer.GetByKey(key)
+	if ok {
+		found = found.(*corev1.Service).DeepCopy()
+	}
+	return found, ok, err
 }
 
 // Publish makes the service, or repairs its ports, and adds this server to its

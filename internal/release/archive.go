@@ -31,25 +31,27 @@ func (r *release) create(name string, write func(io.Writer) error) (file, error)
 	}
 	defer out.Close()
 	short, long := sha256.New(), sha512.New()
-	counter := &counter{}
-	if err := write(io.MultiWriter(out, short, long, counter)); err != nil {
+	if err := write(io.MultiWriter(out, short, long)); err != nil {
 		return file{}, fmt.Errorf("%s: %w", name, err)
+	}
+	size, err := out.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return file{}, err
 	}
 	if err := out.Close(); err != nil {
 		return file{}, err
 	}
-	f := file{name: name, size: counter.n, sha256: hex.EncodeToString(short.Sum(nil)), sha512: hex.EncodeToString(long.Sum(nil))}
+	f := file{name: name, size: size, sha256: hex.EncodeToString(short.Sum(nil)), sha512: hex.EncodeToString(long.Sum(nil))}
 	r.files = append(r.files, f)
 	return f, nil
 }
 
-// counter counts what is written to it.
-type counter struct{ n int64 }
-
-// Write implements io.Writer.
-func (c *counter) Write(data []byte) (int, error) {
-	c.n += int64(len(data))
-	return len(data), nil
+// plain writes a text for create.
+func plain(text []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}
 }
 
 // entry is a member of an archive: a file from the disk or from memory, or a directory.
@@ -141,13 +143,10 @@ func (r *release) written(name string) (file, error) {
 
 // writeChecksums writes the checksums of all other files, for sha256sum -c.
 func (r *release) writeChecksums() error {
-	var lines strings.Builder
+	var lines []byte
 	for _, f := range r.files {
-		fmt.Fprintf(&lines, "%s  %s\n", f.sha256, f.name)
+		lines = fmt.Appendf(lines, "%s  %s\n", f.sha256, f.name)
 	}
-	_, err := r.create(fmt.Sprintf("gatehouse_%s_checksums.txt", r.version()), func(w io.Writer) error {
-		_, err := io.WriteString(w, lines.String())
-		return err
-	})
+	_, err := r.create(fmt.Sprintf("gatehouse_%s_checksums.txt", r.version()), plain(lines))
 	return err
 }

@@ -10,17 +10,6 @@ import (
 // indexName is the name of the index of setup-envtest.
 const indexName = "envtest-releases.yaml"
 
-// index is what setup-envtest reads: archives by the Kubernetes release and by their name.
-type index struct {
-	Releases map[string]map[string]indexEntry `json:"releases"`
-}
-
-type indexEntry struct {
-	// Hash is the SHA-512 of the archive.
-	Hash     string `json:"hash"`
-	SelfLink string `json:"selfLink"`
-}
-
 // envtestPrograms are the names under which test libraries start the program. The first one
 // is the program itself. setup-envtest leaves out links, and with a copy for each name the
 // programs would not share their memory, so the others are scripts.
@@ -40,7 +29,8 @@ var emulated = []string{"v1.34.4", "v1.35.4", "v1.36.3"}
 
 // writeEnvtest writes an archive for setup-envtest for each platform, and the index.
 func (r *release) writeEnvtest() error {
-	found := index{Releases: map[string]map[string]indexEntry{}}
+	// The index has archives by the Kubernetes release and by their name.
+	index := map[string]map[string]any{}
 	for _, b := range r.programs {
 		first := envtestPrograms[0]
 		entries := []entry{{name: first, mode: 0o755, path: b.path}}
@@ -53,20 +43,17 @@ func (r *release) writeEnvtest() error {
 			return err
 		}
 		for _, release := range append([]string{b.kubernetes}, emulated...) {
-			if found.Releases[release] == nil {
-				found.Releases[release] = map[string]indexEntry{}
+			if index[release] == nil {
+				index[release] = map[string]any{}
 			}
-			found.Releases[release][envtestName(release, b)] = indexEntry{Hash: written.sha512, SelfLink: r.link(name)}
+			index[release][envtestName(release, b)] = map[string]string{"hash": written.sha512, "selfLink": r.link(name)}
 		}
 	}
-	text, err := yaml.Marshal(found)
+	text, err := yaml.Marshal(map[string]any{"releases": index})
 	if err != nil {
 		return err
 	}
-	_, err = r.create(indexName, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	_, err = r.create(indexName, plain(text))
 	return err
 }
 

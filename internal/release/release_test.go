@@ -282,7 +282,13 @@ func TestTheArchiveForSetupEnvtest(t *testing.T) {
 			}
 		}
 	}
-	var found index
+	var found struct {
+		Releases map[string]map[string]struct {
+			// Hash is the SHA-512 of the archive.
+			Hash     string `json:"hash"`
+			SelfLink string `json:"selfLink"`
+		} `json:"releases"`
+	}
 	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, indexName)), &found); err != nil {
 		t.Fatal(err)
 	}
@@ -388,6 +394,45 @@ func checkImage(t *testing.T, image v1.Image) {
 			t.Errorf("%s: %s has the mode %o, the owner %d and %d bytes", file.Architecture, name, m.header.Mode, m.header.Uid, len(m.content))
 		}
 	}
+}
+
+// krewPlugin is the manifest of a plugin, as krew reads it.
+type krewPlugin struct {
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"`
+	Metadata   krewMetadata `json:"metadata"`
+	Spec       krewSpec     `json:"spec"`
+}
+
+type krewMetadata struct {
+	Name string `json:"name"`
+}
+
+type krewSpec struct {
+	Version          string         `json:"version"`
+	Homepage         string         `json:"homepage"`
+	ShortDescription string         `json:"shortDescription"`
+	Description      string         `json:"description"`
+	Platforms        []krewPlatform `json:"platforms"`
+}
+
+type krewPlatform struct {
+	Selector krewSelector `json:"selector"`
+	URI      string       `json:"uri"`
+	SHA256   string       `json:"sha256"`
+	// Bin is the file that krew puts on the PATH, under the name of the plugin.
+	Bin   string     `json:"bin"`
+	Files []krewFile `json:"files"`
+}
+
+type krewSelector struct {
+	MatchLabels map[string]string `json:"matchLabels"`
+}
+
+// krewFile says what is installed from the archive.
+type krewFile struct {
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // krew finds the archive of each platform, and in it what it installs.

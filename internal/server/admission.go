@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
@@ -217,17 +218,14 @@ func (a *admitter) close() {
 // run keeps the registrations fresh by which requests are judged, until ctx ends. The server
 // announces itself in etcd before it reads a registration.
 func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
-	for {
+	if err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		err := a.announcer.Announce(ctx)
-		if err == nil {
-			break
+		if err != nil {
+			klog.ErrorS(err, "Cannot announce this server in etcd; refusing writes until it succeeds")
 		}
-		klog.ErrorS(err, "Cannot announce this server in etcd; refusing writes until it succeeds")
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
+		return err == nil, nil
+	}); err != nil {
+		return err
 	}
 	var running sync.WaitGroup
 	running.Go(func() { a.announcer.Run(ctx) })

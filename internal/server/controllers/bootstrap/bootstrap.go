@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
@@ -73,14 +74,10 @@ func (o *Objects) Retry(ctx context.Context) {
 	o.mu.Lock()
 	missing := o.mu.missing
 	o.mu.Unlock()
-	tick := time.NewTicker(retryInterval)
-	defer tick.Stop()
-	for len(missing) > 0 {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	if len(missing) == 0 {
+		return
+	}
+	_ = wait.PollUntilContextCancel(ctx, retryInterval, false, func(ctx context.Context) (bool, error) {
 		var still []func(context.Context) error
 		for _, create := range missing {
 			if err := create(ctx); err != nil {
@@ -91,7 +88,8 @@ func (o *Objects) Retry(ctx context.Context) {
 		if missing = still; len(still) == 0 {
 			klog.InfoS("Created all default objects")
 		}
-	}
+		return len(still) == 0, nil
+	})
 }
 
 // ensure creates an object unless there is one of its name.

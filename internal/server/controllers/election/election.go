@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clients "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -65,13 +66,7 @@ func (e *Election) Held() bool {
 // Run calls act whenever this server holds the Lease. The context of act ends when the server
 // loses the Lease. Run returns when ctx has ended and act has returned.
 func (e *Election) Run(ctx context.Context, act func(context.Context)) {
-	for ctx.Err() == nil {
-		e.once(ctx, act)
-		select {
-		case <-ctx.Done():
-		case <-time.After(e.options.Retry):
-		}
-	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) { e.once(ctx, act) }, e.options.Retry)
 }
 
 // once waits for the Lease, calls act until the Lease is lost or ctx ends, and gives the Lease

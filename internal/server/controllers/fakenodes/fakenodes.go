@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -159,17 +160,11 @@ func (n *Nodes) Run(ctx context.Context) {
 
 // keep makes a node if it is missing, and renews its Lease until ctx ends.
 func (n *Nodes) keep(ctx context.Context, name string) {
-	defer utilruntime.HandleCrash()
-	for ctx.Err() == nil {
-		err := n.live(ctx, name)
-		if err != nil && ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := n.live(ctx, name); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "The heartbeat of a fake node", "node", name)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(heartbeat):
-		}
-	}
+	}, heartbeat)
 }
 
 func (n *Nodes) live(ctx context.Context, name string) error {

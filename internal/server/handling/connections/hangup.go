@@ -6,6 +6,7 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	restclient "k8s.io/client-go/rest"
 )
 
@@ -30,16 +31,7 @@ func HangUp(ctx context.Context, clients *restclient.Config) (stop func(), err e
 		case <-ended:
 			return
 		}
-		tick := time.NewTicker(hangUpInterval)
-		defer tick.Stop()
-		for {
-			utilnet.CloseIdleConnectionsFor(transport)
-			select {
-			case <-tick.C:
-			case <-ended:
-				return
-			}
-		}
+		wait.Until(func() { utilnet.CloseIdleConnectionsFor(transport) }, hangUpInterval, ended)
 	})
 	return func() {
 		close(ended)

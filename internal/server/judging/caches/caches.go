@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -85,29 +86,19 @@ func awaitCache(ctx context.Context, informer cache.SharedIndexInformer, w stora
 	if namespace := stored.GetNamespace(); namespace != "" {
 		name = namespace + "/" + name
 	}
-	seen := func() bool {
+	seen := func(context.Context) (bool, error) {
 		found, ok, err := informer.GetStore().GetByKey(name)
 		if err != nil || !ok {
-			return w.Operation == storage.Deleted
+			return w.Operation == storage.Deleted, nil
 		}
 		cached, err := meta.Accessor(found)
-		return err != nil || revisionOf(cached) >= revisionOf(stored)
+		return err != nil || revisionOf(cached) >= revisionOf(stored), nil
 	}
-	if seen() {
+	if there, _ := seen(ctx); there {
 		return
 	}
 	defer inflight.StepAside(ctx)()
-	ctx, cancel := context.WithTimeout(ctx, cacheWait)
-	defer cancel()
-	tick := time.NewTicker(cacheInterval)
-	defer tick.Stop()
-	for !seen() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	_ = wait.PollUntilContextTimeout(ctx, cacheInterval, cacheWait, true, seen)
 }
 
 // isShown reports whether the cache will have the object that was written, and whether the

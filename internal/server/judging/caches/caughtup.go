@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
@@ -64,15 +65,12 @@ func (c *Caches) caughtUp(ctx context.Context, client metadata.Interface, gvr sc
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", gvr.Resource, err)
 	}
-	tick := time.NewTicker(caughtUpInterval)
-	defer tick.Stop()
 	for i := range stored.Items {
-		for !has(informer.Informer().GetStore(), &stored.Items[i]) {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return fmt.Errorf("waiting for the cache of %s: %w", gvr.Resource, context.Cause(ctx))
-			}
+		err := wait.PollUntilContextCancel(ctx, caughtUpInterval, true, func(context.Context) (bool, error) {
+			return has(informer.Informer().GetStore(), &stored.Items[i]), nil
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for the cache of %s: %w", gvr.Resource, context.Cause(ctx))
 		}
 	}
 	return nil

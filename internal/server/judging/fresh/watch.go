@@ -5,6 +5,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // watchAgainAfter is the time between the loss of a watch and the start of the next one.
@@ -38,16 +39,12 @@ func WatchBelow(ctx context.Context, etcd clientv3.Watcher, prefix string, chang
 // watch watches, again and again.
 func watch(ctx context.Context, etcd clientv3.Watcher, key string, seen func(clientv3.WatchResponse), options ...clientv3.OpOption) {
 	options = append(options, clientv3.WithCreatedNotify())
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		// A member without a leader learns of no write.
 		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		for response := range etcd.Watch(watching, key, options...) {
 			seen(response)
 		}
 		stop()
-		select {
-		case <-ctx.Done():
-		case <-time.After(watchAgainAfter):
-		}
-	}
+	}, watchAgainAfter)
 }

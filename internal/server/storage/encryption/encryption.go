@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics"
@@ -167,19 +168,12 @@ func (t *Transformers) Hash() string {
 
 // healthy returns nil when all KMS plugins answer, in time.
 func (l *loaded) healthy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(l.grace, healthWithin))
-	defer cancel()
-	for {
-		err := l.check(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return err
-		}
-	}
+	var err error
+	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, max(l.grace, healthWithin), true, func(ctx context.Context) (bool, error) {
+		err = l.check(ctx)
+		return err == nil, nil
+	})
+	return err
 }
 
 func (l *loaded) check(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -80,21 +81,14 @@ func (q *quota) copyFits(inUse int64) error {
 
 // run looks at the database until ctx ends.
 func (q *quota) run(ctx context.Context, server *etcdserver.EtcdServer) {
-	tick := time.NewTicker(quotaInterval)
-	defer tick.Stop()
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := q.look(ctx, server, time.Now()); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Could not free space in etcd's database, which is full; will retry")
 		}
 		if err := q.tidy(server.Backend(), time.Now()); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Could not make etcd's database smaller; will retry in an hour")
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	}, quotaInterval)
 }
 
 // compact has etcd forget what was before the last history. The compactor of the stores cannot do

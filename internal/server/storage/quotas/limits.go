@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	clients "k8s.io/client-go/kubernetes/typed/core/v1"
 	listers "k8s.io/client-go/listers/core/v1"
@@ -52,21 +53,11 @@ func (l Limits) await(ctx context.Context, q *corev1.ResourceQuota) error {
 	if err != nil {
 		return fmt.Errorf("reading the quota %s of namespace %s: %w", q.Name, q.Namespace, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
-	for {
+	_ = wait.PollUntilContextTimeout(ctx, lookInterval, patience, true, func(context.Context) (bool, error) {
 		cached, err := l.Cached.ResourceQuotas(q.Namespace).Get(q.Name)
-		if err != nil || revision(cached) >= revision(stored) {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return err != nil || revision(cached) >= revision(stored), nil
+	})
+	return nil
 }
 
 func revision(q *corev1.ResourceQuota) uint64 {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -215,7 +217,14 @@ results:
 			if want := strings.ReplaceAll(tc.want, " ", ""); got != want || !strings.Contains(said, tc.says) {
 				t.Errorf("%s, want %s with %q:\n%s%s", got, want, tc.says, said, out)
 			}
-			if want := map[bool]int{true: 1, false: 0}[strings.Contains(tc.want, "f")]; code != want {
+			want := command.ExitOK
+			if strings.Contains(tc.want, "f") {
+				want = command.ExitError
+			} else if !strings.Contains(tc.want, "p") {
+				// Nothing was judged (S24.20).
+				want = command.ExitUsage
+			}
+			if code != want {
 				t.Errorf("exit %d, want %d", code, want)
 			}
 		})

@@ -39,11 +39,11 @@ type Question struct {
 	Method          string
 	Kind            *offline.Kind
 	Namespace, Name string
-	// Subresource is empty for the object itself.
-	Subresource string
-	Query       url.Values
-	ContentType string
-	Body        []byte
+	// Subresource is empty for the object itself. Subpath is what comes behind it in the path of a proxy.
+	Subresource, Subpath string
+	Query                url.Values
+	ContentType          string
+	Body                 []byte
 	// User makes the request.
 	User user.DefaultInfo
 	// Rehearsal says how the request is judged.
@@ -57,7 +57,7 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 		at += "/" + url.PathEscape(q.Name)
 	}
 	if q.Subresource != "" {
-		at = path.Join(at, q.Subresource)
+		at = path.Join(at, q.Subresource) + (&url.URL{Path: q.Subpath}).EscapedPath()
 	}
 	body, rejects := s.known(q)
 	a, err := s.send(ctx, Request{q.Method, at, q.Query, q.ContentType, body}, &q.User, &q.Rehearsal)

@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/conversion/queryparams"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -28,6 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
 // administrator makes the requests of tests that name no user, as kubeadm names it.
@@ -104,25 +107,9 @@ func unmade(err error) error {
 // build makes the request of a test.
 func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *offline.Request, error) {
 	q := &t.request
-	subject := q.object
-	if subject == nil {
-		subject = q.old
-	}
-	if subject == nil {
-		subject = map[string]any{"apiVersion": q.apiVersion, "kind": q.kind, "metadata": map[string]any{"name": q.name}}
-	}
-	kind, err := kindIn(w, at(subject, "apiVersion"), cmp.Or(q.kind, at(subject, "kind")))
-	if q.subresource != "" && q.kind == "" && q.old != nil {
-		// What is sent to a subresource may be of another kind, such as Scale.
-		kind, err = kindIn(w, at(q.old, "apiVersion"), at(q.old, "kind"))
-	}
+	kind, err := q.kindIn(w)
 	if err != nil {
 		return nil, nil, unmade(err)
-	}
-	if q.subresource != "" && q.old == nil && q.kind == "" {
-		if parent, err := w.Kinds().Parent(q.subresource, kind.Kind); err == nil {
-			kind = parent
-		}
 	}
 	u := administrator
 	if q.user != nil {
@@ -163,11 +150,14 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 	case opCreate:
 		out.Method = http.MethodPost
 	case opConnect:
-		out.Method, object, out.Connect = http.MethodPost, nil, true
+		out.Method, out.Connect = http.MethodPost, true
 		if q.subresource == "" {
 			return nil, nil, unmade(errors.New("a CONNECT needs a subresource, such as exec"))
 		}
-		out.ContentType = ""
+		if err := connect(out, q.object); err != nil {
+			return nil, nil, unmade(err)
+		}
+		object, out.ContentType = nil, ""
 	case opDelete:
 		out.Method, out.ContentType = http.MethodDelete, ""
 	case opUpdate:
@@ -199,7 +189,7 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 			return nil, nil, unmade(err)
 		}
 	}
-	if out.Method != http.MethodDelete {
+	if out.Method != http.MethodDelete && !out.Connect {
 		out.Query.Set("fieldValidation", "Strict")
 	}
 	p := &offline.Request{Operation: q.operation, Kind: kind, Subresource: q.subresource, Namespace: out.Namespace, Name: out.Name, Old: old, DryRun: q.dryRun, User: &u}
@@ -207,6 +197,57 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 		p.Object = &unstructured.Unstructured{Object: object}
 	}
 	return out, p, nil
+}
+
+// kindIn returns the kind of the object that a request is about, in the version of the request. What is sent
+// to a subresource may be of another kind, such as Scale.
+func (q *request) kindIn(w *stage.Stage) (*offline.Kind, error) {
+	sent := at(q.object, "kind")
+	version := q.apiVersion
+	switch about := cmp.Or(q.kind, at(q.old, "kind"), sent); {
+	case version != "":
+		return kindIn(w, version, about)
+	case q.object != nil && (about == sent || q.subresource == ""):
+		kind, err := kindIn(w, at(q.object, "apiVersion"), about)
+		if err != nil || q.subresource == "" || !kind.Takes(q.subresource).Empty() {
+			return kind, err
+		}
+		return w.Kinds().Parent(q.subresource, kind.Kind)
+	case q.old != nil:
+		return kindIn(w, at(q.old, "apiVersion"), about)
+	default:
+		return kindIn(w, "", about)
+	}
+}
+
+// connect puts the object of a CONNECT, such as PodExecOptions, into the query of its request.
+func connect(q *stage.Question, object map[string]any) error {
+	if object == nil {
+		return nil
+	}
+	kind := q.Kind.Takes(q.Subresource)
+	if got := schema.FromAPIVersionAndKind(at(object, "apiVersion"), at(object, "kind")); got != kind {
+		return fmt.Errorf("object: a CONNECT of %s/%s takes %s of %s, and not %s of %s", q.Kind.Resource.Resource, q.Subresource, kind.Kind, kind.GroupVersion(), got.Kind, got.GroupVersion())
+	}
+	options, err := catalog.Scheme.New(kind)
+	if err != nil {
+		return err
+	}
+	strict, err := kjson.UnmarshalStrict(stage.Encode(object), options)
+	if err = errors.Join(append(strict, err)...); err != nil {
+		return fmt.Errorf("object: %w", err)
+	}
+	query, err := queryparams.Convert(options)
+	for name, values := range query {
+		switch name {
+		case "apiVersion", "kind":
+		case "path":
+			q.Subpath = "/" + strings.TrimPrefix(values[0], "/")
+		default:
+			q.Query[name] = values
+		}
+	}
+	return err
 }
 
 // kindIn finds a kind of a world; without a version, by its name.

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,6 +31,12 @@ const (
 	opDelete  = "DELETE"
 	opConnect = "CONNECT"
 )
+
+// subresourceOperations are the operations of requests for subresources; those for all others are updates.
+var subresourceOperations = map[string]string{
+	"binding": opCreate, "eviction": opCreate, "token": opCreate,
+	"attach": opConnect, "exec": opConnect, "portforward": opConnect, "proxy": opConnect,
+}
 
 // parser reads a document with tests.
 type parser struct {
@@ -256,7 +263,9 @@ func (p *parser) request(n *yamlv3.Node) request {
 	}
 	if q.operation == "" {
 		switch {
-		case q.old != nil && q.object == nil && q.patch == nil && q.subresource == "":
+		case q.subresource != "":
+			q.operation = cmp.Or(subresourceOperations[q.subresource], opUpdate)
+		case q.old != nil && q.object == nil && q.patch == nil:
 			q.operation = opDelete
 		case q.old != nil || q.patch != nil:
 			q.operation = opUpdate
@@ -269,7 +278,7 @@ func (p *parser) request(n *yamlv3.Node) request {
 		p.fail(n, "a request has an object or a patch, and not both")
 	case q.object == nil && q.patch == nil && (q.operation == opCreate || q.operation == opUpdate):
 		p.fail(n, "a request that creates or updates needs an object, or a patch with oldObject or of")
-	case q.operation == opCreate && q.old != nil:
+	case q.operation == opCreate && q.old != nil && q.subresource == "":
 		p.fail(n, "a request that creates has no oldObject")
 	case q.object == nil && q.old == nil && of == "":
 		p.fail(n, "the request names no object: give it an object, an oldObject or of")

@@ -25,8 +25,8 @@ func runWith(t *testing.T, text string, o Options) *Report {
 		t.Fatal(err)
 	}
 	var err error
-	if o.Set, err = Find([]string{file}, o.Call); err != nil {
-		t.Fatal(err)
+	if o.Set, err = Find([]string{file}, o.Call); err != nil || len(o.Set.Errors) > 0 {
+		t.Fatal(err, o.Set.Errors)
 	}
 	report, err := Run(t.Context(), o)
 	if err != nil {

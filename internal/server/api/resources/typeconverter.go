@@ -1,10 +1,16 @@
 package resources
 
 import (
+	"reflect"
+	"slices"
+	"sync"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
@@ -12,24 +18,62 @@ import (
 // NewTypeConverter returns a converter for server-side apply that shows
 // metadata.initializers to the converter that get returns, whose schemas must know the field.
 // It calls get for each object. get must return the same converter for all objects of a
-// request.
+// request, and always the same for objects of Go types.
 func NewTypeConverter(get func() (managedfields.TypeConverter, error)) managedfields.TypeConverter {
-	return typeConverter{get}
+	return &typeConverter{get: get}
 }
 
 type typeConverter struct {
 	get func() (managedfields.TypeConverter, error)
+	// known has the kinds whose objects are Go values, by the type of the values.
+	known sync.Map
 }
 
-func (c typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+// kind is a kind with its type in the schemas.
+type kind struct {
+	schema.GroupVersionKind
+	typed.ParseableType
+}
+
+// ObjectToTyped implements managedfields.TypeConverter. A value of a Go type has no fields but those of
+// its schema, so that a write, which may have duplicates in lists, need not be validated against it: field
+// managers compare the value next, and see the same errors.
+func (c *typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	if initializers.Has(obj) {
+		return c.exposed(obj, opts...)
+	}
+	if _, ok := obj.(runtime.Unstructured); ok || !slices.Contains(opts, typed.AllowDuplicates) {
+		return c.validated(obj, opts...)
+	}
+	of, gvk := reflect.TypeOf(obj), obj.GetObjectKind().GroupVersionKind()
+	if found, ok := c.known.Load(of); ok {
+		if k := found.(*kind); k.GroupVersionKind == gvk {
+			v, err := value.NewValueReflect(obj)
+			if err != nil {
+				return nil, err
+			}
+			return typed.AsTypedUnvalidated(v, k.Schema, k.TypeRef), nil
+		}
+	}
+	out, err := c.validated(obj, opts...)
+	if err == nil {
+		c.known.Store(of, &kind{gvk, typed.ParseableType{TypeRef: out.TypeRef(), Schema: out.Schema()}})
+	}
+	return out, err
+}
+
+func (c *typeConverter) validated(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	inner, err := c.get()
 	if err != nil {
 		return nil, err
 	}
-	if !initializers.Has(obj) {
-		return inner.ObjectToTyped(obj, opts...)
-	}
+	return inner.ObjectToTyped(obj, opts...)
+}
+
+// exposed converts an object that has initializers.
+func (c *typeConverter) exposed(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	var content map[string]any
+	var err error
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		content = u.DeepCopy().Object
 	} else if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err != nil {
@@ -38,10 +82,11 @@ func (c typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.Validatio
 	if err := initializers.Expose(content); err != nil {
 		return nil, err
 	}
-	return inner.ObjectToTyped(&unstructured.Unstructured{Object: content}, opts...)
+	return c.validated(&unstructured.Unstructured{Object: content}, opts...)
 }
 
-func (c typeConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
+// TypedToObject implements managedfields.TypeConverter.
+func (c *typeConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
 	inner, err := c.get()
 	if err != nil {
 		return nil, err

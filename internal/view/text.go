@@ -72,6 +72,8 @@ func (t *text) apart(blocks []Block) {
 				t.gap()
 				t.block(b, "")
 			}
+		case Source:
+			// A terminal has none.
 		case Facts:
 			if slices.ContainsFunc(b, func(f Fact) bool { return f.Phrase != "" }) {
 				t.gap()

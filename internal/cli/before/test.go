@@ -1,15 +1,12 @@
 package before
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +34,8 @@ type testOptions struct {
 	enforcer         command.Enforcer
 	output           command.ReportFormat
 	coverage         string
+	coverageMin      []string
+	minimums         map[string]int
 	mutate, base     string
 	log              command.Logging
 	// selected and skips are what run and failOnSkip match; nil for none.
@@ -100,8 +99,9 @@ PATH is a file or a directory, and by default the current one.`,
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
 		o.release.AddFlag(f, "that of this program")
 		o.enforcer.AddFlag(f, "kubernetes")
-		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .info (LCOV) or .json, there")
+		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .md, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
+		f.StringSliceVar(&o.coverageMin, "coverage-min", nil, "exit with 1 if less than so many `percent` are covered: of all as 80, or of kinds as rules=100,lists=50; changes that --mutate makes are the kind mutants")
 		f.StringVar(&o.mutate, "mutate", "", "change policies and webhooks, one decision at a time, and report what no test notices: `all` or changed, those whose lines differ from --base")
 		f.Lookup("mutate").NoOptDefVal = mutateAll
 		f.StringVar(&o.base, "base", "main", "`commit` that --mutate=changed compares with")
@@ -123,13 +123,10 @@ PATH is a file or a directory, and by default the current one.`,
 }
 
 func (o *testOptions) complete() error {
-	if o.coverage != "" && o.coverage != "-" && !slices.Contains([]string{".html", ".info", ".json"}, filepath.Ext(o.coverage)) {
-		return command.Usagef("--coverage=%s: the file must end in .html, .info or .json", o.coverage)
-	}
 	if len(o.serviceAddresses) > 0 && !o.call {
 		return command.Usagef("--service-address needs --call")
 	}
-	err := o.checkMutate()
+	err := cmp.Or(o.checkMutate(), o.checkCoverage())
 	if err != nil {
 		return err
 	}
@@ -207,7 +204,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		return err
 	}
 	options := suite.Options{
-		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
+		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "" || len(o.minimums) > 0, Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
 		Fields:   o.release.Fields(nil),
 		Mutate:   mutates,
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
@@ -228,6 +225,9 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		err = o.updateFiles(streams.Out, found)
 	} else if err = cmp.Or(o.print(streams.Out, found), o.writeCoverage(found.Coverage)); err == nil && found.Failed() {
 		err = errTests{found.Summary.Failed, found.Summary.Errors}
+	}
+	if err == nil {
+		err = o.covered(found)
 	}
 	if nothing := found.Nothing(); err == nil && nothing != nil && len(set.Errors) == 0 {
 		return command.Refuse(streams, nothing)
@@ -290,32 +290,6 @@ func (o *testOptions) printList(out io.Writer, set *suite.Set) error {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// writeCoverage writes the coverage into the file that was named.
-func (o *testOptions) writeCoverage(c *suite.Coverage) error {
-	if c == nil || o.coverage == "-" {
-		return nil
-	}
-	var b bytes.Buffer
-	var err error
-	switch filepath.Ext(o.coverage) {
-	case ".html":
-		err = c.HTML(&b)
-	case ".info":
-		err = c.LCOV(&b)
-	default:
-		encoder := json.NewEncoder(&b)
-		encoder.SetIndent("", "    ")
-		err = encoder.Encode(c)
-	}
-	if err == nil {
-		err = files.Replace(o.coverage, b.Bytes(), 0o644, false)
-	}
-	if err != nil {
-		return fmt.Errorf("--coverage: %w", err)
 	}
 	return nil
 }

@@ -74,6 +74,9 @@ func testReport(r *suite.Report) *report.Report {
 		f.Cases = append(f.Cases, c)
 	}
 	addMutants(f, r.Mutants)
+	if r.Coverage != nil {
+		f.Parts = append(f.Parts, report.Part{Heading: "Coverage", Items: r.Coverage.Lines()})
+	}
 	return f
 }
 
@@ -114,12 +117,8 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 		fmt.Fprintln(b)
 	}
 	if c := r.Coverage; c != nil && o.coverage == "-" {
-		taken, all := c.Total()
-		fmt.Fprintln(b, "Coverage:")
-		for _, line := range c.Lines() {
-			terminal.Fprintf(b, "  %s\n", line)
-		}
-		terminal.Fprintf(b, "  %d of %d ways were taken\n\n", taken, all)
+		c.Document().Text(b)
+		fmt.Fprintln(b)
 	}
 	printMutants(b, r.Mutants)
 	s := &r.Summary

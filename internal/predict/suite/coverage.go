@@ -12,12 +12,30 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	celparser "github.com/google/cel-go/parser"
 
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/mutants"
 )
+
+// The kinds of what is covered.
+const (
+	ofRules       = "rules"
+	ofSelectors   = "selectors"
+	ofConditions  = "conditions"
+	ofExpressions = "expressions"
+	ofLists       = "lists"
+	ofBoundaries  = "boundaries"
+	ofBindings    = "bindings"
+)
+
+// CoverageKinds are the kinds of what is covered.
+var CoverageKinds = []string{ofRules, ofSelectors, ofConditions, ofExpressions, ofLists, ofBoundaries, ofBindings}
 
 // Coverage is what tests have shown of the policies and webhooks of their worlds. Its JSON is
 // stable: fields are only ever added.
@@ -27,12 +45,15 @@ type Coverage struct {
 
 	mu      sync.Mutex
 	byField map[string]*Covered
-	known   map[string]bool
+	// byText has expressions by their owner and text, and bound the bindings of policies.
+	byText, bound map[string][]*Covered
+	known         map[string]bool
 }
 
-// Covered is one expression, rule or binding.
+// Covered is one expression, rule, selector or binding.
 type Covered struct {
-	// Owner is the policy or webhook, Field the path in it.
+	// Kind is one of CoverageKinds, Owner the policy or webhook, Field the path in it.
+	Kind  string `json:"kind"`
 	Owner string `json:"owner"`
 	Field string `json:"field"`
 	File  string `json:"file"`
@@ -44,11 +65,27 @@ type Covered struct {
 	Errors int `json:"errors,omitempty"`
 	// Branches are the decisions of an expression, each with two ways.
 	Branches []*Branch `json:"branches,omitempty"`
+	// Cases are what else there is to see, each with one way.
+	Cases []*Case `json:"cases,omitempty"`
 
 	hits, yes, no int
-	decisions     map[string]*Branch
+	// watched are given the values of the parts of an expression, by the ids of the parts, which are the
+	// same whenever the text is compiled. It is nil until the expression was evaluated.
+	watched map[int64][]func(ref.Val)
 	// column is where the field is in its line, from 1.
 	column int
+}
+
+// Case is something that a test can show: an operation on a resource, a selector that does not match, the
+// length of a list, a value at a boundary.
+type Case struct {
+	// Kind is one of CoverageKinds.
+	Kind  string `json:"kind"`
+	Text  string `json:"text"`
+	Line  int    `json:"line,omitempty"`
+	Count int    `json:"count"`
+
+	operation, resource string
 }
 
 // Branch is a part of an expression that decides: an operand of a logical operator, the condition of
@@ -62,28 +99,40 @@ type Branch struct {
 	begin int
 }
 
+// each gives the ways of the item to a function, with their kinds.
+func (c *Covered) each(way func(kind string, taken bool)) {
+	for _, b := range c.Branches {
+		way(c.Kind, b.True > 0)
+		way(c.Kind, b.False > 0)
+	}
+	for _, k := range c.Cases {
+		way(k.Kind, k.Count > 0)
+	}
+	if len(c.Branches) == 0 && c.Kind != ofRules && c.Kind != ofSelectors {
+		way(c.Kind, c.hits > 0)
+	}
+}
+
 // Ways returns how many ways of the item were taken, and how many there are.
 func (c *Covered) Ways() (taken, all int) {
-	count := func(n int) {
+	c.each(func(_ string, was bool) {
 		all++
-		if n > 0 {
+		if was {
 			taken++
 		}
-	}
-	switch {
-	case len(c.Branches) > 0:
-		for _, b := range c.Branches {
-			count(b.True)
-			count(b.False)
-		}
-	default:
-		count(c.hits)
-	}
+	})
 	return taken, all
 }
 
 func newCoverage() *Coverage {
-	return &Coverage{byField: map[string]*Covered{}, known: map[string]bool{}}
+	return &Coverage{byField: map[string]*Covered{}, byText: map[string][]*Covered{}, bound: map[string][]*Covered{}, known: map[string]bool{}}
+}
+
+// declaring adds what an object has to be covered.
+type declaring struct {
+	*Coverage
+	object *manifests.Object
+	owner  string
 }
 
 // declare adds what the objects of a world have to be covered.
@@ -101,62 +150,93 @@ func (c *Coverage) declare(objects []*manifests.Object) {
 			continue
 		}
 		c.known[key] = true
-		owner := kind + " " + name
-		add := func(field, text string) {
-			line, column := o.Place(field)
-			item := &Covered{Owner: owner, Field: field, File: o.File, Line: line, column: column, Text: text, State: "never", decisions: map[string]*Branch{}}
-			c.Items = append(c.Items, item)
-			c.byField[owner+"\x00"+field] = item
-		}
-		texts := func(path, key string) {
-			list, _ := walk(o.Content, strings.Split(path, ".")...).([]any)
-			for i, e := range list {
-				m, _ := e.(map[string]any)
-				if text, ok := walk(m, strings.Split(key, ".")...).(string); ok {
-					add(fmt.Sprintf("%s[%d].%s", path, i, key), text)
-				}
-			}
-		}
-		rules := func(path string, in map[string]any) {
-			list, _ := in["rules"].([]any)
-			if list == nil {
-				list, _ = in["resourceRules"].([]any)
-				path += ".resourceRules"
-			} else {
-				path += ".rules"
-			}
-			for i := range list {
-				add(fmt.Sprintf("%s[%d]", path, i), "")
-			}
-		}
+		d := &declaring{c, o, kind + " " + name}
 		switch {
 		case strings.HasSuffix(kind, "PolicyBinding"):
-			add("spec.policyName", at(o.Content, "spec", "policyName"))
+			item := d.add(ofBindings, "spec.policyName", at(o.Content, "spec", "policyName"))
+			policy := strings.TrimSuffix(kind, "Binding") + " " + item.Text
+			c.bound[policy] = append(c.bound[policy], item)
+			d.constraints("spec.matchResources", walk(o.Content, "spec", "matchResources"))
 		case strings.HasSuffix(kind, "AdmissionPolicy"):
-			if m, ok := walk(o.Content, "spec", "matchConstraints").(map[string]any); ok {
-				rules("spec.matchConstraints", m)
-			}
-			texts("spec.matchConditions", "expression")
-			texts("spec.variables", "expression")
-			texts("spec.validations", "expression")
-			texts("spec.validations", "messageExpression")
-			texts("spec.auditAnnotations", "valueExpression")
-			texts("spec.mutations", "applyConfiguration.expression")
-			texts("spec.mutations", "jsonPatch.expression")
+			d.constraints("spec.matchConstraints", walk(o.Content, "spec", "matchConstraints"))
+			d.texts(ofConditions, "spec.matchConditions", walk(o.Content, "spec", "matchConditions"), "expression")
+			d.texts(ofExpressions, "spec.variables", walk(o.Content, "spec", "variables"), "expression")
+			d.texts(ofExpressions, "spec.validations", walk(o.Content, "spec", "validations"), "expression")
+			d.texts(ofExpressions, "spec.validations", walk(o.Content, "spec", "validations"), "messageExpression")
+			d.texts(ofExpressions, "spec.auditAnnotations", walk(o.Content, "spec", "auditAnnotations"), "valueExpression")
+			d.texts(ofExpressions, "spec.mutations", walk(o.Content, "spec", "mutations"), "applyConfiguration.expression")
+			d.texts(ofExpressions, "spec.mutations", walk(o.Content, "spec", "mutations"), "jsonPatch.expression")
 		case strings.HasSuffix(kind, "WebhookConfiguration"):
 			list, _ := o.Content["webhooks"].([]any)
-			for i, e := range list {
-				m, _ := e.(map[string]any)
+			for i, hook := range list {
 				path := fmt.Sprintf("webhooks[%d]", i)
-				rules(path, m)
-				conditions, _ := m["matchConditions"].([]any)
-				for k, e := range conditions {
-					m, _ := e.(map[string]any)
-					add(fmt.Sprintf("%s.matchConditions[%d].expression", path, k), at(m, "expression"))
+				d.constraints(path, hook)
+				d.texts(ofConditions, path+".matchConditions", walk(hook, "matchConditions"), "expression")
+			}
+		}
+	}
+}
+
+func (d *declaring) add(kind, field, text string) *Covered {
+	line, column := d.object.Place(field)
+	item := &Covered{Kind: kind, Owner: d.owner, Field: field, File: d.object.File, Line: line, column: column, Text: text, State: "never"}
+	d.Items = append(d.Items, item)
+	d.byField[d.owner+"\x00"+field] = item
+	return item
+}
+
+// texts adds the expressions of the elements of a list.
+func (d *declaring) texts(kind, path string, list any, key string) {
+	elements, _ := list.([]any)
+	for i, e := range elements {
+		if text, _ := walk(e, strings.Split(key, ".")...).(string); text != "" {
+			item := d.add(kind, fmt.Sprintf("%s[%d].%s", path, i, key), text)
+			key := d.owner + "\x00" + text
+			d.byText[key] = append(d.byText[key], item)
+		}
+	}
+}
+
+// constraints adds rules, each with its operations on its resources, and selectors.
+func (d *declaring) constraints(path string, in any) {
+	for _, name := range []string{"rules", "resourceRules", "excludeResourceRules"} {
+		rules, _ := walk(in, name).([]any)
+		for i, rule := range rules {
+			item := d.add(ofRules, fmt.Sprintf("%s.%s[%d]", path, name, i), "")
+			operations, _ := walk(rule, "operations").([]any)
+			resources, _ := walk(rule, "resources").([]any)
+			for _, o := range operations {
+				for _, r := range resources {
+					k := item.addCase(ofRules, fmt.Sprintf("%v %v", o, r), item.Line)
+					k.operation, k.resource = fmt.Sprint(o), fmt.Sprint(r)
 				}
 			}
 		}
 	}
+	for _, name := range []string{"namespaceSelector", "objectSelector"} {
+		if selector, _ := walk(in, name).(map[string]any); len(selector) > 0 {
+			item := d.add(ofSelectors, path+"."+name, "")
+			item.addCase(ofSelectors, selects, item.Line)
+			item.addCase(ofSelectors, selectsNot, item.Line)
+		}
+	}
+}
+
+// The cases of a selector.
+const (
+	selects    = "it selects"
+	selectsNot = "it does not select"
+)
+
+// addCase returns the case of a kind and text.
+func (c *Covered) addCase(kind, text string, line int) *Case {
+	for _, k := range c.Cases {
+		if k.Kind == kind && k.Text == text {
+			return k
+		}
+	}
+	c.Cases = append(c.Cases, &Case{Kind: kind, Text: text, Line: line})
+	return c.Cases[len(c.Cases)-1]
 }
 
 // walk follows members of mappings.
@@ -175,11 +255,7 @@ func ownerOf(e *registration.Entry) string { return e.Source.Descriptor().Kind +
 func (c *Coverage) saw(entry *registration.Entry, e *expression.Expression, seen *expression.Seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	owner := ownerOf(entry)
-	for _, item := range c.Items {
-		if item.Owner != owner || item.Text != e.Text() || item.Text == "" {
-			continue
-		}
+	for _, item := range c.byText[ownerOf(entry)+"\x00"+e.Text()] {
 		item.hits++
 		switch {
 		case seen.Err != nil:
@@ -192,69 +268,134 @@ func (c *Coverage) saw(entry *registration.Entry, e *expression.Expression, seen
 		if seen.AST == nil {
 			continue
 		}
-		decisions := item.branches(seen.AST)
+		if item.watched == nil {
+			item.watch(seen.AST)
+		}
 		for _, part := range seen.Parts {
-			b := decisions[part.ID]
-			switch {
-			case b == nil:
-			case part.Value == types.True:
-				b.True++
-			case part.Value == types.False:
-				b.False++
+			for _, count := range item.watched[part.ID] {
+				count(part.Value)
 			}
 		}
 	}
 }
 
-// branches returns the decisions of an expression by their ids. The ids are the same whenever the
-// text is compiled.
-func (c *Covered) branches(a *ast.AST) map[int64]*Branch {
-	out := map[int64]*Branch{}
-	note := func(e ast.Expr) {
-		if e.Kind() == ast.CallKind {
-			switch e.AsCall().FunctionName() {
-			case operators.LogicalAnd, operators.LogicalOr:
-				// Its operands decide.
-				return
-			}
-		}
-		if e.Kind() == ast.LiteralKind || e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), "@") {
-			return
-		}
-		key := fmt.Sprint(e.ID())
-		b := c.decisions[key]
-		if b == nil {
-			text, err := celparser.Unparse(e, a.SourceInfo())
-			if err != nil {
-				return
-			}
-			b = &Branch{Text: oneLine(text)}
-			b.begin = byteAt(c.Text, startOf(a, e))
-			b.Line = c.Line
-			if b.begin >= 0 {
-				b.Line += strings.Count(c.Text[:b.begin], "\n")
-			}
-			c.decisions[key] = b
-			c.Branches = append(c.Branches, b)
-		}
-		out[e.ID()] = b
-	}
+// watch finds what there is to see of an expression: its decisions, its lists and its boundaries.
+func (c *Covered) watch(a *ast.AST) {
+	c.watched = map[int64][]func(ref.Val){}
+	on := func(e ast.Expr, count func(ref.Val)) { c.watched[e.ID()] = append(c.watched[e.ID()], count) }
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() == ast.CallKind {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			c.list(a, e.AsComprehension().IterRange(), on)
+		case ast.CallKind:
 			switch call := e.AsCall(); call.FunctionName() {
 			case operators.LogicalAnd, operators.LogicalOr:
 				for _, arg := range call.Args() {
-					note(arg)
+					c.decision(a, arg, on)
 				}
 			case operators.Conditional:
-				note(call.Args()[0])
+				c.decision(a, call.Args()[0], on)
+			case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+				c.boundary(a, e, on)
 			}
 		}
 	}))
 	if a.GetType(a.Expr().ID()) == types.BoolType {
-		note(a.Expr())
+		c.decision(a, a.Expr(), on)
 	}
-	return out
+}
+
+// decision watches a part that decides. Of a logical operator, its operands do.
+func (c *Covered) decision(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val))) {
+	if e.Kind() == ast.CallKind && (e.AsCall().FunctionName() == operators.LogicalAnd || e.AsCall().FunctionName() == operators.LogicalOr) ||
+		e.Kind() == ast.LiteralKind || e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), "@") || c.watched[e.ID()] != nil {
+		return
+	}
+	text, line, begin := c.part(a, e)
+	if text == "" {
+		return
+	}
+	b := &Branch{Text: text, Line: line, begin: begin}
+	c.Branches = append(c.Branches, b)
+	on(e, func(v ref.Val) {
+		switch v {
+		case types.True:
+			b.True++
+		case types.False:
+			b.False++
+		}
+	})
+}
+
+// list watches how many elements a list has that the expression goes over.
+func (c *Covered) list(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val))) {
+	text, line, _ := c.part(a, e)
+	if text == "" || e.Kind() == ast.ListKind || e.Kind() == ast.MapKind {
+		return
+	}
+	var cases []*Case
+	for _, length := range []string{"no element", "one element", "several elements"} {
+		cases = append(cases, c.addCase(ofLists, text+" has "+length, line))
+	}
+	on(e, func(v ref.Val) {
+		if s, ok := v.(traits.Sizer); ok {
+			if n, ok := s.Size().(types.Int); ok {
+				cases[min(n, 2)].Count++
+			}
+		}
+	})
+}
+
+// boundary watches whether the operands of a comparison are at its boundary.
+func (c *Covered) boundary(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val))) {
+	args := e.AsCall().Args()
+	if operand, values := mutants.Boundary(e); operand != nil {
+		text, line, _ := c.part(a, operand)
+		for _, value := range values {
+			k := c.addCase(ofBoundaries, fmt.Sprintf("%s is %d", text, value), line)
+			on(operand, func(v ref.Val) {
+				if v.Equal(types.Int(value)) == types.True {
+					k.Count++
+				}
+			})
+		}
+		return
+	}
+	left, line, _ := c.part(a, args[0])
+	right, _, _ := c.part(a, args[1])
+	k := c.addCase(ofBoundaries, left+" equals "+right, line)
+	var first, second ref.Val
+	for i, last := range []*ref.Val{&first, &second} {
+		if args[i].Kind() == ast.LiteralKind {
+			*last = args[i].AsLiteral()
+		}
+	}
+	constant := second
+	on(args[0], func(v ref.Val) {
+		if first = v; constant != nil && v.Equal(constant) == types.True {
+			k.Count++
+		}
+	})
+	on(args[1], func(v ref.Val) {
+		// The left operand was evaluated before.
+		if first != nil && v.Equal(first) == types.True {
+			k.Count++
+		}
+	})
+}
+
+// part is a part of the expression as it is written, with its line and where it begins in the text; empty
+// for what the compiler made.
+func (c *Covered) part(a *ast.AST, e ast.Expr) (text string, line, begin int) {
+	text, err := celparser.Unparse(e, a.SourceInfo())
+	if err != nil || strings.Contains(text, "@") && e.Kind() == ast.IdentKind {
+		return "", 0, 0
+	}
+	line, begin = c.Line, byteAt(c.Text, startOf(a, e))
+	if begin >= 0 {
+		line += strings.Count(c.Text[:begin], "\n")
+	}
+	return oneLine(text), line, begin
 }
 
 // byteAt is where a character of a text begins; -1 when the text has none of that number.
@@ -279,27 +420,88 @@ func startOf(a *ast.AST, e ast.Expr) int {
 	return first
 }
 
-// took counts what the trace of an outcome says: rules and bindings.
+// took counts what the trace of an outcome says: rules, selectors and bindings.
 func (c *Coverage) took(o *Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	hit := func(owner, field string) {
-		if item := c.byField[owner+"\x00"+field]; item != nil {
-			item.hits++
-		}
-	}
 	record := o.trace.Verdicts(false)
 	for j := range record.Judged() {
-		hit(j.Policy.Kind+" "+j.Policy.Configuration, fmt.Sprintf("spec.matchConstraints.resourceRules[%d]", j.Rule))
+		owner := j.Policy.Kind + " " + j.Policy.Configuration
+		c.rule(owner, fmt.Sprintf("spec.matchConstraints.resourceRules[%d]", j.Rule), o.plan.Operation, j.Resource.Resource, j.Subresource)
+		c.selected(owner, "spec.matchConstraints", selects)
+		applied := map[string]bool{}
 		for i := range j.Evaluations {
 			for _, b := range j.Evaluations[i].Bindings {
-				hit(j.Policy.Kind+"Binding "+b, "spec.policyName")
+				applied[j.Policy.Kind+"Binding "+b] = true
+			}
+		}
+		for _, b := range c.bound[owner] {
+			if applied[b.Owner] {
+				b.hits++
+				c.selected(b.Owner, "spec.matchResources", selects)
+			} else {
+				c.selected(b.Owner, "spec.matchResources", selectsNot)
 			}
 		}
 	}
 	for call := range record.Calls() {
-		hit(call.Webhook.Kind+" "+call.Webhook.Configuration, fmt.Sprintf("webhooks[%d].rules[%d]", call.Webhook.Index, call.Rule))
+		owner, path := call.Webhook.Kind+" "+call.Webhook.Configuration, fmt.Sprintf("webhooks[%d]", call.Webhook.Index)
+		c.rule(owner, fmt.Sprintf("%s.rules[%d]", path, call.Rule), o.plan.Operation, call.Resource.Resource, call.Subresource)
+		c.selected(owner, path, selects)
 	}
+	for skip := range record.Skipped() {
+		owner, path := skip.Entry.Kind+" "+skip.Entry.Configuration, "spec.matchConstraints"
+		if strings.HasSuffix(skip.Entry.Kind, "WebhookConfiguration") {
+			path = fmt.Sprintf("webhooks[%d]", skip.Entry.Index)
+		}
+		field := map[string]string{plan.NamespaceNotSelected.String(): ".namespaceSelector", plan.ObjectNotSelected.String(): ".objectSelector"}[skip.Code]
+		switch item := c.byField[owner+"\x00"+path+field]; {
+		case skip.Code == plan.Excluded.String():
+			for i := 0; c.rule(owner, fmt.Sprintf("%s.excludeResourceRules[%d]", path, i), o.plan.Operation, o.plan.Kind.Resource.Resource, o.plan.Subresource); i++ {
+			}
+		case field != "" && item != nil:
+			item.show(selectsNot)
+		case field != "" || skip.Code == plan.NoBindingApplies.String():
+			// The selector is that of the only binding.
+			c.selected(owner, path, selects)
+			for _, b := range c.bound[owner] {
+				c.selected(b.Owner, "spec.matchResources", selectsNot)
+			}
+		case skip.Code == plan.ConditionFalse.String():
+			c.selected(owner, path, selects)
+		}
+	}
+}
+
+// rule counts a request that a rule matches, and reports whether there is the rule.
+func (c *Coverage) rule(owner, field, operation, resource, subresource string) bool {
+	item := c.byField[owner+"\x00"+field]
+	if item == nil {
+		return false
+	}
+	for _, k := range item.Cases {
+		of, sub, _ := strings.Cut(k.resource, "/")
+		if (k.operation == "*" || k.operation == operation) && (of == "*" || of == resource) && (sub == "*" || sub == subresource) {
+			k.Count++
+			item.hits++
+		}
+	}
+	return true
+}
+
+// selected counts what the selectors below a path say.
+func (c *Coverage) selected(owner, path, what string) {
+	for _, name := range []string{".namespaceSelector", ".objectSelector"} {
+		if item := c.byField[owner+"\x00"+path+name]; item != nil {
+			item.show(what)
+		}
+	}
+}
+
+// show counts a case.
+func (c *Covered) show(text string) {
+	c.hits++
+	c.addCase(c.Kind, text, c.Line).Count++
 }
 
 // finish says of each item what was seen of it.
@@ -334,56 +536,80 @@ func (c *Coverage) Total() (taken, all int) {
 	return taken, all
 }
 
-// percent is a share, rounded down: 100 % means everything.
-func percent(taken, all int) int {
+// Share is how many ways of a kind were taken, and how many there are.
+type Share struct {
+	Kind       string
+	Taken, All int
+}
+
+// Shares are those of all kinds of which there is something.
+func (c *Coverage) Shares() []Share {
+	shares := make([]Share, len(CoverageKinds))
+	for i, kind := range CoverageKinds {
+		shares[i].Kind = kind
+	}
+	for _, item := range c.Items {
+		item.each(func(kind string, taken bool) {
+			s := &shares[slices.Index(CoverageKinds, kind)]
+			s.All++
+			if taken {
+				s.Taken++
+			}
+		})
+	}
+	return slices.DeleteFunc(shares, func(s Share) bool { return s.All == 0 })
+}
+
+// Percent is a share, rounded down: 100 % means everything.
+func Percent(taken, all int) int {
 	if all == 0 {
 		return 100
 	}
 	return taken * 100 / all
 }
 
-// Lines says for each policy what its tests have shown, and what they have not.
+// Lines says in lines what was covered of each kind, and what the tests have not shown.
 func (c *Coverage) Lines() []string {
-	byOwner := map[string][]*Covered{}
-	var order []string
+	var list []string
+	for _, s := range c.Shares() {
+		list = append(list, fmt.Sprintf("%s: %d %% (%d of %d)", s.Kind, Percent(s.Taken, s.All), s.Taken, s.All))
+	}
 	for _, i := range c.Items {
-		if byOwner[i.Owner] == nil {
-			order = append(order, i.Owner)
-		}
-		byOwner[i.Owner] = append(byOwner[i.Owner], i)
+		list = append(list, i.missing()...)
 	}
-	var lines []string
-	for _, owner := range order {
-		taken, all := 0, 0
-		var missing []string
-		for _, i := range byOwner[owner] {
-			t, a := i.Ways()
-			taken, all = taken+t, all+a
-			where := fmt.Sprintf("    %s:%d: %s", i.File, i.Line, i.Field)
-			switch i.State {
-			case "never":
-				missing = append(missing, where+" was never reached")
-			case "error":
-				missing = append(missing, where+" was only ever in error")
-			}
-			if i.State == "never" {
-				continue
-			}
-			for _, b := range i.Branches {
-				switch {
-				case b.True == 0 && b.False == 0:
-					missing = append(missing, fmt.Sprintf("    %s:%d: %s: never decided: %s", i.File, b.Line, i.Field, b.Text))
-				case b.True == 0:
-					missing = append(missing, fmt.Sprintf("    %s:%d: %s: only ever false: %s", i.File, b.Line, i.Field, b.Text))
-				case b.False == 0:
-					missing = append(missing, fmt.Sprintf("    %s:%d: %s: only ever true: %s", i.File, b.Line, i.Field, b.Text))
-				}
-			}
-		}
-		lines = append(lines, fmt.Sprintf("%3d %%  %s (%d of %d)", percent(taken, all), owner, taken, all))
-		lines = append(lines, missing...)
+	return list
+}
+
+// missing says in lines what the tests have not shown of an item.
+func (c *Covered) missing() []string {
+	where := fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Field)
+	switch c.State {
+	case "never":
+		return []string{where + " was never reached"}
+	case "error":
+		return []string{where + " was only ever in error"}
 	}
-	return lines
+	var list []string
+	for _, b := range c.Branches {
+		seen := ""
+		switch {
+		case b.True == 0 && b.False == 0:
+			seen = "never decided"
+		case b.True == 0:
+			seen = "only ever false"
+		case b.False == 0:
+			seen = "only ever true"
+		default:
+			continue
+		}
+		list = append(list, fmt.Sprintf("%s:%d: %s: %s: %s", c.File, b.Line, c.Field, seen, b.Text))
+	}
+	for _, k := range c.Cases {
+		if k.Count == 0 {
+			list = append(list, fmt.Sprintf("%s:%d: %s: never seen: %s", c.File, k.Line, c.Field, k.Text))
+		}
+	}
+	return list
 }
 
 // LCOV writes the coverage for code hosts: a line for each item, and its branches.
@@ -414,6 +640,13 @@ func (c *Coverage) LCOV(w io.Writer) error {
 					}
 					fmt.Fprintf(&b, "BRDA:%d,%d,%d,%s\n", d.Line, n, 2*k+way, text)
 				}
+			}
+			for k, d := range i.Cases {
+				found++
+				if d.Count > 0 {
+					taken++
+				}
+				fmt.Fprintf(&b, "BRDA:%d,%d,%d,%d\n", d.Line, n, 2*len(i.Branches)+k, d.Count)
 			}
 		}
 		fmt.Fprintf(&b, "BRF:%d\nBRH:%d\n", found, taken)

@@ -3,7 +3,6 @@ package suite
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,12 +12,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// HTML writes a page with the source of each file, its expressions coloured by what was seen of
-// them, and a list of all items.
-func (c *Coverage) HTML(w io.Writer) error {
+// Document is what a person sees of the coverage: what was taken of each kind, and for each policy what
+// its tests have not shown. A page has the source of each file, too, with expressions coloured by
+// what was seen of them.
+func (c *Coverage) Document() *view.Document {
 	taken, all := c.Total()
-	d := &view.Document{Title: fmt.Sprintf("Coverage of admission: %d %%", percent(taken, all)), Blocks: []view.Block{
-		view.Sums{{Name: "% covered", N: percent(taken, all)}, {Name: fmt.Sprintf("of %d ways taken", all), N: taken}},
+	kinds := view.Table{Columns: view.Columns("what", "taken", "of", "%")}
+	for _, s := range c.Shares() {
+		kinds.Add(s.Kind, s.Taken, s.All, Percent(s.Taken, s.All))
+	}
+	d := &view.Document{Title: fmt.Sprintf("Coverage of admission: %d %%", Percent(taken, all)), Blocks: []view.Block{
+		view.Note("Coverage: %d %%, %d of %d ways were taken.", Percent(taken, all), taken, all), kinds,
 		view.Source{Key: []view.Mark{{Text: "both ways", Class: "all"}, {Text: "one way", Class: "some"}, {Text: "never", Class: "none"}}},
 	}}
 	for items := c.Items; len(items) > 0; {
@@ -29,22 +33,33 @@ func (c *Coverage) HTML(w io.Writer) error {
 		d.Blocks = append(d.Blocks, ofFile(items[:n])...)
 		items = items[n:]
 	}
-	return d.HTML(w)
+	return d
 }
 
 // ofFile is what is seen of the items of a file.
 func ofFile(items []*Covered) []view.Block {
 	var list view.Items
 	taken, all := 0, 0
+	places := map[string]int{}
+	var shares [][2]int
 	for _, i := range items {
+		at, known := places[i.Owner]
+		if !known {
+			at = len(list)
+			places[i.Owner], list, shares = at, append(list, view.Item{Name: i.Owner}), append(shares, [2]int{})
+		}
 		t, a := i.Ways()
 		taken, all = taken+t, all+a
-		list = append(list, view.Item{
-			Name:    fmt.Sprintf("%s, line %d: %s (%s)", i.Owner, i.Line, i.Field, i.State),
-			Verdict: view.Mark{Text: fmt.Sprintf("%d %%", percent(t, a)), Class: view.Class(classOf(t, a))},
-		})
+		shares[at][0], shares[at][1] = shares[at][0]+t, shares[at][1]+a
+		for _, line := range i.missing() {
+			list[at].Inside = append(list[at].Inside, view.Note("%s", line))
+		}
 	}
-	blocks := []view.Block{view.Heading(fmt.Sprintf("%s: %d %%", items[0].File, percent(taken, all)))}
+	for at, s := range shares {
+		list[at].Verdict = view.Mark{Text: fmt.Sprintf("%d %% (%d of %d)", Percent(s[0], s[1]), s[0], s[1]), Class: map[string]view.Class{"none": view.Bad, "some": view.Warning, "all": view.Good}[classOf(s[0], s[1])]}
+		list[at].Open = true
+	}
+	blocks := []view.Block{view.Heading(fmt.Sprintf("%s: %d %%", items[0].File, Percent(taken, all)))}
 	if lines := paint(items); lines != nil {
 		blocks = append(blocks, view.Source{Lines: lines})
 	}

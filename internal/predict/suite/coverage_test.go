@@ -1,12 +1,19 @@
 package suite
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
 // The page shows the whole file, and each decision in its colour (S24.15).
@@ -16,13 +23,13 @@ func TestThePageShowsTheSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Coverage{Items: []*Covered{
-		{Owner: "P p", Field: "expression", File: file, Line: 2, column: 1, Text: "ä && b", State: "both", hits: 3, Branches: []*Branch{
+		{Kind: ofExpressions, Owner: "P p", Field: "expression", File: file, Line: 2, column: 1, Text: "ä && b", State: "both", hits: 3, Branches: []*Branch{
 			{Text: "ä", True: 1, False: 2, Line: 2, begin: 0}, {Text: "b", True: 1, Line: 2, begin: 6}, {Text: "ä && b", True: 1, False: 2, Line: 2, begin: 0},
 		}},
-		{Owner: "P p", Field: "other", File: file, Line: 3, column: 1, Text: "c ||\nd\n", State: "never"},
+		{Kind: ofExpressions, Owner: "P p", Field: "other", File: file, Line: 3, column: 1, Text: "c ||\nd\n", State: "never"},
 	}}
 	var b strings.Builder
-	if err := c.HTML(&b); err != nil {
+	if err := c.Document().HTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()
@@ -45,7 +52,7 @@ func TestThePageShowsTheSource(t *testing.T) {
 // (S24.15).
 func TestLCOVHasLinesAndBranches(t *testing.T) {
 	c := &Coverage{Items: []*Covered{
-		{File: "a.yaml", Line: 4, hits: 3, Branches: []*Branch{{True: 1, False: 2, Line: 4}, {True: 1, Line: 5}}},
+		{File: "a.yaml", Line: 4, hits: 3, Branches: []*Branch{{True: 1, False: 2, Line: 4}, {True: 1, Line: 5}}, Cases: []*Case{{Line: 4, Count: 2}}},
 		{File: "a.yaml", Line: 9},
 		{File: "b.yaml", Line: 2, hits: 1},
 	}}
@@ -59,8 +66,9 @@ BRDA:4,0,0,1
 BRDA:4,0,1,2
 BRDA:5,0,2,1
 BRDA:5,0,3,0
-BRF:4
-BRH:3
+BRDA:4,0,4,2
+BRF:5
+BRH:4
 DA:4,3
 DA:5,1
 DA:9,0
@@ -78,5 +86,117 @@ end_of_record
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("LCOV (-want +got):\n%s", diff)
+	}
+}
+
+// What there is to see of an expression, and what an evaluation of it shows (S24.11).
+func TestCasesOfExpressions(t *testing.T) {
+	for _, tc := range []struct {
+		name, text string
+		list       []string
+		n          int64
+		want       string
+	}{
+		{"no element", "list.all(x, x == 'a')", nil, 0, "list has no element: 1; list has one element: 0; list has several elements: 0; x == \"a\": 0/0; list.all(x, x == \"a\"): 1/0"},
+		{"one element", "list.all(x, x == 'a')", []string{"b"}, 0, "list has no element: 0; list has one element: 1; list has several elements: 0; x == \"a\": 0/1; list.all(x, x == \"a\"): 0/1"},
+		{"several elements", "list.exists(x, x == 'a')", []string{"b", "a", "c"}, 0, "list has no element: 0; list has one element: 0; list has several elements: 1; x == \"a\": 1/1; list.exists(x, x == \"a\"): 1/0"},
+		{"a list in the text has one length", "['a'].all(x, x == 'a')", nil, 0, "x == \"a\": 1/0; [\"a\"].all(x, x == \"a\"): 1/0"},
+		{"below a boundary", "n < 5", nil, 3, "n is 5: 0; n is 4: 0; n < 5: 1/0"},
+		{"at a boundary", "n < 5", nil, 5, "n is 5: 1; n is 4: 0; n < 5: 0/1"},
+		{"on its other side", "n < 5", nil, 4, "n is 5: 0; n is 4: 1; n < 5: 1/0"},
+		{"values that are equal", "size(list) >= n", []string{"a"}, 1, "size(list) equals n: 1; size(list) >= n: 1/0"},
+		{"values that are not", "n > size(list)", []string{"a"}, 2, "n equals size(list): 0; n > size(list): 1/0"},
+		{"a text at a boundary", "list[0] <= 'b'", []string{"b"}, 2, "list[0] equals \"b\": 1; list[0] <= \"b\": 1/0"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			env, err := cel.NewEnv(cel.EnableMacroCallTracking(), cel.Variable("list", cel.ListType(cel.StringType)), cel.Variable("n", cel.IntType))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checked, issues := env.Compile(tc.text)
+			if issues.Err() != nil {
+				t.Fatal(issues.Err())
+			}
+			wanted := expression.Noted(checked.NativeRep())
+			seen := &expression.Seen{AST: checked.NativeRep()}
+			program, err := env.Program(checked, cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+				if _, constant := i.(interpreter.InterpretableConst); constant || !wanted[i.ID()] {
+					return i, nil
+				}
+				return noting{i, seen}, nil
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := program.Eval(map[string]any{"list": tc.list, "n": tc.n}); err != nil {
+				t.Fatal(err)
+			}
+			c := &Covered{Kind: ofExpressions, Text: tc.text, Line: 1}
+			c.watch(seen.AST)
+			for _, part := range seen.Parts {
+				for _, count := range c.watched[part.ID] {
+					count(part.Value)
+				}
+			}
+			var got []string
+			for _, k := range c.Cases {
+				got = append(got, fmt.Sprintf("%s: %d", k.Text, k.Count))
+			}
+			for _, b := range c.Branches {
+				got = append(got, fmt.Sprintf("%s: %d/%d", b.Text, b.True, b.False))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// noting notes the values of a part.
+type noting struct {
+	interpreter.Interpretable
+	seen *expression.Seen
+}
+
+func (n noting) Eval(vars interpreter.Activation) ref.Val {
+	value := n.Interpretable.Eval(vars)
+	n.seen.Parts = append(n.seen.Parts, expression.Part{ID: n.ID(), Value: value})
+	return value
+}
+
+// A rule is seen with the operations and resources of the requests that it matches, and a selector when it
+// selects and when it does not (S24.11).
+func TestCasesOfRules(t *testing.T) {
+	object := func(text string) *manifests.Object { return manifests.Parse("a.yaml", []byte(text)).Objects[0] }
+	for _, tc := range []struct {
+		name, operations, resources      string
+		operation, resource, subresource string
+		want                             string
+	}{
+		{"the operation and the resource", "[CREATE, UPDATE]", "[pods, secrets]", "UPDATE", "pods", "", "CREATE pods: 0; CREATE secrets: 0; UPDATE pods: 1; UPDATE secrets: 0"},
+		{"a subresource", "[UPDATE]", "[pods, pods/status]", "UPDATE", "pods", "status", "UPDATE pods: 0; UPDATE pods/status: 1"},
+		{"everything", `["*"]`, `["*", "*/*", "pods/*", "*/scale"]`, "UPDATE", "pods", "status", "* *: 0; * */*: 1; * pods/*: 1; * */scale: 0"},
+		{"everything but subresources", `["*"]`, `["*"]`, "DELETE", "pods", "", "* *: 1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCoverage()
+			c.declare([]*manifests.Object{object("{apiVersion: admissionregistration.k8s.io/v1, kind: P, metadata: {name: b}}"), object(fmt.Sprintf(
+				"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [{objectSelector: {matchLabels: {a: b}}, rules: [{operations: %s, resources: %s}]}]}", tc.operations, tc.resources))})
+			const owner = "ValidatingWebhookConfiguration a"
+			if !c.rule(owner, "webhooks[0].rules[0]", tc.operation, tc.resource, tc.subresource) || c.rule(owner, "webhooks[0].rules[1]", tc.operation, tc.resource, tc.subresource) {
+				t.Error("the rules are others")
+			}
+			var got []string
+			for _, k := range c.Items[0].Cases {
+				got = append(got, fmt.Sprintf("%s: %d", k.Text, k.Count))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			c.selected(owner, "webhooks[0]", selectsNot)
+			if diff := cmp.Diff([]Share{{ofRules, strings.Count(tc.want, ": 1"), strings.Count(tc.want, ":")}, {ofSelectors, 1, 2}}, c.Shares()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common"
@@ -130,7 +131,7 @@ func (x *editing) visit(e ast.Expr, clause, strict bool) {
 	case "isGreaterThan", "isLessThan":
 		if call.IsMemberFunction() && len(args) == 1 {
 			other := x.factory.NewMemberCall(e.ID(), opposites[name], call.Target(), args...)
-			x.replace(Boundary, e, x.factory.NewCall(e.ID(), operators.LogicalNot, other), fmt.Sprintf("one for which %s equals %s", code(x.text(call.Target())), code(x.text(args[0]))))
+			x.replace(AtBoundary, e, x.factory.NewCall(e.ID(), operators.LogicalNot, other), fmt.Sprintf("one for which %s equals %s", code(x.text(call.Target())), code(x.text(args[0]))))
 		}
 	case "startsWith", "endsWith":
 		if call.IsMemberFunction() && len(args) == 1 {
@@ -177,35 +178,48 @@ func (x *editing) guards(arg, other ast.Expr) bool {
 
 // relation moves the boundary of a comparison to both sides.
 func (x *editing) relation(e ast.Expr, name string, args []ast.Expr) {
-	left, right := x.text(args[0]), x.text(args[1])
-	notice := fmt.Sprintf("one for which %s equals %s", code(left), code(right))
-	side, value := constant(args)
-	if side >= 0 {
-		notice = fmt.Sprintf("one for which %s is %d", code(x.text(args[1-side])), value)
-	}
-	sized := side >= 0 && function(args[1-side]) == "size"
-	if !sized || value >= 0 {
-		x.call(Boundary, e, opposites[name], notice)
-	}
-	if side < 0 {
+	operand, values := Boundary(e)
+	if operand == nil {
+		x.call(AtBoundary, e, opposites[name], fmt.Sprintf("one for which %s equals %s", code(x.text(args[0])), code(x.text(args[1]))))
 		return
 	}
-	// x < 5 becomes x < 4, which differs at 4, and x <= 5 becomes x <= 6, which differs at 6. The change of
-	// the operator is on the other side of the boundary.
+	side, value := constant(args)
+	for _, at := range values {
+		notice := fmt.Sprintf("one for which %s is %d", code(x.text(operand)), at)
+		if at == value {
+			x.call(AtBoundary, e, opposites[name], notice)
+			continue
+		}
+		changed := slices.Clone(args)
+		changed[side] = x.factory.NewLiteral(args[side].ID(), types.Int(at))
+		x.replace(AtBoundary, e, x.factory.NewCall(e.ID(), name, changed...), notice)
+	}
+}
+
+// Boundary returns the values on both sides of the boundary of a comparison with an integer, and what must
+// have them; nil for another expression. x < 5 changes between 5 and 4, and x <= 5 between 5 and 6.
+// Nothing has a size below zero.
+func Boundary(e ast.Expr) (operand ast.Expr, values []int64) {
+	name, args := function(e), e.AsCall().Args()
+	side, value := constant(args)
+	if side < 0 {
+		return nil, nil
+	}
+	operand = args[1-side]
 	less, equal := name == operators.Less || name == operators.LessEquals, name == operators.LessEquals || name == operators.GreaterEquals
 	if side == 0 {
 		less = !less
 	}
-	moved := value + 1
+	next := value + 1
 	if less != equal {
-		moved = value - 1
+		next = value - 1
 	}
-	if sized && moved < 0 {
-		return
+	for _, v := range []int64{value, next} {
+		if v >= 0 || function(operand) != "size" {
+			values = append(values, v)
+		}
 	}
-	changed := []ast.Expr{args[0], args[1]}
-	changed[side] = x.factory.NewLiteral(args[side].ID(), types.Int(moved))
-	x.replace(Boundary, e, x.factory.NewCall(e.ID(), name, changed...), fmt.Sprintf("one for which %s is %d", code(x.text(args[1-side])), moved))
+	return operand, values
 }
 
 // loop changes a quantifier or a filter, and what it asks of an element.

@@ -20,7 +20,7 @@ type Kind string
 const (
 	Clause        Kind = "clause"
 	Operator      Kind = "operator"
-	Boundary      Kind = "boundary"
+	AtBoundary    Kind = "boundary"
 	Quantifier    Kind = "quantifier"
 	RuleOperation Kind = "rule-operation"
 	Resource      Kind = "resource"
@@ -29,7 +29,7 @@ const (
 )
 
 // Kinds are all kinds.
-var Kinds = []Kind{Clause, Operator, Boundary, Quantifier, RuleOperation, Resource, Selector, FailurePolicy}
+var Kinds = []Kind{Clause, Operator, AtBoundary, Quantifier, RuleOperation, Resource, Selector, FailurePolicy}
 
 // Mutant is a registration with one change.
 type Mutant struct {

@@ -22,9 +22,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
 
-// anyVersion stands for the resource version of a stored object that has none.
-const anyVersion = "1"
-
 // prepares returns what the server does to the object of a request between the passes of admission; nil
 // when that is not known.
 func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare, error) {
@@ -41,17 +38,14 @@ func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare
 	if err != nil || registry == nil {
 		return nil, err
 	}
-	prepare, version := catalog.Prepares(registry, a), ""
+	prepare := catalog.Prepares(registry, a)
 	if prepare == nil {
 		return nil, nil
-	}
-	if m, err := meta.Accessor(old); err == nil && q.Subresource != "scale" {
-		version = cmp.Or(m.GetResourceVersion(), anyVersion)
 	}
 	return func(ctx context.Context, object runtime.Object) error {
 		if m, err := meta.Accessor(object); err == nil && a.GetOperation() == apiadmission.Update {
 			// The stored object is the one that the request changes.
-			m.SetResourceVersion(version)
+			m.SetResourceVersion("")
 		}
 		r := &registryReader{world: w, q: q, sent: object, old: old}
 		err := prepare(r.context(ctx), object)
@@ -121,7 +115,7 @@ func (r *registryReader) Get(ctx context.Context, resource schema.GroupResource,
 	if err != nil {
 		return nil, err
 	}
-	stored.SetResourceVersion(cmp.Or(stored.GetResourceVersion(), anyVersion))
+	stored.SetResourceVersion(cmp.Or(stored.GetResourceVersion(), "1"))
 	sent, err := meta.Accessor(r.sent)
 	if err != nil || !own {
 		return object, err

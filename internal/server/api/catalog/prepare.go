@@ -81,7 +81,7 @@ func Prepares(storage rest.Storage, a admission.Attributes) Prepare {
 		case a.GetOperation() == admission.Create && creates:
 			_, err = creater.Create(ctx, object, asked, &metav1.CreateOptions{DryRun: dry})
 		case a.GetOperation() == admission.Update && updates:
-			_, _, err = updater.Update(ctx, a.GetName(), rest.DefaultUpdatedObjectInfo(object), asked,
+			_, _, err = updater.Update(ctx, a.GetName(), rest.DefaultUpdatedObjectInfo(object, current), asked,
 				func(ctx context.Context, made, _ runtime.Object) error { return asked(ctx, made) }, false, &metav1.UpdateOptions{DryRun: dry})
 		}
 		if errors.Is(err, errAsked) {
@@ -89,6 +89,19 @@ func Prepares(storage rest.Storage, a admission.Attributes) Prepare {
 		}
 		return err
 	}
+}
+
+// current makes an object without a resource version, such as that of a file, one of the stored version.
+func current(_ context.Context, object, stored runtime.Object) (runtime.Object, error) {
+	to, err := meta.Accessor(object)
+	if err != nil || to.GetResourceVersion() != "" {
+		return object, err
+	}
+	from, err := meta.Accessor(stored)
+	if err == nil {
+		to.SetResourceVersion(from.GetResourceVersion())
+	}
+	return object, err
 }
 
 // Strategies are what a registry makes of objects; nil for a registry without creates, or updates.

@@ -14,6 +14,7 @@ import (
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // reset forgets which parts have ended.
@@ -39,6 +40,11 @@ func TestAPanicEndsItsPart(t *testing.T) {
 		"a worker of a controller that is given no context": func(ctx context.Context) {
 			go wait.Until(func() { panic("broken") }, time.Hour, ctx.Done())
 			<-ctx.Done()
+		},
+		"a worker of a queue": func(ctx context.Context) {
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			queue.Add("item")
+			Work(ctx, queue, 2, func(context.Context, string) error { panic("broken") })
 		},
 		"a goroutine of a goroutine": func(ctx context.Context) {
 			go func() {

@@ -2,13 +2,14 @@ package controllers
 
 import (
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // fencesPage is how many fences are read at a time.
@@ -52,33 +53,21 @@ func (t *term) forgetFences() (func(context.Context), error) {
 	// No namespace has an empty name: in the queue it stands for the namespaces that went before.
 	queue.Add("")
 	return func(ctx context.Context) {
-		var ended sync.WaitGroup
-		ended.Go(func() {
-			<-ctx.Done()
-			queue.ShutDown()
-		})
-		defer ended.Wait()
+		defer queue.ShutDown()
 		if !cache.WaitForCacheSync(ctx.Done(), gone.HasSynced) {
 			return
 		}
-		for {
-			name, ended := queue.Get()
-			if ended {
-				return
-			}
+		survive.Work(ctx, queue, 1, func(ctx context.Context, name string) error {
 			err := error(nil)
 			if name == "" {
 				err = find(ctx)
 			} else {
 				err = fences.Forget(ctx, name)
 			}
-			if err == nil {
-				queue.Forget(name)
-			} else if ctx.Err() == nil {
+			if err != nil && ctx.Err() == nil {
 				klog.ErrorS(err, "Could not delete the fences of namespaces that are gone; will retry")
-				queue.AddRateLimited(name)
 			}
-			queue.Done(name)
-		}
+			return err
+		})
 	}, nil
 }

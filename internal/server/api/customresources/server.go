@@ -213,12 +213,7 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() { survive.Run(ctx, "conditions of definitions", run) })
 	}
 	group.Go(func() { s.publisher.run(ctx) })
-	group.Go(func() {
-		for s.next(ctx) {
-		}
-	})
-	<-ctx.Done()
-	s.queue.ShutDown()
+	survive.Work(ctx, s.queue, 1, s.look)
 	group.Wait()
 	return nil
 }
@@ -289,19 +284,12 @@ func (s *Server) enqueue(obj any) {
 	}
 }
 
-// next handles one definition that changed; false means that the queue has shut down.
-func (s *Server) next(ctx context.Context) bool {
-	name, shutdown := s.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer s.queue.Done(name)
-	if err := s.sync(ctx, name); err != nil {
+// look handles one definition that changed.
+func (s *Server) look(ctx context.Context, name string) error {
+	err := s.sync(ctx, name)
+	if err != nil {
 		klog.FromContext(ctx).Error(err, "Could not serve a CustomResourceDefinition; keeping its last working state, if any; will retry", "name", name)
 		s.arrivals.arrived(name)
-		s.queue.AddRateLimited(name)
-		return true
 	}
-	s.queue.Forget(name)
-	return true
+	return err
 }

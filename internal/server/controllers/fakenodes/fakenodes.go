@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -32,6 +31,8 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"k8s.io/kubernetes/pkg/util/taints"
+
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
 // Options are what Nodes need. All must be set.
@@ -148,14 +149,7 @@ func (n *Nodes) Run(ctx context.Context) {
 	for i := range n.Count {
 		running.Go(func() { n.keep(ctx, fmt.Sprint(prefix, i)) })
 	}
-	for range workers {
-		running.Go(func() {
-			defer utilruntime.HandleCrash()
-			for n.handleNext(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
+	survive.Work(ctx, n.queue, workers, n.look)
 }
 
 // keep makes a node if it is missing, and renews its Lease until ctx ends.
@@ -259,25 +253,18 @@ func hostIP(node string) string {
 	return netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}).String()
 }
 
-func (n *Nodes) handleNext(ctx context.Context) bool {
-	name, stop := n.queue.Get()
-	if stop {
-		return false
-	}
-	defer n.queue.Done(name)
+func (n *Nodes) look(ctx context.Context, name cache.ObjectName) error {
 	pod, err := n.Pods.Lister().Pods(name.Namespace).Get(name.Name)
 	if err == nil {
 		err = n.handle(ctx, pod)
 	}
-	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
-		n.queue.Forget(name)
-		return true
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	if !apierrors.IsConflict(err) && !errors.Is(err, errNoNode) {
+	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !errors.Is(err, errNoNode) {
 		klog.ErrorS(err, "A pod on a fake node", "pod", name)
 	}
-	n.queue.AddRateLimited(name)
-	return true
+	return err
 }
 
 // handle does the next step for a pod, if there is one for a fake scheduler or kubelet.

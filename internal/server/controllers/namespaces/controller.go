@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -87,37 +87,15 @@ func New(o Options) (*Controller, error) {
 
 // Run works until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			defer utilruntime.HandleCrash()
-			for c.next(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	group.Wait()
-}
-
-func (c *Controller) next(ctx context.Context) bool {
-	name, stop := c.queue.Get()
-	if stop {
-		return false
-	}
-	defer c.queue.Done(name)
-	attempt, cancel := context.WithTimeout(ctx, syncTimeout)
-	defer cancel()
-	err := c.sync(attempt, name)
-	if err == nil || ctx.Err() != nil {
-		c.queue.Forget(name)
-		return true
-	}
-	if !errors.As(err, new(*remaining)) && !errors.Is(err, errCreating) {
-		klog.ErrorS(err, "Could not empty a namespace; will retry", "namespace", name)
-	}
-	c.queue.AddRateLimited(name)
-	return true
+	survive.Work(ctx, c.queue, workers, func(ctx context.Context, name string) error {
+		attempt, cancel := context.WithTimeout(ctx, syncTimeout)
+		defer cancel()
+		err := c.sync(attempt, name)
+		if err != nil && ctx.Err() == nil && !errors.As(err, new(*remaining)) && !errors.Is(err, errCreating) {
+			klog.ErrorS(err, "Could not empty a namespace; will retry", "namespace", name)
+		}
+		return err
+	})
 }
 
 // errCreating means that a namespace is empty, but a running request may still create an object

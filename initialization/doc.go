@@ -1,4 +1,5 @@
-// Package initialization adds the rules for uninitialized objects to storage.
+// Package initialization adds the rules for uninitialized objects to storage. It is the side of the
+// server; package initializer is that of the controllers that complete objects.
 //
 // It stands in front of the store of every resource (Decorator), so that each
 // rule holds for all kinds and all ways to write: readers that did not ask for

@@ -1,5 +1,5 @@
 // Package initializer is for writing initializer controllers: programs that
-// complete new objects before other clients see them.
+// complete new objects before other clients see them. The server's side is package initialization.
 //
 // A server with initializers gives a new object a list of names,
 // metadata.initializers.pending, and hides the object until the list is empty. A

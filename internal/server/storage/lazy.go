@@ -54,8 +54,6 @@ type direct struct {
 	empty bool
 }
 
-var _ apistorage.Interface = (*lazy)(nil)
-
 var errClosed = errors.New("storage is closed: the server is shutting down")
 
 // opened is the storage of a resource that is in use.

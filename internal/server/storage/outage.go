@@ -56,10 +56,8 @@ func refused(err error) error {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		// This state lasts for minutes at least: the answer does not ask clients to retry after
 		// some seconds.
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-			Message: fmt.Sprintf("the database of the storage is full: nothing was written, and only deletions are accepted until its administrator frees space: %v", err),
-		}}
+		return apierrors.NewServiceUnavailable(fmt.Sprintf(
+			"the database of the storage is full: nothing was written, and only deletions are accepted until its administrator frees space: %v", err))
 	default:
 		return err
 	}

@@ -246,8 +246,6 @@ func (a *Aggregator) ClientCertificateChanged() { a.known.Enqueue() }
 // handlers takes in APIServices, one after the other.
 type handlers struct{ *Aggregator }
 
-var _ apiserver.APIHandlerManager = handlers{}
-
 // AddAPIService implements apiserver.APIHandlerManager.
 func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
 	gv := schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}

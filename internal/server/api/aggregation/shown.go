@@ -154,8 +154,6 @@ func (s *shown) heard(gv schema.GroupVersion, current bool) bool {
 // told is where upstream's manager writes what remote servers say.
 type told struct{ *shown }
 
-var _ aggregated.ResourceManager = told{}
-
 // AddGroupVersion implements aggregated.ResourceManager. The manager may report a group
 // version that is gone already.
 func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscovery) {

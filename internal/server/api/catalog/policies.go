@@ -124,8 +124,19 @@ func (s refinedUpdate) WarningsOnUpdate(ctx context.Context, obj, old runtime.Ob
 	return append(s.updateStrategy.WarningsOnUpdate(ctx, obj, old), s.refinement.warnings(ctx, obj)...)
 }
 
+// refiningLittle is the part of a refinement that most kinds have in common.
+type refiningLittle struct{}
+
+// validate checks the annotations about how soft a policy or a binding is (S28.4).
+func (refiningLittle) validate(obj, old runtime.Object) field.ErrorList {
+	before, _ := old.(metav1.Object)
+	return registration.ValidateEnforcement(obj.(metav1.Object), before, nil)
+}
+
+func (refiningLittle) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList { return errs }
+
 // validatingPolicyStrategy refines ValidatingAdmissionPolicy.
-type validatingPolicyStrategy struct{}
+type validatingPolicyStrategy struct{ refiningLittle }
 
 // before shows the texts of stored variables as those of validations too, since
 // that is where upstream looks for the texts that compile as stored (D76).
@@ -137,14 +148,6 @@ func (validatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 	shown := *policy
 	shown.Spec.Validations = slices.Concat(policy.Spec.Validations, asValidations(policy.Spec.Variables))
 	return &shown
-}
-
-func (validatingPolicyStrategy) validate(obj, old runtime.Object) field.ErrorList {
-	return enforcement(obj, old)
-}
-
-func (validatingPolicyStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList {
-	return errs
 }
 
 func (validatingPolicyStrategy) warnings(_ context.Context, obj runtime.Object) []string {
@@ -160,7 +163,7 @@ func (validatingPolicyStrategy) warnings(_ context.Context, obj runtime.Object) 
 }
 
 // mutatingPolicyStrategy refines MutatingAdmissionPolicy.
-type mutatingPolicyStrategy struct{}
+type mutatingPolicyStrategy struct{ refiningLittle }
 
 // before shows the texts of stored JSON patches as those of apply configurations
 // too, since that is where upstream looks for the texts that compile as stored (D76).
@@ -178,19 +181,13 @@ func (mutatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 	return &shown
 }
 
-// validate checks the annotations about the order of policies (S18.33).
-func (mutatingPolicyStrategy) validate(obj, old runtime.Object) field.ErrorList {
+// validate also checks the annotations about the order of policies (S18.33).
+func (s mutatingPolicyStrategy) validate(obj, old runtime.Object) field.ErrorList {
 	var before metav1.Object
 	if old != nil {
 		before = old.(*admissionregistration.MutatingAdmissionPolicy)
 	}
-	return append(registration.ValidateOrder(obj.(*admissionregistration.MutatingAdmissionPolicy), before), enforcement(obj, old)...)
-}
-
-// enforcement checks the annotations about how soft a policy or a binding is (S28.4).
-func enforcement(obj, old runtime.Object) field.ErrorList {
-	before, _ := old.(metav1.Object)
-	return registration.ValidateEnforcement(obj.(metav1.Object), before, nil)
+	return append(registration.ValidateOrder(obj.(*admissionregistration.MutatingAdmissionPolicy), before), s.refiningLittle.validate(obj, old)...)
 }
 
 // errors takes the errors of variables from a ValidatingAdmissionPolicy with the
@@ -282,6 +279,7 @@ func usesAuthorizer(expression string, variables []admissionregistration.Variabl
 
 // bindingStrategy refines both kinds of bindings.
 type bindingStrategy struct {
+	refiningLittle
 	policies rest.Getter
 	kinds    resolver.ResourceResolver
 }
@@ -321,12 +319,6 @@ func (bindingStrategy) before(obj, old runtime.Object) runtime.Object {
 	}
 	return old
 }
-
-func (bindingStrategy) validate(obj, old runtime.Object) field.ErrorList {
-	return enforcement(obj, old)
-}
-
-func (bindingStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList { return errs }
 
 // warnings returns warnings about a policy or a kind of params that does not exist (S13.18,
 // D58), and about a policy that only bindings in files can name (D68).

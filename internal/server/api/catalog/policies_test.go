@@ -314,12 +314,12 @@ func TestWritersAreWarned(t *testing.T) {
 		{"D59: inside a macro", validatingPolicyStrategy{}, audit("['a'].map(x, authorizer.path(x).check('get').reason()).join('')"), []string{"spec.auditAnnotations[0]"}},
 		{"D59: through variables", validatingPolicyStrategy{}, audit("variables.w", variables("v", "authorizer.path('/x').check('get').reason()", "w", "variables.v")...), []string{"spec.auditAnnotations[0]"}},
 		{"D59: a variable that is not used", validatingPolicyStrategy{}, audit("variables.w + object.metadata.authorizer", variables("v", "authorizer.path('/x').check('get').reason()", "w", "'x'")...), nil},
-		{"D68: a binding to a static policy", bindingStrategy{onlyPolicy{}, noKinds}, bound("a.static.k8s.io"), []string{`spec.policyName: "a.static.k8s.io" is the name of a policy from a static manifest`}},
-		{"D58: a binding to a policy that does not exist", bindingStrategy{onlyPolicy{}, noKinds}, bound("p"), []string{`spec.policyName: there is no policy "p"`}},
-		{"D58: a binding to a policy whose paramKind does not exist", bindingStrategy{withKind(nothing), noKinds}, bound("p"), []string{"spec.policyName: the policy's paramKind example.com/v1, Kind=Nothing is not served"}},
-		{"D58: a paramKind that may exist", bindingStrategy{withKind(nothing), unreachable}, bound("p"), nil},
-		{"D58: a paramKind that exists", bindingStrategy{withKind(nothing), pods}, bound("p"), nil},
-		{"D58: no paramKind", bindingStrategy{withKind(nil), noKinds}, bound("p"), nil},
+		{"D68: a binding to a static policy", bindingStrategy{policies: onlyPolicy{}, kinds: noKinds}, bound("a.static.k8s.io"), []string{`spec.policyName: "a.static.k8s.io" is the name of a policy from a static manifest`}},
+		{"D58: a binding to a policy that does not exist", bindingStrategy{policies: onlyPolicy{}, kinds: noKinds}, bound("p"), []string{`spec.policyName: there is no policy "p"`}},
+		{"D58: a binding to a policy whose paramKind does not exist", bindingStrategy{policies: withKind(nothing), kinds: noKinds}, bound("p"), []string{"spec.policyName: the policy's paramKind example.com/v1, Kind=Nothing is not served"}},
+		{"D58: a paramKind that may exist", bindingStrategy{policies: withKind(nothing), kinds: unreachable}, bound("p"), nil},
+		{"D58: a paramKind that exists", bindingStrategy{policies: withKind(nothing), kinds: pods}, bound("p"), nil},
+		{"D58: no paramKind", bindingStrategy{policies: withKind(nil), kinds: noKinds}, bound("p"), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := c.of.warnings(t.Context(), c.obj)

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/features"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
@@ -22,12 +21,6 @@ import (
 type strategy struct {
 	runtime.ObjectTyper
 }
-
-var (
-	_ rest.RESTCreateStrategy = strategy{}
-	_ rest.RESTUpdateStrategy = strategy{}
-	_ rest.RESTDeleteStrategy = strategy{}
-)
 
 func (strategy) GenerateName(base string) string { return names.SimpleNameGenerator.GenerateName(base) }
 func (strategy) NamespaceScoped() bool           { return false }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
 )
 
 // Computed says what the objects of a storage are that computes them when a client reads them.
@@ -17,6 +18,11 @@ type Computed struct {
 	Singular     string
 	Namespaced   bool
 }
+
+var (
+	_ rest.Scoper               = Computed{}
+	_ rest.SingularNameProvider = Computed{}
+)
 
 // New implements rest.Storage.
 func (c Computed) New() runtime.Object { return c.Object() }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 )
 
 // leases implements reconcilers.Leases on keys PREFIX/ADDRESS/SERVER. ListLeases returns an
@@ -22,8 +20,6 @@ type leases struct {
 	server string
 	ttl    time.Duration
 }
-
-var _ reconcilers.Leases = leases{}
 
 // rpcTimeout bounds how long etcd may take for one step.
 const rpcTimeout = 5 * time.Second

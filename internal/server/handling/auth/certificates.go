@@ -31,8 +31,6 @@ type verifiedCertificates struct {
 	}
 }
 
-var _ dynamiccertificates.Listener = (*verifiedCertificates)(nil)
-
 type verified struct {
 	response *authenticator.Response
 	until    time.Time

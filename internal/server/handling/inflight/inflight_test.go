@@ -226,3 +226,10 @@ func TestMastersWaitInLine(t *testing.T) {
 		close(aside)
 	})
 }
+
+// count returns how many have a place and how many wait for one.
+func (p *places) count() (taken, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.taken, p.mu.line.Len()
+}

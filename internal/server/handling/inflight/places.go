@@ -96,10 +96,3 @@ func (p *places) comeBack() {
 	defer p.mu.Unlock()
 	p.mu.aside--
 }
-
-// count returns how many have a place and how many wait for one.
-func (p *places) count() (taken, waiting int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.taken, p.mu.line.Len()
-}

@@ -78,11 +78,7 @@ func (e *Explanations) Serve(remote func(schema.GroupVersion) string, sources ..
 	e.remote, e.handler.Sources = remote, sources
 }
 
-var (
-	_ rest.Creater              = (*Explanations)(nil)
-	_ rest.Scoper               = (*Explanations)(nil)
-	_ rest.SingularNameProvider = (*Explanations)(nil)
-)
+var _ rest.Creater = (*Explanations)(nil)
 
 // elsewhere returns the plan for a request that is passed on to another server: this server does
 // not judge it (S22.11).

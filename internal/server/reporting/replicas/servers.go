@@ -50,12 +50,10 @@ func NewAdmissionServers(etcd *clientv3.Client, prefix string) *AdmissionServers
 }
 
 var (
-	_ rest.Getter               = (*AdmissionServers)(nil)
-	_ rest.Lister               = (*AdmissionServers)(nil)
-	_ rest.Updater              = (*AdmissionServers)(nil)
-	_ rest.GracefulDeleter      = (*AdmissionServers)(nil)
-	_ rest.Scoper               = (*AdmissionServers)(nil)
-	_ rest.SingularNameProvider = (*AdmissionServers)(nil)
+	_ rest.Getter          = (*AdmissionServers)(nil)
+	_ rest.Lister          = (*AdmissionServers)(nil)
+	_ rest.Updater         = (*AdmissionServers)(nil)
+	_ rest.GracefulDeleter = (*AdmissionServers)(nil)
 )
 
 // Get implements rest.Getter.

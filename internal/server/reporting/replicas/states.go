@@ -72,10 +72,8 @@ func NewStates(etcd clientv3.KV, root, prefix, mark string) *States {
 }
 
 var (
-	_ rest.Getter               = (*States)(nil)
-	_ rest.Lister               = (*States)(nil)
-	_ rest.Scoper               = (*States)(nil)
-	_ rest.SingularNameProvider = (*States)(nil)
+	_ rest.Getter = (*States)(nil)
+	_ rest.Lister = (*States)(nil)
 )
 
 // Get implements rest.Getter. The read is consistent: it finds a registration whose write was

@@ -50,11 +50,9 @@ func NewStorage(ring *Ring, peers *Peers, o trace.RecordOptions) *Storage {
 }
 
 var (
-	_ rest.Getter               = (*Storage)(nil)
-	_ rest.Lister               = (*Storage)(nil)
-	_ rest.Watcher              = (*Storage)(nil)
-	_ rest.Scoper               = (*Storage)(nil)
-	_ rest.SingularNameProvider = (*Storage)(nil)
+	_ rest.Getter  = (*Storage)(nil)
+	_ rest.Lister  = (*Storage)(nil)
+	_ rest.Watcher = (*Storage)(nil)
 )
 
 // Unplaced marks a storage in which some objects are in no namespace, and all objects can be read

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	bolt "go.etcd.io/bbolt"
@@ -113,5 +112,3 @@ func LastRevision(file string) (last int64, err error) {
 	})
 	return last, err
 }
-
-var _ io.Reader = (*Snapshot)(nil)

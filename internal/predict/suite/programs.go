@@ -3,16 +3,9 @@ package suite
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -27,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 )
 
 // programPatience is how long a program may take to listen: it may have to be compiled.
@@ -152,7 +146,7 @@ func (r *running) start(ctx context.Context, s *Suite, p program) (*process, []b
 		return nil, nil, err
 	}
 	namespace, name, _ := strings.Cut(p.service, "/")
-	authority, err := certificate(dir, name+"."+namespace+".svc")
+	authority, err := selfsigned.Write(dir, name+"."+namespace+".svc")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -253,36 +247,4 @@ func (r *running) stop() {
 	if r.dir != nil {
 		r.dir.Remove()
 	}
-}
-
-// certificate writes tls.crt, tls.key and ca.crt for a host into a directory, and returns the
-// authority.
-func certificate(dir, host string) ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, data := range map[string][]byte{
-		"tls.crt": public, "ca.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return nil, err
-		}
-	}
-	return public, nil
 }

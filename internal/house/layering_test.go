@@ -30,7 +30,7 @@ var groups = []group{
 		"the root of the commands, and the names that the program goes by; the doors do not import each other"},
 	{"internal/cli/serving", []string{"internal/cli/command", "internal/server", "internal/server/api", "plugins", "admission", "internal"},
 		"serve and kube-apiserver run a server, webhook serves the plugins without one"},
-	{"internal/cli/before", []string{"internal/cli/command", "internal/predict", "internal/manifests", "internal/server", "internal/server/reporting", "internal/server/judging", "internal/lint", "internal/view", "plugins", "admission", "internal"},
+	{"internal/cli/before", []string{"internal/cli/command", "internal/dev", "internal/predict", "internal/manifests", "internal/server", "internal/server/reporting", "internal/server/judging", "internal/lint", "internal/view", "plugins", "admission", "internal"},
 		"predict and find what is dangerous, in files and clusters; lint finds webhooks and versions as a server does"},
 	{"internal/cli/after", []string{"internal/cli/command", "internal/server/reporting", "internal/console", "internal/view", "internal/blame", "admission", "initializer", "internal"},
 		"show what a server says it did"},
@@ -43,6 +43,8 @@ var groups = []group{
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"initializer", nil, "works through the API, like any controller"},
 
+	{"internal/dev", []string{"internal/predict", "internal/manifests", "internal/server", "admission", "internal"},
+		"a stage that others reach, with the objects of a project; a question to a program is a review of the engine"},
 	{"internal/predict", []string{"internal/manifests", "internal/server", "internal/server/api", "internal/server/reporting", "internal/lint", "internal/view", "plugins", "admission", "internal"},
 		"plans, findings and verdicts without a cluster: by the engine, by the kinds that the server has, by what its explanations say, and by a server of its own"},
 	{"internal/rollout", []string{"internal/server/reporting", "internal/lint", "admission", "internal"}, "what a server says of soft registrations, and what one becomes"},

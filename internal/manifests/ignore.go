@@ -36,11 +36,17 @@ type ignoreRule struct {
 // NewIgnore leaves out what patterns match, below the working directory, and what the IgnoreFile
 // of the working directory names.
 func NewIgnore(patterns []string) (*Ignore, error) {
-	i := &Ignore{}
-	if err := i.add(".", patterns); err != nil {
+	i, err := NewPatterns(patterns)
+	if err != nil {
 		return nil, err
 	}
 	return i, i.Enter(".")
+}
+
+// NewPatterns is NewIgnore for patterns alone.
+func NewPatterns(patterns []string) (*Ignore, error) {
+	i := &Ignore{}
+	return i, i.add(".", patterns)
 }
 
 // Enter reads the IgnoreFile of a directory, if it has one.

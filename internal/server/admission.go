@@ -156,6 +156,7 @@ func newJudging(f *framed) (*judging, error) {
 		Configuration:      configuration,
 		Resolver:           self.services(s),
 		Dial:               s.DialWebhook,
+		Wrap:               s.WrapWebhook,
 		Breaker:            s.breaker,
 		MaxInFlight:        s.AdmissionWebhookMaxInFlight,
 		StepAside:          inflight.StepAside,
@@ -169,7 +170,12 @@ func newJudging(f *framed) (*judging, error) {
 	if s.Rehearsals {
 		engine.Resolver = anywhere(engine.Resolver)
 		engine.Snapshots = rehearsalSnapshots{engine.Snapshots}
-		engine.Wrap = func(rt http.RoundTripper) http.RoundTripper { return rehearsalCalls{rt} }
+		engine.Wrap = func(rt http.RoundTripper) http.RoundTripper {
+			if s.WrapWebhook != nil {
+				rt = s.WrapWebhook(rt)
+			}
+			return rehearsalCalls{rt}
+		}
 	}
 	if a.engine, err = admission.New(engine); err != nil {
 		return nil, err

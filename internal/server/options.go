@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net"
+	"net/http"
 	"path/filepath"
 	"reflect"
 	"time"
@@ -241,6 +242,9 @@ type Options struct {
 	// services. addr is what the service or the URL of the webhook resolves to. DialWebhook is
 	// for programs that embed a server and do not reach its webhooks by TCP; nil means TCP.
 	DialWebhook func(ctx context.Context, network, addr string) (net.Conn, error)
+	// WrapWebhook wraps what sends requests to one webhook, for admission or conversion; nil for
+	// nothing. The wrapper must not send a request twice. It is for programs that embed a server.
+	WrapWebhook func(http.RoundTripper) http.RoundTripper
 
 	// MayConvert, if set, is asked before each call of a webhook that converts custom resources. Its
 	// error is the failure of the call, which is not made. It is for programs that embed a server.

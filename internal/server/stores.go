@@ -60,7 +60,7 @@ func newStoring(j *judging) (*storing, error) {
 	}
 	var err error
 	if st.conversions, err = customresources.NewCaller(call.Options{
-		Resolver: j.loopback.services(s), Dial: s.DialWebhook, Breaker: s.breaker, MaxInFlight: s.AdmissionWebhookMaxInFlight,
+		Resolver: j.loopback.services(s), Dial: s.DialWebhook, Wrap: s.WrapWebhook, Breaker: s.breaker, MaxInFlight: s.AdmissionWebhookMaxInFlight,
 	}); err != nil {
 		return nil, err
 	}

@@ -72,6 +72,20 @@ func columnsOf(r rune) int {
 // breaks are the characters after which a word may be broken that is too long for its column.
 const breaks = "/.,:;=-_[}])"
 
+// Cut returns text of some columns at most; an ellipsis stands for the rest. 0 columns mean any number.
+func Cut(text string, columns int) string {
+	if columns <= 0 || Columns(text) <= columns {
+		return text
+	}
+	n := 0
+	for i, r := range text {
+		if n += columnsOf(r); n >= columns {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
 // Broken returns a text as lines of at most some columns: between words if possible, else after
 // a character that ends a part of a word.
 func Broken(text string, most int) []string {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -297,57 +296,9 @@ func findTrace(ctx context.Context, all, placed dynamic.ResourceInterface, id st
 	return t, command.TraceError(err)
 }
 
-// nothingSelected is a selector that no trace has: a list with it is empty and has the
-// server's resourceVersion.
-const nothingSelected = "metadata.name=-"
-
 // watch prints traces from now on until ctx ends.
 func (o *traceOptions) watch(ctx context.Context, client dynamic.ResourceInterface, streams command.Streams) error {
-	version := ""
-	for ctx.Err() == nil {
-		if version == "" {
-			list, err := client.List(ctx, metav1.ListOptions{FieldSelector: nothingSelected})
-			if err != nil {
-				if ctx.Err() != nil {
-					return nil
-				}
-				return command.TraceError(err)
-			}
-			version = list.GetResourceVersion()
-		}
-		events, err := client.Watch(ctx, metav1.ListOptions{FieldSelector: o.selector(), ResourceVersion: version})
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			version = ""
-			continue
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return command.TraceError(err)
-		}
-		for event := range events.ResultChan() {
-			u, ok := event.Object.(*unstructured.Unstructured)
-			if ctx.Err() != nil {
-				break
-			}
-			if event.Type == watch.Error || !ok {
-				fmt.Fprintln(streams.Err, "Some requests are missing: they arrived faster than the command could show them.")
-				version = ""
-				break
-			}
-			version = u.GetResourceVersion()
-			if event.Type != watch.Added {
-				continue
-			}
-			if err := o.follows(streams.Out, u); err != nil {
-				events.Stop()
-				return err
-			}
-		}
-		events.Stop()
-	}
-	return nil
+	return command.FollowTraces(ctx, client, o.selector(), func() {}, func(u *unstructured.Unstructured) error { return o.follows(streams.Out, u) }, streams.Err)
 }
 
 // follows prints one trace of those that come in.

@@ -1,12 +1,17 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
@@ -49,4 +54,60 @@ func DecodeTraces(list *unstructured.UnstructuredList) ([]*v1alpha1.AdmissionTra
 		items = append(items, t)
 	}
 	return items, nil
+}
+
+// nothingSelected is a selector that no trace has: a list with it is empty and has the
+// server's resourceVersion.
+const nothingSelected = "metadata.name=-"
+
+// FollowTraces calls each with the traces that a selector selects, from now on until ctx ends or
+// each returns an error. It calls begun once it would miss none. On errs it says when some are missing.
+func FollowTraces(ctx context.Context, client dynamic.ResourceInterface, selector string, begun func(), each func(*unstructured.Unstructured) error, errs io.Writer) error {
+	version := ""
+	for ctx.Err() == nil {
+		if version == "" {
+			list, err := client.List(ctx, metav1.ListOptions{FieldSelector: nothingSelected})
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return TraceError(err)
+			}
+			version = list.GetResourceVersion()
+			begun()
+			begun = func() {}
+		}
+		events, err := client.Watch(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: version})
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			version = ""
+			continue
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return TraceError(err)
+		}
+		for event := range events.ResultChan() {
+			u, ok := event.Object.(*unstructured.Unstructured)
+			if ctx.Err() != nil {
+				break
+			}
+			if event.Type == watch.Error || !ok {
+				fmt.Fprintln(errs, "Some requests are missing: they arrived faster than the command could show them.")
+				version = ""
+				break
+			}
+			version = u.GetResourceVersion()
+			if event.Type != watch.Added {
+				continue
+			}
+			if err := each(u); err != nil {
+				events.Stop()
+				return err
+			}
+		}
+		events.Stop()
+	}
+	return nil
 }

@@ -52,6 +52,8 @@ type Options struct {
 	Controllers []string
 	// Skips has traces say which registrations were looked at and did not apply.
 	Skips bool
+	// Open changes how the server is started, for a Stage that others use, too; nil for nothing.
+	Open func(*server.Options)
 }
 
 // ConvertingAll is an Options.MayConvert that has all webhooks called.
@@ -62,6 +64,8 @@ type Stage struct {
 	Options
 	server *server.Server
 	close  func()
+	// address is where others reach the server.
+	address server.Address
 	// kinds are the kinds that the server serves.
 	kinds *offline.Kinds
 
@@ -101,6 +105,9 @@ func Open(ctx context.Context, o Options) (*Stage, error) {
 // Close ends the server.
 func (s *Stage) Close() { s.close() }
 
+// Address is where others reach the server.
+func (s *Stage) Address() server.Address { return s.address }
+
 // later are the plugins that began to act by default after the release that this process behaves as.
 // A server that emulates the release runs them, since no feature gate covers them all, and a
 // cluster of the release does not have them (S26.6).
@@ -116,13 +123,9 @@ func later() []string {
 
 // start starts the server.
 func start(ctx context.Context, o Options) (*Stage, error) {
-	dir, err := scratch.New()
-	if err != nil {
-		return nil, err
-	}
 	// A breaker would make verdicts depend on the order of requests. Each request keeps its own trace.
 	options := server.Options{
-		DataDir: dir.Path(), MinFreeDisk: -1, UnsafeNoFsync: true, EndAtOnce: true,
+		MinFreeDisk: -1, UnsafeNoFsync: true, EndAtOnce: true,
 		Controllers: o.Controllers, AdmissionTraceBytes: -1, AdmissionTraceSkips: o.Skips, AdmissionWebhookBreaker: "off",
 		ServiceClusterIPRange: cmp.Or(o.ServiceRange, ServiceRange.String()), ServiceAddresses: o.ServiceAddresses,
 		EnableAdmissionPlugins:  []string{serviceAccountPlugin},
@@ -153,6 +156,17 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 		options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins,
 			admission.MutatingWebhookName, admission.GenericWebhookName, admission.ValidatingWebhookName)
 	}
+	if o.Open != nil {
+		o.Open(&options)
+	}
+	var dir *scratch.Dir
+	var err error
+	if options.DataDir == "" {
+		if dir, err = scratch.New(); err != nil {
+			return nil, err
+		}
+		options.DataDir = dir.Path()
+	}
 	s := &Stage{Options: o}
 	if s.server, err = server.New(options); err != nil {
 		dir.Remove()
@@ -161,7 +175,10 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 	running, end := context.WithCancel(ctx)
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- s.server.Run(running, func(server.Address) { close(ready) })
+		ended <- s.server.Run(running, func(at server.Address) {
+			s.address = at
+			close(ready)
+		})
 	}()
 	s.close = sync.OnceFunc(func() {
 		end()

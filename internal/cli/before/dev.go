@@ -1,0 +1,375 @@
+package before
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/dev"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
+)
+
+type devOptions struct {
+	dev.Options
+	output         string
+	init, language string
+	log            command.Logging
+}
+
+// NewDev returns the command gatehouse dev.
+func NewDev(streams command.Streams) *cobra.Command {
+	o := &devOptions{log: command.NewLogging()}
+	cmd := &cobra.Command{
+		Use:   "dev [flags] -- COMMAND [ARGUMENTS]",
+		Short: "Run the program of a webhook, and a server that calls it",
+		Long: `Run the program of a webhook or an operator on this machine, with a server that
+calls it, and show what it does to each request.
+
+The command starts a server in its own process and applies manifests. The
+service of their registrations becomes the local program: the command makes a
+certificate, fills every caBundle, and starts COMMAND with KUBECONFIG, TMPDIR,
+CERT_DIR and PORT in its environment. The certificate is where
+controller-runtime looks for it. Of COMMAND, ${PORT}, ${CERT_DIR} and
+${KUBECONFIG} are replaced.
+
+When a file changes, the program is built and started again; the old one serves
+until the new one is built, and requests wait while they change places. Keys of
+the terminal: r restarts, e explains the last rejected request. Ctrl-C ends
+everything, and nothing is left behind.`,
+		Example: `  # a new webhook: make it, and run it
+  gatehouse dev --init hook
+  cd hook && gatehouse dev -f webhook.yaml -- go run .
+
+  # a project of kubebuilder
+  gatehouse dev -k config/default -- go run ./cmd
+
+  # a Helm chart, and a program that is not written in Go
+  helm template ./chart | gatehouse dev -f - --webhook-port 8443 \
+    --watch '*.py' -- python3 webhook.py`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			at := cmd.ArgsLenAtDash()
+			switch {
+			case o.init != "" && len(args) > 0:
+				return command.Usagef("--init makes a folder and runs nothing: leave out %q", args[0])
+			case o.init != "":
+				return nil
+			case at < 0 && len(args) == 0 || at == len(args):
+				return command.Usagef("name the program after --: gatehouse dev -f FILE -- COMMAND")
+			case at != 0:
+				return command.Usagef("write -- before the program: gatehouse dev -f FILE -- %s", args[max(at, 0)])
+			}
+			o.Command = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.init != "" {
+				return o.make(streams.Out)
+			}
+			if cmd.Flags().Changed("lang") {
+				return command.Usagef("--lang needs --init")
+			}
+			if o.Port < 0 || o.Port > 65535 {
+				return command.Usagef("--webhook-port %d is not a port", o.Port)
+			}
+			if o.FakeNodes < 0 {
+				return command.Usagef("--fake-nodes %d must not be negative", o.FakeNodes)
+			}
+			return o.run(cmd.Context(), streams)
+		},
+	}
+	command.AddSection(cmd, "Server", func(f *pflag.FlagSet) {
+		f.StringArrayVarP(&o.Paths, "filename", "f", nil, "`path` of manifests: a file, a directory or -, which is standard input; may be repeated")
+		f.StringArrayVarP(&o.Kustomizations, "kustomize", "k", nil, "`directory` of a kustomization; may be repeated")
+		f.IntVar(&o.FakeNodes, "fake-nodes", 0, "number of nodes that are only objects; with them, what makes pods is applied, too")
+		f.StringVar(&o.DataDir, "data-dir", "", "`directory` that keeps the objects (default a temporary one)")
+		f.StringVar(&o.KubeconfigOut, "kubeconfig-out", "", "`file` for the administrator's kubeconfig, in addition; it is removed at the end")
+	})
+	command.AddSection(cmd, "Program", func(f *pflag.FlagSet) {
+		f.StringVar(&o.Service, "service", "", "service that stands for the program, as `NAMESPACE/NAME` (default that of the registrations)")
+		f.IntVar(&o.Port, "webhook-port", 0, "port that the program listens on (default what the manifests say, or 9443)")
+		f.StringArrayVar(&o.Watch, "watch", nil, "`pattern` of files whose change restarts the program, as in a .gitignore; may be repeated (default the Go files of the module)")
+		f.StringVar(&o.Build, "build", "", "shell `command` that builds the program (default nothing; 'go run PACKAGE' is built by this command)")
+	})
+	command.AddSection(cmd, "A new webhook", func(f *pflag.FlagSet) {
+		f.StringVar(&o.init, "init", "", "make a `directory` with a webhook that works, its registration and its tests, and run nothing")
+		command.Choose(f, &o.language, "lang", "", dev.Languages[0], "language of --init", dev.Languages...)
+	})
+	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
+		command.Choose(f, &o.output, "output", "o", "text", "text, or jsonl: the trace of each judged request on a line", "text", "jsonl")
+		o.log.AddFlags(f, "verbosity: 2 and more also log what the server does")
+	})
+	return cmd
+}
+
+// make makes the folder of --init, and says what comes next.
+func (o *devOptions) make(out io.Writer) error {
+	files, run, err := dev.Init(o.init, o.language)
+	if err != nil {
+		return fmt.Errorf("--init: %w", err)
+	}
+	terminal.Fprintf(out, "Made %s.\n\nRun it, and let it judge a pod from another terminal:\n", strings.Join(files, ", "))
+	terminal.Fprintf(out, "  cd %s && gatehouse dev -f webhook.yaml --kubeconfig-out kubeconfig %s\n", shellWord(o.init), run)
+	_, err = terminal.Fprintf(out, "  gatehouse kubectl --kubeconfig %s/kubeconfig run web --image=nginx\n", shellWord(o.init))
+	return err
+}
+
+// shown shows a session.
+type shown struct {
+	streams command.Streams
+	output  string
+	// notes is where sentences go.
+	notes io.Writer
+
+	mu sync.Mutex
+	// rejected is the last request that was rejected.
+	rejected *trace.Record
+}
+
+func (o *devOptions) run(ctx context.Context, streams command.Streams) error {
+	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
+		return err
+	}
+	s := &shown{streams: streams, output: o.output, notes: streams.Out}
+	if o.output == "jsonl" {
+		s.notes = streams.Err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel(nil)
+	var keys *terminal.Keys
+	if file, ok := terminal.Exact(streams.Err).(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		keys = terminal.NewKeys()
+	}
+	defer keys.End()
+	if keys != nil {
+		restart := make(chan struct{}, 1)
+		o.Restart, o.Terminal = restart, keys.File()
+		running.Go(func() { s.press(ctx, keys, restart) })
+	}
+	o.Stdin = streams.In
+	output := &programLines{out: streams.Err}
+	defer output.flush()
+	o.Output = output
+	o.Say = s.say
+	o.Busy = func(text string) func() { return terminal.NewProgress(streams.Err, text, command.ProgressAfter).End }
+	o.Ready = func(r dev.Ready) {
+		begun := make(chan struct{})
+		running.Go(func() {
+			if err := s.follow(ctx, r.Address, sync.OnceFunc(func() { close(begun) })); err != nil {
+				cancel(err)
+			}
+		})
+		select {
+		case <-begun:
+		case <-ctx.Done():
+		}
+		s.ready(r, keys != nil)
+	}
+	err := dev.Run(ctx, o.Options)
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// say prints a sentence.
+func (s *shown) say(format string, args ...any) {
+	terminal.Fprintf(s.notes, format+"\n", args...)
+}
+
+// ready says what there is.
+func (s *shown) ready(r dev.Ready, keys bool) {
+	s.say("gatehouse is ready at %s, kubeconfig %s", r.URL, r.Kubeconfig)
+	if len(r.Webhooks) > 0 {
+		s.say("  webhooks     %s, at port %d", strings.Join(r.Webhooks, ", "), r.Port)
+		s.say("  certificate  %s", r.Certificates)
+	}
+	s.say("  requests     gatehouse kubectl --kubeconfig %s ...", r.Kubeconfig)
+	s.say("  console      gatehouse console --kubeconfig %s", r.Kubeconfig)
+	if keys {
+		s.say("  keys         r restarts, e explains the last rejected request, Ctrl-C ends")
+	}
+}
+
+// press does what keys ask for.
+func (s *shown) press(ctx context.Context, keys *terminal.Keys, restart chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case key, ok := <-keys.C:
+			switch {
+			case !ok:
+				return
+			case key == 'r':
+				select {
+				case restart <- struct{}{}:
+				default:
+				}
+			case key == 'e':
+				s.explain()
+			}
+		}
+	}
+}
+
+// explain shows the last request that was rejected.
+func (s *shown) explain() {
+	s.mu.Lock()
+	r := s.rejected
+	s.mu.Unlock()
+	if r == nil {
+		s.say("No request was rejected yet.")
+		return
+	}
+	page := terminal.NewPage(s.notes)
+	view.OfTrace(r, view.Links{}).Text(page)
+	// What cannot be shown is not worth the session.
+	_ = page.Flush()
+}
+
+// follow shows each judged request.
+func (s *shown) follow(ctx context.Context, at server.Address, begun func()) error {
+	client, err := dynamic.NewForConfig(at.Admin)
+	if err != nil {
+		return err
+	}
+	return command.FollowTraces(ctx, client.Resource(command.AdmissionTraces), "", begun, func(u *unstructured.Unstructured) error {
+		t, err := command.DecodeTrace(u)
+		if err != nil {
+			return err
+		}
+		r := &t.Record
+		if r.Outcome == trace.OutcomeAllowed && len(slices.Collect(r.Calls())) == 0 {
+			return nil
+		}
+		if wasRejected(r) {
+			s.mu.Lock()
+			s.rejected = r
+			s.mu.Unlock()
+		}
+		if s.output == "jsonl" {
+			return json.NewEncoder(terminal.Exact(s.streams.Out)).Encode(u.Object)
+		}
+		page := terminal.NewPage(s.streams.Out)
+		writeJudged(page, r)
+		return page.Flush()
+	}, s.streams.Err)
+}
+
+// wasRejected reports whether a request was rejected.
+func wasRejected(r *trace.Record) bool {
+	return r.Outcome == trace.OutcomeDenied || r.Outcome == trace.OutcomeFailed
+}
+
+// writeJudged writes one request on one line.
+func writeJudged(p *terminal.Page, r *trace.Record) {
+	verdict := terminal.Paint(terminal.Green, "allowed ")
+	switch {
+	case wasRejected(r):
+		verdict = terminal.Paint(terminal.Red, "rejected")
+	case r.Outcome == trace.OutcomeFailedOpen:
+		verdict = terminal.Paint(terminal.Yellow, "allowed ")
+	}
+	object := r.Request.Object()
+	if r.Request.Namespace != "" {
+		object += " in " + r.Request.Namespace
+	}
+	text := fmt.Sprintf(" %s %s by %s, %s%s", r.Request.Operation, object, r.Request.User, view.Brief(r.TotalMicros), happened(r))
+	head := r.Start.Local().Format("15:04:05 ")
+	room := p.Width()
+	if room > 0 {
+		room -= len(head) + len("rejected") + 1
+	}
+	terminal.Fprintf(p, "%s%s%s\n", head, verdict, terminal.Lines(terminal.Cut(terminal.Line(text), room)))
+}
+
+// mostFields bounds the fields of a change on a line.
+const mostFields = 3
+
+// happened says who rejected a request, who failed, and what was changed.
+func happened(r *trace.Record) string {
+	var parts []string
+	for a := range r.Acts() {
+		switch {
+		case a.Deed == trace.Changes && a.Kind != trace.ByPlugin:
+			fields := a.Fields()
+			if more := len(fields) - mostFields; more > 0 {
+				fields = append(fields[:mostFields:mostFields], fmt.Sprintf("%d more", more))
+			}
+			parts = append(parts, fmt.Sprintf("%s changed %s", a.By, strings.Join(fields, ", ")))
+		case a.Deed == trace.Rejects && !a.Step.Allowed, a.Deed == trace.FailsOpen:
+			message := a.Message
+			if a.Entry == nil || !strings.Contains(message, a.Entry.Name) {
+				message = a.By + ": " + message
+			}
+			parts = append(parts, message)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(parts, "; ")
+}
+
+// programLines writes what the program prints, each line marked as its own.
+type programLines struct {
+	out io.Writer
+
+	mu   sync.Mutex
+	rest []byte
+}
+
+// mostLine bounds a line of the program, in bytes; a longer one is broken.
+const mostLine = 64 << 10
+
+func (l *programLines) Write(data []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, data...)
+	for len(l.rest) > 0 {
+		end := bytes.IndexByte(l.rest, '\n')
+		if end < 0 && len(l.rest) < mostLine {
+			break
+		}
+		if end < 0 {
+			end = mostLine - 1
+		}
+		l.print(l.rest[:end])
+		l.rest = l.rest[end+1:]
+	}
+	return len(data), nil
+}
+
+func (l *programLines) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.rest) > 0 {
+		l.print(l.rest)
+		l.rest = nil
+	}
+}
+
+// print prints a line. Tabs stay.
+func (l *programLines) print(line []byte) {
+	terminal.Fprintf(l.out, "  | %s\n", terminal.Lines(strings.TrimSuffix(string(line), "\r")))
+}

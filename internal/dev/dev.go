@@ -1,0 +1,495 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+)
+
+// Options say what a session runs.
+type Options struct {
+	// Paths and Kustomizations have the manifests; Stdin is for the path "-".
+	Paths, Kustomizations []string
+	Stdin                 io.Reader
+	// Command is the program with its arguments. ${PORT}, ${CERT_DIR} and ${KUBECONFIG} in it are replaced.
+	Command []string
+	// Build is a shell command that builds the program; empty for none.
+	Build string
+	// Watch are patterns of files whose change restarts the program, as in a .gitignore. Empty means the Go
+	// files below the working directory, if that is a module.
+	Watch []string
+	// Service stands for the program, as NAMESPACE/NAME; empty for the service of the registrations. Port is
+	// where the program listens; 0 means what the manifests say, or that of controller-runtime.
+	Service string
+	Port    int
+	// DataDir keeps the objects; empty for a temporary directory. KubeconfigOut is where the
+	// administrator's kubeconfig is written in addition; empty for nowhere.
+	DataDir, KubeconfigOut string
+	FakeNodes              int
+	// Terminal is the one that keys come from; nil for none.
+	Terminal *os.File
+	// Restart asks for a restart; it has a buffer. Nil if nobody can ask.
+	Restart <-chan struct{}
+	// Output takes what the program prints.
+	Output io.Writer
+	// Busy, if set, is called when something begins that may take long, with what that is; the function that it
+	// returns is called at the end.
+	Busy func(text string) (end func())
+	// Say is called with each sentence for the user, by several goroutines, and Ready when requests are judged.
+	Say   func(format string, args ...any)
+	Ready func(Ready)
+}
+
+// Ready says what a session has.
+type Ready struct {
+	server.Address
+	// Webhooks are those that the program is called for, as CONFIGURATION/NAME. Port is where.
+	Webhooks []string
+	Port     int
+	// Certificates is the directory with the serving certificate.
+	Certificates string
+}
+
+// certificates is where controller-runtime looks for the serving certificate, below the directory for
+// temporary files.
+const certificates = "k8s-webhook-server/serving-certs"
+
+const (
+	// listenSoon is how long a program may take to listen before the session says so.
+	listenSoon = 10 * time.Second
+	// listenLate is how long requests may wait for a program that does not listen. They wait half of
+	// their own time at most.
+	listenLate = 30 * time.Second
+	// grace is how long a program may take to end when another one takes its place, and endGrace when the session ends.
+	grace    = time.Second
+	endGrace = 3 * time.Second
+)
+
+// session is one run.
+type session struct {
+	Options
+	project *project
+	stage   *stage.Stage
+	gate    *gate
+	guard   *guard
+	recipe  *recipe
+	// dir is the temporary directory.
+	dir     string
+	env     []string
+	program *process
+	// printed has the last lines of the program.
+	printed *tail
+	// said are the mistakes that were named.
+	said map[string]bool
+	// changes has the files that changed; nil if none are watched.
+	changes <-chan string
+	// later are the objects that the program judges.
+	later []*unstructured.Unstructured
+	ready bool
+}
+
+// Run runs a session until ctx ends. The error says in one sentence what keeps the session from starting.
+func Run(ctx context.Context, o Options) error {
+	s := &session{Options: o, said: map[string]bool{}, printed: &tail{}}
+	var err error
+	if s.project, err = readProject(o.Paths, o.Kustomizations, o.Stdin); err != nil {
+		return err
+	}
+	if err := s.project.choose(o.Service, o.Port); err != nil {
+		return err
+	}
+	if s.recipe, err = newRecipe(o.Command, o.Build); err != nil {
+		return err
+	}
+	if o.KubeconfigOut != "" {
+		if _, err := os.Lstat(o.KubeconfigOut); err == nil {
+			return fmt.Errorf("--kubeconfig-out %s: the file is there, and 'gatehouse dev' removes its file at the end: name another one", o.KubeconfigOut)
+		}
+	}
+	if err := s.free(); err != nil {
+		return err
+	}
+	scratched, err := scratch.New()
+	if err != nil {
+		return err
+	}
+	defer scratched.Remove()
+	s.dir = scratched.Path()
+	paths := []string{s.dir}
+	if o.KubeconfigOut != "" {
+		kubeconfig, err := filepath.Abs(o.KubeconfigOut)
+		if err != nil {
+			return err
+		}
+		defer os.Remove(kubeconfig)
+		paths = append(paths, kubeconfig)
+	}
+	if s.guard, err = newGuard(o.Terminal, paths...); err != nil {
+		return fmt.Errorf("the process that cleans up: %w", err)
+	}
+	defer s.guard.end()
+	return s.run(ctx)
+}
+
+// free says that another process has the port of the program.
+func (s *session) free() error {
+	if s.project.port == 0 {
+		return nil
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(localhost, strconv.Itoa(s.project.port)))
+	if errors.Is(err, errInUse) {
+		return fmt.Errorf("port %d is in use by another process: end that process, or have the program listen elsewhere and say where by --webhook-port", s.project.port)
+	}
+	if err == nil {
+		listener.Close()
+	}
+	// Another error is the program's to report.
+	return nil
+}
+
+// address is where the program listens.
+func (s *session) address() string {
+	return net.JoinHostPort(localhost, strconv.Itoa(s.project.port))
+}
+
+func (s *session) run(ctx context.Context) error {
+	temporary := filepath.Join(s.dir, "tmp")
+	files := filepath.Join(temporary, certificates)
+	if err := os.MkdirAll(files, 0o700); err != nil {
+		return err
+	}
+	authority, err := selfsigned.Write(files, s.project.hosts()...)
+	if err != nil {
+		return fmt.Errorf("the serving certificate: %w", err)
+	}
+	if err := s.project.prepare(authority, files); err != nil {
+		return err
+	}
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	defer s.stage.Close()
+	at := s.stage.Address()
+	if s.KubeconfigOut != "" {
+		data, err := os.ReadFile(at.Kubeconfig)
+		if err == nil {
+			err = os.WriteFile(s.KubeconfigOut, data, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("--kubeconfig-out: %w", err)
+		}
+	}
+	values := map[string]string{"KUBECONFIG": at.Kubeconfig, "TMPDIR": temporary, "CERT_DIR": files, "PORT": strconv.Itoa(s.project.port)}
+	s.env = os.Environ()
+	for name, value := range values {
+		s.env = append(s.env, name+"="+value)
+	}
+	for i, arg := range s.recipe.run {
+		s.recipe.run[i] = os.Expand(arg, func(name string) string {
+			if value, ok := values[name]; ok {
+				return value
+			}
+			return "${" + name + "}"
+		})
+	}
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	trusting, err := s.keepTrust(ctx, authority)
+	if err != nil {
+		return err
+	}
+	defer trusting()
+	if s.changes, err = s.watched(ctx); err != nil {
+		return err
+	}
+	defer func() { s.program.stop(s.guard, endGrace) }()
+	// Controllers make requests, too, while the program is built.
+	s.gate.hold(0)
+	s.replace(ctx, files)
+	for {
+		var gone chan struct{}
+		if s.program != nil {
+			gone = s.program.gone
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-gone:
+			err := s.program.err
+			s.program.stop(s.guard, 0)
+			s.program = nil
+			if s.changes == nil && s.Restart == nil {
+				return fmt.Errorf("the program ended: %w", ended(err))
+			}
+			s.Say("The program ended (%v). It starts again when a file changes%s.", ended(err), s.orKey())
+			s.explainEnd()
+		case name := <-s.changes:
+			s.Say("%s changed.", name)
+			s.replace(ctx, files)
+		case <-s.Restart:
+			s.replace(ctx, files)
+		}
+	}
+}
+
+// orKey names the key for a restart.
+func (s *session) orKey() string {
+	if s.Restart == nil {
+		return ""
+	}
+	return ", or with the key r"
+}
+
+// exited is the end of a program that says nothing about a fault.
+var errExited = errors.New("exit status 0")
+
+func ended(err error) error {
+	if err == nil {
+		return errExited
+	}
+	return err
+}
+
+// open starts the server.
+func (s *session) open(ctx context.Context) error {
+	hosts := s.project.hosts()
+	s.gate = &gate{local: func(host string) bool { return slices.Contains(hosts, host) }}
+	var addresses []string
+	for _, service := range s.project.services {
+		addresses = append(addresses, service.String()+"="+s.address())
+	}
+	var err error
+	s.stage, err = stage.Open(ctx, stage.Options{
+		Webhooks: true, MayConvert: stage.ConvertingAll, ServiceAddresses: addresses,
+		Open: func(o *server.Options) {
+			d := server.Defaults()
+			o.DataDir = filepath.Join(s.dir, "server")
+			if s.DataDir != "" {
+				o.DataDir = s.DataDir
+			}
+			o.Controllers, o.FakeNodes = d.Controllers, s.FakeNodes
+			o.MaxRequestsInFlight, o.MaxMutatingRequestsInFlight = d.MaxRequestsInFlight, d.MaxMutatingRequestsInFlight
+			o.AdmissionTraceBytes, o.Console = d.AdmissionTraceBytes, true
+			o.WrapWebhook = s.gate.wrap
+		},
+	})
+	return err
+}
+
+// load gives the server the objects of the project, but for those that the program judges.
+func (s *session) load(ctx context.Context) error {
+	judging := stage.Judging(s.project.objects)
+	if err := s.apply(ctx, judging); err != nil {
+		return err
+	}
+	first := map[*unstructured.Unstructured]bool{}
+	for _, u := range judging {
+		first[u] = true
+	}
+	planner, err := s.stage.Planner(ctx)
+	if err != nil {
+		return err
+	}
+	hooks := map[string]bool{}
+	converted := map[string]bool{}
+	for _, u := range s.project.objects {
+		for _, c := range clients(u) {
+			if s.project.local(c) {
+				hooks[fmt.Sprintf("%s/%s/%d", u.GetKind(), u.GetName(), c.index)] = true
+				converted[text(u.Object, "spec", "group")+"/"+text(u.Object, "spec", "names", "kind")] = stage.Converts(u)
+			}
+		}
+	}
+	var now []*unstructured.Unstructured
+	without := len(s.project.others)
+	for _, u := range append(slices.Clone(s.project.objects), s.project.others...) {
+		switch {
+		case first[u]:
+		case converted[u.GroupVersionKind().GroupKind().Group+"/"+u.GetKind()], s.judged(ctx, planner, hooks, u):
+			s.later = append(s.later, u)
+			if slices.Contains(s.project.others, u) {
+				without--
+			}
+		case s.FakeNodes > 0 || !slices.Contains(s.project.others, u):
+			now = append(now, u)
+		}
+	}
+	for _, u := range s.project.programs {
+		s.Say("Left out: %s, which is the program.", stage.Title(u.GetKind(), u.GetNamespace(), u.GetName()))
+	}
+	if without > 0 && s.FakeNodes == 0 {
+		s.Say("Left out: %s that need nodes; --fake-nodes 1 has nodes.", report.Count(without, "object"))
+	}
+	return s.apply(ctx, now)
+}
+
+// judged reports whether the program judges the creation of an object.
+func (s *session) judged(ctx context.Context, planner *offline.World, hooks map[string]bool, u *unstructured.Unstructured) bool {
+	kind := s.stage.Kinds().Of(u.GroupVersionKind())
+	if kind.Guessed {
+		return false
+	}
+	p, err := planner.Plan(ctx, &offline.Request{Operation: "CREATE", Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName(), Object: u})
+	if err != nil {
+		// The server says what is wrong with it.
+		return false
+	}
+	for step := range p.Acting() {
+		if step.Entry != nil && hooks[fmt.Sprintf("%s/%s/%d", step.Entry.Kind, step.Entry.Configuration, step.Entry.Index)] {
+			return true
+		}
+	}
+	return false
+}
+
+// apply gives the server objects, and says which it does not take.
+func (s *session) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
+	refused, notes, err := s.stage.Load(ctx, metav1.FieldValidationStrict, objects)
+	if err != nil {
+		return err
+	}
+	unserved := map[string]int{}
+	for _, r := range refused {
+		if r.Unserved {
+			unserved[r.Object.GetAPIVersion()+" "+r.Object.GetKind()]++
+			continue
+		}
+		s.Say("%s was not applied: %s", stage.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), r.Status.Message)
+	}
+	for kind, n := range unserved {
+		s.Say("Left out: %d of the kind %s, which nobody defines.", n, kind)
+	}
+	for _, note := range notes {
+		s.Say("%s", note)
+	}
+	return nil
+}
+
+// watched begins to watch the source; nil if there is nothing to watch.
+func (s *session) watched(ctx context.Context) (<-chan string, error) {
+	patterns := s.Watch
+	if len(patterns) == 0 {
+		if _, err := os.Stat("go.mod"); err != nil && s.recipe.pkg == nil {
+			return nil, nil
+		}
+		patterns = goFiles
+	}
+	changes, err := watch(ctx, ".", patterns)
+	if err != nil {
+		return nil, fmt.Errorf("--watch: %w", err)
+	}
+	return changes, nil
+}
+
+// replace builds the program, and has it take the place of the one that runs. Requests wait meanwhile.
+func (s *session) replace(ctx context.Context, files string) {
+	began := time.Now()
+	idle := func() {}
+	if s.program == nil && s.Busy != nil && s.recipe.build != nil {
+		idle = s.Busy("Building the program")
+	}
+	args, err := s.recipe.make(ctx, s.guard, os.Environ(), s.dir, s.Output)
+	idle()
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		serves := ": the program before serves on."
+		if s.program == nil {
+			serves = "."
+			s.gate.release()
+		}
+		s.Say("%v%s", err, serves)
+		return
+	}
+	s.gate.hold(grace)
+	defer s.gate.release()
+	restarts := s.program != nil
+	s.program.stop(s.guard, grace)
+	s.program = nil
+	if restarts {
+		s.recipe.clean(s.dir)
+	}
+	s.printed.reset()
+	if s.program, err = startProcess(s.guard, args, s.env, "", io.MultiWriter(s.Output, s.printed)); err != nil {
+		s.program = nil
+		s.Say("The program does not start: %v.", err)
+		return
+	}
+	if !s.listening(ctx) {
+		return
+	}
+	s.gate.release()
+	if restarts {
+		s.Say("The new program serves, after %s.", time.Since(began).Round(10*time.Millisecond))
+	}
+	for _, mistake := range s.mistakes(ctx, files) {
+		if !s.said[mistake] {
+			s.said[mistake] = true
+			s.Say("%s", mistake)
+		}
+	}
+	if s.ready {
+		return
+	}
+	s.ready = true
+	s.Ready(Ready{Address: s.stage.Address(), Webhooks: s.webhooks(), Port: s.project.port, Certificates: files})
+	if err := s.apply(ctx, s.later); err != nil {
+		s.Say("%v", err)
+	}
+}
+
+// listening reports whether the program listens. It says why not.
+func (s *session) listening(ctx context.Context) bool {
+	if s.project.port == 0 {
+		return true
+	}
+	soon, cancel := context.WithTimeout(ctx, listenSoon)
+	defer cancel()
+	interrupted := func() bool { return len(s.changes) > 0 || len(s.Restart) > 0 }
+	err := s.program.listens(soon, s.address(), interrupted)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		s.Say("The program does not listen on port %d yet. If it listens elsewhere, name its port with --webhook-port.", s.project.port)
+		late, cancel := context.WithTimeout(ctx, listenLate)
+		defer cancel()
+		err = s.program.listens(late, s.address(), interrupted)
+	}
+	// The end of the program is said where it is noticed.
+	return err == nil
+}
+
+// webhooks are those of the manifests that are the program.
+func (s *session) webhooks() (names []string) {
+	for _, u := range s.project.objects {
+		hooks := list(u.Object, "webhooks")
+		for _, c := range clients(u) {
+			switch {
+			case !s.project.local(c):
+			case registers(u):
+				names = append(names, u.GetName()+"/"+text(hooks[c.index], "name"))
+			default:
+				names = append(names, strings.ToLower(u.GetKind())+"/"+u.GetName())
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,148 @@
+package dev
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// gate holds the requests to the program while the program is replaced.
+type gate struct {
+	// local reports whether a host is the program.
+	local func(host string) bool
+
+	mu sync.Mutex
+	// held is closed when requests go on; nil while they pass. idle is closed when no request runs; nil
+	// when nobody waits for that.
+	held, idle chan struct{}
+	running    int
+	// transports have the connections to the program.
+	transports []http.RoundTripper
+}
+
+// wrap returns a transport whose requests to the program pass the gate.
+func (g *gate) wrap(next http.RoundTripper) http.RoundTripper {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.transports = append(g.transports, next)
+	return gated{g, next}
+}
+
+type gated struct {
+	gate *gate
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t gated) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !t.gate.local(r.URL.Hostname()) {
+		return t.next.RoundTrip(r)
+	}
+	t.gate.enter(r.Context())
+	leave := sync.OnceFunc(t.gate.leave)
+	answer, err := t.next.RoundTrip(r)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	answer.Body = body{answer.Body, leave}
+	return answer, nil
+}
+
+// body is the body of an answer, whose request is over when it is closed.
+type body struct {
+	io.ReadCloser
+	leave func()
+}
+
+func (b body) Close() error {
+	defer b.leave()
+	return b.ReadCloser.Close()
+}
+
+// enter waits until requests go on, half of the time that the request has at most. The other half is
+// for the program.
+func (g *gate) enter(ctx context.Context) {
+	if held := g.pass(false); held != nil {
+		patience := time.Hour
+		if deadline, ok := ctx.Deadline(); ok {
+			patience = time.Until(deadline) / 2
+		}
+		late := time.NewTimer(patience)
+		defer late.Stop()
+		for waiting := true; held != nil && waiting; {
+			select {
+			case <-held:
+				held = g.pass(false)
+			case <-late.C:
+				waiting = false
+			case <-ctx.Done():
+				waiting = false
+			}
+		}
+		if held != nil {
+			g.pass(true)
+		}
+	}
+}
+
+// pass counts a request that goes on. If requests wait and this one need not go on all the same, pass
+// returns what they wait for.
+func (g *gate) pass(anyway bool) (held chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held != nil && !anyway {
+		return g.held
+	}
+	g.running++
+	return nil
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running--; g.running == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
+}
+
+// hold lets no further request pass, and returns when those that had passed are answered, or after
+// some time. No connection to the program is used again.
+func (g *gate) hold(patience time.Duration) {
+	g.mu.Lock()
+	if g.held == nil {
+		g.held = make(chan struct{})
+	}
+	idle := make(chan struct{})
+	if g.running == 0 {
+		close(idle)
+	} else {
+		g.idle = idle
+	}
+	g.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.idle = nil
+	for _, t := range g.transports {
+		(&http.Client{Transport: t}).CloseIdleConnections()
+	}
+}
+
+// release lets requests pass.
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held != nil {
+		close(g.held)
+		g.held = nil
+	}
+}

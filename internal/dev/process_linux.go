@@ -1,0 +1,6 @@
+package dev
+
+import "syscall"
+
+// endWithParent has the kernel kill a process when its parent ends.
+func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -1,0 +1,359 @@
+package dev
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+)
+
+// project is what the manifests say.
+type project struct {
+	objects []*unstructured.Unstructured
+	// services stand for the program. Their webhooks are called at port.
+	services []types.NamespacedName
+	port     int
+	// workloads are those of the project that make pods: programs, which are the program itself, and
+	// others.
+	programs, others []*unstructured.Unstructured
+	// notes say what was left out, and why.
+	notes []string
+}
+
+// readProject reads manifests.
+func readProject(paths, kustomizations []string, stdin io.Reader) (*project, error) {
+	p := &project{}
+	set, err := manifests.Read(paths, stdin)
+	if err != nil {
+		return nil, err
+	}
+	var problems []error
+	for _, one := range set.Problems {
+		if !one.Warning {
+			problems = append(problems, fmt.Errorf("%s:%d: %s", one.File, one.Line, one.Message))
+		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	for _, o := range set.Objects {
+		p.objects = append(p.objects, (&unstructured.Unstructured{Object: o.Content}).DeepCopy())
+	}
+	for _, dir := range kustomizations {
+		infos, err := resource.NewLocalBuilder().Unstructured().Flatten().FilenameParam(false, &resource.FilenameOptions{Kustomize: dir}).Do().Infos()
+		if err != nil {
+			return nil, fmt.Errorf("kustomize %s: %w", dir, err)
+		}
+		for _, info := range infos {
+			p.objects = append(p.objects, info.Object.(*unstructured.Unstructured))
+		}
+	}
+	return p, nil
+}
+
+// text reads a string of an object.
+func text(content any, path ...string) string {
+	m, _ := content.(map[string]any)
+	value, _, _ := unstructured.NestedString(m, path...)
+	return value
+}
+
+// list reads a list of an object.
+func list(content any, path ...string) []any {
+	m, _ := content.(map[string]any)
+	found, _, _ := unstructured.NestedFieldNoCopy(m, path...)
+	values, _ := found.([]any)
+	return values
+}
+
+// client is how a registration, or the definition of a kind, says where its webhook is.
+type client struct {
+	// index is the place in the registration.
+	index int
+	// config is the clientConfig. It may be changed.
+	config map[string]any
+}
+
+// clients are those of an object.
+func clients(u *unstructured.Unstructured) (found []client) {
+	add := func(i int, of any, path ...string) {
+		m, _ := of.(map[string]any)
+		value, _, _ := unstructured.NestedFieldNoCopy(m, path...)
+		if config, ok := value.(map[string]any); ok {
+			found = append(found, client{i, config})
+		}
+	}
+	switch {
+	case registers(u):
+		for i, hook := range list(u.Object, "webhooks") {
+			add(i, hook, "clientConfig")
+		}
+	case stage.Converts(u):
+		add(0, u.Object, "spec", "conversion", "webhook", "clientConfig")
+	}
+	return found
+}
+
+// registers reports whether an object registers webhooks.
+func registers(u *unstructured.Unstructured) bool {
+	return strings.HasSuffix(u.GetKind(), "WebhookConfiguration")
+}
+
+// service is what a client names; empty for a URL.
+func (c client) service() types.NamespacedName {
+	return types.NamespacedName{Namespace: text(c.config, "service", "namespace"), Name: text(c.config, "service", "name")}
+}
+
+// here returns the port of a client whose URL is on this machine.
+func (c client) here() (port int, ok bool) {
+	u, err := url.Parse(text(c.config, "url"))
+	if err != nil || u.Hostname() != localhost && u.Hostname() != "127.0.0.1" {
+		return 0, false
+	}
+	port, err = strconv.Atoi(cmp.Or(u.Port(), "443"))
+	return port, err == nil
+}
+
+// local reports whether a client is the program.
+func (p *project) local(c client) bool {
+	port, ok := c.here()
+	return ok && port == p.port || slices.Contains(p.services, c.service())
+}
+
+// localhost is where programs listen.
+const localhost = "localhost"
+
+// defaultPort is that of controller-runtime.
+const defaultPort = 9443
+
+// choose finds the services that stand for the program, and its port. named and port are those of the
+// command line, if any.
+func (p *project) choose(named string, port int) error {
+	var found []types.NamespacedName
+	p.port = port
+	for _, u := range p.objects {
+		for _, c := range clients(u) {
+			at, here := c.here()
+			switch service := c.service(); {
+			case here:
+				p.port = cmp.Or(p.port, at)
+			case service.Name != "" && !slices.Contains(found, service):
+				found = append(found, service)
+			}
+		}
+	}
+	switch {
+	case named != "":
+		namespace, name, ok := strings.Cut(named, "/")
+		if !ok {
+			return fmt.Errorf("--service %q is not of the form NAMESPACE/NAME", named)
+		}
+		p.services = []types.NamespacedName{{Namespace: namespace, Name: name}}
+	case len(found) > 1:
+		names := make([]string, len(found))
+		for i := range found {
+			names[i] = found[i].String()
+		}
+		return fmt.Errorf("the registrations name several services (%s): say with --service which one stands for the program", strings.Join(names, ", "))
+	default:
+		p.services = found
+	}
+	for _, service := range p.services {
+		p.port = cmp.Or(p.port, p.portOf(service))
+	}
+	if len(p.services) > 0 {
+		p.port = cmp.Or(p.port, defaultPort)
+	}
+	return nil
+}
+
+// portOf is the port of the pods behind a service; 0 when the manifests do not say it.
+func (p *project) portOf(service types.NamespacedName) int {
+	for _, u := range p.objects {
+		if u.GetKind() != "Service" || u.GetNamespace() != service.Namespace || u.GetName() != service.Name {
+			continue
+		}
+		ports := list(u.Object, "spec", "ports")
+		for _, port := range ports {
+			if number(port, "port") != 443 && len(ports) > 1 {
+				continue
+			}
+			m, _ := port.(map[string]any)
+			target := m["targetPort"]
+			if name, ok := target.(string); ok {
+				return p.containerPort(u, name)
+			}
+			return cmp.Or(number(port, "targetPort"), number(port, "port"))
+		}
+	}
+	return 0
+}
+
+// number reads an integer of an object.
+func number(content any, field string) int {
+	m, _ := content.(map[string]any)
+	switch v := m[field].(type) {
+	case int64:
+		return int(v)
+	case float64:
+		return int(v)
+	}
+	return 0
+}
+
+// containerPort is the port of a name in the pods behind a service.
+func (p *project) containerPort(service *unstructured.Unstructured, name string) int {
+	for _, u := range p.objects {
+		if !behind(service, u) {
+			continue
+		}
+		for _, c := range list(u.Object, "spec", "template", "spec", "containers") {
+			for _, port := range list(c, "ports") {
+				if text(port, "name") == name {
+					return number(port, "containerPort")
+				}
+			}
+		}
+	}
+	return 0
+}
+
+// behind reports whether an object makes the pods of a service.
+func behind(service, u *unstructured.Unstructured) bool {
+	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
+	made, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
+	return len(selector) > 0 && len(made) > 0 && u.GetNamespace() == service.GetNamespace() && labels.SelectorFromSet(selector).Matches(labels.Set(made))
+}
+
+// workloads are the kinds that are of no use without nodes.
+var workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"}
+
+// hosts are the names of the services.
+func (p *project) hosts() []string {
+	hosts := []string{localhost}
+	for _, s := range p.services {
+		host := s.Name + "." + s.Namespace + ".svc"
+		hosts = append(hosts, host, host+".cluster.local", s.Name+"."+s.Namespace)
+	}
+	return hosts
+}
+
+// injected are the annotations of those who ask for an authority, which cert-manager and OpenShift read.
+var injected = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca", inject}
+
+const (
+	inject        = "service.beta.openshift.io/inject-cabundle"
+	servingSecret = "service.beta.openshift.io/serving-cert-secret-name"
+	certManager   = "cert-manager.io"
+)
+
+// trust has the clients of an object that are the program trust an authority. An authority that the
+// program itself wrote stays, unless always is set. It reports whether the object changed.
+func (p *project) trust(u *unstructured.Unstructured, authority []byte, always bool) (changed bool) {
+	wanted := base64.StdEncoding.EncodeToString(authority)
+	asks := slices.ContainsFunc(injected, func(name string) bool { return u.GetAnnotations()[name] != "" })
+	for _, c := range clients(u) {
+		if now := text(c.config, "caBundle"); p.local(c) && now != wanted && (always || asks || strings.TrimSpace(now) == "") {
+			c.config["caBundle"] = wanted
+			changed = true
+		}
+	}
+	return changed
+}
+
+// prepare plays what works on the objects in a cluster: it takes out the workloads, and the certificates and
+// issuers of cert-manager, and adds the secrets of these, and namespaces that nobody defines. files is where the
+// certificate is.
+func (p *project) prepare(authority []byte, files string) error {
+	defined, namespaces := map[string]bool{}, map[string]bool{"": true}
+	for _, name := range stage.Everywhere {
+		namespaces[name] = true
+	}
+	var services []*unstructured.Unstructured
+	for _, u := range p.objects {
+		switch u.GetKind() {
+		case "CustomResourceDefinition":
+			defined[text(u.Object, "spec", "group")] = true
+		case "Namespace":
+			namespaces[u.GetName()] = true
+		case "Service":
+			if slices.Contains(p.services, types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}) {
+				services = append(services, u)
+			}
+		}
+	}
+	var kept []*unstructured.Unstructured
+	for _, u := range p.objects {
+		p.trust(u, authority, true)
+		secret := ""
+		switch kind := u.GetKind(); {
+		case u.GroupVersionKind().Group == certManager && !defined[certManager]:
+			if secret = text(u.Object, "spec", "secretName"); kind != "Certificate" || secret == "" {
+				continue
+			}
+		case slices.Contains(workloads, kind):
+			if slices.ContainsFunc(services, func(s *unstructured.Unstructured) bool { return behind(s, u) }) {
+				p.programs = append(p.programs, u)
+			} else {
+				p.others = append(p.others, u)
+			}
+			continue
+		case kind == "ConfigMap" && u.GetAnnotations()[inject] != "":
+			if err := unstructured.SetNestedField(u.Object, string(authority), "data", "service-ca.crt"); err != nil {
+				return err
+			}
+		case kind == "Service":
+			secret = u.GetAnnotations()[servingSecret]
+		}
+		if u.GroupVersionKind().Group != certManager || defined[certManager] {
+			kept = append(kept, u)
+		}
+		if secret != "" {
+			made, err := secretOf(u.GetNamespace(), secret, files)
+			if err != nil {
+				return err
+			}
+			kept = append(kept, made)
+		}
+	}
+	for _, u := range append(slices.Clone(kept), p.others...) {
+		if name := u.GetNamespace(); !namespaces[name] {
+			namespaces[name] = true
+			kept = append(kept, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})
+		}
+	}
+	p.objects = kept
+	return nil
+}
+
+// secretOf is a secret with the certificate.
+func secretOf(namespace, name, files string) (*unstructured.Unstructured, error) {
+	data := map[string]any{}
+	for _, file := range []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile} {
+		content, err := os.ReadFile(files + "/" + file)
+		if err != nil {
+			return nil, err
+		}
+		data[file] = base64.StdEncoding.EncodeToString(bytes.TrimSpace(content))
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data,
+		"metadata": map[string]any{"namespace": namespace, "name": name},
+	}}, nil
+}

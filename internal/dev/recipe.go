@@ -1,0 +1,118 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// recipe says how the program is built and started.
+type recipe struct {
+	// build is what builds the program; nil for a program that is not built.
+	build []string
+	// pkg is the package of Go that the session builds, nil for none: each build makes another file, which stands
+	// before run.
+	pkg []string
+	run []string
+	// built counts the builds.
+	built int
+}
+
+// withValue are the flags of 'go run' whose value may be the next argument.
+var withValue = []string{"C", "asmflags", "buildmode", "buildvcs", "compiler", "covermode", "coverpkg", "exec", "gccgoflags", "gcflags", "installsuffix",
+	"ldflags", "mod", "modfile", "overlay", "p", "pgo", "pkgdir", "tags", "toolexec"}
+
+// newRecipe reads the command line of a program. 'go run PACKAGE ARGUMENTS' is taken apart: while
+// the session builds the package, the program before serves.
+func newRecipe(command []string, build string) (*recipe, error) {
+	r := &recipe{run: command}
+	if build != "" {
+		r.build = []string{"/bin/sh", "-c", build}
+		return r, nil
+	}
+	if len(command) < 2 || filepath.Base(command[0]) != "go" || command[1] != "run" {
+		return r, nil
+	}
+	at := 2
+	for at < len(command) && strings.HasPrefix(command[at], "-") {
+		name := strings.TrimLeft(command[at], "-")
+		if name == "exec" || strings.HasPrefix(name, "exec=") {
+			return nil, errors.New("go run -exec: build the program with --build, and name what runs it as the command")
+		}
+		if at++; slices.Contains(withValue, name) {
+			at++
+		}
+	}
+	end := at
+	for end < len(command) && strings.HasSuffix(command[end], ".go") {
+		end++
+	}
+	if end == at {
+		end++
+	}
+	if at >= len(command) {
+		return nil, errors.New("go run: name the package")
+	}
+	r.build, r.pkg, r.run = append([]string{command[0], "build"}, command[2:at]...), command[at:end], command[end:]
+	return r, nil
+}
+
+// errBuild is a build that failed; what it printed says why.
+var errBuild = errors.New("the build failed")
+
+// make builds the program into dir, and returns what starts it. A package is built to a new file: the
+// program before may still run.
+func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, output io.Writer) (run []string, err error) {
+	if r.build == nil {
+		return r.run, nil
+	}
+	args, binary := r.build, ""
+	if r.pkg != nil {
+		r.built++
+		name := strings.TrimSuffix(filepath.Base(r.pkg[0]), ".go")
+		if name == "." || name == ".." {
+			name = "program"
+		}
+		binary = filepath.Join(dir, builds, strconv.Itoa(r.built), name)
+		args = append(append(slices.Clone(args), "-o", binary), r.pkg...)
+	}
+	p, err := startProcess(g, args, env, "", output)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", args[0], err)
+	}
+	select {
+	case <-p.gone:
+		p.stop(g, 0)
+	case <-ctx.Done():
+		p.stop(g, time.Second)
+		return nil, context.Cause(ctx)
+	}
+	switch {
+	case p.err != nil:
+		return nil, errors.Join(errBuild, p.err)
+	case binary == "":
+		return r.run, nil
+	}
+	return append([]string{binary}, r.run...), nil
+}
+
+// builds is the directory of the built files, with a directory for each build.
+const builds = "builds"
+
+// clean removes the files of all builds but the last one.
+func (r *recipe) clean(dir string) {
+	dir = filepath.Join(dir, builds)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != strconv.Itoa(r.built) {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}

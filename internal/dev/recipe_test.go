@@ -1,0 +1,171 @@
+package dev
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// 'go run' is taken apart into a build and a program; other commands run as they are.
+func TestRecipes(t *testing.T) {
+	for _, tc := range []struct{ command, build, wantBuild, wantPackage, wantRun, fails string }{
+		{command: "node webhook.js", wantRun: "node webhook.js"},
+		{command: "go run . --port 1", wantBuild: "go build", wantPackage: ".", wantRun: "--port 1"},
+		{command: "/usr/bin/go run -tags a,b -race ./cmd --v", wantBuild: "/usr/bin/go build -tags a,b -race", wantPackage: "./cmd", wantRun: "--v"},
+		{command: "go run -ldflags=-s main.go other.go x", wantBuild: "go build -ldflags=-s", wantPackage: "main.go other.go", wantRun: "x"},
+		{command: "go test ./...", wantRun: "go test ./..."},
+		{command: "./manager", build: "make", wantBuild: "/bin/sh -c make", wantRun: "./manager"},
+		{command: "go run -tags", fails: "name the package"},
+		{command: "go run -exec sudo .", fails: "--build"},
+	} {
+		r, err := newRecipe(strings.Fields(tc.command), tc.build)
+		if tc.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.fails) {
+				t.Errorf("%s: got %v", tc.command, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tc.command, err)
+			continue
+		}
+		for what, pair := range map[string][2]string{
+			"build": {strings.Join(r.build, " "), tc.wantBuild}, "package": {strings.Join(r.pkg, " "), tc.wantPackage}, "run": {strings.Join(r.run, " "), tc.wantRun},
+		} {
+			if pair[0] != pair[1] {
+				t.Errorf("%s: %s: got %q, want %q", tc.command, what, pair[0], pair[1])
+			}
+		}
+	}
+}
+
+// A change of what a program is made of is reported, in directories that are new, too, and no other one.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Mkdir("node_modules", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := watch(t.Context(), ".", goFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func() string {
+		select {
+		case name := <-changes:
+			return name
+		case <-harness.Context(t).Done():
+			return "nothing"
+		}
+	}
+	for _, other := range []string{"a_test.go", "README.md", "node_modules/a.go"} {
+		write(other)
+	}
+	write("main.go")
+	if got := next(); got != "main.go" {
+		t.Errorf("got %s", got)
+	}
+	if err := os.Mkdir("api", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "a change in a new directory", func() error {
+		write(filepath.Join("api", "types.go"))
+		select {
+		case got := <-changes:
+			if got != filepath.Join("api", "types.go") {
+				t.Errorf("got %s", got)
+			}
+			return nil
+		case <-time.After(2 * settle):
+			return errors.New("not yet")
+		}
+	})
+}
+
+// When its session is gone, the guard kills what the session started, and removes its files.
+func TestTheGuardCleansUp(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "files")
+	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGuard(nil, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g.set(cmd.Process.Pid, true)
+	g.pipe.Close()
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+	if err := g.cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the files are left")
+	}
+}
+
+// The port is that of the command line, of the manifests, or of controller-runtime.
+func TestPorts(t *testing.T) {
+	for _, tc := range []struct {
+		name, manifests, service string
+		port, want               int
+		services                 string
+	}{
+		{name: "nothing"},
+		{name: "a service without an object", manifests: hook("service: {namespace: a, name: b}"), want: 9443, services: "a/b"},
+		{name: "a flag", manifests: hook("service: {namespace: a, name: b}"), port: 1234, want: 1234, services: "a/b"},
+		{name: "a service", manifests: hook("service: {namespace: a, name: b}") + serviceOf("8443"), want: 8443, services: "a/b"},
+		{name: "a name", manifests: hook("service: {namespace: a, name: b}") + serviceOf("hooks") + pods, want: 10250, services: "a/b"},
+		{name: "a URL", manifests: hook(`url: "https://localhost:7443/x"`), want: 7443},
+		{name: "another URL", manifests: hook(`url: "https://example.com:7443/x"`)},
+		{name: "a service of the command line", service: "c/d", want: 9443, services: "c/d"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, err := readProject([]string{"-"}, nil, strings.NewReader(tc.manifests))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.choose(tc.service, tc.port); err != nil {
+				t.Fatal(err)
+			}
+			var services []string
+			for _, s := range p.services {
+				services = append(services, s.String())
+			}
+			if p.port != tc.want || !slices.Equal(services, strings.Fields(tc.services)) {
+				t.Errorf("got port %d, services %v", p.port, services)
+			}
+		})
+	}
+}
+
+func hook(to string) string {
+	return "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\nwebhooks: [{name: a.example.com, clientConfig: {" + to + "}}]\n---\n"
+}
+
+func serviceOf(target string) string {
+	return "apiVersion: v1\nkind: Service\nmetadata: {namespace: a, name: b}\nspec: {selector: {app: b}, ports: [{port: 443, targetPort: " + target + "}, {port: 80, targetPort: 80}]}\n---\n"
+}
+
+const pods = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b, tier: z}}, spec: {containers: [{name: b, ports: [{name: hooks, containerPort: 10250}]}]}}}\n"

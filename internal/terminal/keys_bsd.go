@@ -1,0 +1,7 @@
+//go:build !linux
+
+package terminal
+
+import "golang.org/x/sys/unix"
+
+const getTermios, setTermios = unix.TIOCGETA, unix.TIOCSETA

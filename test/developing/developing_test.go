@@ -1,0 +1,406 @@
+package developing
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// A new webhook of each language rejects a pod, passes its own tests, and leaves nothing behind.
+func TestFromNothingToAWebhookThatRejects(t *testing.T) {
+	for language := range runtimes {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			dir, command := initialized(t, language)
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) > 5 {
+				t.Errorf("%d files, %v", len(entries), err)
+			}
+			args := append([]string{"-f", "webhook.yaml", "--webhook-port", freePort(t), "--"}, command...)
+			s := start(t, dir, "", nil, args...)
+			client := s.ready()
+			err := create(t.Context(), client, "nginx")
+			if err == nil || !strings.Contains(err.Error(), "the image nginx has no tag") {
+				t.Errorf("got %v", err)
+			}
+			if err := create(t.Context(), client, "registry.example.com/nginx:1"); err != nil {
+				t.Error(err)
+			}
+			s.says(`rejected CREATE pods web-\S* in default by \S+, \S+; admission webhook "image-tags.example.com" denied the request: the image nginx has no tag`)
+			s.says(`allowed  CREATE pods web-`)
+			s.end()
+			out, err := exec.Command(harness.Binary(t), "test", "--start-programs", dir).CombinedOutput()
+			if err != nil {
+				t.Errorf("its tests: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// A user that creates objects all the time sees no failure while a program is built and replaced, and
+// the new one judges.
+func TestAChangeFailsNoRequest(t *testing.T) {
+	dir, command := initialized(t, "go")
+	s := start(t, dir, "", nil, append([]string{"-f", "webhook.yaml", "--webhook-port", freePort(t), "--"}, command...)...)
+	client := s.ready()
+	var stop atomic.Bool
+	var made int
+	var creating sync.WaitGroup
+	creating.Go(func() {
+		for tick := time.Tick(50 * time.Millisecond); !stop.Load(); <-tick {
+			if err := create(t.Context(), client, "web:1"); err != nil {
+				t.Errorf("create %d: %v\n%s", made, err, &s.out)
+				return
+			}
+			made++
+		}
+	})
+	source := filepath.Join(dir, "main.go")
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		// A mistake leaves the program that runs.
+		write(t, source, "package")
+		harness.Eventually(t, "the mistake is reported", func() error {
+			if n := strings.Count(s.out.String(), "the program before serves on"); n <= i {
+				return fmt.Errorf("%d reports", n)
+			}
+			return nil
+		})
+		write(t, source, strings.ReplaceAll(string(text), "has no tag", fmt.Sprintf("has no tag (%d)", i)))
+		harness.Eventually(t, "the new program judges", func() error {
+			if err := create(t.Context(), client, "web"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has no tag (%d)", i)) {
+				return fmt.Errorf("got %w", errors.Join(err))
+			}
+			return nil
+		})
+	}
+	stop.Store(true)
+	creating.Wait()
+	t.Logf("%d creates", made)
+	s.end()
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// registration is one of the webhook of program.
+const registration = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hook%[2]s}
+webhooks:
+- name: judge.example.com
+  admissionReviewVersions: [v1, v1beta1]
+  sideEffects: None
+  clientConfig: {service: {namespace: hooks, name: judge, path: /validate}%[1]s}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps, pods]}]
+`
+
+func manifest(extra string) string { return fmt.Sprintf(registration, extra, "") }
+
+// The guide's way from nothing to a webhook that rejects is three commands, which do what it says.
+func TestThreeCommands(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "dev.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "\n\n    gatehouse dev --init")
+	block, rest, _ := strings.Cut("gatehouse dev --init"+block, "\n\n")
+	commands := strings.Split(block, "\n    ")
+	_, want, _ := strings.Cut(rest, "\n\n    ")
+	want, _, _ = strings.Cut(want, "\n")
+	if len(commands) != 3 {
+		t.Fatalf("got %q", commands)
+	}
+	dir, tools := t.TempDir(), t.TempDir()
+	if err := os.Symlink(harness.Binary(t), filepath.Join(tools, "gatehouse")); err != nil {
+		t.Fatal(err)
+	}
+	shell := func(line string) *exec.Cmd {
+		cmd := exec.Command("/bin/sh", "-c", line)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
+		return cmd
+	}
+	if out, err := shell(commands[0]).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var out output
+	second := shell(strings.Replace(strings.Replace(commands[1], "&& ", "&& exec ", 1), " -- ", " --webhook-port "+freePort(t)+" -- ", 1))
+	second.Stdout, second.Stderr = &out, &out
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &session{t: t, cmd: second, temporary: t.TempDir(), ended: make(chan error, 1)}
+	go func() { s.ended <- second.Wait() }()
+	t.Cleanup(func() { _ = second.Process.Kill() })
+	harness.Eventually(t, "it is ready", func() error {
+		if !strings.Contains(out.String(), "gatehouse is ready at") {
+			return &missing{out.String()}
+		}
+		return nil
+	})
+	if got, err := shell(commands[2]).CombinedOutput(); err == nil || strings.TrimSpace(string(got)) != want {
+		t.Errorf("got %v: %s\nwant %s", err, got, want)
+	}
+	s.end()
+}
+
+// Common mistakes are named before the first request, with what to do.
+func TestCommonMistakes(t *testing.T) {
+	other := t.TempDir()
+	if _, err := selfsigned.Write(other, "other.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	for how, want := range map[string]string{
+		"http":        `The program speaks HTTP on port \d+, and API servers call webhooks by HTTPS only: have it serve TLS with tls\.crt and tls\.key of `,
+		"other name":  `The caBundle of hook/judge\.example\.com does not trust the certificate of the program|The certificate of the program is not for judge\.hooks\.svc`,
+		"elsewhere":   `The program serves nothing at "/validate", where hook/judge\.example\.com is called \(404\)`,
+		"no uid":      `The answer at "/validate" has no response\.uid, so that API servers refuse it: copy request\.uid`,
+		"old version": `The program answers at "/validate" with apiVersion "admission\.k8s\.io/v1beta1", and hook/judge\.example\.com is registered for admission\.k8s\.io/v1 first`,
+		"no review":   `The program answers at "/validate" with something that is not an AdmissionReview with a response`,
+		"ends":        `The program looks for the files of a pod`,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=" + how, "OTHER_CERT_DIR=" + other},
+				"-f", "-", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
+			s.says(want)
+			s.end()
+		})
+	}
+}
+
+// What works on objects in a cluster is played: those who inject authorities, and make certificates. What the
+// program judges is applied when it listens, what needs nodes is left out, and foreign text does not act on the
+// terminal.
+func TestWhatWorksInAClusterIsPlayed(t *testing.T) {
+	const objects = `
+apiVersion: v1
+kind: Service
+metadata: {name: judge, namespace: hooks, annotations: {service.beta.openshift.io/serving-cert-secret-name: from-openshift}}
+spec: {selector: {app: judge}, ports: [{port: 443, targetPort: webhook}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: judge, namespace: hooks}
+spec:
+  selector: {matchLabels: {app: judge}}
+  template:
+    metadata: {labels: {app: judge}}
+    spec: {containers: [{name: judge, image: "judge:1", ports: [{name: webhook, containerPort: %s}]}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: other, namespace: hooks}
+spec:
+  selector: {matchLabels: {app: other}}
+  template: {metadata: {labels: {app: other}}, spec: {containers: [{name: other, image: "other:1"}]}}
+---
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: {name: self, namespace: hooks}
+spec: {selfSigned: {}}
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: serving, namespace: hooks}
+spec: {secretName: from-cert-manager, dnsNames: [judge.hooks.svc], issuerRef: {kind: Issuer, name: self}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: fine, namespace: hooks}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: wrong, namespace: hooks}
+data: {a: forbidden}
+---
+apiVersion: monitoring.example.com/v1
+kind: ServiceMonitor
+metadata: {name: any, namespace: hooks}
+---
+`
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "all.yaml"), fmt.Sprintf(objects, freePort(t))+manifest(", caBundle: Cg=="))
+	write(t, filepath.Join(dir, "kustomization.yaml"), "resources: [all.yaml]\n")
+	s := start(t, dir, "", []string{behaviour + "=right"}, "-k", ".", "-o", "text", "--watch", "*.nothing", "--", os.Args[0])
+	client := s.ready()
+	for _, want := range []string{
+		`Left out: Deployment hooks/judge, which is the program\.`,
+		`Left out: 1 objects? that need nodes; --fake-nodes 1 has nodes`,
+		`Left out: 1 of the kind monitoring\.example\.com/v1 ServiceMonitor, which nobody defines\.`,
+		`webhooks +hook/judge\.example\.com, at port`,
+		`rejected CREATE configmaps wrong in hooks`,
+		`ConfigMap hooks/wrong was not applied`,
+		`allowed  CREATE configmaps fine in hooks`,
+		`  \| program\tstarts with \\x1b\[31mKUBECONFIG=\S+`,
+	} {
+		s.says(want)
+	}
+	for _, name := range []string{"from-cert-manager", "from-openshift"} {
+		if secret, err := client.CoreV1().Secrets("hooks").Get(t.Context(), name, metav1.GetOptions{}); err != nil || len(secret.Data["tls.key"]) == 0 {
+			t.Errorf("secret %s: %v", name, err)
+		}
+	}
+	// A registration that comes later gets the authority, too; that of somebody else stays.
+	admin := harness.Dynamic(t, clientConfig(t, s))
+	for name, bundle := range map[string]string{"later": "", "own": ", caBundle: " + own(t)} {
+		object := harness.Parsed(t, fmt.Sprintf(registration, bundle, "-"+name))
+		apply(t, admin, object)
+	}
+	harness.Eventually(t, "the authority is there", func() error {
+		got, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "hook-later", metav1.GetOptions{})
+		if err == nil && len(got.Webhooks[0].ClientConfig.CABundle) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	got, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "hook-own", metav1.GetOptions{})
+	if err != nil || base64.StdEncoding.EncodeToString(got.Webhooks[0].ClientConfig.CABundle) != own(t) {
+		t.Errorf("the authority of somebody else: %v", err)
+	}
+	s.end()
+}
+
+// With -o jsonl, standard output has the traces of judged requests and nothing else.
+func TestTracesForPrograms(t *testing.T) {
+	s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=right"},
+		"-f", "-", "-o", "jsonl", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
+	client := s.ready()
+	if err := create(t.Context(), client, "forbidden:1"); err == nil {
+		t.Error("it was not rejected")
+	}
+	s.says(`"outcome":"Denied"`)
+	s.end()
+	for line := range strings.Lines(s.out.String()) {
+		var one struct{ ID, Kind string }
+		if err := json.Unmarshal([]byte(line), &one); err != nil || one.Kind != "AdmissionTrace" {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// kills is the environment variable with how often TestKillsLeaveNothing kills.
+const kills = "GATEHOUSE_TEST_KILLS"
+
+// A session that is killed at any moment leaves no process, no port and no file behind.
+func TestKillsLeaveNothing(t *testing.T) {
+	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
+		t.Skip("this machine does not say which processes there are")
+	}
+	times := 4
+	if n, err := strconv.Atoi(os.Getenv(kills)); err == nil {
+		times = n
+	}
+	port := freePort(t)
+	temporary := t.TempDir()
+	args := []string{"-f", "-", "--webhook-port", port, "--watch", "*.nothing", "--", "sh", "-c", "sleep 1000 & " + os.Args[0] + " " + temporary + "; exit"}
+	env := []string{behaviour + "=child"}
+	// A first session says how long a start takes.
+	begun := time.Now()
+	s := &session{t: t, temporary: temporary, ended: make(chan error, 1)}
+	s.begin(temporary, manifest(""), env, args...)
+	s.ready()
+	took := time.Since(begun)
+	s.end()
+	for i := range times {
+		s := &session{t: t, temporary: temporary, ended: make(chan error, 1)}
+		s.begin(temporary, manifest(""), env, args...)
+		if i == times-1 {
+			s.ready()
+		} else {
+			time.Sleep(took * time.Duration(i+1) / time.Duration(times))
+		}
+		if err := s.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-s.ended
+		harness.Eventually(t, "all processes end", func() error { return noProcess(temporary) })
+		l, err := net.Listen("tcp", "localhost:"+port)
+		if err != nil {
+			t.Fatalf("the port: %v", err)
+		}
+		l.Close()
+		if _, err := os.Stat(s.kubeconfig); err == nil {
+			t.Error("the kubeconfig is left")
+		}
+	}
+	s = &session{t: t, temporary: temporary, ended: make(chan error, 1)}
+	s.begin(temporary, manifest(""), env, args...)
+	s.ready()
+	s.end()
+}
+
+// noProcess returns an error if a process of this machine has a text in its command line or its environment.
+func noProcess(marked string) error {
+	found, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return err
+	}
+	for _, p := range found {
+		line, _ := os.ReadFile(filepath.Join(p, "cmdline"))
+		env, _ := os.ReadFile(filepath.Join(p, "environ"))
+		if strings.Contains(string(line), marked) || strings.Contains(string(env), "TMPDIR="+marked) {
+			return fmt.Errorf("process %s: %s", filepath.Base(p), strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return nil
+}
+
+// What cannot work is one sentence, and starts nothing.
+func TestWhatKeepsASessionFromStarting(t *testing.T) {
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	here := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, here, "")
+	for _, tc := range []struct {
+		name, stdin string
+		args        []string
+		want        string
+	}{
+		{"no program", "", []string{"-f", "-"}, "name the program after --"},
+		{"a program without --", "", []string{"sleep", "1"}, "write -- before the program"},
+		{"a port that somebody has", manifest(""), []string{"-f", "-", "--webhook-port", port, "--", "sleep", "1"}, "port " + port + " is in use by another process"},
+		{"two services", manifest("") + "---" + strings.ReplaceAll(manifest(""), "name: judge,", "name: other,"), []string{"-f", "-", "--", "sleep", "1"}, "say with --service which one"},
+		{"a broken manifest", "a: [", []string{"-f", "-", "--", "sleep", "1"}, "standard input:1"},
+		{"a kubeconfig of somebody", "", []string{"--kubeconfig-out", here, "--", "sleep", "1"}, "the file is there"},
+		{"a language that nobody knows", "", []string{"--init", "x", "--lang", "cobol"}, "--lang"},
+		{"a directory with files", "", []string{"--init", filepath.Dir(here)}, "has files already"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cmd := exec.Command(harness.Binary(t), append([]string{"dev"}, tc.args...)...)
+			cmd.Stdin = strings.NewReader(tc.stdin)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), tc.want) {
+				t.Errorf("got %v: %s\nwant %s", err, out, tc.want)
+			}
+		})
+	}
+}

@@ -45,6 +45,8 @@ type loading struct {
 	// note says what the server has in place of the object, refused why it has none.
 	note    string
 	refused *metav1.Status
+	// used is what the status of a quota says; nil if it says nothing.
+	used corev1.ResourceList
 }
 
 // Load gives the server objects. They are there before the registrations among them judge anything, and
@@ -88,7 +90,21 @@ func (s *Stage) Load(ctx context.Context, validation string, objects []*unstruct
 			return nil, nil, err
 		}
 	}
-	return refused, notes, nil
+	// A quota that says what is used does not count the objects that were loaded.
+	counted := false
+	for _, l := range phases[Readings] {
+		if l.used == nil {
+			continue
+		}
+		counted = true
+		if err := s.FurnishQuota(ctx, l.namespace, l.object.GetName(), l.used); err != nil {
+			return nil, nil, err
+		}
+	}
+	if counted {
+		err = s.CaughtUp(ctx)
+	}
+	return refused, notes, err
 }
 
 // load stores one object, as an administrator.
@@ -144,7 +160,10 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 	if err != nil {
 		return fmt.Errorf("the status of %s: %w", Title(u.GetKind(), l.namespace, u.GetName()), err)
 	}
-	return s.FurnishQuota(ctx, l.namespace, u.GetName(), counted.Used)
+	if l.used = counted.Used; l.used != nil {
+		return nil
+	}
+	return s.FurnishQuota(ctx, l.namespace, u.GetName(), nil)
 }
 
 // furnish completes a phase, so that the objects of the next one can be stored.

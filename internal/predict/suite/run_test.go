@@ -117,3 +117,36 @@ func TestRunsThatJudgeNothing(t *testing.T) {
 		})
 	}
 }
+
+// S24.23: a quota of the world has used what its status says; without one, what the objects of the world use.
+func TestQuotasHaveUsedWhatTheirStatusSays(t *testing.T) {
+	const begin = `apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionTests
+tests:
+- name: another pod
+  request: {object: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, image: i}]}}}
+`
+	const quota = "---\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: pods, namespace: default}, spec: {hard: {pods: 2}}%s}\n"
+	const pod = "---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: default}, spec: {containers: [{name: c, image: i}]}}\n"
+	const allowed = "  expect: {allowed: true}\n"
+	rejected := func(used int) string {
+		return fmt.Sprintf("  expect: {allowed: false, by: {plugin: ResourceQuota}, message: {contains: 'requested: pods=1, used: pods=%d, limited: pods=2'}}\n", used)
+	}
+	used := func(n int) string { return fmt.Sprintf(quota, fmt.Sprintf(", status: {hard: {pods: 2}, used: {pods: %d}}", n)) }
+	for _, tc := range []struct{ name, text string }{
+		{"all that there may be", rejected(2) + used(2)},
+		{"more than there may be", rejected(3) + used(3)},
+		{"one", allowed + used(1)},
+		{"one, which is in the world", allowed + used(1) + fmt.Sprintf(pod, "a")},
+		{"all, of which one is in the world", rejected(2) + used(2) + fmt.Sprintf(pod, "a")},
+		{"one, and two are in the world", allowed + used(1) + fmt.Sprintf(pod, "a") + fmt.Sprintf(pod, "c")},
+		{"no status", allowed + fmt.Sprintf(quota, "")},
+		{"no status, and two are in the world", rejected(2) + fmt.Sprintf(quota, "") + fmt.Sprintf(pod, "a") + fmt.Sprintf(pod, "c")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if r := runWith(t, begin+tc.text, Options{}).Tests[0]; r.Status != Passed {
+				t.Errorf("%s %q %+v", r.Status, r.Message, r.Failures)
+			}
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -99,6 +100,12 @@ func (s *Server) Try(ctx context.Context, t *resources.Trial, who user.Info, r *
 		attempt.Status = responsewriters.ErrorToAPIStatus(err)
 	}
 	return attempt, true
+}
+
+// AsStored returns an object in JSON as a create would have stored it, if nobody validated or judged it. A resource that
+// is not served is an error.
+func (s *Server) AsStored(ctx context.Context, resource schema.GroupVersionResource, namespace string, object []byte) ([]byte, error) {
+	return s.assembly.Load().api.handler.AsStored(ctx, resource, namespace, object)
 }
 
 // notedWarnings keeps the warnings of a write, each once, in order.

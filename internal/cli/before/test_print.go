@@ -97,6 +97,7 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 		case suite.Passed:
 			if o.log.Verbosity >= 1 {
 				terminal.Fprintf(b, "%s  %s: %s (%.1f ms)\n", terminal.Paint(terminal.Green, "pass"), report.Place(t.File, t.Line, 0), t.Name, t.Millis)
+				o.printAdded(b, t)
 			}
 		case suite.Skipped:
 			terminal.Fprintf(b, "%s  %s: %s: %s\n", terminal.Paint(terminal.Yellow, "skip"), report.Place(t.File, t.Line, 0), t.Name, terminal.Indented(t.Message, "      "))
@@ -105,6 +106,7 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 		case suite.Failed:
 			terminal.Fprintf(b, "%s  %s: %s\n", terminal.Paint(terminal.Red, "FAIL"), report.Place(t.File, t.Line, 0), t.Name)
 			printFailure(b, t)
+			o.printAdded(b, t)
 		}
 	}
 	if o.log.Verbosity >= 1 {
@@ -134,6 +136,13 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 	}
 	terminal.Fprintf(b, "; by Kubernetes %s\n", r.KubernetesVersion)
 	return b.Flush()
+}
+
+// printAdded says, with -v, what the stored object has in addition to oldObject.
+func (o *testOptions) printAdded(b io.Writer, t *suite.Result) {
+	if o.log.Verbosity >= 1 && len(t.Outcome.Added) > 0 {
+		terminal.Fprintf(b, "      oldObject is stored with %s\n", terminal.Indented(strings.Join(t.Outcome.Added, ", "), "          "))
+	}
 }
 
 // printFailure explains a test that failed.

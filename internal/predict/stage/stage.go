@@ -111,6 +111,16 @@ func (s *Stage) Get(ctx context.Context, kind *offline.Kind, namespace, name str
 	return u, u.UnmarshalJSON(a.Body)
 }
 
+// AsStored returns an object as a create would have stored it, if nobody validated or judged it.
+func (s *Stage) AsStored(ctx context.Context, kind *offline.Kind, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	data, err := s.server.AsStored(ctx, kind.Resource, u.GetNamespace(), Encode(u.Object))
+	if err != nil {
+		return nil, err
+	}
+	made := &unstructured.Unstructured{}
+	return made, made.UnmarshalJSON(data)
+}
+
 // namespaces is the path of the namespaces.
 const namespaces = "/api/v1/namespaces"
 

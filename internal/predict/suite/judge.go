@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -53,6 +54,8 @@ type Outcome struct {
 	Called []string `json:"called,omitempty"`
 	// Cost is that of all CEL expressions of policies.
 	Cost uint64 `json:"cost"`
+	// Added are the fields that the stored object has in addition to oldObject, each as PATH=VALUE.
+	Added []string `json:"-"`
 	// Unanswered are webhooks that would be called, and that nobody answers for.
 	Unanswered []string `json:"unanswered,omitempty"`
 
@@ -104,12 +107,12 @@ func unmade(err error) error {
 	return errUnjudged{fmt.Errorf("the request cannot be made: %w", err)}
 }
 
-// build makes the request of a test.
-func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *offline.Request, error) {
+// build makes the request of a test, for its outcome.
+func (t *Test) build(ctx context.Context, w *stage.Stage, o *Outcome) error {
 	q := &t.request
 	kind, err := q.kindIn(w)
 	if err != nil {
-		return nil, nil, unmade(err)
+		return unmade(err)
 	}
 	u := administrator
 	if q.user != nil {
@@ -132,6 +135,9 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 	if q.old != nil {
 		old = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(q.old)}
 		stored(old, out.Namespace)
+		if o.Added, err = complete(ctx, w, old); err != nil {
+			return unmade(fmt.Errorf("oldObject: %w", err))
+		}
 		out.Stored = append(out.Stored, storedAs(kind, old)...)
 	}
 	object := runtime.DeepCopyJSON(q.object)
@@ -152,10 +158,10 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 	case opConnect:
 		out.Method, out.Connect = http.MethodPost, true
 		if q.subresource == "" {
-			return nil, nil, unmade(errors.New("a CONNECT needs a subresource, such as exec"))
+			return unmade(errors.New("a CONNECT needs a subresource, such as exec"))
 		}
 		if err := connect(out, q.object); err != nil {
-			return nil, nil, unmade(err)
+			return unmade(err)
 		}
 		object, out.ContentType = nil, ""
 	case opDelete:
@@ -166,19 +172,19 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 			out.Method = http.MethodPatch
 			out.ContentType, err = contentTypeOf(q.patch, out.Query)
 			if err != nil {
-				return nil, nil, unmade(err)
+				return unmade(err)
 			}
 			if out.Body, err = json.Marshal(q.patch.body); err != nil {
-				return nil, nil, unmade(err)
+				return unmade(err)
 			}
 			break
 		}
 		if object == nil {
-			return nil, nil, unmade(errors.New("an UPDATE needs an object or a patch"))
+			return unmade(errors.New("an UPDATE needs an object or a patch"))
 		}
 		if at(object, "metadata", "resourceVersion") == "" {
 			if revision, err := revisionOf(ctx, w, kind, out.Namespace, out.Name, old); err != nil {
-				return nil, nil, err
+				return err
 			} else if revision != "" {
 				object["metadata"].(map[string]any)["resourceVersion"] = revision
 			}
@@ -186,7 +192,7 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 	}
 	if object != nil && out.Body == nil {
 		if out.Body, err = json.Marshal(object); err != nil {
-			return nil, nil, unmade(err)
+			return unmade(err)
 		}
 	}
 	if out.Method != http.MethodDelete && !out.Connect {
@@ -196,7 +202,8 @@ func (t *Test) build(ctx context.Context, w *stage.Stage) (*stage.Question, *off
 	if object != nil {
 		p.Object = &unstructured.Unstructured{Object: object}
 	}
-	return out, p, nil
+	o.sent, o.plan = out, p
+	return nil
 }
 
 // kindIn returns the kind of the object that a request is about, in the version of the request. What is sent
@@ -280,6 +287,40 @@ func stored(u *unstructured.Unstructured, namespace string) {
 	u.SetResourceVersion("1")
 }
 
+// complete gives an object what a create would have stored in addition, and returns that as PATH=VALUE (S24.3).
+func complete(ctx context.Context, w *stage.Stage, u *unstructured.Unstructured) (added []string, err error) {
+	kind, err := kindIn(w, u.GetAPIVersion(), u.GetKind())
+	if err != nil {
+		return nil, err
+	}
+	made, err := w.AsStored(ctx, kind, u)
+	if err != nil {
+		return nil, err
+	}
+	var fill func(at string, into, from map[string]any)
+	fill = func(at string, into, from map[string]any) {
+		for _, key := range slices.Sorted(maps.Keys(from)) {
+			value, path := from[key], strings.TrimPrefix(at+"."+key, ".")
+			given, there := into[key]
+			switch inner, ok := value.(map[string]any); {
+			case ok && !there && len(inner) > 0:
+				given = map[string]any{}
+				into[key] = given
+				fallthrough
+			case ok && there:
+				if outer, ok := given.(map[string]any); ok {
+					fill(path, outer, inner)
+				}
+			case !there && !ok && value != nil:
+				into[key] = value
+				added = append(added, path+"="+compact(value))
+			}
+		}
+	}
+	fill("", u.Object, made.Object)
+	return added, nil
+}
+
 // revisionOf is the version of the object that an update changes; empty when there is none.
 func revisionOf(ctx context.Context, w *stage.Stage, kind *offline.Kind, namespace, name string, old *unstructured.Unstructured) (string, error) {
 	if old != nil {
@@ -310,11 +351,11 @@ func contentTypeOf(p *patch, query url.Values) (string, error) {
 // judge has the request of a test judged. saw, if
 // it is set, is given each evaluation of an expression.
 func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw witness) (*Outcome, error) {
-	q, p, err := t.build(ctx, w)
-	if err != nil {
+	o := &Outcome{}
+	if err := t.build(ctx, w, o); err != nil {
 		return nil, err
 	}
-	o := &Outcome{sent: q, plan: p}
+	q := o.sent
 	var mu sync.Mutex
 	q.Answer = func(hook *registration.Entry, req *http.Request) (*http.Response, error) {
 		response, err, unanswered := calls.answer(t, hook, req)

@@ -132,7 +132,9 @@ tests:
 	rejected := func(used int) string {
 		return fmt.Sprintf("  expect: {allowed: false, by: {plugin: ResourceQuota}, message: {contains: 'requested: pods=1, used: pods=%d, limited: pods=2'}}\n", used)
 	}
-	used := func(n int) string { return fmt.Sprintf(quota, fmt.Sprintf(", status: {hard: {pods: 2}, used: {pods: %d}}", n)) }
+	used := func(n int) string {
+		return fmt.Sprintf(quota, fmt.Sprintf(", status: {hard: {pods: 2}, used: {pods: %d}}", n))
+	}
 	for _, tc := range []struct{ name, text string }{
 		{"all that there may be", rejected(2) + used(2)},
 		{"more than there may be", rejected(3) + used(3)},

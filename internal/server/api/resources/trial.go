@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -233,4 +234,38 @@ func (w *trying) delete(ctx context.Context) error {
 		return errLetPass
 	}, options)
 	return err
+}
+
+// AsStored returns an object in JSON as a create would have stored it: with the defaults of its kind, and with
+// what the strategy of the kind sets or removes. Nobody validates or judges the object. The error is ErrOnlyServed for
+// a resource that is not served.
+func (h *Handler) AsStored(ctx context.Context, resource schema.GroupVersionResource, namespace string, body []byte) ([]byte, error) {
+	e, done := h.lookup(resource, "")
+	if done != nil {
+		defer done()
+	}
+	if e == nil {
+		return nil, ErrOnlyServed
+	}
+	if e.Bind != nil {
+		bound := *e
+		bound.Scope = e.Bind(ctx)
+		e = &bound
+	}
+	w := &trying{Endpoint: e}
+	info, ok := w.codec()
+	if !ok {
+		return nil, ErrOnlyServed
+	}
+	kind := e.Scope.Kind
+	obj, _, err := e.Scope.Serializer.DecoderToVersion(info.Serializer, e.Scope.HubGroupVersion).Decode(body, &kind, e.Storage.New())
+	if err != nil {
+		return nil, err
+	}
+	if storage, ok := e.Storage.(registry.GenericStore); ok {
+		if strategy := storage.GetCreateStrategy(); strategy != nil {
+			strategy.PrepareForCreate(request.WithNamespace(ctx, namespace), obj)
+		}
+	}
+	return w.encode(obj)
 }

@@ -238,6 +238,16 @@ kind: ConfigMap
 metadata: {name: wrong, namespace: hooks}
 data: {a: forbidden}
 ---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: widget-editor, labels: {rbac.authorization.k8s.io/aggregate-to-edit: "true"}}
+rules: [{apiGroups: [example.com], resources: [widgets], verbs: [get]}]
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: some, namespace: hooks}
+spec: {hard: {pods: "10"}}
+---
 apiVersion: monitoring.example.com/v1
 kind: ServiceMonitor
 metadata: {name: any, namespace: hooks}

@@ -39,6 +39,9 @@ func (s *Stage) FurnishNamespace(ctx context.Context, name string) error {
 // FurnishQuota gives a quota its status, by which admission enforces it. used is nil for a
 // namespace where nothing is counted yet.
 func (s *Stage) FurnishQuota(ctx context.Context, namespace, name string, used corev1.ResourceList) error {
+	if s.Open != nil {
+		return nil
+	}
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/resourcequotas/" + url.PathEscape(name)
 	quota := &corev1.ResourceQuota{}
 	if err := s.Admin().Must(ctx, Request{Method: http.MethodGet, Path: path}, quota); err != nil {
@@ -64,6 +67,9 @@ func (s *Stage) put(ctx context.Context, path string, object any) error {
 
 // FurnishRoles gives aggregated roles the rules of the roles that they select.
 func (s *Stage) FurnishRoles(ctx context.Context) error {
+	if s.Open != nil {
+		return nil
+	}
 	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 	// A role may select an aggregated role. Each round fills in one more level.
 	for range 10 {

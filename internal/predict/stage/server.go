@@ -52,7 +52,8 @@ type Options struct {
 	Controllers []string
 	// Skips has traces say which registrations were looked at and did not apply.
 	Skips bool
-	// Open changes how the server is started, for a Stage that others use, too; nil for nothing.
+	// Open changes how the server is started, for a Stage that others use, too; nil for nothing. The
+	// controllers of such a server work on roles and quotas, and nothing stands in for them.
 	Open func(*server.Options)
 }
 

@@ -337,7 +337,7 @@ func (s *session) load(ctx context.Context) error {
 		s.Say("Left out: %s, which is the program.", stage.Title(u.GetKind(), u.GetNamespace(), u.GetName()))
 	}
 	if without > 0 && s.FakeNodes == 0 {
-		s.Say("Left out: %s that need nodes; --fake-nodes 1 has nodes.", report.Count(without, "object"))
+		s.Say("Left out: %s, since there are no nodes; --fake-nodes 1 makes one.", report.Count(without, "object"))
 	}
 	return s.apply(ctx, now)
 }

@@ -1,258 +1,137 @@
 package dev
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// podKind is what a webhook for every kind is asked about.
-var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-
-// asked is a webhook that the program is called for.
-type asked struct {
-	// name is CONFIGURATION/NAME.
-	name string
-	client
-	mutating bool
-	version  review.Version
-	// hook is the webhook of the registration.
-	hook any
-}
-
-// registered are the webhooks of the server that are the program.
-func (s *session) registered(ctx context.Context) (found []asked, err error) {
-	client, err := dynamic.NewForConfig(s.stage.Address().Admin)
-	if err != nil {
-		return nil, err
-	}
-	for _, resource := range trustful[:2] {
-		all, err := client.Resource(resource).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for i := range all.Items {
-			u := &all.Items[i]
-			hooks := list(u.Object, "webhooks")
-			for _, c := range clients(u) {
-				if !s.project.local(c) {
-					continue
-				}
-				hook := hooks[c.index]
-				var versions []string
-				for _, v := range list(hook, "admissionReviewVersions") {
-					versions = append(versions, fmt.Sprint(v))
-				}
-				version, _ := review.Choose(versions)
-				found = append(found, asked{u.GetName() + "/" + text(hook, "name"), c, strings.HasPrefix(u.GetKind(), "Mutating"), version, hook})
-			}
-		}
-	}
-	return found, nil
-}
-
 // mistakes are the common ones that can be seen before the first request, each in a sentence that says what to
-// do.
+// do. They are found as a server would find them: each webhook that is the program is asked about an object
+// that has a name only, as a dry run. What the webhook says of the object is its own affair. files is where the
+// certificate is.
 func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if s.project.port == 0 {
-		return nil
-	}
-	conn, err := shake(ctx, s.address(), nil)
-	if errors.As(err, new(tls.RecordHeaderError)) {
-		return []string{fmt.Sprintf("The program speaks HTTP on port %d, and API servers call webhooks by HTTPS only: have it serve TLS with tls.crt and tls.key of %s.", s.project.port, files)}
-	}
-	if err != nil {
-		return []string{fmt.Sprintf("The program accepts connections on port %d, and makes no TLS handshake (%v): have it serve TLS with tls.crt and tls.key of %s.", s.project.port, err, files)}
-	}
-	chain := conn.ConnectionState().PeerCertificates
-	conn.Close()
-	hooks, err := s.registered(ctx)
+	planner, err := s.stage.Planner(ctx)
 	if err != nil {
 		return nil
 	}
-	if len(hooks) == 0 && len(s.project.services) > 0 && !slices.ContainsFunc(s.project.objects, func(u *unstructured.Unstructured) bool { return len(clients(u)) > 0 }) {
-		found = append(found, "No registration names the program yet: it is called once there is one.")
+	caller, err := call.New(call.Options{Breaker: call.BreakerOff, Resolver: call.ResolverFunc(func(context.Context, string, string, int32) ([]string, error) {
+		return []string{s.address()}, nil
+	})})
+	if err != nil {
+		return nil
 	}
-	tried := map[string]bool{}
-	for _, h := range hooks {
-		if mistake := untrusted(h, chain, files); mistake != "" {
-			found = append(found, mistake)
-			continue
-		}
-		at := fmt.Sprint(text(h.config, "service", "path"), text(h.config, "url"), h.mutating, h.version)
-		if tried[at] {
-			continue
-		}
-		tried[at] = true
-		if mistake := s.misanswered(ctx, h); mistake != "" {
-			found = append(found, mistake)
+	defer caller.Close()
+	registered := snapshot.Compile(planner.Registrations)
+	for _, source := range []registration.Source{registration.Mutating, registration.Validating} {
+		for _, e := range registered.Entries(source) {
+			if at, err := call.Address(&e.ClientConfig); err != nil || !s.gate.local(at.Hostname()) {
+				continue
+			}
+			body := s.question(e.Entry)
+			if body == nil {
+				continue
+			}
+			_, failure := caller.Call(ctx, &call.Invocation{Hook: e.Entry, Body: body, UID: asked, Mutating: source == registration.Mutating})
+			if failure == nil {
+				continue
+			}
+			if remedy := remedyOf(failure, files); remedy != "" {
+				found = append(found, fmt.Sprintf("%s: %v. %s", e.Entry, failure, remedy))
+			}
 		}
 	}
 	return found
 }
 
-// host is the name that the certificate of the webhook has to be valid for.
-func (h asked) host() string {
-	if service := h.service(); service.Name != "" {
-		return service.Name + "." + service.Namespace + ".svc"
-	}
-	return localhost
-}
-
-// untrusted says why the server would not trust the program; empty if it would.
-func untrusted(h asked, chain []*x509.Certificate, files string) string {
-	roots := x509.NewCertPool()
-	bundle, _ := base64.StdEncoding.DecodeString(text(h.config, "caBundle"))
-	roots.AppendCertsFromPEM(bundle)
-	behind := x509.NewCertPool()
-	for _, c := range chain[1:] {
-		behind.AddCert(c)
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: h.host(), Roots: roots, Intermediates: behind})
+// remedyOf says what to do about a webhook that failed; empty for what may be the fault of the question.
+func remedyOf(e *call.Error, files string) string {
+	serve := fmt.Sprintf("serve TLS with tls.crt and tls.key of %s", files)
 	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, new(x509.HostnameError)):
-		return fmt.Sprintf("The certificate of the program is not for %s, by which %s is called (%v): have the program serve tls.crt and tls.key of %s, which are.", h.host(), h.name, err, files)
-	}
-	return fmt.Sprintf("The caBundle of %s does not trust the certificate of the program (%v): have the program serve tls.crt and tls.key of %s, and write no caBundle of its own.", h.name, err, files)
-}
-
-// mostAnswered bounds the answer to a question of the session, in bytes.
-const mostAnswered = 1 << 20
-
-// misanswered asks a webhook about an object with a name only, and says what is wrong with the form of
-// the answer; empty for nothing. What the webhook says of the object is its own affair.
-func (s *session) misanswered(ctx context.Context, h asked) string {
-	const uid = "gatehouse-dev"
-	sent, ok := s.question(h, uid)
-	if !ok || h.version == "" {
-		return ""
-	}
-	path := text(h.config, "service", "path")
-	address := "https://" + s.address() + path
-	if url := text(h.config, "url"); url != "" {
-		address, path = url, url
-	}
-	// The certificate was judged before.
-	transport := &http.Transport{TLSClientConfig: &tls.Config{ServerName: h.host(), InsecureSkipVerify: true}}
-	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(sent))
-	if err != nil {
-		return ""
-	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := (&http.Client{Transport: transport}).Do(r)
-	if err != nil {
-		return ""
-	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswered))
-	if err != nil {
-		return ""
-	}
-	switch answer.StatusCode {
-	case http.StatusNotFound:
-		return fmt.Sprintf("The program serves nothing at %q, where %s is called (404): serve the webhook there, or change the path of its clientConfig.", path, h.name)
-	case http.StatusMethodNotAllowed:
-		return fmt.Sprintf("The program refuses POST at %q, by which %s is called (405): accept POST there.", path, h.name)
-	}
-	if answer.StatusCode != http.StatusOK {
-		// An object with a name only may be too little for the program.
-		return ""
-	}
-	var got struct {
-		APIVersion string
-		Kind       string
-		Response   *struct{ UID string }
-	}
-	want := review.Group + "/" + string(h.version)
-	switch err := json.Unmarshal(data, &got); {
-	case err != nil || got.Response == nil:
-		return fmt.Sprintf("The program answers at %q with something that is not an AdmissionReview with a response: answer %s with one.", path, h.name)
-	case h.version == review.V1 && got.Response.UID == "":
-		return fmt.Sprintf("The answer at %q has no response.uid, so that API servers refuse it: copy request.uid into the answer of %s.", path, h.name)
-	case h.version == review.V1 && got.Response.UID != uid:
-		return fmt.Sprintf("The answer at %q has another uid than the request, so that API servers refuse it: copy request.uid into the answer of %s.", path, h.name)
-	case got.APIVersion != want && (h.version == review.V1 || got.APIVersion != ""):
-		return fmt.Sprintf("The program answers at %q with apiVersion %q, and %s is registered for %s first: answer in the version of the request, or change admissionReviewVersions.", path, got.APIVersion, h.name, want)
-	}
-	if _, err := review.Decode(h.version, h.mutating, uid, answer.StatusCode, answer.Header.Get("Content-Type"), data); err != nil {
-		return fmt.Sprintf("API servers refuse the answer at %q of %s: %v.", path, h.name, err)
+	case errors.Is(e.Cause, http.ErrSchemeMismatch), errors.As(e.Cause, new(tls.RecordHeaderError)):
+		return "API servers call webhooks by HTTPS only: " + serve + "."
+	case errors.As(e.Cause, new(x509.HostnameError)):
+		return "The certificate is for other names: " + serve + ", which is for the service."
+	case errors.As(e.Cause, new(x509.UnknownAuthorityError)), errors.As(e.Cause, new(x509.CertificateInvalidError)):
+		return "The caBundle does not trust the certificate: " + serve + ", and have the program write no caBundle of its own."
+	case e.Class == call.HTTPStatus && e.Code == http.StatusNotFound:
+		return "Nothing is served at the path of the registration: serve the webhook there, or change the path of its clientConfig."
+	case e.Class == call.HTTPStatus && e.Code == http.StatusMethodNotAllowed:
+		return "Reviews are sent by POST: accept POST at the path."
+	case e.Class == call.Answer:
+		return "API servers refuse the answer: answer with an AdmissionReview in the apiVersion of the request, or change admissionReviewVersions."
+	case e.Class == call.Invalid:
+		return "API servers refuse the answer: copy request.uid into response.uid, and give a patch its patchType."
 	}
 	return ""
 }
 
-// question is a review about an object of the first rule of a webhook, which has a name only. ok is false for
-// a webhook about no object.
-func (s *session) question(h asked, uid string) (sent []byte, ok bool) {
-	rules := list(h.hook, "rules")
-	if len(rules) == 0 {
-		return nil, false
+// asked is the name of the object that webhooks are asked about, its user, and the uid of the review.
+const asked = "gatehouse-dev"
+
+// podKind is what a webhook for every kind is asked about.
+var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+
+// question is a review about an object of the first rule of a webhook; nil for a webhook that is about no object,
+// or that knows no version of reviews.
+func (s *session) question(hook *registration.Entry) *review.Body {
+	version, known := review.Choose(hook.ReviewVersions)
+	if !known || len(hook.Rules) == 0 {
+		return nil
 	}
-	first := func(field string) string {
-		for _, value := range list(rules[0], field) {
-			return fmt.Sprint(value)
-		}
-		return ""
+	rule := hook.Rules[0]
+	plural, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	operation := strings.Replace(rule.Operations[0], "*", "CREATE", 1)
+	if operation == "CONNECT" || subresource != "" {
+		return nil
 	}
-	group, version, plural := first("apiGroups"), first("apiVersions"), first("resources")
-	plural, _, _ = strings.Cut(plural, "/")
 	var kind *offline.Kind
-	if resource, served := s.stage.Kinds().Served(group, plural); served {
-		if version != "*" {
-			resource.Version = version
+	if resource, served := s.stage.Kinds().Served(rule.APIGroups[0], plural); served {
+		if rule.APIVersions[0] != "*" {
+			resource.Version = rule.APIVersions[0]
 		}
 		kind = s.stage.Kinds().At(resource)
 	}
 	if kind == nil {
 		kind = s.stage.Kinds().Of(podKind)
 	}
-	operation := first("operations")
-	if operation == "CONNECT" {
-		return nil, false
-	}
-	if operation == "*" {
-		operation = "CREATE"
-	}
-	object := map[string]any{"apiVersion": kind.Kind.GroupVersion().String(), "kind": kind.Kind.Kind, "metadata": map[string]any{"name": uid}}
-	request := map[string]any{
-		"uid": uid, "kind": metav1.GroupVersionKind(kind.Kind), "resource": metav1.GroupVersionResource(kind.Resource),
-		"requestKind": metav1.GroupVersionKind(kind.Kind), "requestResource": metav1.GroupVersionResource(kind.Resource),
-		"name": uid, "operation": operation, "dryRun": true, "userInfo": map[string]any{"username": uid}, "object": object,
+	metadata := map[string]any{"name": asked}
+	r := &review.Request{
+		Kind: kind.Kind, RequestKind: kind.Kind, Resource: kind.Resource, RequestResource: kind.Resource,
+		Name: asked, Operation: operation, User: &user.DefaultInfo{Name: asked}, DryRun: true,
 	}
 	if kind.Namespaced {
-		request["namespace"] = metav1.NamespaceDefault
-		object["metadata"].(map[string]any)["namespace"] = metav1.NamespaceDefault
+		r.Namespace, metadata["namespace"] = "default", "default"
 	}
+	object, err := json.Marshal(map[string]any{"apiVersion": kind.Kind.GroupVersion().String(), "kind": kind.Kind.Kind, "metadata": metadata})
+	if err != nil {
+		return nil
+	}
+	payload := &review.Payload{Object: object}
 	switch operation {
 	case "UPDATE":
-		request["oldObject"] = object
+		payload.OldObject = object
 	case "DELETE":
-		request["object"], request["oldObject"] = nil, object
+		payload.Object, payload.OldObject = nil, object
 	}
-	data, err := json.Marshal(map[string]any{"apiVersion": review.Group + "/" + string(h.version), "kind": "AdmissionReview", "request": request})
-	return data, err == nil
+	return review.NewBody(version, r, payload)
 }
 
 // ends are what programs print before they end, and what to do.

@@ -175,12 +175,12 @@ func TestCommonMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for how, want := range map[string]string{
-		"http":        `The program speaks HTTP on port \d+, and API servers call webhooks by HTTPS only: have it serve TLS with tls\.crt and tls\.key of `,
-		"other name":  `The caBundle of hook/judge\.example\.com does not trust the certificate of the program|The certificate of the program is not for judge\.hooks\.svc`,
-		"elsewhere":   `The program serves nothing at "/validate", where hook/judge\.example\.com is called \(404\)`,
-		"no uid":      `The answer at "/validate" has no response\.uid, so that API servers refuse it: copy request\.uid`,
-		"old version": `The program answers at "/validate" with apiVersion "admission\.k8s\.io/v1beta1", and hook/judge\.example\.com is registered for admission\.k8s\.io/v1 first`,
-		"no review":   `The program answers at "/validate" with something that is not an AdmissionReview with a response`,
+		"http":        `hook/judge\.example\.com: .*\. API servers call webhooks by HTTPS only: serve TLS with tls\.crt and tls\.key of `,
+		"other name":  `hook/judge\.example\.com: .*\. (The certificate is for other names|The caBundle does not trust the certificate): serve TLS with`,
+		"elsewhere":   `hook/judge\.example\.com: .*\. Nothing is served at the path of the registration: serve the webhook there`,
+		"no uid":      `hook/judge\.example\.com: .*expected response\.uid="gatehouse-dev", got "".*: copy request\.uid into response\.uid`,
+		"old version": `hook/judge\.example\.com: .*\. API servers refuse the answer: answer with an AdmissionReview in the apiVersion of the request`,
+		"no review":   `hook/judge\.example\.com: .*\. API servers refuse the answer: `,
 		"ends":        `The program looks for the files of a pod`,
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -260,7 +260,7 @@ metadata: {name: any, namespace: hooks}
 	client := s.ready()
 	for _, want := range []string{
 		`Left out: Deployment hooks/judge, which is the program\.`,
-		`Left out: 1 objects? that need nodes; --fake-nodes 1 has nodes`,
+		`Left out: 1 object, since there are no nodes; --fake-nodes 1 makes one`,
 		`Left out: 1 of the kind monitoring\.example\.com/v1 ServiceMonitor, which nobody defines\.`,
 		`webhooks +hook/judge\.example\.com, at port`,
 		`rejected CREATE configmaps wrong in hooks`,

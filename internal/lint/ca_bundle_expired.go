@@ -10,17 +10,13 @@ var caBundleExpired = &Rule{
 	Fails:  bundled("policies", expired),
 	Passes: bundled("policies", lasting),
 	check: func(p *pass) {
-		for _, c := range p.clients() {
-			list, err := bundle(c.CABundle)
-			if err != nil {
-				continue
-			}
-			switch from, to := valid(list, p.Now); {
+		p.validities(func(c *client, from, to time.Time) {
+			switch {
 			case !p.Now.Before(to):
 				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s expired at %s", c.what, to.UTC().Format(time.RFC3339))
 			case p.Now.Before(from):
 				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s is not valid before %s", c.what, from.UTC().Format(time.RFC3339))
 			}
-		}
+		})
 	},
 }

@@ -13,14 +13,10 @@ var caBundleExpires = &Rule{
 	Fails:  bundled("policies", ending),
 	Passes: bundled("policies", lasting),
 	check: func(p *pass) {
-		for _, c := range p.clients() {
-			list, err := bundle(c.CABundle)
-			if err != nil {
-				continue
-			}
-			if from, to := valid(list, p.Now); !p.Now.Before(from) && p.Now.Before(to) && to.Sub(p.Now) < soon {
+		p.validities(func(c *client, from, to time.Time) {
+			if !p.Now.Before(from) && p.Now.Before(to) && to.Sub(p.Now) < soon {
 				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s expires at %s", c.what, to.UTC().Format(time.RFC3339))
 			}
-		}
+		})
 	},
 }

@@ -23,6 +23,9 @@ type client struct {
 	closed bool
 	// at is the place of the clientConfig.
 	at place
+	// own reports whether the client is only about objects of its program: custom resources, and
+	// objects with a label for it.
+	own bool
 	// promised reports whether annotations say that a controller sets the caBundle.
 	promised bool
 }
@@ -31,15 +34,16 @@ type client struct {
 // custom resources.
 func (p *pass) clients() []client {
 	var list []client
+	builtin := p.builtin()
 	p.webhooks(func(e *snapshot.Entry) {
 		where := at(e.Entry, "clientConfig")
-		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, injected(p.Written[where.object].Annotations)})
+		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !isAbout(e, builtin) || optsIn(e.ObjectSelector), injected(p.Written[where.object].Annotations)})
 	})
 	for i := range p.Conversions {
 		c := &p.Conversions[i]
 		if p.wanted(c.Object) {
 			where := place{c.Object, []any{"spec", "conversion", "webhook", "clientConfig"}}
-			list = append(list, client{&c.Client, "the conversion webhook of " + c.Name, true, where, injected(p.Written[c.Object].Annotations)})
+			list = append(list, client{&c.Client, "the conversion webhook of " + c.Name, true, where, true, injected(p.Written[c.Object].Annotations)})
 		}
 	}
 	return list
@@ -48,6 +52,17 @@ func (p *pass) clients() []client {
 // finds adds a finding about the client. Clients with the same cause share one.
 func (c *client) finds(p *pass, level report.Level, where place, cause, format string, args ...any) {
 	p.findsCause(level, where, cause, c.what, format, args...)
+}
+
+// validities calls f with the time in which each caBundle can be used. It leaves out caBundles that
+// cannot be read, and those that a program replaces.
+func (p *pass) validities(f func(c *client, from, to time.Time)) {
+	for _, c := range p.clients() {
+		if list, err := bundle(c.CABundle); err == nil && !c.mayBeSet(p) {
+			from, to := valid(list, p.Now)
+			f(&c, from, to)
+		}
+	}
 }
 
 // mayBeSet reports whether a program that is not in the files may set the caBundle: annotations

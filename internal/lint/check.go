@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,7 +133,7 @@ func objectOf(e *registration.Entry) Object {
 }
 
 // wanted reports whether findings about an object are wanted.
-func (p *pass) wanted(o Object) bool { return p.about == nil || p.about(o) }
+func (p *pass) wanted(o Object) bool { return p.Patched[o] == "" && (p.about == nil || p.about(o)) }
 
 // finds adds a finding of the rule's own level.
 func (p *pass) finds(where place, format string, args ...any) {
@@ -198,7 +199,7 @@ func (p *pass) sum() {
 	}
 	slices.SortStableFunc(p.report.Findings, func(a, b Fault) int {
 		return cmp.Or(rank(a.Level)-rank(b.Level), places[a.Rule]-places[b.Rule],
-			cmp.Compare(a.Object.String(), b.Object.String()), comparePaths(a.Path, b.Path))
+			compareObjects(a.Object, b.Object), comparePaths(a.Path, b.Path))
 	})
 	p.report.Findings = merge(p.report.Findings)
 	for _, source := range slices.Sorted(maps.Keys(p.Hidden)) {
@@ -215,6 +216,9 @@ func (p *pass) sum() {
 			p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s (%s)", part, p.Unseen[part], strings.Join(names, ", ")))
 		}
 	}
+	for _, o := range slices.SortedFunc(maps.Keys(p.Patched), compareObjects) {
+		p.misses("%s: %s changes it; give the command what 'kubectl kustomize %s' makes, as -", o, p.Patched[o], path.Dir(p.Patched[o]))
+	}
 	if p.Partial {
 		p.report.Unseen = append(p.report.Unseen, "what is in no file: it may exist all the same")
 	}
@@ -223,6 +227,8 @@ func (p *pass) sum() {
 	}
 	p.report.Unseen = append(p.report.Unseen, slices.Sorted(maps.Keys(p.unseen))...)
 }
+
+func compareObjects(a, b Object) int { return strings.Compare(a.String(), b.String()) }
 
 func comparePaths(a, b []any) int {
 	return slices.CompareFunc(a, b, func(x, y any) int {

@@ -14,8 +14,9 @@ var exactMissesVersion = &Rule{
 	ID: "exact-misses-version", Level: Warning, Advice: "match-all-versions",
 	Reads: []Part{Kinds},
 	Title: "matchPolicy Exact leaves out versions of a resource",
-	Why:   "The same objects can be written through another version, or another group, that the rules do not name. Writes through these versions are not judged.",
-	Fix:   "Set matchPolicy to Equivalent, the default of v1, or name all versions.",
+	Why: "The same objects can be written through another version, or another group, that the rules do not name. Writes through these versions are not judged, unless " +
+		"another webhook of the same server is about them.",
+	Fix: "Set matchPolicy to Equivalent, the default of v1, or name all versions.",
 	Fails: hook(validating, `rules:
 - {apiGroups: [autoscaling], apiVersions: [v2], operations: [CREATE], resources: [horizontalpodautoscalers]}
 failurePolicy: Fail
@@ -45,7 +46,7 @@ matchPolicy: Equivalent
 					for _, other := range p.Equivalents.EquivalentResourcesFor(r.GroupVersionResource, "") {
 						q.Resource = other
 						name := other.Resource + " of " + other.GroupVersion().String()
-						if !matchesAny(e.Rules, &q) && !slices.Contains(missed, name) {
+						if !matchesAny(e.Rules, &q) && !slices.Contains(missed, name) && !p.inAnother(e, &q) {
 							missed = append(missed, name)
 						}
 					}
@@ -56,6 +57,13 @@ matchPolicy: Equivalent
 			}
 		})
 	},
+}
+
+// inAnother reports whether the server of a webhook judges a request by another webhook.
+func (p *pass) inAnother(e *snapshot.Entry, q *plan.Request) bool {
+	return e.Webhook != nil && slices.ContainsFunc(p.Snapshot.Entries(e.Source), func(other *snapshot.Entry) bool {
+		return addressOf(&other.ClientConfig) == addressOf(&e.ClientConfig) && matchesAny(other.Rules, q)
+	})
 }
 
 func matchesAny(rules []registration.Rule, q *plan.Request) bool {

@@ -17,12 +17,12 @@ var mutationNotValidated = &Rule{
 	Title: "Nothing validates what a mutating webhook sets",
 	Why: "The webhook has failurePolicy Ignore and may be skipped, a later webhook may undo the change, and users may update the object where the webhook does not look. " +
 		"Nobody notices unless the validating pass looks at the result.",
-	Fix:   "Among files, the rule is about programs that also validate. If it matters that the change is there, add a ValidatingAdmissionPolicy or a validating webhook for the same resources.",
+	Fix:   "The rule looks at clusters: files do not say what else validates in one. If it matters that the change is there, add a ValidatingAdmissionPolicy or a validating webhook for the same resources.",
 	Fails: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + "---\n" + strings.ReplaceAll(hook(validating, anyPod+outside+"failurePolicy: Ignore\n"), "[pods]", "[services]"),
 	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + "---\n" +
 		policy("validations:\n- {expression: \"object.spec.containers.exists(c, c.name == 'sidecar')\"}\n"),
 	check: func(p *pass) {
-		if p.Hidden[registration.Validating] != "" || p.Hidden[registration.ValidatingPolicies] != "" {
+		if p.Partial || p.Hidden[registration.Validating] != "" || p.Hidden[registration.ValidatingPolicies] != "" {
 			return
 		}
 		known := map[schema.GroupVersionResource]bool{}
@@ -35,7 +35,7 @@ var mutationNotValidated = &Rule{
 			return answer
 		}
 		p.webhooks(func(e *snapshot.Entry) {
-			if !mutates(e) || failsClosed(e) || p.Partial && !p.validatesToo(e) {
+			if !mutates(e) || failsClosed(e) {
 				return
 			}
 			mutatedAny := false
@@ -55,19 +55,6 @@ var mutationNotValidated = &Rule{
 			}
 		})
 	},
-}
-
-// validatesToo reports whether the server of a webhook also validates. Files of a program that
-// only mutates do not say what else validates in a cluster.
-func (p *pass) validatesToo(e *snapshot.Entry) bool {
-	for _, source := range []registration.Source{registration.Validating, registration.External} {
-		for _, other := range p.Snapshot.Entries(source) {
-			if addressOf(&other.ClientConfig) == addressOf(&e.ClientConfig) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // validated reports whether any entry judges writes of a resource in the validating pass.

@@ -18,7 +18,7 @@ var registrationOld = &Rule{
 	Fails:  inBeta(hook(validating, anyPod+outside+"failurePolicy: Ignore\n"), "", ""),
 	Passes: hook(validating, anyPod+outside+"failurePolicy: Ignore\n"),
 	check: func(p *pass) {
-		for _, o := range slices.SortedFunc(maps.Keys(p.Written), func(a, b Object) int { return strings.Compare(a.String(), b.String()) }) {
+		for _, o := range slices.SortedFunc(maps.Keys(p.Written), compareObjects) {
 			version := strings.TrimPrefix(p.Written[o].APIVersion, registration.GroupName+"/")
 			i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Kind == o.Kind })
 			if version == "" || i < 0 || version == registration.Sources()[i].Versions[0] {
@@ -28,7 +28,7 @@ var registrationOld = &Rule{
 		}
 		p.webhooks(func(e *snapshot.Entry) {
 			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {
-				p.finds(at(e.Entry, "admissionReviewVersions"), "the webhook %s takes reviews of version %s only, not of v1", e.Name, and(e.ReviewVersions))
+				p.findsCause(p.rule.Level, at(e.Entry, "admissionReviewVersions"), and(e.ReviewVersions), "the webhook "+e.Name, "the webhook %s takes reviews of version %s only, not of v1", e.Name, and(e.ReviewVersions))
 			}
 		})
 	},

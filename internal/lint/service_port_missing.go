@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -33,7 +34,7 @@ var servicePortMissing = &Rule{
 			for _, port := range s.Spec.Ports {
 				ports = append(ports, fmt.Sprint(port.Port))
 			}
-			c.finds(p, p.rule.Level, c.under("service"), addressOf(c.ClientConfig).String(), "%s calls port %d of service %s, which has %s only", c.what, c.Service.Port, name, and(ports))
+			c.finds(p, p.rule.Level, c.under("service"), addressOf(c.ClientConfig).String(), "%s calls port %d of service %s, which has only %s", c.what, c.Service.Port, name, cmp.Or(and(ports), "no port"))
 		}
 	},
 }

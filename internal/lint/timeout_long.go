@@ -19,7 +19,7 @@ var timeoutLong = &Rule{
 	check: func(p *pass) {
 		p.webhooks(func(e *snapshot.Entry) {
 			if e.Timeout > longTimeout {
-				p.finds(at(e.Entry, "timeoutSeconds"), "the webhook %s may take %v: requests wait that long when it does not answer", e.Name, e.Timeout)
+				p.findsCause(p.rule.Level, at(e.Entry, "timeoutSeconds"), e.Timeout.String(), "the webhook "+e.Name, "the webhook %s may take %v: requests wait that long when it does not answer", e.Name, e.Timeout)
 			}
 		})
 	},

@@ -47,6 +47,9 @@ type World struct {
 	// Unseen says why a part is not known at all: "may not list services". A part that is
 	// not in it is known.
 	Unseen map[Part]string
+	// Patched are objects of files that a kustomization changes, with its file: they are not applied
+	// as they are written, and nothing is found in them.
+	Patched map[Object]string
 	// Hidden says of sources why their entries cannot be seen.
 	Hidden map[registration.Source]string
 

@@ -18,6 +18,8 @@ const IgnoreFile = ".gatehouseignore"
 
 // Ignore says which files are not read. The zero value reads all.
 type Ignore struct {
+	// Tests leaves out what is for tests below a directory.
+	Tests bool
 	rules []ignoreRule
 	// known are the directories whose IgnoreFile was read.
 	known map[string]bool

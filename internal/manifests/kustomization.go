@@ -21,16 +21,18 @@ func isKustomization(path string) bool {
 func (r *reader) kustomization(path string) {
 	dir := filepath.Dir(path)
 	r.set.Notes = append(r.set.Notes, Note{File: path,
-		Message: fmt.Sprintf("a kustomization is not built: check what it makes with 'kubectl kustomize %s | gatehouse check -'", dir)})
+		Message: fmt.Sprintf("a kustomization is not built: give the command what 'kubectl kustomize %s' makes, as -", dir)})
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
 		r.set.Problems = append(r.set.Problems, Problem{File: path, Message: cause(err).Error()})
 		return
 	}
 	var content struct {
-		Patches               []struct{ Path string }
-		PatchesJSON6902       []struct{ Path string } `json:"patchesJson6902"`
-		PatchesStrategicMerge []string                `json:"patchesStrategicMerge"`
+		Resources, Bases, Components []string
+		Patches                      []patch
+		PatchesJSON6902              []patch  `json:"patchesJson6902"`
+		PatchesStrategicMerge        []string `json:"patchesStrategicMerge"`
+		Replacements                 []struct{ Targets []struct{ Select about } }
 	}
 	if err = aliases.Check(data, files.Configuration); err == nil {
 		err = yaml.Unmarshal(data, &content)
@@ -39,15 +41,101 @@ func (r *reader) kustomization(path string) {
 		r.set.Problems = append(r.set.Problems, Problem{File: path, Line: max(1, lineOf(err)), Message: strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")})
 		return
 	}
-	patch := func(name string) {
-		if name != "" && !strings.Contains(name, "\n") {
-			r.patches[filepath.Join(dir, filepath.FromSlash(name))] = path
+	for _, one := range slices.Concat(content.Resources, content.Bases, content.Components) {
+		r.resources[dir] = append(r.resources[dir], filepath.Join(dir, filepath.FromSlash(one)))
+	}
+	patches := slices.Concat(content.Patches, content.PatchesJSON6902)
+	for _, one := range content.PatchesStrategicMerge {
+		if strings.Contains(one, "\n") {
+			patches = append(patches, patch{Patch: one})
+		} else {
+			patches = append(patches, patch{Path: one})
 		}
 	}
-	for _, p := range slices.Concat(content.Patches, content.PatchesJSON6902) {
-		patch(p.Path)
+	for _, p := range patches {
+		if p.Path != "" {
+			name := filepath.Join(dir, filepath.FromSlash(p.Path))
+			r.patches[name] = path
+			if data, err := files.Read(name, files.Configuration); err == nil {
+				p.Patch = string(data)
+			}
+		}
+		r.changes(path, &p)
 	}
-	for _, p := range content.PatchesStrategicMerge {
-		patch(p)
+	for _, replacement := range content.Replacements {
+		for _, target := range replacement.Targets {
+			r.set.Patched = append(r.set.Patched, Patch{Kustomization: path, about: target.Select})
+		}
+	}
+}
+
+// patch is a patch as a kustomization has it.
+type patch struct {
+	Path, Patch string
+	Target      *about
+}
+
+// about says which objects a patch is for. Empty names stand for any.
+type about struct{ Kind, Name string }
+
+// Patch says that a kustomization changes more than the metadata of an object.
+type Patch struct {
+	// Kustomization is the file that says so.
+	Kustomization string
+	about
+	// files are those that the kustomization builds on.
+	files map[string]bool
+}
+
+// Changes reports whether the patch changes an object. The kustomization may have made the name of the
+// object longer.
+func (p *Patch) Changes(o *Object) bool {
+	return p.files[filepath.Clean(o.File)] && o.Content["kind"] == p.Kind && (p.Name == "" || strings.HasSuffix(p.Name, o.Name()))
+}
+
+// builtOn returns the files that the kustomization of a directory builds on, and those of the
+// kustomizations that it names.
+func (r *reader) builtOn(dir string) map[string]bool {
+	found, waiting := map[string]bool{}, []string{dir}
+	for len(waiting) > 0 {
+		next := waiting[0]
+		waiting = waiting[1:]
+		if !found[next] {
+			found[next] = true
+			waiting = append(waiting, r.resources[next]...)
+		}
+	}
+	return found
+}
+
+// changes notes the objects that a patch changes, in so far as it changes more than their metadata.
+func (r *reader) changes(kustomization string, p *patch) {
+	for _, part := range split([]byte(p.Patch)) {
+		var content any
+		if aliases.Check(part.text, files.Configuration) != nil || yaml.Unmarshal(part.text, &content) != nil {
+			continue
+		}
+		to, more := about{}, false
+		switch content := content.(type) {
+		case map[string]any:
+			to.Kind, _ = content["kind"].(string)
+			metadata, _ := content["metadata"].(map[string]any)
+			to.Name, _ = metadata["name"].(string)
+			for key := range content {
+				more = more || !slices.Contains([]string{"apiVersion", "kind", "metadata"}, key)
+			}
+		case []any:
+			for _, one := range content {
+				operation, _ := one.(map[string]any)
+				at, _ := operation["path"].(string)
+				more = more || !strings.HasPrefix(at, "/metadata/")
+			}
+		}
+		if p.Target != nil {
+			to = *p.Target
+		}
+		if more && to.Kind != "" {
+			r.set.Patched = append(r.set.Patched, Patch{Kustomization: kustomization, about: to})
+		}
 	}
 }

@@ -72,13 +72,19 @@ type Set struct {
 	Files []string
 	// Acceptances are the comments that accept findings.
 	Acceptances []Acceptance
+	// Patched are the objects that kustomizations change.
+	Patched []Patch
 }
 
 // reader makes a Set.
 type reader struct {
 	set Set
-	// patches are the files that are patches of a kustomization.
-	patches map[string]string
+	// patches are the files that are patches of a kustomization. resources are what the kustomization
+	// of a directory names.
+	patches   map[string]string
+	resources map[string][]string
+	// tests are the directories that were left out.
+	tests []string
 	// seen are the files that were read.
 	seen map[string]bool
 	// size is how many bytes were read.
@@ -101,7 +107,7 @@ func Read(paths []string, stdin io.Reader) (*Set, error) { return ReadBut(&Ignor
 
 // ReadBut is Read without what is ignored, which is a Note.
 func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
-	r := &reader{ignore: ignore, patches: map[string]string{}, seen: map[string]bool{}}
+	r := &reader{ignore: ignore, patches: map[string]string{}, resources: map[string][]string{}, seen: map[string]bool{}}
 	for _, path := range paths {
 		if path == Stdin {
 			data, err := files.ReadFrom(stdin, files.Objects)
@@ -129,6 +135,17 @@ func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
 		if err := r.file(path, files.ReadArgument); err != nil {
 			return nil, err
 		}
+	}
+	for i := range r.set.Patched {
+		p := &r.set.Patched[i]
+		p.files = r.builtOn(filepath.Dir(p.Kustomization))
+	}
+	if n := len(r.tests); n > 0 {
+		where := ""
+		if n > 1 {
+			where = fmt.Sprintf(" in %d directories, of which this is the first", n)
+		}
+		r.set.Notes = append(r.set.Notes, Note{File: r.tests[0], Message: "what is for tests is not looked at" + where + ": name a directory to do so"})
 	}
 	return &r.set, nil
 }
@@ -185,6 +202,9 @@ func (r *reader) file(path string, read func(string, int64) ([]byte, error)) err
 // chartFile is the file that makes a directory a Helm chart.
 const chartFile = "Chart.yaml"
 
+// ofTests are the names of directories with files for tests, which often have faults on purpose.
+var ofTests = []string{"e2e", "fixtures", "test", "testdata", "tests"}
+
 // extensions are the ends of the names of files that are read in directories.
 var extensions = []string{".yaml", ".yml", ".json"}
 
@@ -212,13 +232,17 @@ func (r *reader) directory(root string) error {
 		if name != "." && r.ignored(path, true) {
 			return fs.SkipDir
 		}
+		if name != "." && r.ignore.Tests && slices.Contains(ofTests, d.Name()) {
+			r.tests = append(r.tests, path)
+			return fs.SkipDir
+		}
 		if err := r.ignore.Enter(path); err != nil {
 			return err
 		}
 		if filepath.Base(path) == "templates" && isFile(filepath.Join(filepath.Dir(path), chartFile)) {
 			chart := filepath.Dir(path)
 			r.set.Notes = append(r.set.Notes, Note{File: path,
-				Message: fmt.Sprintf("templates of a Helm chart are not objects: check them with 'helm template %s | gatehouse check -'", chart)})
+				Message: fmt.Sprintf("templates of a Helm chart are not objects: give the command what 'helm template %s' makes, as -", chart)})
 			return fs.SkipDir
 		}
 		return nil

@@ -188,6 +188,7 @@ func (o *lintOptions) complete() error {
 	if o.ignore, err = manifests.NewIgnore(o.exclude); err != nil {
 		return command.Usagef("--exclude: %w", err)
 	}
+	o.ignore.Tests = true
 	for _, id := range o.disable {
 		if err := knownRule(id); err != nil {
 			return err

@@ -233,7 +233,7 @@ func TestLintFailsOnWhatItCannotRead(t *testing.T) {
 		said  string
 	}{
 		{"no object", map[string]string{"values.yaml": "replicas: 1\n"}, command.ExitOK, "values.yaml:1: not a Kubernetes object"},
-		{"a template of a chart", map[string]string{"app/Chart.yaml": "name: app\n", "app/templates/sub/hook.yaml": "{{ if .Values.on }}\nkind: {{ .Values.kind }}\n{{ end }}\n"}, command.ExitOK, "hook.yaml: a template of a Helm chart is not an object"},
+		{"a template of a chart", map[string]string{"app/Chart.yaml": "name: app\n", "app/templates/sub/hook.yaml": "{{ if .Values.on }}\nkind: {{ .Values.kind }}\n{{ end }}\n"}, command.ExitOK, "templates of a Helm chart are not objects"},
 		{"no YAML", map[string]string{"policy.yaml": "kind: ValidatingAdmissionPolicy\n\tspec: {}\n"}, command.ExitError, "policy.yaml:2: "},
 		{"templates without a chart", map[string]string{"templates/policy.yaml": "a: b: c\n"}, command.ExitError, "policy.yaml:1: "},
 		{"a bad list", map[string]string{"policy.yaml": "apiVersion: v1\nkind: List\nitems: [1]\n"}, command.ExitError, "items[0] is not an object"},

@@ -28,9 +28,10 @@ type Mistake struct {
 }
 
 // harmless are errors that only a compiler with types has. When the expression is evaluated, lists
-// of all types can be joined, and objects are maps. An operand with an error has an error of its
+// of all types can be joined, every value can be compared with null, and objects are maps. An operand with an error has an error of its
 // own.
 var harmless = regexp.MustCompile(`found no matching overload for '_\+_' applied to '\(list\(.*\), list\(.*\)\)'` +
+	`|found no matching overload for '_[=!]=_' applied to '\((null, .*|.*, null)\)'` +
 	`|expression of type '[^']*\.[^']*' cannot be range of a comprehension` +
 	`|found no matching overload for '@?_?in_?' applied to '\(.*, [A-Z][^,()]*\)'` +
 	`|found no matching overload for '_\[_\]' applied to '\([A-Z][^,()]*, (string|dyn)\)'` +

@@ -65,6 +65,7 @@ func TestMistakes(t *testing.T) {
 		{"!has(object.spec.nod)", true, ""},
 		{"object.?spec.?nod.orValue('') == ''", false, "Pod, Job"},
 		{"object.?spec.nod.orValue('') == ''", false, "Pod, Job"},
+		{"object.kind != 'Job' || object.spec.count != null", false, ""},
 		{"authorizer.requestResource.check('get').allowed()", false, ""},
 		{"object.kind != 'Pod' || object.spec.names + [1] == []", false, ""},
 	} {

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -24,7 +21,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	regular "github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
@@ -39,45 +35,38 @@ func (d *document) object() *unstructured.Unstructured {
 // Objects returns the objects of a file in YAML or JSON: those of all documents, and the items of
 // lists. The error names the file and the line.
 func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
-	found, err := documents(file, data, nil, nil)
-	if err != nil {
+	content := manifests.Parse(file, data)
+	if err := strict(content.Problems, content.Notes); err != nil {
 		return nil, err
 	}
-	list := make([]*unstructured.Unstructured, len(found))
-	for i, d := range found {
-		list[i] = d.object()
+	list := make([]*unstructured.Unstructured, len(content.Objects))
+	for i, o := range content.Objects {
+		list[i] = (&document{o}).object()
 	}
 	return list, nil
 }
 
-// documents returns the objects of a file. With skipped, it skips documents that are not objects,
-// and adds a text for each. accepted gets the comments that accept findings.
-func documents(file string, data []byte, skipped *[]string, accepted *[]manifests.Acceptance) ([]*document, error) {
-	content := manifests.Parse(file, data)
-	if accepted != nil {
-		*accepted = append(*accepted, content.Acceptances...)
-	}
-	for _, p := range content.Problems {
-		text := fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
-		switch {
-		case !p.Warning:
-			return nil, errors.New(text)
-		case skipped != nil:
-			*skipped = append(*skipped, text)
+// strict returns an error for the first part of a file that is not an object.
+func strict(problems []manifests.Problem, notes []manifests.Note) error {
+	for _, p := range problems {
+		if !p.Warning {
+			return errors.New(placed(p.File, p.Line, p.Message))
 		}
 	}
-	for _, n := range content.Notes {
-		text := fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Message)
-		if skipped == nil {
-			return nil, errors.New(text)
+	for _, n := range notes {
+		if n.Line > 0 {
+			return errors.New(placed(n.File, n.Line, n.Message))
 		}
-		*skipped = append(*skipped, text)
 	}
-	found := make([]*document, len(content.Objects))
-	for i, o := range content.Objects {
-		found[i] = &document{o}
+	return nil
+}
+
+// placed is a message about a place of a file. A line of 0 stands for the file.
+func placed(file string, line int, message string) string {
+	if line == 0 {
+		return file + ": " + message
 	}
-	return found, nil
+	return fmt.Sprintf("%s:%d: %s", file, line, message)
 }
 
 // atOnce calls f for each of the numbers below n. As many calls run at the same time as there are
@@ -105,18 +94,20 @@ type files struct {
 	// that only manifest files can have.
 	static  []snapshot.Manifest
 	written map[lint.Object]lint.Written
-	// acceptances are the comments that accept findings.
+	// acceptances are the comments that accept findings, and patched are the objects that
+	// kustomizations change.
 	acceptances []manifests.Acceptance
+	patched     []manifests.Patch
 }
 
 // Read makes a World of files, and of the .yaml, .yml and .json files of directories.
 // Registrations must be valid. Errors name the file and the line.
 func Read(paths []string) (*World, error) {
-	found, err := open(paths, nil, &manifests.Ignore{}, nil, nil, nil)
+	set, err := readStrictly(paths)
 	if err != nil {
 		return nil, err
 	}
-	w, err := assemble(found, nil)
+	w, err := assemble(set, nil)
 	if err == nil {
 		w.prepare()
 	}
@@ -126,11 +117,12 @@ func Read(paths []string) (*World, error) {
 // ReadTried reads policies and their bindings, which must be valid, from files and directories: for
 // World.Tried, and as they are written. Errors name the file and the line.
 func ReadTried(paths []string) (tried []runtime.Object, written []*unstructured.Unstructured, err error) {
-	found, err := open(paths, nil, &manifests.Ignore{}, nil, nil, nil)
+	set, err := readStrictly(paths)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, d := range found {
+	for _, o := range set.Objects {
+		d := &document{o}
 		u := d.object()
 		if !slices.ContainsFunc(registration.Sources(), func(s registration.Descriptor) bool {
 			return (s.Policies || s.Binds) && s.Kind == u.GetKind() && u.GroupVersionKind().Group == registration.GroupName
@@ -139,7 +131,7 @@ func ReadTried(paths []string) (tried []runtime.Object, written []*unstructured.
 		}
 		written = append(written, u)
 	}
-	w, err := assemble(found, nil)
+	w, err := assemble(set, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,19 +141,51 @@ func ReadTried(paths []string) (tried []runtime.Object, written []*unstructured.
 	return w.Registrations.Objects, written, nil
 }
 
+// readStrictly reads files that must have nothing but objects.
+func readStrictly(paths []string) (*manifests.Set, error) {
+	set, err := read(paths, nil, &manifests.Ignore{})
+	if err == nil {
+		err = strict(set.Problems, set.Notes)
+	}
+	return set, err
+}
+
+func read(paths []string, in io.Reader, ignore *manifests.Ignore) (*manifests.Set, error) {
+	set, err := manifests.ReadBut(ignore, paths, in)
+	if err == nil && len(set.Files)+len(set.Notes)+len(set.Problems) == 0 {
+		err = fmt.Errorf("%s has no .yaml, .yml or .json files", strings.Join(paths, ", "))
+	}
+	return set, err
+}
+
 // Survey makes a World of files that may have faults, for commands that report these faults. The
 // path - stands for in. Survey keeps the faults of registrations for World.Lint. It skips
 // documents that are not objects of the API, and names them in skipped. It also skips files of a
 // directory that cannot be read or parsed, and names them in unread. The error is about a path in
 // paths.
 func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, skipped, unread []string, err error) {
-	var accepted []manifests.Acceptance
-	found, err := open(paths, in, ignore, &skipped, &unread, &accepted)
+	set, err := read(paths, in, ignore)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if w, err = assemble(found, &skipped); err == nil {
-		w.files.acceptances = accepted
+	broken := map[string]bool{}
+	for _, p := range set.Problems {
+		text := placed(p.File, p.Line, p.Message)
+		switch {
+		case p.Warning:
+			skipped = append(skipped, text)
+		case slices.Contains(paths, p.File) || slices.Contains(paths, manifests.Stdin) && !slices.Contains(set.Files, p.File):
+			return nil, nil, nil, errors.New(text)
+		case !broken[p.File]:
+			broken[p.File] = true
+			unread = append(unread, text)
+		}
+	}
+	for _, n := range set.Notes {
+		skipped = append(skipped, placed(n.File, n.Line, n.Message))
+	}
+	if w, err = assemble(set, &skipped); err == nil {
+		w.files.acceptances, w.files.patched = set.Acceptances, set.Patched
 	}
 	return w, skipped, unread, err
 }
@@ -174,8 +198,12 @@ func (w *World) Acceptances() []manifests.Acceptance {
 	return w.files.acceptances
 }
 
-// assemble makes a World of documents. With skipped it is lenient.
-func assemble(all []*document, skipped *[]string) (*World, error) {
+// assemble makes a World of what was read. With skipped it is lenient.
+func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
+	all := make([]*document, len(set.Objects))
+	for i, o := range set.Objects {
+		all[i] = &document{o}
+	}
 	f := &files{namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
 	w := &World{
 		Kinds: f.kinds, RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
@@ -236,110 +264,6 @@ func assemble(all []*document, skipped *[]string) (*World, error) {
 
 // definitions are the definitions of custom resources.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-
-// open returns the objects of files that are not ignored. With skipped, it passes over what is not one; with
-// unread, over files of directories that cannot be read or parsed.
-func open(paths []string, in io.Reader, ignore *manifests.Ignore, skipped, unread *[]string, accepted *[]manifests.Acceptance) ([]*document, error) {
-	var all []*document
-	for _, path := range paths {
-		if path == "-" && skipped != nil {
-			data, err := regular.ReadFrom(in, regular.Objects)
-			if err != nil {
-				return nil, err
-			}
-			found, err := documents("standard input", data, skipped, accepted)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, found...)
-			continue
-		}
-		names, ignored, err := expand(path, ignore)
-		if err != nil {
-			return nil, err
-		}
-		if skipped != nil {
-			*skipped = append(*skipped, ignored...)
-		}
-		for _, name := range names {
-			read := regular.Read
-			if name == path {
-				read = regular.ReadArgument
-			}
-			data, err := read(name, regular.Objects)
-			if err != nil {
-				if unread == nil || name == path {
-					return nil, err
-				}
-				*unread = append(*unread, err.Error())
-				continue
-			}
-			found, err := documents(name, data, skipped, accepted)
-			switch {
-			case err == nil:
-				all = append(all, found...)
-			case unread == nil || name == path:
-				return nil, err
-			case isTemplate(name):
-				*skipped = append(*skipped, fmt.Sprintf("%s: a template of a Helm chart is not an object: look at what 'helm template' makes of it", name))
-			default:
-				*unread = append(*unread, regular.Shorten(err).Error())
-			}
-		}
-	}
-	return all, nil
-}
-
-// isTemplate reports whether a file is a template of a Helm chart.
-func isTemplate(name string) bool {
-	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
-		if filepath.Base(dir) == "templates" {
-			if info, err := os.Stat(filepath.Join(filepath.Dir(dir), "Chart.yaml")); err == nil && info.Mode().IsRegular() {
-				return true
-			}
-		}
-		if dir == filepath.Dir(dir) {
-			return false
-		}
-	}
-}
-
-// expand returns the files that a path means, and notes what is ignored.
-func expand(path string, ignore *manifests.Ignore) (names, ignored []string, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if ignore.Ignores(path, info.IsDir()) {
-		return nil, []string{path + ": ignored"}, nil
-	}
-	if !info.IsDir() {
-		return []string{path}, nil, nil
-	}
-	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if name != path && ignore.Ignores(name, d.IsDir()) {
-			ignored = append(ignored, name+": ignored")
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if d.IsDir() {
-			return ignore.Enter(name)
-		}
-		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
-			names = append(names, name)
-		}
-		return nil
-	})
-	if err == nil && len(names)+len(ignored) == 0 {
-		err = fmt.Errorf("%s has no .yaml, .yml or .json files", path)
-	}
-	return names, ignored, err
-}
 
 // parsed is what parse returns.
 type parsed struct {

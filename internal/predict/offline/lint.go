@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
 // survey collects the objects that the rules of package lint read.
@@ -73,7 +75,7 @@ func newSurvey(now time.Time) *survey {
 	return &survey{
 		world: &lint.World{
 			Reviews: emulation.JudgesReviews(),
-			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{},
+			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{}, Patched: map[lint.Object]string{},
 			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
 		},
 		roles: map[lint.Object][]rbacv1.PolicyRule{}, least: map[lint.Object]int{}, definitions: map[string]*unstructured.Unstructured{},
@@ -115,9 +117,13 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 				}
 			}
 			s.add(u, custom)
+			if object := (lint.Object{Kind: u.GetKind(), Name: u.GetName()}); u.GroupVersionKind().GroupKind() == definitions && s.converts(object) {
+				s.patched(f.files, object, d.Object)
+			}
 		}
 		for object, written := range f.files.written {
 			s.world.Written[object] = written
+			s.patched(f.files, object, f.files.Find(object.Kind, object.Name))
 		}
 	}
 	if over != nil {
@@ -142,6 +148,20 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	s.world.Snapshot = snapshot.Compile(r)
 	s.world.Schemas = s.schema
 	return s.world, nil
+}
+
+// patched notes an object that a kustomization of the files changes.
+func (s *survey) patched(f *files, object lint.Object, written *manifests.Object) {
+	for i := range f.patched {
+		if p := &f.patched[i]; p.Changes(written) {
+			s.world.Patched[object] = filepath.ToSlash(p.Kustomization)
+		}
+	}
+}
+
+// converts reports whether a definition has a conversion webhook.
+func (s *survey) converts(object lint.Object) bool {
+	return slices.ContainsFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object })
 }
 
 // define adds the kinds of an object that is a CustomResourceDefinition which is not served
@@ -349,17 +369,18 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 		s.endpoints(u, namespace)
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
 		d := &appsv1.Deployment{}
-		if into(u, d) {
+		// What has no selector is a part of a workload, as patches are.
+		if into(u, d) && d.Spec.Selector != nil {
 			s.workload(object, d.Spec.Template, d.Spec.Replicas)
 		}
 	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
 		d := &appsv1.StatefulSet{}
-		if into(u, d) {
+		if into(u, d) && d.Spec.Selector != nil {
 			s.workload(object, d.Spec.Template, d.Spec.Replicas)
 		}
 	case schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
 		d, nodes := &appsv1.DaemonSet{}, int32(-1)
-		if into(u, d) {
+		if into(u, d) && d.Spec.Selector != nil {
 			s.workload(object, d.Spec.Template, &nodes)
 		}
 	case schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:

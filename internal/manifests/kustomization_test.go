@@ -1,0 +1,85 @@
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+// A kustomization changes the objects that it builds on and that its patches name, unless a patch is
+// about metadata only. The same name in other files is another object.
+func TestPatchesChangeObjects(t *testing.T) {
+	const base = "resources: [hook.yaml]\n"
+	for _, tc := range []struct {
+		name, kustomization, more string
+		changes                   bool
+	}{
+		{"a patch in the file", "resources: [../base]\npatches: [{patch: '{kind: Hook, metadata: {name: a}, spec: {}}'}]\n", "", true},
+		{"a patch of another file", "resources: [../base]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: a}\nspec: {}\n", true},
+		{"a patch with a longer name", "namePrefix: my-\nresources: [../base]\npatchesStrategicMerge: [p.yaml]\n", "kind: Hook\nmetadata: {name: my-a}\nspec: {}\n", true},
+		{"a patch of all of a kind", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Hook}}]\n", "[{op: add, path: /spec/a, value: 1}]\n", true},
+		{"a replacement", "resources: [../base]\nreplacements: [{targets: [{select: {kind: Hook, name: a}}]}]\n", "", true},
+		{"a base in the old way", "bases: [../base]\npatchesStrategicMerge: ['{kind: Hook, metadata: {name: a},\n\n spec: {}}']\n", "", true},
+		{"a patch of annotations", "resources: [../base]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: a, annotations: {b: c}}\n", false},
+		{"operations on annotations", "resources: [../base]\npatches: [{path: p.yaml, target: {kind: Hook}}]\n", "[{op: add, path: /metadata/annotations, value: {}}]\n", false},
+		{"a patch of another object", "resources: [../base]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: b}\nspec: {}\n", false},
+		{"another base", "resources: [../other]\npatches: [{path: p.yaml}]\n", "kind: Hook\nmetadata: {name: a}\nspec: {}\n", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			set := readFiles(t, map[string]string{
+				"base/kustomization.yaml": base, "base/hook.yaml": "apiVersion: v1\nkind: Hook\nmetadata: {name: a}\n",
+				"over/kustomization.yaml": tc.kustomization, "over/p.yaml": tc.more,
+			}, &manifests.Ignore{})
+			var hook *manifests.Object
+			for _, o := range set.Objects {
+				if o.Content["kind"] == "Hook" && filepath.Base(o.File) == "hook.yaml" {
+					hook = o
+				}
+			}
+			changes := false
+			for i := range set.Patched {
+				changes = changes || set.Patched[i].Changes(hook)
+			}
+			if changes != tc.changes {
+				t.Errorf("changes: %v, want %v: %+v", changes, tc.changes, set.Patched)
+			}
+		})
+	}
+}
+
+// What is for tests is left out below a directory, if that is asked for, and named in one note.
+func TestWhatIsForTestsIsLeftOut(t *testing.T) {
+	files := map[string]string{}
+	for _, dir := range []string{"deploy", "deploy/tests", "pkg/testdata", "pkg/testdata/deep", "contest"} {
+		files[dir+"/a.yaml"] = "apiVersion: v1\nkind: A\n"
+	}
+	if set := readFiles(t, files, &manifests.Ignore{}); len(set.Objects) != 5 || len(set.Notes) > 0 {
+		t.Errorf("%d objects, %v", len(set.Objects), set.Notes)
+	}
+	set := readFiles(t, files, &manifests.Ignore{Tests: true})
+	if len(set.Objects) != 2 || len(set.Notes) != 1 || !strings.HasSuffix(set.Notes[0].File, filepath.FromSlash("deploy/tests")) || !strings.Contains(set.Notes[0].Message, "in 2 directories") {
+		t.Errorf("%d objects, %v", len(set.Objects), set.Notes)
+	}
+}
+
+func readFiles(t *testing.T, files map[string]string, ignore *manifests.Ignore) *manifests.Set {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "root")
+	for name, text := range files {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := manifests.ReadBut(ignore, []string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}

@@ -166,16 +166,13 @@ func (d *Decorator) Close() {
 	d.work.Wait()
 }
 
-// spawn runs f in a goroutine that Close waits for. After Close it does nothing
-// and returns false.
-func (d *Decorator) spawn(f func()) bool {
+// spawn runs f in a goroutine that Close waits for. After Close it does nothing.
+func (d *Decorator) spawn(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.closed {
-		return false
+	if !d.mu.closed {
+		d.work.Go(f)
 	}
-	d.work.Go(f)
-	return true
 }
 
 // Attributes implements storage.Decorator.

@@ -103,11 +103,11 @@ func addLegacy(groups []Group, options generic.RESTOptionsGetter, wanted []schem
 			storage[path] = s
 		}
 		if l.version.Version == "v1beta1" {
-			s, err := newRollback(options, storage["deployments"].(*deploymentstorage.REST).Store)
+			s, err := deploymentstorage.NewStorage(sharing{options, storage["deployments"].(*deploymentstorage.REST).Store})
 			if err != nil {
 				return nil, fmt.Errorf("%s of %s: %w", rollback, l.version, err)
 			}
-			storage[rollback] = s
+			storage[rollback] = rollbackREST{s.Rollback}
 		}
 		i := slices.IndexFunc(groups, func(g Group) bool { return g.Name == l.version.Group })
 		if i < 0 {
@@ -117,12 +117,6 @@ func addLegacy(groups []Group, options generic.RESTOptionsGetter, wanted []schem
 		groups[i].Versions = append(groups[i].Versions, Version{GroupVersion: l.version, Storage: storage, Unadvertised: true})
 	}
 	return groups, nil
-}
-
-// newRollback returns the storage that serves rollback. It uses the store of deployments.
-func newRollback(options generic.RESTOptionsGetter, deployments *registry.Store) (rest.Storage, error) {
-	s, err := deploymentstorage.NewStorage(sharing{options, deployments})
-	return rollbackREST{s.Rollback}, err
 }
 
 // sharing returns the storage of a store instead of opening one.

@@ -69,7 +69,7 @@ func (m *Models) TypeConverter(scheme *runtime.Scheme, kinds []schema.GroupVersi
 		names = append(names, util.GetCanonicalTypeName(obj))
 	}
 	d := m.shapes(names)
-	schemas, err := builder3.BuildOpenAPIDefinitionsForResources(d.config(), names...)
+	schemas, err := builder3.BuildOpenAPIDefinitionsForResources(&common.OpenAPIV3Config{Definitions: d.byType, GetDefinitionName: d.name}, names...)
 	if err != nil {
 		return nil, fmt.Errorf("models: %w", err)
 	}
@@ -126,10 +126,6 @@ func (m *Models) load() *definitions {
 func (d *definitions) ref(path string) spec.Ref {
 	short, _ := d.name(path)
 	return spec.MustCreateRef("#/components/schemas/" + common.EscapeJsonPointer(short))
-}
-
-func (d *definitions) config() *common.OpenAPIV3Config {
-	return &common.OpenAPIV3Config{Definitions: d.byType, GetDefinitionName: d.name}
 }
 
 // namer returns a function that returns the name in documents of the definition of a Go type,

@@ -73,8 +73,7 @@ func (r *reflector) define(t reflect.Type, name string) {
 
 // fields adds the fields of a struct, those of embedded ones included.
 func (r *reflector) fields(t reflect.Type, docs map[string]string, s *spec.Schema, needs map[string]bool) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "-" || !f.IsExported() {
 			continue

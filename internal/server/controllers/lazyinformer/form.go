@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 
@@ -30,9 +29,6 @@ func wantsWhole(req *http.Request) bool {
 	first, _, _ := strings.Cut(req.Header.Get("Accept"), ",")
 	return first == runtime.ContentTypeProtobuf
 }
-
-// versionOf returns the version in the path of a request for a collection.
-func versionOf(req *http.Request) string { return path.Base(path.Dir(req.URL.Path)) }
 
 // uninitialized is the annotation of objects that are not initialized, or whose initializers are
 // being released. A server works on such an object when it reads it, so a request for it must

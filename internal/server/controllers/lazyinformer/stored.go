@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 
@@ -48,8 +49,9 @@ func (t *Transport) formOf(req *http.Request, gr schema.GroupResource) form {
 	case t.Custom != nil && t.Custom(gr) && wantsMetadata(req):
 		return metadataOnly{}
 	case t.Whole != nil && wantsWhole(req):
+		// The path of a collection ends with the version and the resource.
 		if kind := t.Whole(gr); kind != "" {
-			return whole{schema.GroupVersionKind{Group: gr.Group, Version: versionOf(req), Kind: kind}}
+			return whole{schema.GroupVersionKind{Group: gr.Group, Version: path.Base(path.Dir(req.URL.Path)), Kind: kind}}
 		}
 	}
 	return nil

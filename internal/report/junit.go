@@ -13,6 +13,7 @@ type (
 		Name     string        `xml:"name,attr"`
 		Tests    int           `xml:"tests,attr"`
 		Failures int           `xml:"failures,attr"`
+		Time     string        `xml:"time,attr,omitempty"`
 		Suites   []*junitSuite `xml:"testsuite"`
 	}
 	junitSuite struct {
@@ -64,7 +65,7 @@ func (r *Report) junit(w io.Writer) error {
 			properties.List = append(properties.List, junitProperty{"versionNote", r.VersionNote})
 		}
 	}
-	suites := map[string]*junitSuite{}
+	suites, total := map[string]*junitSuite{}, 0.
 	for _, c := range r.cases() {
 		s := suites[c.File]
 		if s == nil {
@@ -84,10 +85,11 @@ func (r *Report) junit(w io.Writer) error {
 			out.Skipped = &junitSkipped{Message: c.Skipped}
 			s.Skipped++
 		}
-		s.seconds += c.Seconds
+		s.seconds, total = s.seconds+c.Seconds, total+c.Seconds
 		s.Time = seconds(s.seconds)
 		s.Cases = append(s.Cases, out)
 	}
+	all.Time = seconds(total)
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}

@@ -60,6 +60,8 @@ func TestBrokenTestFilesAreErrors(t *testing.T) {
 		"a reason of what passes":     {begin + "- name: a\n" + request + "  expect: {allowed: true, reason: Invalid}\n", "6: a request that is allowed has no reason"},
 		"a path that leads nowhere":   {begin + "- name: a\n" + request + "  expect: {allowed: true}\n  rows:\n  - {name: b, set: {\"object.spec.containers[0].image\": a}}\n", "8: the path \"object.spec.containers[0].image\": there is no list before [0]"},
 		"an object that is not there": {begin + "- name: a\n  request: {object: none.yaml}\n  expect: {allowed: true}\n", "5: object: "},
+		"a tab":                       {begin + "- name: a\n  request:\n\tobject: {}\n", "tests.yaml:6: "},
+		"a field validation":          {begin + "- name: a\n  request: {fieldValidation: Strct, object: {apiVersion: v1, kind: A}}\n  expect: {allowed: true}\n", `5: fieldValidation "Strct" is not one of Strict, Warn, Ignore`},
 		"a field twice":               {begin + "- name: a\n" + request + "  expect:\n    allowed: true\n    allowed: false\n", `8: expect has the field "allowed" twice`},
 		"a bad time":                  {begin + "- name: a\n  request: {of: Pod a, operation: DELETE, timeout: soon}\n  expect: {allowed: true}\n", `5: timeout "soon" is not a time`},
 		"an answer for nobody":        {begin + "- name: a\n  request: {of: Pod a, operation: DELETE, webhooks: [{allowed: true}]}\n  expect: {allowed: true}\n", "5: an answer names no webhook"},

@@ -379,7 +379,7 @@ func (f *foreign) template(name string, template, constraint *manifests.Object, 
 	f.objects = append(f.objects,
 		f.made(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name}, "spec": spec}),
 		f.made(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": name}, "spec": map[string]any{
-			"policyName": name, "validationActions": []any{"Warn", "Audit"}, "paramRef": map[string]any{"name": name, "parameterNotFoundAction": "Deny"},
+			"policyName": name, "validationActions": []any{"Audit"}, "paramRef": map[string]any{"name": name, "parameterNotFoundAction": "Deny"},
 		}}))
 	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/conversion/queryparams"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -196,7 +197,7 @@ func (t *Test) build(ctx context.Context, w *stage.Stage, o *Outcome) error {
 		}
 	}
 	if out.Method != http.MethodDelete && !out.Connect {
-		out.Query.Set("fieldValidation", "Strict")
+		out.Query.Set("fieldValidation", cmp.Or(q.fieldValidation, metav1.FieldValidationStrict))
 	}
 	p := &offline.Request{Operation: q.operation, Kind: kind, Subresource: q.subresource, Namespace: out.Namespace, Name: out.Name, Old: old, DryRun: q.dryRun, User: &u}
 	if object != nil {

@@ -123,12 +123,20 @@ func (k *kaptester) suites(root *yamlv3.Node, field, kind string, suites []kapte
 	}
 }
 
-// find returns a copy of a resource; nil when there is none.
-func (k *kaptester) find(n *kaptestName) map[string]any {
+// object returns a resource; nil when there is none.
+func (k *kaptester) object(n *kaptestName) *manifests.Object {
 	for _, o := range k.resources {
 		if n != nil && n.means(o.Content) {
-			return runtime.DeepCopyJSON(o.Content)
+			return o
 		}
+	}
+	return nil
+}
+
+// find returns a copy of the content of a resource; nil when there is none.
+func (k *kaptester) find(n *kaptestName) map[string]any {
+	if o := k.object(n); o != nil {
+		return runtime.DeepCopyJSON(o.Content)
 	}
 	return nil
 }
@@ -236,7 +244,7 @@ func (k *kaptester) bind(t *Test, policy *manifests.Object, test *kaptestTest) *
 		spec["validationActions"] = []any{"Deny"}
 	}
 	why := ""
-	var param map[string]any
+	var param *manifests.Object
 	if paramKind := at(policy.Content, "spec", "paramKind", "kind"); paramKind != "" {
 		// The policy says what kind its params are of.
 		named := kaptestName{Kind: paramKind}
@@ -244,14 +252,14 @@ func (k *kaptester) bind(t *Test, policy *manifests.Object, test *kaptestTest) *
 			named.Namespace, named.Name = test.Param.Namespace, test.Param.Name
 		}
 		key += " " + named.String()
-		if param = k.find(&named); named.Name == "" {
+		if param = k.object(&named); named.Name == "" {
 			why = "the test names no param, and its policy has a paramKind"
 		} else if param == nil {
 			why = fmt.Sprintf("the param %s %s is in none of the files", paramKind, &named)
 		}
 		ref := map[string]any{"name": named.Name, "parameterNotFoundAction": "Deny"}
-		if namespace := at(param, "metadata", "namespace"); namespace != "" {
-			ref["namespace"] = namespace
+		if param != nil && at(param.Content, "metadata", "namespace") != "" {
+			ref["namespace"] = at(param.Content, "metadata", "namespace")
 		}
 		spec["paramRef"] = ref
 	}
@@ -265,7 +273,7 @@ func (k *kaptester) bind(t *Test, policy *manifests.Object, test *kaptestTest) *
 	w.world, w.names, w.labels = key, k.names, k.labels
 	w.objects = append(slices.Clone(k.objects), policy)
 	if param != nil {
-		w.objects = append(w.objects, w.made(param))
+		w.objects = append(w.objects, param)
 	}
 	w.objects = append(w.objects, w.made(map[string]any{"apiVersion": at(policy.Content, "apiVersion"), "kind": kind + "Binding", "metadata": map[string]any{"name": name}, "spec": spec}))
 	k.worlds[key] = w

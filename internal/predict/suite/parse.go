@@ -228,9 +228,15 @@ func (p *parser) request(n *yamlv3.Node) request {
 		"subresource": p.text(&q.subresource, "subresource"),
 		"user":        func(n *yamlv3.Node) { q.user = p.user(n) },
 		"dryRun":      p.flag(&q.dryRun, "dryRun"),
-		"authorize":   func(n *yamlv3.Node) { q.authorize = new(bool); p.flag(q.authorize, "authorize")(n) },
-		"timeout":     p.text(&timeout, "timeout"),
-		"webhooks":    func(n *yamlv3.Node) { q.answers = p.answers(n, "webhooks") },
+		"fieldValidation": func(n *yamlv3.Node) {
+			p.text(&q.fieldValidation, "fieldValidation")(n)
+			if !slices.Contains([]string{"Strict", "Warn", "Ignore"}, q.fieldValidation) {
+				p.fail(n, "fieldValidation %q is not one of Strict, Warn, Ignore", q.fieldValidation)
+			}
+		},
+		"authorize": func(n *yamlv3.Node) { q.authorize = new(bool); p.flag(q.authorize, "authorize")(n) },
+		"timeout":   p.text(&timeout, "timeout"),
+		"webhooks":  func(n *yamlv3.Node) { q.answers = p.answers(n, "webhooks") },
 		"namespaceLabels": func(n *yamlv3.Node) {
 			q.labels = map[string]string{}
 			p.pairs(n, "namespaceLabels", func(key, value *yamlv3.Node) {

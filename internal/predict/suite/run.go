@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -291,8 +292,11 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 			}
 			return nil
 		}
-		for _, result := range judged {
+		for i, result := range judged {
 			result.Status, result.Message = Broken, err.Error()
+			if first := judged[0]; i > 0 && errors.As(err, new(*worldError)) {
+				result.Message = fmt.Sprintf("%s, for the reason that %s has (%s)", noWorld, first.Name, report.Place(first.File, first.Line, 0))
+			}
 			r.did()
 		}
 		return nil
@@ -335,6 +339,15 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	if len(failures) > 0 {
 		return broken(&worldError{failures})
 	}
+	names := namesIn(set.Objects)
+	judged = slices.DeleteFunc(judged, func(result *Result) bool {
+		err := names.strange(result.test)
+		if err != nil {
+			result.Status, result.Message = Broken, err.Error()
+			r.did()
+		}
+		return err != nil
+	})
 	if c := r.report.Coverage; c != nil {
 		c.declare(set.Objects)
 	}
@@ -386,24 +399,34 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 	return append(w.Hardened(objects), notes...), failures, nil
 }
 
+// noWorld begins why the tests of a world are not judged that cannot be made.
+const noWorld = "the world of the tests cannot be made"
+
+// maxFaults is how many faults of a world are said.
+const maxFaults = 20
+
 // worldError says that the objects around the tests cannot be made.
 type worldError struct{ findings []report.Finding }
 
 func (e *worldError) Error() string {
-	f := &e.findings[0]
-	where := f.File
-	if f.Line > 0 {
-		where = fmt.Sprintf("%s:%d", f.File, f.Line)
+	var b strings.Builder
+	b.WriteString(noWorld + ": ")
+	for i := range e.findings {
+		if i == maxFaults {
+			fmt.Fprintf(&b, "\n(and %d more)", len(e.findings)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		f := &e.findings[i]
+		b.WriteString(report.Place(f.File, f.Line, 0) + ": ")
+		if f.Object != "" {
+			b.WriteString(f.Object + ": ")
+		}
+		b.WriteString(f.Text())
 	}
-	about := ""
-	if f.Object != "" {
-		about = f.Object + ": "
-	}
-	more := ""
-	if n := len(e.findings) - 1; n > 0 {
-		more = fmt.Sprintf(" (and %d more)", n)
-	}
-	return fmt.Sprintf("the world of the tests cannot be made: %s: %s%s%s", where, about, f.Text(), more)
+	return b.String()
 }
 
 // all judges tests in a world: those that need labels of a namespace in groups.

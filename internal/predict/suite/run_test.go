@@ -152,3 +152,59 @@ tests:
 		})
 	}
 }
+
+// S24.24: a name in what a test says that nothing in the world has is why the test cannot be judged.
+func TestNamesThatNothingHas(t *testing.T) {
+	const world = `---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hooks}
+webhooks: [{name: judge.example.com, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {url: "https://127.0.0.1:1"}, rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]}]
+`
+	const object = "object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
+	for _, tc := range []struct{ request, expect, message string }{
+		{object, "allowed: true, notCalled: [hooks]", ""},
+		{object, "allowed: true, notCalled: [judge.example.com, hooks/judge.example.com]", ""},
+		{object, "allowed: true, notCalled: [jugde.example.com]", `notCalled: the world has no webhook "jugde.example.com" (did you mean judge.example.com?)`},
+		{object, "allowed: false, called: [hook]", `called: the world has no webhook "hook" (did you mean hooks?)`},
+		{object, "allowed: false, by: {webhook: other}", `by: the world has no webhook "other"`},
+		{object, "allowed: false, by: {policy: limits}", `by: the world has no policy "limits"`},
+		{object, "allowed: false, by: {binding: limits}", `by: the world has no binding "limits"`},
+		{object + ", webhooks: [{webhook: judge.example.org, allowed: true}]", "allowed: true", `webhooks: the world has no webhook "judge.example.org" (did you mean judge.example.com?)`},
+	} {
+		r := runWith(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests: [{name: a, request: {"+tc.request+"}, expect: {"+tc.expect+"}}]\n"+world, Options{}).Tests[0]
+		if want := map[bool]Status{true: Passed, false: Broken}[tc.message == ""]; r.Status != want || !strings.Contains(r.Message, tc.message) {
+			t.Errorf("%s: %s %q %+v", tc.expect, r.Status, r.Message, r.Failures)
+		}
+	}
+}
+
+// All faults of a world are said, once: the other tests of the world name the one that has them (S24.4).
+func TestFaultsOfAWorldAreSaidOnce(t *testing.T) {
+	const test = "- {name: %s, request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}, expect: {allowed: true}}\n"
+	report := runWith(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests:\n"+fmt.Sprintf(test, "a")+fmt.Sprintf(test, "b")+
+		"---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: A_}}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: B_}}\n", Options{})
+	first, second := report.Tests[0].Message, report.Tests[1].Message
+	if !strings.HasPrefix(first, noWorld) || !strings.Contains(first, "ConfigMap A_") || !strings.Contains(first, "\n") || !strings.Contains(first, "Secret B_") {
+		t.Errorf("the first says %s", first)
+	}
+	if !strings.HasPrefix(second, noWorld+", for the reason that a has (") || strings.Contains(second, "A_") {
+		t.Errorf("the second says %s", second)
+	}
+}
+
+// S24.25: a test chooses what becomes of unknown fields, as a client does.
+func TestFieldValidation(t *testing.T) {
+	const object = "object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, dta: {}}"
+	for _, tc := range []struct{ request, expect string }{
+		{object, "{allowed: false, code: 400, by: {plugin: api}}"},
+		{object + ", fieldValidation: Strict", "{allowed: false, code: 400, by: {plugin: api}}"},
+		{object + ", fieldValidation: Warn", "{allowed: true, warnings: ['unknown field \"dta\"']}"},
+		{object + ", fieldValidation: Ignore", "{allowed: true, warnings: []}"},
+	} {
+		r := run(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\nworld: []\ntests: [{name: a, request: {"+tc.request+"}, expect: "+tc.expect+"}]\n", "").Tests[0]
+		if r.Status != Passed {
+			t.Errorf("%s: %s %q %+v", tc.request, r.Status, r.Message, r.Failures)
+		}
+	}
+}

@@ -75,9 +75,11 @@ type request struct {
 	user                              *user.DefaultInfo
 	labels                            map[string]string
 	dryRun                            bool
-	authorize                         *bool
-	timeout                           time.Duration
-	answers                           []answer
+	// fieldValidation is empty for Strict.
+	fieldValidation string
+	authorize       *bool
+	timeout         time.Duration
+	answers         []answer
 }
 
 // patch is a change that the API server applies.

@@ -1,0 +1,73 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/nearest"
+)
+
+// names are those that the registrations of a world have, for what tests say about them.
+type names struct{ webhooks, policies, bindings []string }
+
+func namesIn(objects []*manifests.Object) *names {
+	n := &names{}
+	for _, o := range objects {
+		if !strings.HasPrefix(at(o.Content, "apiVersion"), "admissionregistration.k8s.io/") {
+			continue
+		}
+		kind, name := at(o.Content, "kind"), at(o.Content, "metadata", "name")
+		switch {
+		case isPolicy(kind):
+			n.policies = append(n.policies, name)
+		case strings.HasSuffix(kind, "PolicyBinding"):
+			n.bindings = append(n.bindings, name)
+		}
+		hooks, _ := o.Content["webhooks"].([]any)
+		for _, h := range hooks {
+			hook, _ := h.(map[string]any)
+			n.webhooks = append(n.webhooks, name, at(hook, "name"), name+"/"+at(hook, "name"))
+		}
+	}
+	return n
+}
+
+// strange says which name of a test no registration of its world has; nil if all are there (S24.24). What a test
+// says of a name with a typing error could never fail.
+func (n *names) strange(t *Test) error {
+	missing := func(line int, what, kind, name string, known []string) error {
+		if name == "" || slices.Contains(known, name) {
+			return nil
+		}
+		return &FileError{t.Suite.File, line, fmt.Sprintf("%s: the world has no %s %q%s", what, kind, name, nearest.Suggestion("", name, known))}
+	}
+	for _, list := range [][]answer{t.request.answers, t.Suite.answers} {
+		for i := range list {
+			if err := missing(list[i].line, "webhooks", "webhook", list[i].webhook, n.webhooks); err != nil {
+				return err
+			}
+		}
+	}
+	e := &t.expect
+	for what, list := range map[string][]string{"called": e.called, "notCalled": e.notCalled} {
+		for _, name := range list {
+			if err := missing(e.at(what), what, "webhook", name, n.webhooks); err != nil {
+				return err
+			}
+		}
+	}
+	if e.by == nil {
+		return nil
+	}
+	for _, err := range []error{
+		missing(e.at("by"), "by", "webhook", e.by.Webhook, n.webhooks), missing(e.at("by"), "by", "policy", e.by.Policy, n.policies),
+		missing(e.at("by"), "by", "binding", e.by.Binding, n.bindings),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,8 +19,7 @@ func isKustomization(path string) bool {
 // kustomization notes a kustomization, and its patches, which are parts of objects.
 func (r *reader) kustomization(path string) {
 	dir := filepath.Dir(path)
-	r.set.Notes = append(r.set.Notes, Note{File: path,
-		Message: fmt.Sprintf("a kustomization is not built: give the command what 'kubectl kustomize %s' makes, as -", dir)})
+	r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a kustomization is not built: " + made("kubectl kustomize", dir)})
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
 		r.set.Problems = append(r.set.Problems, Problem{File: path, Message: cause(err).Error()})

@@ -62,6 +62,11 @@ type Note struct {
 	Message string
 }
 
+// MadeByOthers is in the Message of a Note about what another program makes objects of.
+const MadeByOthers = "give the command what "
+
+func made(by, dir string) string { return fmt.Sprintf("%s'%s %s' makes, as -", MadeByOthers, by, dir) }
+
 // Set is what was read.
 type Set struct {
 	// Objects are in the order of the paths, of the names in a directory, and of the file.
@@ -242,7 +247,7 @@ func (r *reader) directory(root string) error {
 		if filepath.Base(path) == "templates" && isFile(filepath.Join(filepath.Dir(path), chartFile)) {
 			chart := filepath.Dir(path)
 			r.set.Notes = append(r.set.Notes, Note{File: path,
-				Message: fmt.Sprintf("templates of a Helm chart are not objects: give the command what 'helm template %s' makes, as -", chart)})
+				Message: "templates of a Helm chart are not objects: " + made("helm template", chart)})
 			return fs.SkipDir
 		}
 		return nil

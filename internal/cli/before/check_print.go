@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/view"
@@ -186,7 +187,7 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report, found *report.R
 func (o *checkOptions) skipped(r *check.Report) (list []string, others string) {
 	n := 0
 	for _, s := range r.Skipped {
-		if o.log.Verbosity >= 1 || strings.Contains(s.Message, "gatehouse check -") {
+		if o.log.Verbosity >= 1 || strings.Contains(s.Message, manifests.MadeByOthers) {
 			list = append(list, report.Place(s.File, s.Line, 0)+": "+s.Message)
 		} else {
 			n++

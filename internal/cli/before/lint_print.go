@@ -1,7 +1,6 @@
 package before
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
 // practicesURI is the page of Kubernetes that rules of lint stand for.
@@ -51,7 +51,7 @@ func (r *lintReport) placed(f *lint.Fault) report.Finding {
 func (r *lintReport) print(out io.Writer, format *command.ReportFormat, least report.Level, verbosity int) error {
 	list := r.findings(least)
 	found := r.report(list)
-	return format.Write(out, found, func(out io.Writer) error { return r.printText(out, found.Findings, verbosity) })
+	return format.Write(out, found, func(out io.Writer) error { return r.printText(out, found, verbosity) })
 }
 
 // report is the report for all formats.
@@ -83,51 +83,33 @@ func (r *lintReport) report(list []*lint.Fault) *report.Report {
 	return f
 }
 
-func (r *lintReport) printText(out io.Writer, list []report.Finding, verbosity int) error {
-	page := terminal.NewPage(out)
-	r.release.Print(page)
-	for i := range list {
-		f := &list[i]
-		where := f.Object
-		if f.Field != "" {
-			where += ": " + f.Field
-		}
-		if f.File != "" {
-			where = f.Place() + ": " + where
-		}
-		text := page.Wrapped(fmt.Sprintf("%s %s: %s", f.Level, f.Rule, f.Message), "    ")
-		terminal.Fprintf(page, "%s\n    %s%s", terminal.Paint(terminal.Bold, where), levelPainted(f.Level), text[len("    ")+len(f.Level):])
-	}
-	if len(list) > 0 {
-		terminal.Fprintf(page, "\n")
-	}
-	terminal.Fprintf(page, "%s, %s and %s in %s, by %s.\n", report.Count(r.Count(lint.Error), "error"), report.Count(r.Count(lint.Warning), "warning"), report.Count(r.Count(lint.Note), "note"), r.subject, report.Count(len(r.Checked), "rule"))
+// printText writes a report for people: a line for each finding, then the sum, then what has no effect
+// and what was not seen.
+func (r *lintReport) printText(out io.Writer, found *report.Report, verbosity int) error {
+	r.release.Print(out)
+	sum := view.Together{view.Note("%s, %s and %s in %s, by %s.",
+		report.Count(r.Count(lint.Error), "error"), report.Count(r.Count(lint.Warning), "warning"), report.Count(r.Count(lint.Note), "note"), r.subject, report.Count(len(r.Checked), "rule"))}
 	if n := len(r.suppressed); n > 0 {
-		terminal.Fprintf(page, "%s suppressed.\n", report.Count(n, "finding"))
+		sum = append(sum, view.Note("%s suppressed.", report.Count(n, "finding")))
 	}
-	if len(r.idle) > 0 {
-		terminal.Fprintf(page, "\nWithout effect:\n")
-		for _, text := range r.idle {
-			terminal.Fprintf(page, "  - %s", page.Wrapped(text, "    ")[len("    "):])
-		}
-	}
+	d := &view.Document{Blocks: []view.Block{view.FindingsOf(found), sum}}
+	parts := found.Parts
 	if verbosity > 0 {
 		names := make([]string, len(r.Checked))
 		for i, rule := range r.Checked {
 			names[i] = rule.ID
 		}
-		terminal.Fprintf(page, "\nChecked:\n%s", page.Wrapped(strings.Join(names, ", "), "    "))
+		parts = append(parts, report.Part{Heading: "Checked", Items: names})
 	}
-	if len(r.Unseen) > 0 {
-		terminal.Fprintf(page, "\nNot seen:\n")
-		for _, text := range r.Unseen {
-			terminal.Fprintf(page, "  - %s", page.Wrapped(text, "    ")[len("    "):])
+	for _, p := range parts {
+		if len(p.Items) > 0 {
+			d.Blocks = append(d.Blocks, view.List(p))
 		}
 	}
-	if len(list) > 0 {
-		terminal.Fprintf(page, "\nRun 'gatehouse lint --explain RULE' for what a rule is about, and what to do.\n")
+	if len(found.Findings) > 0 {
+		d.Blocks = append(d.Blocks, view.Note("Run 'gatehouse lint --explain RULE' for what a rule is about, and what to do."))
 	}
-	return page.Flush()
+	return d.Format(out, "text")
 }
 
 // lintFinding is a finding in the report for programs.

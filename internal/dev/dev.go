@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -119,6 +120,11 @@ func Run(ctx context.Context, o Options) error {
 	if s.recipe, err = newRecipe(o.Command, o.Build); err != nil {
 		return err
 	}
+	if s.recipe.build == nil {
+		if _, err := exec.LookPath(s.recipe.run[0]); err != nil {
+			return fmt.Errorf("the program: %w", err)
+		}
+	}
 	if o.KubeconfigOut != "" {
 		if _, err := os.Lstat(o.KubeconfigOut); err == nil {
 			return fmt.Errorf("--kubeconfig-out %s: the file is there, and 'gatehouse dev' removes its file at the end: name another one", o.KubeconfigOut)
@@ -213,7 +219,7 @@ func (s *session) run(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	trusting, err := s.keepTrust(ctx, authority)
+	trusting, err := s.keepTrust(ctx, authority, files)
 	if err != nil {
 		return err
 	}

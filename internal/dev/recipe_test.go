@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -169,3 +170,53 @@ func serviceOf(target string) string {
 }
 
 const pods = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b, tier: z}}, spec: {containers: [{name: b, ports: [{name: hooks, containerPort: 10250}]}]}}}\n"
+
+// The certificate that a program makes for itself, and keeps in a secret that its pods mount, is where the program
+// looks for it. Others are not.
+func TestSecretsAreMounted(t *testing.T) {
+	const mounting = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b}}, " +
+		"spec: {volumes: [{name: one, secret: {secretName: own}}, {name: two, secret: {secretName: metrics}}]}}}\n"
+	p, err := readProject([]string{"-"}, nil, strings.NewReader(hook("service: {namespace: a, name: b}")+serviceOf("8443")+mounting))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.choose("", 0); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	ours, err := selfsigned.Write(dir, p.hosts()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.prepare(ours, dir); err != nil {
+		t.Fatal(err)
+	}
+	s := &session{project: p}
+	for _, tc := range []struct {
+		namespace, name, host string
+		mounted               bool
+	}{
+		{"a", "other", "b.a.svc", false},
+		{"other", "own", "b.a.svc", false},
+		{"a", "metrics", "metrics.a.svc", false},
+		{"a", "own", "b.a.svc", true},
+	} {
+		made := t.TempDir()
+		authority, err := selfsigned.Write(made, tc.host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := secretOf(tc.namespace, tc.name, made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mount(secret, dir)
+		got, err := os.ReadFile(filepath.Join(dir, selfsigned.CertificateFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mounted := strings.TrimSpace(string(got)) == strings.TrimSpace(string(authority)); mounted != tc.mounted {
+			t.Errorf("%s/%s for %s: mounted %t", tc.namespace, tc.name, tc.host, mounted)
+		}
+	}
+}

@@ -2,6 +2,10 @@ package dev
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"path/filepath"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +14,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 )
 
 // trustful are the resources with clients of webhooks.
@@ -19,9 +26,13 @@ var trustful = []schema.GroupVersionResource{
 	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 }
 
+// secrets are what pods mount.
+var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
 // keepTrust plays the controllers that inject an authority: registrations that come later, or lose their
-// caBundle, get it. The returned function ends them.
-func (s *session) keepTrust(ctx context.Context, authority []byte) (end func(), err error) {
+// caBundle, get it. And it plays the kubelet: a certificate that the program makes for itself, and keeps in a
+// secret, is in the directory of the certificate. The returned function ends both.
+func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	client, err := dynamic.NewForConfig(s.stage.Address().Admin)
 	if err != nil {
@@ -29,10 +40,14 @@ func (s *session) keepTrust(ctx context.Context, authority []byte) (end func(), 
 		return nil, err
 	}
 	informers := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-	for _, resource := range trustful {
+	for _, resource := range append(slices.Clone(trustful), secrets) {
 		fix := func(object any) {
 			u, ok := object.(*unstructured.Unstructured)
 			if !ok {
+				return
+			}
+			if resource == secrets {
+				s.mount(u, dir)
 				return
 			}
 			if u = u.DeepCopy(); !s.project.trust(u, authority, false) {
@@ -56,4 +71,31 @@ func (s *session) keepTrust(ctx context.Context, authority []byte) (end func(), 
 		cancel()
 		informers.Shutdown()
 	}, nil
+}
+
+// mount writes a secret into a directory if the pods of the program mount it, and it has a certificate for the
+// service.
+func (s *session) mount(secret *unstructured.Unstructured, dir string) {
+	mounts := slices.ContainsFunc(s.project.programs, func(u *unstructured.Unstructured) bool {
+		volumes := list(u.Object, "spec", "template", "spec", "volumes")
+		return u.GetNamespace() == secret.GetNamespace() &&
+			slices.ContainsFunc(volumes, func(v any) bool { return text(v, "secret", "secretName") == secret.GetName() })
+	})
+	if !mounts {
+		return
+	}
+	content := map[string][]byte{}
+	for _, file := range []string{selfsigned.AuthorityFile, selfsigned.KeyFile, selfsigned.CertificateFile} {
+		content[file], _ = base64.StdEncoding.DecodeString(text(secret.Object, "data", file))
+	}
+	pair, err := tls.X509KeyPair(content[selfsigned.CertificateFile], content[selfsigned.KeyFile])
+	if err != nil || pair.Leaf.VerifyHostname(s.project.hosts()[1]) != nil {
+		return
+	}
+	for file, data := range content {
+		if err := files.Replace(filepath.Join(dir, file), data, 0o600, false); err != nil {
+			s.Say("The certificate of the secret %s is not in %s: %v", secret.GetName(), dir, err)
+			return
+		}
+	}
 }

@@ -399,6 +399,7 @@ func TestWhatKeepsASessionFromStarting(t *testing.T) {
 		{"a program without --", "", []string{"sleep", "1"}, "write -- before the program"},
 		{"a port that somebody has", manifest(""), []string{"-f", "-", "--webhook-port", port, "--", "sleep", "1"}, "port " + port + " is in use by another process"},
 		{"two services", manifest("") + "---" + strings.ReplaceAll(manifest(""), "name: judge,", "name: other,"), []string{"-f", "-", "--", "sleep", "1"}, "say with --service which one"},
+		{"a program that is not there", "", []string{"--", "./nothing"}, "no such file"},
 		{"a broken manifest", "a: [", []string{"-f", "-", "--", "sleep", "1"}, "standard input:1"},
 		{"a kubeconfig of somebody", "", []string{"--kubeconfig-out", here, "--", "sleep", "1"}, "the file is there"},
 		{"a language that nobody knows", "", []string{"--init", "x", "--lang", "cobol"}, "--lang"},

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,7 +162,7 @@ func (s *session) free() error {
 		return nil
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(localhost, strconv.Itoa(s.project.port)))
-	if errors.Is(err, errInUse) {
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("port %d is in use by another process: end that process, or have the program listen elsewhere and say where by --webhook-port", s.project.port)
 	}
 	if err == nil {
@@ -208,14 +209,7 @@ func (s *session) run(ctx context.Context) error {
 	for name, value := range values {
 		s.env = append(s.env, name+"="+value)
 	}
-	for i, arg := range s.recipe.run {
-		s.recipe.run[i] = os.Expand(arg, func(name string) string {
-			if value, ok := values[name]; ok {
-				return value
-			}
-			return "${" + name + "}"
-		})
-	}
+	s.recipe.fill(values)
 	if err := s.load(ctx); err != nil {
 		return err
 	}
@@ -240,14 +234,20 @@ func (s *session) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-gone:
-			err := s.program.err
+			end := s.program.cmd.ProcessState.String()
 			s.program.stop(s.guard, 0)
 			s.program = nil
-			if s.changes == nil && s.Restart == nil {
-				return fmt.Errorf("the program ended: %w", ended(err))
+			var again []string
+			if s.changes != nil {
+				again = append(again, "when a file changes")
 			}
-			s.Say("The program ended (%v). It starts again when a file changes%s.", ended(err), s.orKey())
-			s.explainEnd()
+			if s.Restart != nil {
+				again = append(again, "with the key r")
+			}
+			if s.explainEnd(); again == nil {
+				return fmt.Errorf("the program ended: %s", end)
+			}
+			s.Say("The program ended (%s). It starts again %s.", end, strings.Join(again, ", or "))
 		case name := <-s.changes:
 			s.Say("%s changed.", name)
 			s.replace(ctx, files)
@@ -255,24 +255,6 @@ func (s *session) run(ctx context.Context) error {
 			s.replace(ctx, files)
 		}
 	}
-}
-
-// orKey names the key for a restart.
-func (s *session) orKey() string {
-	if s.Restart == nil {
-		return ""
-	}
-	return ", or with the key r"
-}
-
-// exited is the end of a program that says nothing about a fault.
-var errExited = errors.New("exit status 0")
-
-func ended(err error) error {
-	if err == nil {
-		return errExited
-	}
-	return err
 }
 
 // open starts the server.

@@ -117,9 +117,6 @@ func shake(ctx context.Context, address string, config *tls.Config) (*tls.Conn, 
 	return conn.(*tls.Conn), nil
 }
 
-// errInUse is a port that another process has.
-var errInUse = syscall.EADDRINUSE
-
 // tail keeps the last of what a program prints.
 type tail struct {
 	mu   sync.Mutex

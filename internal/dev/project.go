@@ -32,8 +32,6 @@ type project struct {
 	// workloads are those of the project that make pods: programs, which are the program itself, and
 	// others.
 	programs, others []*unstructured.Unstructured
-	// notes say what was left out, and why.
-	notes []string
 }
 
 // readProject reads manifests.

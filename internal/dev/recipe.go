@@ -64,6 +64,18 @@ func newRecipe(command []string, build string) (*recipe, error) {
 	return r, nil
 }
 
+// fill replaces ${NAME} in the command line by the value of the name, and nothing else: it may be a script.
+func (r *recipe) fill(values map[string]string) {
+	var pairs []string
+	for name, value := range values {
+		pairs = append(pairs, "${"+name+"}", value)
+	}
+	r.run = slices.Clone(r.run)
+	for i := range r.run {
+		r.run[i] = strings.NewReplacer(pairs...).Replace(r.run[i])
+	}
+}
+
 // errBuild is a build that failed; what it printed says why.
 var errBuild = errors.New("the build failed")
 

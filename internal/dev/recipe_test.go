@@ -48,6 +48,15 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
+// Of a command line, the names of values in braces are replaced, and what a script may mean stays.
+func TestCommandsAreFilled(t *testing.T) {
+	r := &recipe{run: []string{"--port=${PORT}", "$PORT ${OTHER} $$ $(x) a$"}}
+	r.fill(map[string]string{"PORT": "1"})
+	if want := []string{"--port=1", "$PORT ${OTHER} $$ $(x) a$"}; !slices.Equal(r.run, want) {
+		t.Errorf("got %q", r.run)
+	}
+}
+
 // A change of what a program is made of is reported, in directories that are new, too, and no other one.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()

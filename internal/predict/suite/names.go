@@ -37,37 +37,26 @@ func namesIn(objects []*manifests.Object) *names {
 // strange says which name of a test no registration of its world has; nil if all are there (S24.24). What a test
 // says of a name with a typing error could never fail.
 func (n *names) strange(t *Test) error {
-	missing := func(line int, what, kind, name string, known []string) error {
-		if name == "" || slices.Contains(known, name) {
-			return nil
+	var wrong error
+	check := func(line int, what, kind, name string, known []string) {
+		if wrong == nil && name != "" && !slices.Contains(known, name) {
+			wrong = &FileError{t.Suite.File, line, fmt.Sprintf("%s: the world has no %s %q%s", what, kind, name, nearest.Suggestion("", name, known))}
 		}
-		return &FileError{t.Suite.File, line, fmt.Sprintf("%s: the world has no %s %q%s", what, kind, name, nearest.Suggestion("", name, known))}
 	}
-	for _, list := range [][]answer{t.request.answers, t.Suite.answers} {
-		for i := range list {
-			if err := missing(list[i].line, "webhooks", "webhook", list[i].webhook, n.webhooks); err != nil {
-				return err
-			}
-		}
+	for _, a := range slices.Concat(t.request.answers, t.Suite.answers) {
+		check(a.line, "webhooks", "webhook", a.webhook, n.webhooks)
 	}
 	e := &t.expect
-	for what, list := range map[string][]string{"called": e.called, "notCalled": e.notCalled} {
-		for _, name := range list {
-			if err := missing(e.at(what), what, "webhook", name, n.webhooks); err != nil {
-				return err
-			}
-		}
+	for _, name := range e.called {
+		check(e.at("called"), "called", "webhook", name, n.webhooks)
 	}
-	if e.by == nil {
-		return nil
+	for _, name := range e.notCalled {
+		check(e.at("notCalled"), "notCalled", "webhook", name, n.webhooks)
 	}
-	for _, err := range []error{
-		missing(e.at("by"), "by", "webhook", e.by.Webhook, n.webhooks), missing(e.at("by"), "by", "policy", e.by.Policy, n.policies),
-		missing(e.at("by"), "by", "binding", e.by.Binding, n.bindings),
-	} {
-		if err != nil {
-			return err
-		}
+	if e.by != nil {
+		check(e.at("by"), "by", "webhook", e.by.Webhook, n.webhooks)
+		check(e.at("by"), "by", "policy", e.by.Policy, n.policies)
+		check(e.at("by"), "by", "binding", e.by.Binding, n.bindings)
 	}
-	return nil
+	return wrong
 }

@@ -191,7 +191,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.silent()
-	r.refuse()
 	r.report.finish()
 	r.countMutants()
 	if o.Coverage {
@@ -216,21 +215,16 @@ type runner struct {
 	left int
 }
 
-// refuse has skipped tests count as tests that cannot be judged, as FailOnSkip says (S24.20).
-func (r *runner) refuse() {
-	for _, result := range r.report.Tests {
-		if r.FailOnSkip != nil && result.Status == Skipped && r.FailOnSkip.MatchString(result.Message) {
-			result.Status = Broken
-		}
-	}
-}
-
 // silent skips tests that passed because webhooks said nothing, of policies that no webhook named in
-// any test: nothing shows that the engine behind the webhooks has them.
+// any test: nothing shows that the engine behind the webhooks has them. Skipped tests then count as tests that
+// cannot be judged, as FailOnSkip says (S24.20).
 func (r *runner) silent() {
 	for _, result := range r.report.Tests {
 		if about := result.test.running; about != nil && result.Status == Passed && !r.named[about.name] {
 			result.Status, result.Message = Skipped, fmt.Sprintf("no webhook named %s in any answer: see whether the engine that is called has it, and enforces it", about.name)
+		}
+		if r.FailOnSkip != nil && result.Status == Skipped && r.FailOnSkip.MatchString(result.Message) {
+			result.Status = Broken
 		}
 	}
 }

@@ -48,17 +48,10 @@ const jsonMediaType = "application/json"
 // and the request info. The error is that of the request, or ErrOnlyServed, after which nothing
 // was judged.
 func (h *Handler) Try(ctx context.Context, t *Trial) (*Tried, error) {
-	e, done := h.lookup(t.Resource, t.Subresource)
-	if done != nil {
-		defer done()
-	}
+	e, done := h.bound(ctx, t.Resource, t.Subresource)
+	defer done()
 	if e == nil || e.Discovery.Namespaced != (t.Namespace != "") {
 		return nil, ErrOnlyServed
-	}
-	if e.Bind != nil {
-		bound := *e
-		bound.Scope = e.Bind(ctx)
-		e = &bound
 	}
 	admit := h.Admission
 	if e.Admit != nil {
@@ -97,6 +90,21 @@ func (h *Handler) Try(ctx context.Context, t *Trial) (*Tried, error) {
 		return nil, ErrOnlyServed
 	}
 	return nil, err
+}
+
+// bound returns the endpoint of a resource, nil if it is not served, with the scope of one request. The caller must
+// call done when it no longer needs the endpoint.
+func (h *Handler) bound(ctx context.Context, resource schema.GroupVersionResource, sub string) (e *Endpoint, done func()) {
+	e, done = h.lookup(resource, sub)
+	if e != nil && e.Bind != nil {
+		bound := *e
+		bound.Scope = e.Bind(ctx)
+		e = &bound
+	}
+	if done == nil {
+		done = func() {}
+	}
+	return e, done
 }
 
 // trying is a trial at its endpoint.
@@ -240,17 +248,10 @@ func (w *trying) delete(ctx context.Context) error {
 // what the strategy of the kind sets or removes. Nobody validates or judges the object. The error is ErrOnlyServed for
 // a resource that is not served.
 func (h *Handler) AsStored(ctx context.Context, resource schema.GroupVersionResource, namespace string, body []byte) ([]byte, error) {
-	e, done := h.lookup(resource, "")
-	if done != nil {
-		defer done()
-	}
+	e, done := h.bound(ctx, resource, "")
+	defer done()
 	if e == nil {
 		return nil, ErrOnlyServed
-	}
-	if e.Bind != nil {
-		bound := *e
-		bound.Scope = e.Bind(ctx)
-		e = &bound
 	}
 	w := &trying{Endpoint: e}
 	info, ok := w.codec()

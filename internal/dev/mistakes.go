@@ -4,13 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -22,9 +24,9 @@ import (
 )
 
 // mistakes are the common ones that can be seen before the first request, each in a sentence that says what to
-// do. They are found as a server would find them: each webhook that is the program is asked about an object
-// that has a name only, as a dry run. What the webhook says of the object is its own affair. files is where the
-// certificate is.
+// do. They are found as a server would find them: each webhook that is the program is asked about an object of
+// the project, or one that has a name only, as a dry run. What the webhook says of the object is its own affair.
+// files is where the certificate is.
 func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -89,7 +91,7 @@ const asked = "gatehouse-dev"
 // podKind is what a webhook for every kind is asked about.
 var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
-// question is a review about an object of the first rule of a webhook; nil for a webhook that is about no object,
+// question is a review about an object of the kind of the first rule of a webhook; nil for a webhook that is about no object,
 // or that knows no version of reviews.
 func (s *session) question(hook *registration.Entry) *review.Body {
 	version, known := review.Choose(hook.ReviewVersions)
@@ -112,15 +114,24 @@ func (s *session) question(hook *registration.Entry) *review.Body {
 	if kind == nil {
 		kind = s.stage.Kinds().Of(podKind)
 	}
-	metadata := map[string]any{"name": asked}
+	about := &unstructured.Unstructured{Object: map[string]any{}}
+	about.SetGroupVersionKind(kind.Kind)
+	about.SetName(asked)
+	for _, u := range append(slices.Clone(s.project.objects), s.project.others...) {
+		// A program may rely on fields that the schema of the kind requires.
+		if u.GroupVersionKind() == kind.Kind && u.GetName() != "" {
+			about = u.DeepCopy()
+			break
+		}
+	}
+	if kind.Namespaced && about.GetNamespace() == "" {
+		about.SetNamespace(metav1.NamespaceDefault)
+	}
 	r := &review.Request{
 		Kind: kind.Kind, RequestKind: kind.Kind, Resource: kind.Resource, RequestResource: kind.Resource,
-		Name: asked, Operation: operation, User: &user.DefaultInfo{Name: asked}, DryRun: true,
+		Namespace: about.GetNamespace(), Name: about.GetName(), Operation: operation, User: &user.DefaultInfo{Name: asked}, DryRun: true,
 	}
-	if kind.Namespaced {
-		r.Namespace, metadata["namespace"] = "default", "default"
-	}
-	object, err := json.Marshal(map[string]any{"apiVersion": kind.Kind.GroupVersion().String(), "kind": kind.Kind.Kind, "metadata": metadata})
+	object, err := about.MarshalJSON()
 	if err != nil {
 		return nil
 	}

@@ -266,6 +266,7 @@ metadata: {name: any, namespace: hooks}
 		`rejected CREATE configmaps wrong in hooks`,
 		`ConfigMap hooks/wrong was not applied`,
 		`allowed  CREATE configmaps fine in hooks`,
+		`  \| asked by gatehouse-dev about .*"name":"fine"`,
 		`  \| program\tstarts with \\x1b\[31mKUBECONFIG=\S+`,
 	} {
 		s.says(want)

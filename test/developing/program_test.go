@@ -38,6 +38,7 @@ func program(how string) {
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			panic(err)
 		}
+		fmt.Printf("asked by %s about %s\n", in.Request.UID, in.Request.Object)
 		response := map[string]any{"uid": in.Request.UID, "allowed": !strings.Contains(string(in.Request.Object), "forbidden")}
 		switch how {
 		case "no uid":

@@ -12,9 +12,12 @@ import (
 
 // Start runs a server in the test process and stops it when the test is over. An empty
 // DataDir means a directory of the test, no Controllers those of the harness, and no Features
-// no priority and fairness.
+// no priority and fairness. With -short, Start skips the test: a server takes seconds.
 func Start(t testing.TB, o server.Options) *harness.Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("the test starts a server, which -short leaves out")
+	}
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}

@@ -249,24 +249,29 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")
 		return nil
 	}
+	return command.WriteTable(streams.Out, traceTable(items, o.allNamespaces, time.Now()))
+}
+
+// traceTable has a row for each trace, and the namespaces of requests if they are wanted.
+func traceTable(items []*v1alpha1.AdmissionTrace, namespaces bool, now time.Time) *terminal.Table {
 	columns := terminal.Titles("ID", "OPERATION", "OBJECT", "OUTCOME", "REVIEWS", "TOTAL", "OWN", "AGE")
 	for i := range columns {
 		// The object is what people look for.
 		columns[i].Below = slices.Contains([]string{"REVIEWS", "TOTAL", "OWN"}, columns[i].Title)
 	}
-	if o.allNamespaces {
+	if namespaces {
 		columns = append(terminal.Titles("NAMESPACE"), columns...)
 	}
 	table := terminal.NewTable(columns...)
 	for _, t := range items {
 		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), outcomePainted(t.Outcome), t.Reviews(),
-			view.Brief(t.TotalMicros), view.Brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time))}
-		if o.allNamespaces {
+			view.Brief(t.TotalMicros), view.Brief(t.OwnMicros), duration.HumanDuration(now.Sub(t.Start.Time))}
+		if namespaces {
 			cells = append([]any{t.Namespace}, cells...)
 		}
 		table.Row(cells...)
 	}
-	return command.WriteTable(streams.Out, table)
+	return table
 }
 
 // openTraces returns a client for the traces of all namespaces, and one for those of the

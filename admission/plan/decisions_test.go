@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -19,16 +18,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
-
-// sized is a pod with spec.size; without it if size is negative.
-func sized(size int64, pairs ...string) *unstructured.Unstructured {
-	u := labelled(pairs...)
-	u.Object["spec"] = map[string]any{}
-	if size >= 0 {
-		u.Object["spec"] = map[string]any{"size": size}
-	}
-	return u
-}
 
 // S2.10: the library takes the name of a custom resource that is called namespaces for its namespace.
 func TestCustomKindsCalledNamespaces(t *testing.T) {
@@ -63,8 +52,6 @@ func TestCustomKindsCalledNamespaces(t *testing.T) {
 		})
 	}
 }
-
-func anywhere(context.Context, string) (map[string]string, error) { return nil, nil }
 
 var realNamespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 

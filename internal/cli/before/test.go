@@ -60,8 +60,8 @@ The command is safe on files of others: what they say is judged, and nothing in
 them is run, unless --start-programs or --call says so.
 
 It exits with 1 if a test fails or cannot be judged, and with 2 if a file with
-tests is wrong, whose tests do not run then, or if all tests are skipped, so that
-nothing was judged.
+tests is wrong, whose tests do not run then, or if all tests are skipped, so
+that nothing was judged.
 
 PATH is a file or a directory, and by default the current one.`,
 		Example: `  # the tests of a directory

@@ -32,6 +32,8 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: there, namespace: shop}
 ---
+{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: seen, namespace: shop}, eventTime: "2026-01-01T00:00:00.000000Z", reportingController: example.com/a, reportingInstance: a, action: a, reason: A, type: Normal, regarding: {namespace: shop}}
+---
 apiVersion: v1
 kind: Secret
 metadata: {name: fixed, namespace: shop}
@@ -125,6 +127,7 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 		{"of a custom resource", "", "CREATE", widget("{size: 3, color: red}"), "", `unknown field "spec.color"`, plan.DecodingName, true},
 		{"a user without the right", "ada", "CREATE", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "", `User "ada" cannot create resource "configmaps"`, plan.AuthorizationName, false},
 		{"a user without the right to the status", "ada", "UPDATE", fmt.Sprintf(web, "a", ""), "status", `User "ada" cannot update resource "deployments/status"`, plan.AuthorizationName, false},
+		{"an event in its other group", "", "UPDATE", "{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: seen}, eventTime: '2026-01-01T00:00:00.000000Z', reportingController: example.com/a, reportingInstance: a, action: a, reason: A, type: Normal, regarding: {namespace: shop}}", "", "", "", true},
 		{"a status that is not valid", "", "UPDATE", fmt.Sprintf(web, "a", ", status: {replicas: -1}"), "status", "status.replicas", plan.ValidationName, true},
 		{"of a pod", "", "UPDATE", "{apiVersion: v1, kind: Pod, metadata: {name: plain}, spec: {containers: [{name: c, image: i}]}, status: {nominatedNodeName: A_b}}", "status", "nominatedNodeName", plan.ValidationName, true},
 		{"of a custom resource", "", "UPDATE", strings.TrimSuffix(there("{size: 3, colour: red}"), "}") + ", status: {ready: maybe}}", "status", "status.ready", plan.ValidationName, true},

@@ -93,7 +93,8 @@ func (r *registryReader) Authorize(ctx context.Context, a authorizer.Attributes)
 
 // Get implements catalog.Reader.
 func (r *registryReader) Get(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error) {
-	own := r.old != nil && resource == r.q.Kind.Resource.GroupResource() && name == r.q.Name && r.q.Subresource != "scale"
+	// Two groups may have the same objects, such as events.
+	own := r.old != nil && resource.Resource == r.q.Kind.Resource.Resource && name == r.q.Name && r.q.Subresource != "scale"
 	object := r.old
 	if own {
 		object = object.DeepCopyObject()

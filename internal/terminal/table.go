@@ -12,6 +12,8 @@ type Column struct {
 	// Below reports whether the cells stand below their rows where the table is wider than the
 	// page, each after its title; Bare does so without the title.
 	Below, Bare bool
+	// Whole reports whether the cells are never broken, such as names that people copy.
+	Whole bool
 }
 
 // Table is text in columns, with a line of titles. It fits the page: where it is too wide, some
@@ -88,7 +90,7 @@ func (t *Table) Print(w io.Writer) error {
 		below[i] = t.columns[i].Below || t.columns[i].Bare
 	}
 	if over := total() - most; most > 0 && over > 0 {
-		narrow(widths, below, over)
+		t.narrow(widths, below, over)
 	}
 	titles := make([]cell, len(t.columns))
 	for i, c := range t.columns {
@@ -111,11 +113,11 @@ func (t *Table) Print(w io.Writer) error {
 }
 
 // narrow takes columns from the widest ones, until so many are taken or all are narrow.
-func narrow(widths []int, below []bool, over int) {
+func (t *Table) narrow(widths []int, below []bool, over int) {
 	for ; over > 0; over-- {
 		widest := -1
 		for i := range widths {
-			if !below[i] && widths[i] > leastColumn && (widest < 0 || widths[i] > widths[widest]) {
+			if !below[i] && !t.columns[i].Whole && widths[i] > leastColumn && (widest < 0 || widths[i] > widths[widest]) {
 				widest = i
 			}
 		}

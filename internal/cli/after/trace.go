@@ -258,6 +258,7 @@ func traceTable(items []*v1alpha1.AdmissionTrace, namespaces bool, now time.Time
 	for i := range columns {
 		// The object is what people look for.
 		columns[i].Below = slices.Contains([]string{"REVIEWS", "TOTAL", "OWN"}, columns[i].Title)
+		columns[i].Whole = columns[i].Title == "ID"
 	}
 	if namespaces {
 		columns = append(terminal.Titles("NAMESPACE"), columns...)

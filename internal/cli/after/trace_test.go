@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // The list of traces has these columns; the page about traces and users' eyes rely on them.
@@ -31,6 +32,30 @@ func TestColumnsOfTraces(t *testing.T) {
 			if got := strings.Join(strings.Fields(line), " "); i >= len(want) || got != want[i] {
 				t.Errorf("line %d is %q, want %q", i, got, want)
 			}
+		}
+	}
+}
+
+// An ID is copied, so that it stands on one line on the narrowest terminals, too.
+func TestIDsOfTracesAreWhole(t *testing.T) {
+	one := &v1alpha1.AdmissionTrace{}
+	one.Namespace, one.ID, one.Outcome = "cert-manager-test", "0123456789abcdef", "FailedOpen"
+	one.Request.Operation, one.Request.Name, one.Request.Resource.Resource = "CREATE", "web-6d4b75cb6d-hx7zj-of-a-long-name", "pods"
+	t.Setenv("COLUMNS", "80")
+	var out bytes.Buffer
+	page := terminal.NewPage(&out)
+	if err := traceTable([]*v1alpha1.AdmissionTrace{one}, true, time.Now()).Print(page); err != nil {
+		t.Fatal(err)
+	}
+	if err := page.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), one.ID) {
+		t.Errorf("the ID is broken:\n%s", out.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		if len(line) > 81 {
+			t.Errorf("longer than a terminal: %q", line)
 		}
 	}
 }

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/spf13/cobra"
 )
 
 // The help of a command says what it is for, and shows an example that works.
@@ -30,4 +33,36 @@ func TestEveryCommandHasHelpThatLeadsWithExamples(t *testing.T) {
 			}
 		})
 	}
+}
+
+// How a command is used fits a terminal of 80 columns: lists of commands, flags, and the comments of
+// examples. Example command lines may be longer.
+func TestUsageFitsATerminal(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			check(c)
+		}
+		if !cmd.IsAvailableCommand() && cmd.HasParent() || cmd.DisableFlagParsing {
+			return
+		}
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		if err := command.PrintUsage(cmd); err != nil {
+			t.Fatal(err)
+		}
+		_, usage, _ := strings.Cut(out.String(), "\nUsage:\n")
+		for line := range strings.Lines(cmd.Example) {
+			if strings.HasPrefix(line, "  # ") {
+				usage += strings.TrimSuffix(line, "\n") + "\n"
+			}
+		}
+		for line := range strings.Lines(usage) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
+			}
+		}
+	}
+	check(newRoot(command.Streams{}))
 }

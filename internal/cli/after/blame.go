@@ -32,7 +32,7 @@ func NewBlame(streams command.Streams) *cobra.Command {
 	o := &blameOptions{}
 	cmd := &cobra.Command{
 		Use:   "blame KIND/NAME",
-		Short: "Show who set which field of an object: webhooks, policies, plugins",
+		Short: "Show who set which field: webhooks, policies, plugins",
 		Long: `Show which fields of an object were set by webhooks, policies, compiled-in
 plugins and initializers, and in which request. It reads the traces that the
 server keeps, and says how far back they go. It knows nothing of earlier

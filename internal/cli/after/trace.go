@@ -69,14 +69,14 @@ requests that continued although a webhook failed, longer than the rest.`,
   # new requests as they arrive, until Ctrl-C
   gatehouse trace --follow -A
 
-  # requests for which the server called one webhook, and those that failed because of it
+  # requests that a webhook was called for, and those that failed because of it
   gatehouse trace --webhook quota.example.com -A
   gatehouse trace --webhook quota.example.com --outcome Failed -A
 
   # the five requests that took longest
   gatehouse trace --slowest 5 -A
 
-  # a page to attach to an issue: the time line, what each step changed, why it was rejected
+  # a page to attach to an issue: the time line, each change, the rejection
   gatehouse trace 5d1f0c6b2a9e4d37 -o html > trace.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {

@@ -48,7 +48,7 @@ func NewCheck(streams command.Streams) *cobra.Command {
 	o := &checkOptions{log: command.NewLogging()}
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
-		Short: "Say what a cluster would answer to the files of a repository",
+		Short: "Say what a cluster would answer to files of a repository",
 		Long: `Say what a cluster would answer to manifests: kubectl apply --dry-run=server for
 a whole repository, without a cluster.
 

@@ -92,7 +92,7 @@ command lists as unknown what it cannot read.`,
   # why a Deployment has no pods
   gatehouse explain deployment/web -n shop
 
-  # whether its webhooks can be reached from here, and when their certificates expire
+  # whether its webhooks can be reached, and when their certificates expire
   gatehouse explain -f deployment.yaml --connect
 
   # what a deletion would go through

@@ -24,7 +24,7 @@ func NewSnapshot(streams command.Streams) *cobra.Command {
 	o := &snapshotOptions{}
 	cmd := &cobra.Command{
 		Use:   "snapshot -o FILE",
-		Short: "Save what a cluster judges objects by, for 'gatehouse check'",
+		Short: "Save what a cluster judges objects by, for check",
 		Long: `Save what a cluster judges objects by, so that 'gatehouse check --snapshot'
 needs no access to it: custom resource definitions, namespaces, webhook
 configurations, admission policies with their bindings and params, quotas, limit

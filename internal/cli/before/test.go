@@ -47,7 +47,7 @@ func NewTest(streams command.Streams) *cobra.Command {
 	o := &testOptions{log: command.NewLogging()}
 	cmd := &cobra.Command{
 		Use:   "test [PATH...]",
-		Short: "Run tests of policies, webhooks and whole chains of admission",
+		Short: "Run tests of policies, webhooks and chains of admission",
 		Long: `Run tests of admission: each is a request and what is expected of the answer.
 
 The command reads a folder as 'gatehouse check' does. Policies, bindings,
@@ -75,7 +75,7 @@ PATH is a file or a directory, and by default the current one.`,
   gatehouse test policies/ -o github
   gatehouse test policies/ -o junit > tests.xml --fail-on-skip
 
-  # what no test notices, of all policies or of those that a pull request changes
+  # what no test notices, of all policies or of those that a branch changes
   gatehouse test policies/ --mutate
   gatehouse test policies/ --mutate=changed --base main -o github
 

@@ -30,7 +30,7 @@ func NewAudit(streams command.Streams) *cobra.Command {
 	o := &auditOptions{judging: judging{log: command.NewLogging()}}
 	cmd := &cobra.Command{
 		Use:   "audit PATH...",
-		Short: "Say which objects of a cluster policies would reject or change",
+		Short: "Say which objects policies would reject or change",
 		Long: `Judge the objects that there are in a cluster by the policies and webhooks of
 files: which of them would be rejected, get a warning, or be changed, if
 somebody wrote them again.

@@ -135,7 +135,7 @@ with 1. It exits with 2 if nothing was judged.`,
   # one version of a directory against another
   gatehouse replay requests.jsonl --with new/ --against old/
 
-  # fail if a request is newly rejected, and list those that are judged otherwise
+  # fail if a request is newly rejected, and list all that are judged otherwise
   gatehouse replay requests.jsonl --with policies/ --against cluster.yaml \
     --fail-on rejected -o jsonl
 

@@ -2,13 +2,17 @@ package command
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// PrintUsage prints how a command is used, the examples first.
+// PrintUsage prints how a command is used, the examples first. The texts of flags end where the
+// terminal does.
 func PrintUsage(cmd *cobra.Command) error {
 	var b strings.Builder
 	if cmd.HasExample() {
@@ -40,14 +44,48 @@ func PrintUsage(cmd *cobra.Command) error {
 	}
 	list("Commands", func(c *cobra.Command) bool { return c.IsAvailableCommand() && c.GroupID == "" })
 	list("Help topics", (*cobra.Command).IsAdditionalHelpTopicCommand)
+	width := terminal.NewPage(cmd.OutOrStderr()).Width()
 	for _, s := range FlagSections(cmd.Flags()) {
-		fmt.Fprintf(&b, "\n%s:\n%s", s.Title, s.Flags.FlagUsages())
+		fmt.Fprintf(&b, "\n%s:\n%s", s.Title, flagUsages(s.Flags, width))
 	}
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\nRun '%[1]s COMMAND --help' for more about a command, '%[1]s help TOPIC' for a topic.\n", cmd.CommandPath())
+		fmt.Fprintf(&b, "\nRun '%[1]s COMMAND --help' for more about a command,\n'%[1]s help TOPIC' for a topic.\n", cmd.CommandPath())
 	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
 	return err
+}
+
+// flagName is what stands in front of the description of a flag.
+var flagName = regexp.MustCompile(`^ +(?:-\w, )?--\S+(?: \S+)? +`)
+
+// leastUsage is the least width of descriptions next to the names of their flags.
+const leastUsage = 36
+
+// flagUsages lists flags in lines of a width; 0 is any. Where there is little room next to the names,
+// descriptions stand below them. The library's own wrapping puts what follows a long word on one line.
+func flagUsages(flags *pflag.FlagSet, width int) string {
+	text := flags.FlagUsages()
+	if width == 0 {
+		return text
+	}
+	var b strings.Builder
+	indent := ""
+	for line := range strings.Lines(text) {
+		name := flagName.FindString(line)
+		if name != "" {
+			if indent = strings.Repeat(" ", len(name)); width-len(name) < leastUsage {
+				indent = strings.Repeat(" ", 10)
+			}
+		}
+		usage := string(terminal.Wrapped(strings.TrimPrefix(line, name), indent, width))
+		if len(indent) == len(name) {
+			usage = strings.TrimPrefix(usage, indent)
+		} else if name != "" {
+			name = strings.TrimRight(name, " ") + "\n"
+		}
+		b.WriteString(name + usage)
+	}
+	return b.String()
 }
 
 // sectionAnnotation is where a flag keeps the title it is listed under.

@@ -70,8 +70,8 @@ func resolved(name string) string {
 // hunk begins a change of a diff, with the lines of the new file.
 var hunk = regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
 
-// since adds the lines below a path that differ from the last commit that base and the working tree have in
-// common. A file that Git does not know is new.
+// since adds the lines of the repository around a path that differ from the last commit that base and the
+// working tree have in common: tests may be about policies elsewhere in it. A file that Git does not know is new.
 func (l lines) since(ctx context.Context, base, path string) error {
 	dir, err := filepath.Abs(path)
 	if err != nil {
@@ -85,7 +85,7 @@ func (l lines) since(ctx context.Context, base, path string) error {
 		return err
 	}
 	top := filepath.FromSlash(strings.TrimSpace(root))
-	diff, err := git(ctx, dir, "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-prefix", "--merge-base", "--end-of-options", base, "--", ".")
+	diff, err := git(ctx, dir, "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-prefix", "--merge-base", "--end-of-options", base)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (l lines) since(ctx context.Context, base, path string) error {
 			l[file] = append(l[file], span{first, first + count - 1})
 		}
 	}
-	untracked, err := git(ctx, dir, "ls-files", "--others", "--exclude-standard", "-z", "--full-name", "--", ".")
+	untracked, err := git(ctx, dir, "ls-files", "--others", "--exclude-standard", "-z", "--full-name", "--", ":/")
 	for name := range strings.SplitSeq(untracked, "\x00") {
 		if name != "" {
 			l[filepath.Join(top, filepath.FromSlash(name))] = []span{{1, math.MaxInt}}

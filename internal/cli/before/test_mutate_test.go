@@ -44,6 +44,7 @@ func TestChangedLines(t *testing.T) {
 	run("commit", "--quiet", "-am", "change")
 	write("elsewhere.yaml", "one")
 	write("policies/new.yaml", "1")
+	write("elsewhere/new.yaml", "1")
 
 	changed := lines{}
 	if err := changed.since(t.Context(), "main", filepath.Join(dir, "policies")); err != nil {
@@ -60,7 +61,8 @@ func TestChangedLines(t *testing.T) {
 		{"policies/a ä.yaml", 4, 9, false},
 		{"policies/same.yaml", 1, 2, false},
 		{"policies/new.yaml", 7, 8, true},
-		{"elsewhere.yaml", 1, 1, false},
+		{"elsewhere.yaml", 1, 1, true},
+		{"elsewhere/new.yaml", 1, 1, true},
 	} {
 		if got := changed.any(filepath.Join(dir, tc.file), tc.first, tc.last); got != tc.want {
 			t.Errorf("lines %d to %d of %s: %t, want %t: %v", tc.first, tc.last, tc.file, got, tc.want, changed)

@@ -32,14 +32,6 @@ type typeIssue struct {
 var (
 	issueStart = regexp.MustCompile(`^(?:(\S*, Kind=\S+): )?ERROR: <input>:(\d+):(\d+): `)
 	kindText   = regexp.MustCompile(`^(?:([^/]*)/)?([^/,]*), Kind=(.*)$`)
-	// harmless are errors that only a compiler with types has. When the expression is evaluated, lists
-	// of all types can be joined, and objects are maps. An operand with an error has an error of its
-	// own.
-	harmless = regexp.MustCompile(`found no matching overload for '_\+_' applied to '\(list\(.*\), list\(.*\)\)'` +
-		`|expression of type '[^']*\.[^']*' cannot be range of a comprehension` +
-		`|found no matching overload for '@?_?in_?' applied to '\(.*, [A-Z][^,()]*\)'` +
-		`|found no matching overload for '_\[_\]' applied to '\([A-Z][^,()]*, (string|dyn)\)'` +
-		`|applied to '\([^']*!error!`)
 )
 
 // typeIssues takes a warning apart; ok is false for a warning in another form.
@@ -218,7 +210,7 @@ func (s *shapes) filter(policy *admissionregistrationv1.ValidatingAdmissionPolic
 	}
 	places := map[schema.GroupVersionKind]map[expression.Place]bool{}
 	return slices.DeleteFunc(issues, func(i typeIssue) bool {
-		if harmless.MatchString(i.text) {
+		if expression.Harmless(i.text) {
 			return true
 		}
 		found, known := places[i.kind]

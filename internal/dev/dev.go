@@ -42,8 +42,8 @@ type Options struct {
 	// where the program listens; 0 means what the manifests say, or that of controller-runtime.
 	Service string
 	Port    int
-	// DataDir keeps the objects; empty for a temporary directory. KubeconfigOut is where the
-	// administrator's kubeconfig is written in addition; empty for nowhere.
+	// DataDir keeps the objects; empty for a temporary directory. KubeconfigOut, if set, is a file that
+	// gets a copy of the administrator's kubeconfig.
 	DataDir, KubeconfigOut string
 	FakeNodes              int
 	// Terminal is the one that keys come from; nil for none.

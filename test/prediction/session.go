@@ -370,8 +370,8 @@ func (s *Session) judge(ctx context.Context, w *World, r *Request, t *Tally) err
 		}
 		if i == 0 {
 			t.Again += len(e.Again)
-			for _, step := range plans[i].Steps {
-				if step.Effect == plan.Call && step.As.Equivalent {
+			for step := range plans[i].Calls() {
+				if step.As.Equivalent {
 					t.Equivalent++
 				}
 			}

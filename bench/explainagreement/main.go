@@ -39,6 +39,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
@@ -213,14 +214,7 @@ type explanation struct {
 		Groups []string       `json:"groups"`
 	} `json:"spec"`
 	Status struct {
-		Plan struct {
-			Rejection string `json:"rejection"`
-			Request   struct{ Kind string }
-			Steps     []struct {
-				Effect, Plugin string
-				Entry          *struct{ Configuration string } `json:"entry"`
-			} `json:"steps"`
-		} `json:"plan"`
+		Plan plan.Plan `json:"plan"`
 	} `json:"status"`
 }
 
@@ -294,22 +288,14 @@ func (c *comparison) ask(ctx context.Context, w *world, e *explanation, out io.W
 	}
 	p := &e.Status.Plan
 	unknown := false
-	by := ""
-	for _, s := range p.Steps {
-		switch {
-		case s.Effect == "unknown":
-			unknown = true
-		case s.Effect == "reject" && by == "":
-			if by = s.Plugin; s.Entry != nil {
-				by += " " + s.Entry.Configuration
-			}
-		}
+	for s := range p.Each() {
+		unknown = unknown || s.Effect == plan.Undecided
 	}
 	if verbose {
 		fmt.Fprintf(out, "%s: %s %s%s: %q\n", w.namespace, u.GetKind(), u.GetName(), u.GetGenerateName(), answer)
 	}
 	if p.Rejection != "" {
-		c.seen[by]++
+		c.seen[p.RejectedBy()]++
 	}
 	if unknown {
 		c.unknown++

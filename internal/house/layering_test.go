@@ -380,7 +380,7 @@ func TestNobodyElseWalksOverTraces(t *testing.T) {
 		own     []string
 		instead string
 	}{
-		{walkOver, []string{"admission/trace/", "admission/plan/", "internal/engine/dispatch/", "gatehousetest/", "bench/", "test/"}, "ask the record or the plan (admission/trace/acts.go), or add the question there"},
+		{walkOver, []string{"admission/trace/", "admission/plan/", "internal/engine/dispatch/", "gatehousetest/"}, "ask the record or the plan (admission/trace/acts.go), or add the question there"},
 		{sentence, []string{"admission/", "internal/view/", "gatehousetest/", "bench/", "test/", "examples/"}, "say it in internal/view, and draw that"},
 	} {
 		n := 0

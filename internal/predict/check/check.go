@@ -84,9 +84,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Call {
 		settings.MayConvert = stage.ConvertingAll
 	}
-	if hasPolicies(o.Set) {
-		settings.Controllers = []string{typesController}
-	}
 	s, err := stage.Open(ctx, settings)
 	if err != nil {
 		return nil, fmt.Errorf("starting a server to check with: %w", err)

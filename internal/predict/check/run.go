@@ -38,8 +38,6 @@ type run struct {
 	tasks       []*task
 	// old are the objects of the version before, and removed those that were deleted.
 	old, removed []*task
-	// open is made when the types of an expression seem wrong.
-	open *shapes
 	// groups are the API groups in which the set defines kinds.
 	groups map[string]bool
 	// mu guards the notes of the report while objects are explained, and done.

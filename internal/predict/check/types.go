@@ -2,91 +2,118 @@ package check
 
 import (
 	"context"
-	"net/http"
-	"net/url"
+	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/manifests"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// typesController is the controller that checks the types of the expressions of policies.
-const typesController = "validatingadmissionpolicy-status-controller"
-
-// hasPolicies reports whether there are policies whose types can be checked.
-func hasPolicies(set *manifests.Set) bool {
-	return slices.ContainsFunc(set.Objects, func(o *manifests.Object) bool {
-		return text(o.Content, "kind") == registration.ValidatingPolicies.Descriptor().Kind
-	})
-}
-
-// typesInterval is how often typed reads the policy.
-const typesInterval = 10 * time.Millisecond
-
-// checkTypes reports the type errors in expressions of the policies of the set. The server writes
-// them into the status of the policies, with errors that harm nothing: see realIssues.
+// checkTypes reports what the validations of the policies of the set get wrong about the types of the
+// kinds that the rules name.
 func (r *run) checkTypes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stage.Patience)
-	defer cancel()
+	var types *typing
 	for _, t := range r.tasks {
 		if t.skipped || t.dryRun || !t.accepted() || t.kind.Kind.Kind != registration.ValidatingPolicies.Descriptor().Kind {
 			continue
 		}
-		policy, err := r.typed(ctx, t.name)
-		if err != nil {
-			return err
-		}
-		if policy == nil {
-			r.report.Notes = append(r.report.Notes, "the types of the expressions of "+t.result.Title()+" were not checked within "+stage.Patience.String())
-			continue
-		}
-		for _, w := range policy.Status.TypeChecking.ExpressionWarnings {
-			warning := strings.TrimSpace(w.Warning)
-			if text := expressionAt(policy, w.FieldRef); text != "" {
-				if issues, ok := typeIssues(warning); ok {
-					left, err := r.realIssues(ctx, policy, text, issues)
-					if err != nil {
-						return err
-					}
-					if len(left) == 0 {
-						continue
-					}
-					if len(left) < len(issues) {
-						warning = joinIssues(left)
-					}
-				}
+		if types == nil {
+			d, err := discovery.NewDiscoveryClientForConfig(r.stage.Config())
+			if err != nil {
+				return err
 			}
-			r.report.warn(t, RuleTypes, w.FieldRef, warning)
+			types = &typing{run: r, schemas: &resolver.ClientDiscoveryResolver{Discovery: memory.NewMemCacheClient(d)}, known: map[string]*apiservercel.DeclType{}}
 		}
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(t.object.Content, policy); err != nil {
+			return fmt.Errorf("%s: %w", t.result.Title(), err)
+		}
+		types.check(ctx, t, policy)
 	}
 	return nil
 }
 
-// typed waits until the types of a policy are checked, and returns it; nil when that takes too
-// long.
-func (r *run) typed(ctx context.Context, name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
-	tick := time.NewTicker(typesInterval)
-	defer tick.Stop()
-	path := "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/" + url.PathEscape(name)
-	for {
-		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-		err := r.admin.Must(ctx, stage.Request{Method: http.MethodGet, Path: path}, policy)
-		switch {
-		case ctx.Err() != nil:
-			return nil, nil
-		case err != nil:
-			return nil, err
-		case policy.Status.ObservedGeneration >= policy.Generation && policy.Status.TypeChecking != nil:
-			return policy, nil
+// typing has the types of kinds and params, by the names of kinds.
+type typing struct {
+	*run
+	schemas resolver.SchemaResolver
+	known   map[string]*apiservercel.DeclType
+}
+
+// of returns the type of a kind; nil if its schema cannot be read. suffix keeps the types of objects and
+// of params apart.
+func (t *typing) of(kind schema.GroupVersionKind, suffix string) *apiservercel.DeclType {
+	key := kind.String() + suffix
+	found, ok := t.known[key]
+	if !ok {
+		if s, err := t.schemas.ResolveSchema(kind); err == nil {
+			found = expression.ShapeOf(s, kind.Kind+suffix)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		t.known[key] = found
+	}
+	return found
+}
+
+// check reports the mistakes of a policy.
+func (t *typing) check(ctx context.Context, of *task, policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
+	shapes := expression.Shapes{Requested: true}
+	if p := policy.Spec.ParamKind; p != nil {
+		shapes.HasParams, shapes.Params = true, t.of(schema.FromAPIVersionAndKind(p.APIVersion, p.Kind), "Params")
+	}
+	variables := make([]expression.Variable, len(policy.Spec.Variables))
+	for i, v := range policy.Spec.Variables {
+		variables[i] = expression.Variable(v)
+	}
+	kinds, others := t.kindsOf(policy)
+	typed := map[schema.GroupVersionKind]*expression.Typed{}
+	for _, kind := range kinds {
+		if shapes.Object = t.of(kind, ""); shapes.Object != nil {
+			typed[kind], _ = expression.NewTyped(shapes, variables)
 		}
 	}
+	for i, v := range policy.Spec.Validations {
+		for _, one := range []struct{ field, text string }{{"expression", v.Expression}, {"messageExpression", v.MessageExpression}} {
+			var texts []string
+			for _, m := range expression.Mistakes(ctx, one.text, kinds, typed, others) {
+				text := fmt.Sprintf("%s %s: %s at %d:%d of the expression", m.Kind.GroupVersion(), m.Kind.Kind, m.Text, m.At.Line, m.At.Column)
+				if !slices.Contains(texts, text) {
+					texts = append(texts, text)
+				}
+			}
+			if len(texts) > 0 {
+				t.report.warn(of, RuleTypes, fmt.Sprintf("spec.validations[%d].%s", i, one.field), strings.Join(texts, "; "))
+			}
+		}
+	}
+}
+
+// kindsOf returns the kinds that the rules of a policy name. others reports whether the rules are about
+// other kinds, too.
+func (t *typing) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPolicy) (list []schema.GroupVersionKind, others bool) {
+	if policy.Spec.MatchConstraints == nil {
+		return nil, false
+	}
+	for i := range policy.Spec.MatchConstraints.ResourceRules {
+		rule := &policy.Spec.MatchConstraints.ResourceRules[i]
+		for _, group := range rule.APIGroups {
+			for _, version := range rule.APIVersions {
+				for _, resource := range rule.Resources {
+					others = others || group == "*" || strings.Contains(resource, "*")
+					if k := t.stage.Kinds().At(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}); k != nil && !slices.Contains(list, k.Kind) {
+						list = append(list, k.Kind)
+					}
+				}
+			}
+		}
+	}
+	return list, others
 }

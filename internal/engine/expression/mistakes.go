@@ -55,7 +55,7 @@ func Mistakes(ctx context.Context, text string, kinds []schema.GroupVersionKind,
 		}
 		_, issues := typed[kind].env.Compile(text)
 		for _, e := range issues.Errors() {
-			if at := (Place{e.Location.Line(), e.Location.Column() + 1}); !Harmless(e.Message) {
+			if at := (Place{e.Location.Line(), e.Location.Column() + 1}); !harmless.MatchString(e.Message) {
 				found = append(found, Mistake{Kind: kind, At: at, Text: e.Message})
 				wrong[kind][at] = true
 			}
@@ -86,9 +86,6 @@ func Mistakes(ctx context.Context, text string, kinds []schema.GroupVersionKind,
 	}
 	return kept
 }
-
-// Harmless reports whether an error that the compiler writes is one that only a compiler with types has.
-func Harmless(message string) bool { return harmless.MatchString(message) }
 
 // ShapeOf returns the type of objects with a schema; name keeps the types of objects and of params
 // apart. A field that an API server cannot describe may be anything, such as a quantity: an API

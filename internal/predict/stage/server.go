@@ -48,8 +48,6 @@ type Options struct {
 	// Fields are the fields in which the types of the release for which the Stage judges differ from those
 	// of the server; nil when none do.
 	Fields *emulation.Fields
-	// Controllers are those that run.
-	Controllers []string
 	// Skips has traces say which registrations were looked at and did not apply.
 	Skips bool
 	// Open changes how the server is started, for a Stage that others use, too; nil for nothing. The
@@ -127,15 +125,12 @@ func start(ctx context.Context, o Options) (*Stage, error) {
 	// A breaker would make verdicts depend on the order of requests. Each request keeps its own trace.
 	options := server.Options{
 		MinFreeDisk: -1, UnsafeNoFsync: true, EndAtOnce: true,
-		Controllers: o.Controllers, AdmissionTraceBytes: -1, AdmissionTraceSkips: o.Skips, AdmissionWebhookBreaker: "off",
+		Controllers: []string{server.NoControllers}, AdmissionTraceBytes: -1, AdmissionTraceSkips: o.Skips, AdmissionWebhookBreaker: "off",
 		ServiceClusterIPRange: cmp.Or(o.ServiceRange, ServiceRange.String()), ServiceAddresses: o.ServiceAddresses,
 		EnableAdmissionPlugins:  []string{serviceAccountPlugin},
 		DisableAdmissionPlugins: []string{admission.InitializersName},
 		MaxRequestsInFlight:     10 * Parallel, MaxMutatingRequestsInFlight: 10 * Parallel,
 		Rehearsals: true, Kubernetes: !o.Gatehouse, MayConvert: o.MayConvert,
-	}
-	if len(o.Controllers) == 0 {
-		options.Controllers = []string{server.NoControllers}
 	}
 	off := later()
 	if o.Snapshot != nil {

@@ -25,8 +25,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/mutants"
 )
 
-// maxMutants bounds how many changes a run tries.
-const maxMutants = 20_000
+const (
+	// maxMutants bounds how many changes a run tries.
+	maxMutants = 20_000
+	// mutantsAtOnce is how many changes have registrations in memory, and maxAttempts how many tests by changes
+	// wait, at the same time.
+	mutantsAtOnce = 128
+	maxAttempts   = 20_000
+)
 
 // Mutants says which changes of registrations the tests notice. Its JSON is stable: fields are only ever
 // added.
@@ -86,26 +92,43 @@ func (r *runner) mutate(ctx context.Context, w *stage.Stage, objects []*manifest
 	if err != nil {
 		return err
 	}
-	// The first test of each mutant comes first, then the second of each: most mutants need no third.
-	var rounds [][]*Result
-	for _, m := range list {
-		touching, n := touching(m.content), 0
-		for _, result := range results {
-			if acted, touched := result.touched[touching]; result.Status != Passed || !touched || !acted && !m.Widens {
-				continue
-			}
-			if n == len(rounds) {
-				rounds = append(rounds, nil)
-			}
-			rounds[n] = append(rounds[n], &Result{test: result.test, mutant: m})
-			n++
+	for some := range slices.Chunk(list, mutantsAtOnce) {
+		if err := r.attempts(ctx, w, some, results, services); err != nil {
+			return err
+		}
+		for _, m := range some {
+			m.with = nil
 		}
 	}
-	attempts := slices.Concat(rounds...)
-	r.mu.Lock()
-	r.of += len(attempts)
-	r.mu.Unlock()
-	return r.all(ctx, w, attempts, services)
+	return nil
+}
+
+// attempts judges tests by mutants. The first test of each mutant comes first, then the second of each: most
+// mutants need no third. What is left needs all tests, of which more and more are judged at once.
+func (r *runner) attempts(ctx context.Context, w *stage.Stage, list []*mutant, results []*Result, services map[string]bool) error {
+	next := make([]int, len(list))
+	for most := 1; ; most = max(1, min(2*most, maxAttempts/len(list))) {
+		var attempts []*Result
+		for i, m := range list {
+			touching := touching(m.content)
+			for n := 0; n < most && next[i] < len(results) && !m.noticed.Load(); next[i]++ {
+				result := results[next[i]]
+				if acted, touched := result.touched[touching]; result.Status == Passed && touched && (acted || m.Widens) {
+					attempts = append(attempts, &Result{test: result.test, mutant: m})
+					n++
+				}
+			}
+		}
+		if len(attempts) == 0 {
+			return nil
+		}
+		r.mu.Lock()
+		r.of += len(attempts)
+		r.mu.Unlock()
+		if err := r.all(ctx, w, attempts, services); err != nil {
+			return err
+		}
+	}
 }
 
 // touching names the registration that decides whether an object touches a request: the object, or the

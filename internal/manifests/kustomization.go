@@ -50,15 +50,23 @@ func (r *reader) kustomization(path string) {
 			patches = append(patches, patch{Path: one})
 		}
 	}
+	read := map[string][]about{}
 	for _, p := range patches {
 		if p.Path != "" {
 			name := filepath.Join(dir, filepath.FromSlash(p.Path))
 			r.patches[name] = path
-			if data, err := files.Read(name, files.Configuration); err == nil {
-				p.Patch = string(data)
+			// Many patches may be one file.
+			of, known := read[name]
+			if !known {
+				if data, err := files.Read(name, files.Configuration); err == nil {
+					of = changed(string(data))
+				}
+				read[name] = of
 			}
+			r.changes(path, &p, of)
+			continue
 		}
-		r.changes(path, &p)
+		r.changes(path, &p, changed(p.Patch))
 	}
 	for _, replacement := range content.Replacements {
 		for _, target := range replacement.Targets {
@@ -106,9 +114,22 @@ func (r *reader) builtOn(dir string) map[string]bool {
 	return found
 }
 
-// changes notes the objects that a patch changes, in so far as it changes more than their metadata.
-func (r *reader) changes(kustomization string, p *patch) {
-	for _, part := range split([]byte(p.Patch)) {
+// changes notes the objects that a patch changes. of is what its text changes.
+func (r *reader) changes(kustomization string, p *patch, of []about) {
+	for _, to := range of {
+		if p.Target != nil {
+			to = *p.Target
+		}
+		if to.Kind != "" {
+			r.set.Patched = append(r.set.Patched, Patch{Kustomization: kustomization, about: to})
+		}
+	}
+}
+
+// changed returns which objects the text of a patch changes, in so far as it changes more than their metadata.
+// A JSON patch names none.
+func changed(text string) (list []about) {
+	for _, part := range split([]byte(text)) {
 		var content any
 		if aliases.Check(part.text, files.Configuration) != nil || yaml.Unmarshal(part.text, &content) != nil {
 			continue
@@ -129,11 +150,9 @@ func (r *reader) changes(kustomization string, p *patch) {
 				more = more || !strings.HasPrefix(at, "/metadata/")
 			}
 		}
-		if p.Target != nil {
-			to = *p.Target
-		}
-		if more && to.Kind != "" {
-			r.set.Patched = append(r.set.Patched, Patch{Kustomization: kustomization, about: to})
+		if more {
+			list = append(list, to)
 		}
 	}
+	return list
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
 // Options say what a session runs.
@@ -96,9 +97,9 @@ type session struct {
 	// dir is the temporary directory.
 	dir     string
 	env     []string
-	program *process
+	program *subprocess.Process
 	// printed has the last lines of the program.
-	printed *tail
+	printed *subprocess.Tail
 	// said are the mistakes that were named.
 	said map[string]bool
 	// changes has the files that changed; nil if none are watched.
@@ -110,7 +111,7 @@ type session struct {
 
 // Run runs a session until ctx ends. The error says in one sentence what keeps the session from starting.
 func Run(ctx context.Context, o Options) error {
-	s := &session{Options: o, said: map[string]bool{}, printed: &tail{}}
+	s := &session{Options: o, said: map[string]bool{}, printed: &subprocess.Tail{}}
 	var err error
 	if s.project, err = readProject(o.Paths, o.Kustomizations, o.Stdin); err != nil {
 		return err
@@ -221,21 +222,21 @@ func (s *session) run(ctx context.Context) error {
 	if s.changes, err = s.watched(ctx); err != nil {
 		return err
 	}
-	defer func() { s.program.stop(s.guard, endGrace) }()
+	defer func() { s.program.Stop(endGrace) }()
 	// Controllers make requests, too, while the program is built.
 	s.gate.hold(0)
 	s.replace(ctx, files)
 	for {
 		var gone chan struct{}
 		if s.program != nil {
-			gone = s.program.gone
+			gone = s.program.Gone
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-gone:
-			end := s.program.cmd.ProcessState.String()
-			s.program.stop(s.guard, 0)
+			end := s.program.State()
+			s.program.Stop(0)
 			s.program = nil
 			var again []string
 			if s.changes != nil {
@@ -412,13 +413,13 @@ func (s *session) replace(ctx context.Context, files string) {
 	s.gate.hold(grace)
 	defer s.gate.release()
 	restarts := s.program != nil
-	s.program.stop(s.guard, grace)
+	s.program.Stop(grace)
 	s.program = nil
 	if restarts {
 		s.recipe.clean(s.dir)
 	}
-	s.printed.reset()
-	if s.program, err = startProcess(s.guard, args, s.env, "", io.MultiWriter(s.Output, s.printed)); err != nil {
+	s.printed.Reset()
+	if s.program, err = subprocess.Start(args, s.env, "", io.MultiWriter(s.Output, s.printed), s.guard.set); err != nil {
 		s.program = nil
 		s.Say("The program does not start: %v.", err)
 		return
@@ -454,12 +455,12 @@ func (s *session) listening(ctx context.Context) bool {
 	soon, cancel := context.WithTimeout(ctx, listenSoon)
 	defer cancel()
 	interrupted := func() bool { return len(s.changes) > 0 || len(s.Restart) > 0 }
-	err := s.program.listens(soon, s.address(), interrupted)
+	err := listens(soon, s.program, s.address(), interrupted)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		s.Say("The program does not listen on port %d yet. If it listens elsewhere, name its port with --webhook-port.", s.project.port)
 		late, cancel := context.WithTimeout(ctx, listenLate)
 		defer cancel()
-		err = s.program.listens(late, s.address(), interrupted)
+		err = listens(late, s.program, s.address(), interrupted)
 	}
 	// The end of the program is said where it is noticed.
 	return err == nil

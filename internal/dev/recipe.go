@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
 // recipe says how the program is built and started.
@@ -95,20 +97,20 @@ func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, o
 		binary = filepath.Join(dir, builds, strconv.Itoa(r.built), name)
 		args = append(append(slices.Clone(args), "-o", binary), r.pkg...)
 	}
-	p, err := startProcess(g, args, env, "", output)
+	p, err := subprocess.Start(args, env, "", output, g.set)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", args[0], err)
 	}
 	select {
-	case <-p.gone:
-		p.stop(g, 0)
+	case <-p.Gone:
+		p.Stop(0)
 	case <-ctx.Done():
-		p.stop(g, time.Second)
+		p.Stop(time.Second)
 		return nil, context.Cause(ctx)
 	}
 	switch {
-	case p.err != nil:
-		return nil, errors.Join(errBuild, p.err)
+	case p.Err != nil:
+		return nil, errors.Join(errBuild, p.Err)
 	case binary == "":
 		return r.run, nil
 	}

@@ -1,19 +1,16 @@
 package suite
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
 // programPatience is how long a program may take to listen: it may have to be compiled.
@@ -40,39 +38,11 @@ type running struct {
 
 // process is one program.
 type process struct {
+	*subprocess.Process
 	program
 	file    string
 	address string
-	cmd     *exec.Cmd
-	output  output
-	// ended is closed when the program has ended, with err.
-	ended chan struct{}
-	err   error
-}
-
-// output keeps the last of what a program prints.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// maxOutput bounds what is kept.
-const maxOutput = 8 << 10
-
-func (o *output) Write(data []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := len(data)
-	if o.text.Write(data); o.text.Len() > maxOutput {
-		o.text.Next(o.text.Len() - maxOutput)
-	}
-	return n, nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.TrimSpace(o.text.String())
+	output  subprocess.Tail
 }
 
 // startPrograms starts the programs of suites. Registrations and definitions with their services get the
@@ -170,25 +140,15 @@ func (r *running) start(ctx context.Context, s *Suite, p program) (*process, []b
 	for i, arg := range p.command {
 		args[i] = expand(arg)
 	}
-	one := &process{program: p, file: s.File, address: address, ended: make(chan struct{})}
-	one.cmd = exec.Command(args[0], args[1:]...)
-	one.cmd.Dir = filepath.Dir(s.File)
-	one.cmd.Env = append(os.Environ(), "PORT="+port, "CERT_DIR="+dir)
+	one := &process{program: p, file: s.File, address: address}
+	env := append(os.Environ(), "PORT="+port, "CERT_DIR="+dir)
 	for name, value := range p.env {
-		one.cmd.Env = append(one.cmd.Env, name+"="+expand(value))
+		env = append(env, name+"="+expand(value))
 	}
-	one.cmd.Stdout, one.cmd.Stderr = &one.output, &one.output
-	// What it starts itself, as go run does, ends with it.
-	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	one.cmd.WaitDelay = programEnd
-	if err := one.cmd.Start(); err != nil {
+	if one.Process, err = subprocess.Start(args, env, filepath.Dir(s.File), &one.output, nil); err != nil {
 		return nil, nil, err
 	}
 	r.programs = append(r.programs, one)
-	go func() {
-		one.err = one.cmd.Wait()
-		close(one.ended)
-	}()
 	return one, authority, nil
 }
 
@@ -218,8 +178,8 @@ func (p *process) await(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-p.ended:
-			return fmt.Errorf("it ended: %w", errors.Join(p.err, errEnded))
+		case <-p.Gone:
+			return fmt.Errorf("it ended: %w", errors.Join(p.Err, errEnded))
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
@@ -231,19 +191,11 @@ var errEnded = errors.New("before it listened")
 
 // stop ends the programs.
 func (r *running) stop() {
+	var stopping sync.WaitGroup
 	for _, p := range r.programs {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+		stopping.Go(func() { p.Stop(programEnd) })
 	}
-	for _, p := range r.programs {
-		timer := time.NewTimer(programEnd)
-		select {
-		case <-p.ended:
-		case <-timer.C:
-			_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-			<-p.ended
-		}
-		timer.Stop()
-	}
+	stopping.Wait()
 	if r.dir != nil {
 		r.dir.Remove()
 	}

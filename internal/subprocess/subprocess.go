@@ -1,0 +1,108 @@
+package subprocess
+
+import (
+	"io"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is a program that runs, with all that it starts.
+type Process struct {
+	// Gone is closed when the program has ended, with Err. State says how.
+	Gone  chan struct{}
+	Err   error
+	cmd   *exec.Cmd
+	group func(id int, runs bool)
+}
+
+// Start starts a program in a directory, that of this process if it is empty, and in a process group of its
+// own. What the program prints goes to output. group, if it is set, is called with the group when it begins
+// to run, and when it has ended.
+func Start(args, env []string, dir string, output io.Writer, group func(id int, runs bool)) (*Process, error) {
+	if group == nil {
+		group = func(int, bool) {}
+	}
+	p := &Process{cmd: exec.Command(args[0], args[1:]...), Gone: make(chan struct{}), group: group}
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = env, dir, output, output
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(p.cmd.SysProcAttr)
+	// What the program leaves behind may hold its output open.
+	p.cmd.WaitDelay = time.Second
+	started := make(chan error)
+	go func() {
+		// Linux takes the end of the thread that started a process for the end of the parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		if err == nil {
+			group(p.cmd.Process.Pid, true)
+		}
+		started <- err
+		if err == nil {
+			p.Err = p.cmd.Wait()
+			close(p.Gone)
+		}
+	}()
+	return p, <-started
+}
+
+// State says how a program ended that is gone, in words.
+func (p *Process) State() string { return p.cmd.ProcessState.String() }
+
+// Stop ends the program and all that it started: by SIGTERM, and by SIGKILL after some time. A nil Process
+// needs nothing.
+func (p *Process) Stop(grace time.Duration) {
+	if p == nil {
+		return
+	}
+	group := -p.cmd.Process.Pid
+	_ = syscall.Kill(group, syscall.SIGTERM)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.Gone:
+	case <-timer.C:
+	}
+	// The rest of the group, too.
+	_ = syscall.Kill(group, syscall.SIGKILL)
+	<-p.Gone
+	p.group(-group, false)
+}
+
+// Tail keeps the last of what a program prints. It is safe for concurrent use.
+type Tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// mostKept bounds a Tail, in bytes.
+const mostKept = 8 << 10
+
+// Write implements io.Writer.
+func (t *Tail) Write(data []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, data...)
+	if over := len(t.text) - mostKept; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(data), nil
+}
+
+// Reset forgets what was printed.
+func (t *Tail) Reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = nil
+}
+
+// String returns what was printed, without white space around it.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}

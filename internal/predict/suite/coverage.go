@@ -391,7 +391,7 @@ func (c *Covered) part(a *ast.AST, e ast.Expr) (text string, line, begin int) {
 	if err != nil || strings.Contains(text, "@") && e.Kind() == ast.IdentKind {
 		return "", 0, 0
 	}
-	line, begin = c.Line, byteAt(c.Text, startOf(a, e))
+	line, begin = c.Line, byteAt(c.Text, mutants.Begin(a.SourceInfo(), e))
 	if begin >= 0 {
 		line += strings.Count(c.Text[:begin], "\n")
 	}
@@ -407,17 +407,6 @@ func byteAt(text string, character int) int {
 		character--
 	}
 	return -1
-}
-
-// startOf is the first character of an expression in its text; -1 when that is not known.
-func startOf(a *ast.AST, e ast.Expr) int {
-	first := -1
-	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
-		if r, ok := a.SourceInfo().GetOffsetRange(e.ID()); ok && (first < 0 || int(r.Start) < first) {
-			first = int(r.Start)
-		}
-	}))
-	return first
 }
 
 // took counts what the trace of an outcome says: rules, selectors and bindings.

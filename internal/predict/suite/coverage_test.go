@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -198,5 +199,28 @@ func TestCasesOfRules(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A decision is coloured from its first character, also one that begins with the name of a function.
+func TestDecisionsHaveTheirPlace(t *testing.T) {
+	env, err := cel.NewEnv(cel.EnableMacroCallTracking(), cel.Variable("list", cel.ListType(cel.StringType)), cel.Variable("n", cel.IntType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "n > 1 && size(list) > 2 || list.exists(x, x == 'a') && int(list[0]) < n"
+	checked, issues := env.Compile(text)
+	if issues.Err() != nil {
+		t.Fatal(issues.Err())
+	}
+	c := &Covered{Kind: ofExpressions, Text: text, Line: 1}
+	c.watch(checked.NativeRep())
+	var got []string
+	for _, b := range c.Branches {
+		got = append(got, text[b.begin:min(b.begin+4, len(text))])
+	}
+	slices.Sort(got)
+	if want := []string{"int(", "list", "n > ", "size", "x =="}; !slices.Equal(slices.Compact(got), want) {
+		t.Errorf("decisions begin with %q, want %q", got, want)
 	}
 }

@@ -288,23 +288,26 @@ func (x *editing) text(e ast.Expr) string {
 }
 
 // begin is the first character of a part.
-func (x *editing) begin(e ast.Expr) int {
+func (x *editing) begin(e ast.Expr) int { return max(Begin(x.parsed.SourceInfo(), e), 0) }
+
+// Begin is the first character of a part in the text of its expression; -1 when that is not known.
+func Begin(info *ast.SourceInfo, e ast.Expr) int {
 	first := -1
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
-		r, ok := x.parsed.SourceInfo().GetOffsetRange(e.ID())
+		r, ok := info.GetOffsetRange(e.ID())
 		if !ok {
 			return
 		}
 		start := int(r.Start)
 		if name := function(e); name != "" && !strings.ContainsAny(name, "_@") && !e.AsCall().IsMemberFunction() {
 			// The place of a call is that of its parenthesis.
-			start -= len(name)
+			start = max(start-len(name), 0)
 		}
 		if first < 0 || start < first {
-			first = max(start, 0)
+			first = start
 		}
 	}))
-	return max(first, 0)
+	return first
 }
 
 // function is the function that an expression calls; empty for one that calls none.

@@ -19,31 +19,32 @@ import (
 const Annotation = "gatehouse.dev/metadata.initializers"
 
 // Initializers is metadata.initializers. An object that has the field, whatever
-// it contains, is uninitialized (S11.1).
+// it contains, is uninitialized (S11.1). The tags have its numbers in protobuf; those from 1000 on
+// belong to fields that Kubernetes did not have.
 type Initializers struct {
 	// Pending lists the initializers that have yet to act, in order. Its merge
 	// key is name.
-	Pending []Initializer `json:"pending"`
+	Pending []Initializer `json:"pending" protobuf:"bytes,1,rep"`
 	// Result, when set, is why initialization failed.
-	Result *metav1.Status `json:"result,omitempty"`
+	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt"`
 	// Paired lists the initializers that were given to the object together with a
 	// finalizer, whether they have acted or not (S11.54). The server keeps the list;
 	// its merge key is name.
-	Paired []Pair `json:"paired,omitempty"`
+	Paired []Pair `json:"paired,omitempty" protobuf:"bytes,1000,rep"`
 }
 
 // Pair is an initializer and its finalizer.
 type Pair struct {
-	Name      string `json:"name"`
-	Finalizer string `json:"finalizer"`
+	Name      string `json:"name" protobuf:"bytes,1,opt"`
+	Finalizer string `json:"finalizer" protobuf:"bytes,2,opt"`
 	// Claimed says that the initializer has begun to act: what it allocates from then
 	// on must be released. The initializer sets it, and nothing takes it back (S11.55).
-	Claimed bool `json:"claimed,omitempty"`
+	Claimed bool `json:"claimed,omitempty" protobuf:"varint,3,opt"`
 }
 
 // Initializer is one entry of the pending list.
 type Initializer struct {
-	Name string `json:"name"`
+	Name string `json:"name" protobuf:"bytes,1,opt"`
 }
 
 // Empty reports whether no initializer is pending and none failed, so that initialization is

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/wire"
 )
 
 // In protobuf metadata.initializers is field 16 of ObjectMeta, as it was in Kubernetes 1.7 to
@@ -26,14 +28,6 @@ const (
 	metaInitializers protowire.Number = 16
 	entryKey         protowire.Number = 1
 	entryValue       protowire.Number = 2
-	fieldPending     protowire.Number = 1
-	fieldResult      protowire.Number = 2
-	pendingName      protowire.Number = 1
-	// Fields that Kubernetes did not have are numbered from 1000 on.
-	fieldPaired   protowire.Number = 1000
-	pairName      protowire.Number = 1
-	pairFinalizer protowire.Number = 2
-	pairClaimed   protowire.Number = 3
 )
 
 var protobufPrefix = []byte("k8s\x00")
@@ -100,7 +94,7 @@ func exposeInMeta(metadata []byte) ([]byte, error) {
 	if err := json.Unmarshal(carried, &field); err != nil {
 		return nil, fmt.Errorf("metadata.initializers: %w", err)
 	}
-	message, err := field.marshal()
+	message, err := wire.Marshal(&field)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +128,11 @@ func HideProtobuf(data []byte, obj runtime.Object) error {
 			if field == nil {
 				field = &Initializers{}
 			}
-			return field.unmarshal(f)
+			value, err := f.bytes()
+			if err != nil {
+				return err
+			}
+			return wire.Unmarshal(value, field)
 		})
 	})
 	if err != nil {
@@ -144,91 +142,6 @@ func HideProtobuf(data []byte, obj runtime.Object) error {
 		Set(obj, field)
 	}
 	return nil
-}
-
-// marshal returns the message in protobuf.
-func (i *Initializers) marshal() ([]byte, error) {
-	var b []byte
-	for _, p := range i.Pending {
-		b = protowire.AppendTag(b, fieldPending, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(protowire.SizeTag(pendingName)+protowire.SizeBytes(len(p.Name))))
-		b = protowire.AppendTag(b, pendingName, protowire.BytesType)
-		b = protowire.AppendString(b, p.Name)
-	}
-	if i.Result != nil {
-		result, err := i.Result.Marshal()
-		if err != nil {
-			return nil, fmt.Errorf("metadata.initializers.result: %w", err)
-		}
-		b = protowire.AppendTag(b, fieldResult, protowire.BytesType)
-		b = protowire.AppendBytes(b, result)
-	}
-	for _, p := range i.Paired {
-		b = protowire.AppendTag(b, fieldPaired, protowire.BytesType)
-		b = protowire.AppendBytes(b, p.marshal())
-	}
-	return b, nil
-}
-
-func (p *Pair) marshal() []byte {
-	b := protowire.AppendTag(nil, pairName, protowire.BytesType)
-	b = protowire.AppendString(b, p.Name)
-	b = protowire.AppendTag(b, pairFinalizer, protowire.BytesType)
-	b = protowire.AppendString(b, p.Finalizer)
-	if p.Claimed {
-		b = protowire.AppendTag(b, pairClaimed, protowire.VarintType)
-		b = protowire.AppendVarint(b, protowire.EncodeBool(true))
-	}
-	return b
-}
-
-// unmarshal adds the fields of the message to p.
-func (p *Pair) unmarshal(message []byte) error {
-	return eachField(message, func(f wireField) (err error) {
-		var value []byte
-		switch f.number {
-		case pairName:
-			value, err = f.bytes()
-			p.Name = string(value)
-		case pairFinalizer:
-			value, err = f.bytes()
-			p.Finalizer = string(value)
-		case pairClaimed:
-			p.Claimed, err = f.bool()
-		}
-		return err
-	})
-}
-
-// unmarshal adds the message in a field to i. Protobuf merges messages of a field that occurs
-// several times.
-func (i *Initializers) unmarshal(message wireField) error {
-	value, err := message.bytes()
-	if err != nil {
-		return err
-	}
-	return eachField(value, func(f wireField) error {
-		if f.number != fieldPending && f.number != fieldResult && f.number != fieldPaired {
-			return nil
-		}
-		value, err := f.bytes()
-		if err != nil {
-			return err
-		}
-		if f.number == fieldPending {
-			name, err := lastField(value, pendingName)
-			i.Pending = append(i.Pending, Initializer{Name: string(name)})
-			return err
-		}
-		if f.number == fieldPaired {
-			i.Paired = append(i.Paired, Pair{})
-			return i.Paired[len(i.Paired)-1].unmarshal(value)
-		}
-		if i.Result == nil {
-			i.Result = &metav1.Status{}
-		}
-		return i.Result.Unmarshal(value)
-	})
 }
 
 // wireField is a field of a message in protobuf.
@@ -246,16 +159,6 @@ func (f wireField) bytes() ([]byte, error) {
 		return nil, errors.New("a field has the wrong wire type")
 	}
 	return f.value, nil
-}
-
-// bool returns the content of a field that must be a bool.
-func (f wireField) bool() (bool, error) {
-	_, wireType, start := protowire.ConsumeTag(f.all)
-	if start < 0 || wireType != protowire.VarintType {
-		return false, errors.New("a field has the wrong wire type")
-	}
-	value, size := protowire.ConsumeVarint(f.all[start:])
-	return protowire.DecodeBool(value), protowire.ParseError(min(size, 0))
 }
 
 // eachField calls do for the fields of a message, in order.

@@ -5,9 +5,12 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -131,4 +134,140 @@ func valid(list []*x509.Certificate, now time.Time) (from, to time.Time) {
 		}
 	}
 	return from, to
+}
+
+var caBundleInvalid = &Rule{
+	ID: "ca-bundle-invalid", Level: Error, OnWrite: true,
+	Title:  "A caBundle cannot be read",
+	Why:    "The API server trusts nobody then: each call of the webhook fails before it is made.",
+	Fix:    "Put the certificate of the authority that signed the server's certificate there, as PEM, not the certificate's key.",
+	Fails:  bundled("policies", publicKey),
+	Passes: bundled("policies", lasting),
+	check: func(p *pass) {
+		for _, c := range p.clients() {
+			if len(c.CABundle) == 0 || len(bytes.TrimSpace(c.CABundle)) == 0 && c.mayBeSet(p) {
+				continue
+			}
+			if _, err := bundle(c.CABundle); err != nil {
+				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the API server cannot connect to %s: its caBundle cannot be used: %v", c.what, err)
+			}
+		}
+	},
+}
+
+var caBundleExpired = &Rule{
+	ID: "ca-bundle-expired", Level: Error, OnWrite: true,
+	Title:  "The certificates of a caBundle have expired, or are not valid yet",
+	Why:    "The API server trusts no certificate that they signed: each call of the webhook fails.",
+	Fix:    "Renew the certificate authority of the webhook, and the certificate of its server.",
+	Fails:  bundled("policies", expired),
+	Passes: bundled("policies", lasting),
+	check: func(p *pass) {
+		p.validities(func(c *client, from, to time.Time) {
+			switch {
+			case !p.Now.Before(to):
+				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s expired at %s", c.what, to.UTC().Format(time.RFC3339))
+			case p.Now.Before(from):
+				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s is not valid before %s", c.what, from.UTC().Format(time.RFC3339))
+			}
+		})
+	},
+}
+
+// soon is how long before its end a certificate is worth a warning.
+const soon = 30 * 24 * time.Hour
+
+var caBundleExpires = &Rule{
+	ID: "ca-bundle-expires", Level: Warning,
+	Title:  "The certificates of a caBundle expire within 30 days",
+	Why:    "From then on, each call of the webhook fails.",
+	Fix:    "Renew the certificate authority of the webhook, and find out why nothing did.",
+	Fails:  bundled("policies", ending),
+	Passes: bundled("policies", lasting),
+	check: func(p *pass) {
+		p.validities(func(c *client, from, to time.Time) {
+			if !p.Now.Before(from) && p.Now.Before(to) && to.Sub(p.Now) < soon {
+				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s expires at %s", c.what, to.UTC().Format(time.RFC3339))
+			}
+		})
+	},
+}
+
+var caBundleMissing = &Rule{
+	ID: "ca-bundle-missing", Level: Warning,
+	Reads: []Part{Services, Workloads, Access},
+	Title: "A webhook behind a service has no caBundle",
+	Why: "The API server trusts the authorities of its machine then, and none of them signs certificates for the name of a service, NAME.NAMESPACE.svc. " +
+		"Unless something sets the caBundle later, each call fails.",
+	Fix: "Set clientConfig.caBundle, or have a controller set it, such as cert-manager with the annotation cert-manager.io/inject-ca-from. Among files, the rule " +
+		"is silent if a role allows somebody to change the configuration, and if the files do not have the server.",
+	Fails:  hook(validating, anyPod+outside+"failurePolicy: Ignore\n") + serviceWithPort("443") + server("policies", 2),
+	Passes: bundled("policies", lasting),
+	check: func(p *pass) {
+		for _, c := range p.clients() {
+			if c.Service == nil || len(c.CABundle) > 0 || c.mayBeSet(p) {
+				continue
+			}
+			name := types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
+			if p.Partial && len(p.behind(name)) == 0 {
+				// The files have only a part of a program. The rest may set the caBundle.
+				p.misses("what may set the caBundle for service %s is in no file: %s", name, p.rule.ID)
+				continue
+			}
+			c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s without a caBundle: the API server will not trust its certificate", c.what, name)
+		}
+	},
+}
+
+var caBundleMismatch = &Rule{
+	ID: "ca-bundle-mismatch", Level: Error,
+	Reads: []Part{Certificates},
+	Title: "A webhook presents a certificate that the API server does not trust",
+	Why: "The certificate is signed by somebody else than its caBundle says, or names another host than the one that is called. Each call of the webhook fails. " +
+		"The rule needs --connect: the command then connects to each webhook from where it runs, and sends no request.",
+	Fix:    "Renew the certificate of the server and the caBundle together. The certificate must name the host of the URL, or NAME.NAMESPACE.svc.",
+	Fails:  bundled("policies", lasting),
+	Passes: bundled("policies", own),
+	check: func(p *pass) {
+		for _, c := range p.clients() {
+			address := addressOf(c.ClientConfig)
+			served, asked := p.Served[address]
+			if !asked {
+				continue
+			}
+			if served.Err != nil {
+				p.misses("%s presented no certificate: %v (%s)", address, served.Err, p.rule.ID)
+				continue
+			}
+			if err := trust(c.ClientConfig, served.Chain, p.Now); err != nil {
+				c.finds(p, p.rule.Level, c.under("caBundle"), address.String()+string(c.CABundle), "the API server does not trust the certificate of %s: %v", c.what, err)
+			}
+		}
+	},
+}
+
+// trust verifies the certificates that a webhook presents, as the API server does.
+func trust(c *registration.ClientConfig, chain []*x509.Certificate, now time.Time) error {
+	o := x509.VerifyOptions{CurrentTime: now, Intermediates: x509.NewCertPool()}
+	if len(c.CABundle) > 0 {
+		list, err := bundle(c.CABundle)
+		if err != nil {
+			// Another rule reports this.
+			return nil
+		}
+		o.Roots = x509.NewCertPool()
+		for _, ca := range list {
+			o.Roots.AddCert(ca)
+		}
+	}
+	for _, between := range chain[1:] {
+		o.Intermediates.AddCert(between)
+	}
+	host := addressOf(c).Host
+	if net.ParseIP(host) != nil {
+		host = "[" + host + "]"
+	}
+	o.DNSName = host
+	_, err := chain[0].Verify(o)
+	return err
 }

@@ -1,0 +1,110 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+var policyWithoutBinding = &Rule{
+	ID: "policy-without-binding", Level: Warning,
+	Title: "A policy has no binding",
+	Why:   "A policy is in force only where a binding says so. Without one it does nothing.",
+	Fix: "Create a binding with this policyName, or delete the policy. Among files, the rule is a note, and is silent if most of the policies have no binding, as those of " +
+		"a library.",
+	Fails: strings.ReplaceAll(before(policy("validations:\n- {expression: \"object.spec.hostNetwork != true\"}\n")), "name: images", "name: networks") + "---\n" +
+		policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
+	Passes: policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			if e.Policy == nil || e.Bindings != nil {
+				return
+			}
+			if why := p.Hidden[e.Source.Descriptor().Bindings]; why != "" {
+				return
+			}
+			level := Warning
+			if p.Partial {
+				if level = Note; p.isLibrary(e.Source) {
+					p.misses("bindings of policies are in no file: %s", p.rule.ID)
+					return
+				}
+			}
+			p.findsAs(level, place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
+		})
+	},
+}
+
+// isLibrary reports whether most of the policies of a source have no binding.
+func (p *pass) isLibrary(source registration.Source) bool {
+	bound, others := 0, 0
+	for _, e := range p.Snapshot.Entries(source) {
+		if e.Bindings != nil {
+			bound++
+		} else {
+			others++
+		}
+	}
+	return others > bound
+}
+
+// before returns the first document of an example.
+func before(example string) string {
+	first, _, _ := strings.Cut(example, "---\n")
+	return first
+}
+
+var bindingWithoutPolicy = &Rule{
+	ID: "binding-without-policy", Level: Warning,
+	Title:  "A binding names a policy that does not exist",
+	Why:    "The binding does nothing, and nothing says so.",
+	Fix:    "Correct policyName, or create the policy. Among files, the rule is silent if they have no policy at all, or if an API server would refuse that one.",
+	Fails:  strings.Replace(policy("validations:\n- {expression: \"true\"}\n"), "policyName: images", "policyName: image", 1),
+	Passes: policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			if e.Binding == nil || p.Hidden[e.Source.Descriptor().Bound] != "" || p.Snapshot.Bound(e) != nil {
+				return
+			}
+			where, bound := at(e.Entry, "policyName"), e.Source.Descriptor().Bound
+			_, refused := p.Written[Object{Kind: bound.String(), Name: e.Binding.PolicyName}]
+			switch {
+			case refused:
+				// Rules invalid and expression-invalid report the policy.
+			case !p.Partial:
+				p.finds(where, "the binding %s names the %s %q, which does not exist", e, bound, e.Binding.PolicyName)
+			case len(p.Snapshot.Entries(bound)) == 0:
+				p.misses("%s %q, which a binding names, is in no file", bound, e.Binding.PolicyName)
+			default:
+				p.finds(where, "the binding %s names the %s %q; the files have other policies, and not this one", e, bound, e.Binding.PolicyName)
+			}
+		})
+	},
+}
+
+var warnBindingRejects = &Rule{
+	ID: "warn-binding-rejects", Level: Note,
+	Title: "A binding that only warns or audits can reject requests",
+	Why: "The actions of a binding are for violations. When params are missing, or an audit annotation fails, the failure policy of the policy " +
+		"decides, whatever the actions are: with Fail, the request is rejected.",
+	Fix:    "Set failurePolicy of the policy to Ignore while it is tried out.",
+	Fails:  strings.Replace(withParams, "[Deny]", "[Warn]", 1),
+	Passes: strings.Replace(strings.Replace(withParams, "[Deny]", "[Warn]", 1), "spec:\n  paramKind", "spec:\n  failurePolicy: Ignore\n  paramKind", 1),
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			if e.Source != registration.ValidatingBindings || slices.Contains(e.Binding.Actions, v1.Deny) {
+				return
+			}
+			policy := p.Snapshot.Bound(e)
+			if policy == nil || !failsClosed(policy) || policy.Entry.Policy.ParamKind == nil && len(policy.Entry.Policy.AuditAnnotations) == 0 {
+				return
+			}
+			p.finds(at(e.Entry, "validationActions"), "the binding %s only has the actions %v, and the policy %s rejects requests all the same when its params or audit annotations fail",
+				e, e.Binding.Actions, policy)
+		})
+	},
+}

@@ -1,0 +1,242 @@
+package lint
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+)
+
+var expressionInvalid = &Rule{
+	ID: "expression-invalid", Level: Error,
+	Title: "An expression does not compile",
+	Why: "It was stored by another release of Kubernetes, or is refused when it is written. A stored one fails for every request, and the failure policy " +
+		"decides: with Fail, all requests that it is about are rejected.",
+	Fix:    "Correct the expression. The message says where it is wrong.",
+	Fails:  policy("validations:\n- {expression: \"object.spec.containers.all(c, c.image.startsWith('registry.example.com/'\"}\n"),
+	Passes: policy("validations:\n- {expression: \"object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))\"}\n"),
+	check: func(p *pass) {
+		for _, f := range p.analyses() {
+			if f.broken != nil {
+				p.finds(f.at(), "the expression of %s does not compile: %s", f.entry, oneLine(f.broken.Error()))
+			}
+		}
+		for o, w := range p.Written {
+			for _, i := range w.Invalid {
+				if strings.Contains(i.Field, "xpression") {
+					p.finds(place{o, parsePath(i.Field)}, "the expression does not compile: %s", oneLine(i.Message))
+				}
+			}
+		}
+	},
+}
+
+var expressionCost = &Rule{
+	ID: "expression-cost", Level: Warning,
+	Title: "Expressions may cost more than they are allowed to",
+	Why: "The API server ends an evaluation that costs too much, and the failure policy decides. An expression with loops inside loops passes its tests on small " +
+		"objects and fails on the first large one. The estimate is for an object as large as an API server takes it: lists of 200 elements, whose elements have " +
+		"lists of 5, params with lists of 20, and texts of 100 characters.",
+	Fix: "Loop once: filter first, or compare with a map. Put what is used more than once into a variable.",
+	Fails: policy(`validations:
+- expression: "object.spec.containers.all(c, c.env.all(e, object.spec.volumes.exists(v, v.name == e.name)))"
+`),
+	Passes: policy(`validations:
+- expression: "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"
+`),
+	check: func(p *pass) {
+		// sums has the costs of the expressions that share a budget.
+		type budget struct {
+			entry      *snapshot.Entry
+			conditions bool
+		}
+		sums := map[budget]uint64{}
+		for _, f := range p.analyses() {
+			b := budget{f.entry, f.use == condition}
+			if sum := sums[b] + f.cost; sum >= f.cost {
+				sums[b] = sum
+			} else {
+				sums[b] = math.MaxUint64
+			}
+			if f.cost >= expression.PerExpression {
+				p.findsCause(p.rule.Level, f.at(), f.entry.String(), "the expression at "+pathText(f.at().path), "an expression of %s costs up to %s for an object with lists of %d elements, and the limit is %d", f.entry, costText(f.cost), longList, uint64(expression.PerExpression))
+				// The finding is added once for each budget.
+				sums[b] = 0
+			}
+		}
+		for _, f := range p.analyses() {
+			b := budget{f.entry, f.use == condition}
+			limit, what := uint64(expression.RunBudget), "expressions"
+			if b.conditions {
+				limit, what = expression.ConditionsBudget, "match conditions"
+			}
+			if sums[b] >= limit {
+				p.finds(f.at(), "the %s of %s cost up to %s together for an object with lists of %d elements, and the limit is %d", what, f.entry, costText(sums[b]), longList, limit)
+			}
+			delete(sums, b)
+		}
+	},
+}
+
+func costText(cost uint64) string {
+	if cost == math.MaxUint64 {
+		return "any amount"
+	}
+	return fmt.Sprint(cost)
+}
+
+var expressionTypes = &Rule{
+	ID: "expression-types", Level: Error,
+	Title: "An expression is wrong about types",
+	Why: "The expression names a field that the kind does not have, compares what cannot be compared, or sets a field that the kind does not have. It fails for each " +
+		"object of that kind, and the failure policy decides: with Fail, the request is rejected. An API server takes the webhook or the policy all the same. It only " +
+		"says something in the status of a ValidatingAdmissionPolicy, and only about validations.",
+	Fix:   "Correct the name of the field, or its type. If only some kinds of the rules have the field, write a policy for these.",
+	Reads: []Part{Kinds, Definitions},
+	Fails: policy(`validations:
+- {expression: "object.spec.container.all(c, c.image.startsWith('registry.example.com/'))"}
+`),
+	Passes: policy(`validations:
+- {expression: "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"}
+`),
+	check: func(p *pass) {
+		if p.Schemas == nil {
+			p.misses("the schemas of kinds: %s", p.rule.ID)
+			return
+		}
+		for _, f := range p.analyses() {
+			if f.broken == nil {
+				p.findsMistakes(f)
+			}
+		}
+		p.entries(func(e *snapshot.Entry) {
+			if e.Policy == nil {
+				return
+			}
+			for i, v := range e.Entry.Policy.Variables {
+				p.findsMistakes(&fact{entry: e, use: other, text: v.Expression, path: []any{"variables", i, "expression"}})
+			}
+		})
+	},
+}
+
+// findsMistakes adds a finding for what an expression gets wrong about types.
+func (p *pass) findsMistakes(f *fact) {
+	found := p.mistakes(f)
+	if len(found) == 0 {
+		return
+	}
+	var texts, kinds []string
+	for i, m := range found {
+		text := fmt.Sprintf("%s at %d:%d of the expression", m.Text, m.At.Line, m.At.Column)
+		if i == 0 || found[i-1].Kind != m.Kind {
+			text = kindText(m.Kind) + ": " + text
+		}
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+		if m.Always && !slices.Contains(kinds, m.Kind.Kind) {
+			kinds = append(kinds, m.Kind.Kind)
+		}
+	}
+	level, follows := Warning, ""
+	if len(kinds) > 0 && f.use != other && p.rejects(f.entry) {
+		level, follows = Error, "; each request about a "+few(kinds)+" is rejected"
+	}
+	p.findsAs(level, f.at(), "the expression does not fit the types: %s%s", strings.Join(texts, "; "), follows)
+}
+
+var variableNull = &Rule{
+	ID: "variable-null", Level: Error,
+	Reads: []Part{Kinds},
+	Title: "An expression reads a variable that is null",
+	Why: "params is null for a binding without paramRef, and namespaceObject is null for namespaces and for other objects that are in no namespace. An expression that " +
+		"reads a field of null fails, and the failure policy decides: with Fail, each such request is rejected.",
+	Fix:    "Name the params in paramRef of the binding. Ask for what may be missing: namespaceObject == null || namespaceObject.metadata.name != 'x'. Or leave these resources out of the rules.",
+	Fails:  strings.Replace(withParams, paramRefOfExample, "", 1),
+	Passes: withParams,
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			if e.Policy != nil {
+				p.nullNamespace(e)
+				p.nullParams(e)
+			}
+		})
+	},
+}
+
+// nullNamespace finds expressions that read the namespace of what is in none.
+func (p *pass) nullNamespace(e *snapshot.Entry) {
+	_, others := p.subjects(e)
+	for _, f := range p.factsOf(e) {
+		reach, ok := expression.NewReach(f.text)
+		if !ok || f.use == condition || f.use == other || !strings.Contains(f.text, "namespaceObject") {
+			continue
+		}
+		var failing []string
+		for i := range p.Resources {
+			r := &p.Resources[i]
+			if r.Namespaced || others && r.GroupVersionResource.GroupResource() != (schema.GroupResource{Resource: "namespaces"}) || !isWritten(e, r) {
+				continue
+			}
+			if reach.Uses(p.ctx, "namespaceObject", r.Kind).Always && !slices.Contains(failing, r.Resource) {
+				failing = append(failing, r.Resource)
+			}
+		}
+		if len(failing) > 0 {
+			level, follows := Warning, "the expression fails"
+			if p.rejects(e) {
+				level, follows = Error, "each such request is rejected"
+			}
+			p.findsAs(level, f.at(), "an expression of %s reads namespaceObject, which is null for %s: %s", e, few(failing), follows)
+		}
+	}
+}
+
+// isWritten reports whether an entry is about writes of a resource that is in no namespace.
+func isWritten(e *snapshot.Entry, r *Resource) bool {
+	return slices.ContainsFunc([]admission.Operation{admission.Create, admission.Update, admission.Delete}, func(o admission.Operation) bool {
+		return matchesAny(e.Rules, &plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind})
+	})
+}
+
+// nullParams finds the bindings that give no params to a policy that reads them (S15.2).
+func (p *pass) nullParams(e *snapshot.Entry) {
+	if e.Entry.Policy.ParamKind == nil || e.Bindings == nil {
+		return
+	}
+	reads, always := false, false
+	list, _ := p.subjects(e)
+	for _, f := range p.factsOf(e) {
+		reach, ok := expression.NewReach(f.text)
+		if !ok {
+			continue
+		}
+		// The policy that asks whether there are params can do without.
+		if reach.Uses(p.ctx, "params", schema.GroupVersionKind{}).Whole {
+			return
+		}
+		reads = reads || strings.Contains(f.text, "params.")
+		always = always || f.use != other && len(list) > 0 && !slices.ContainsFunc(list, func(s subject) bool {
+			return !reach.Uses(p.ctx, "params", s.kind).Always
+		})
+	}
+	for i := range e.Bindings.Groups {
+		for _, b := range e.Bindings.Groups[i].Bindings {
+			switch {
+			case b.Binding.ParamRef != nil || !p.isWanted(b):
+			case always && failsClosed(e) && denies(b):
+				p.finds(at(b.Entry), "the binding %s has no paramRef, so that params is null, and the policy %s reads params: each request that it is about is rejected", b, e)
+			case reads:
+				p.findsAs(Warning, at(b.Entry), "the binding %s has no paramRef, so that params is null, and the policy %s reads params: an expression that does fails", b, e)
+			}
+		}
+	}
+}

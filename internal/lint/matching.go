@@ -1,0 +1,365 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+var ruleNeverMatches = &Rule{
+	ID: "rule-never-matches", Level: Warning,
+	Reads: []Part{Kinds},
+	Title: "A rule matches no request",
+	Why: "The API serves no such resource or version, the resource has another scope, or admission is never asked about it. The rule " +
+		"looks as if it enforced something, and it enforces nothing.",
+	Fix: "Name the resource by its plural in lower case, in a group and version that gatehouse kubectl api-resources shows.",
+	Fails: hook(validating, `rules:
+- {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [deployments]}
+failurePolicy: Ignore
+`),
+	Passes: hook(validating, `rules:
+- {apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}
+failurePolicy: Ignore
+`),
+	check: func(p *pass) {
+		if !p.sees(Kinds) {
+			return
+		}
+		m := matcher{p, p.targets(), map[string]bool{}}
+		p.entries(func(e *snapshot.Entry) {
+			for i := range e.Rules {
+				r := &e.Rules[i]
+				if m.matches(e.Source, r) {
+					continue
+				}
+				if group := p.undefined(r); group != "" {
+					p.misses("kinds of group %s are in no file: %s", group, p.rule.ID)
+					continue
+				}
+				p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "no request matches rule %d of %s: %s", i+1, e, p.mismatch(e.Source, r))
+			}
+		})
+	},
+}
+
+// rulesPath returns the path of a rule, below the entry.
+func rulesPath(e *registration.Entry, i int) []any {
+	switch {
+	case e.Policy != nil:
+		return []any{"matchConstraints", "resourceRules", i}
+	case e.Binding != nil:
+		return []any{"matchResources", "resourceRules", i}
+	}
+	return []any{"rules", i}
+}
+
+// matcher decides whether a rule matches any request at all.
+type matcher struct {
+	*pass
+	targets []plan.Request
+	known   map[string]bool
+}
+
+func (m *matcher) matches(source registration.Source, r *registration.Rule) bool {
+	key := fmt.Sprintf("%d %q", source, *r)
+	found, ok := m.known[key]
+	if !ok {
+		found = slices.ContainsFunc(m.targets, func(q plan.Request) bool {
+			// The names of later objects are not known, so one that the rule names stands for
+			// them.
+			if len(r.ResourceNames) > 0 {
+				q.Name = r.ResourceNames[0]
+			}
+			return plan.RuleMatches(r, &q) && plan.ReachOf(source, q.Kind, q.Resource.GroupResource(), q.Reviews) == plan.Everything
+		})
+		m.known[key] = found
+	}
+	return found
+}
+
+// targets returns all requests to the API, as far as rules can tell them apart.
+func (p *pass) targets() []plan.Request {
+	var list []plan.Request
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		add := func(sub string, kind schema.GroupVersionKind, operations ...admission.Operation) {
+			for _, o := range operations {
+				list = append(list, plan.Request{Operation: o, Resource: r.GroupVersionResource, Subresource: sub, Kind: kind, Namespace: p.someNamespace(r), Name: "one"})
+			}
+		}
+		add("", r.Kind, admission.Create, admission.Update, admission.Delete)
+		for _, s := range r.Subresources {
+			add(s.Name, s.Kind, admission.Create, admission.Update, admission.Connect)
+		}
+	}
+	return list
+}
+
+// undefined returns a group of a rule whose kinds must be defined in a file and are not; empty
+// when there is none.
+func (p *pass) undefined(r *registration.Rule) string {
+	if !p.Partial {
+		return ""
+	}
+	for _, group := range r.APIGroups {
+		if group == "*" {
+			return "*"
+		}
+		builtIn, defined := !strings.Contains(group, "."), false
+		for i := range p.Resources {
+			if k := &p.Resources[i]; k.Group == group {
+				builtIn = builtIn || !k.Custom
+				defined = defined || slices.Contains(r.Resources, k.Resource)
+			}
+		}
+		// Kubernetes has groups that end in .k8s.io, and so do many projects that define kinds by
+		// custom resources. The files may have some of these kinds, and others not.
+		if !builtIn && !defined {
+			return group
+		}
+	}
+	return ""
+}
+
+// mismatch says why a rule matches no request.
+func (p *pass) mismatch(source registration.Source, r *registration.Rule) string {
+	// named are those of the rule's resources that are served in some version.
+	var served, named []string
+	sameGroup, exempt := false, false
+	for i := range p.Resources {
+		k := &p.Resources[i]
+		name := func(resource string) bool { return slices.Contains(r.Resources, resource) }
+		if !name(k.Resource) && !slices.ContainsFunc(k.Subresources, func(s Subresource) bool { return name(k.Resource + "/" + s.Name) }) {
+			continue
+		}
+		served = append(served, k.GroupVersion().String())
+		for _, resource := range r.Resources {
+			if main, _, _ := strings.Cut(resource, "/"); main == k.Resource && !slices.Contains(named, resource) {
+				named = append(named, resource)
+			}
+		}
+		if slices.Contains(r.APIGroups, k.Group) || slices.Contains(r.APIGroups, "*") {
+			sameGroup = true
+			exempt = exempt || plan.ReachOf(source, k.Kind, k.GroupResource(), p.Reviews) != plan.Everything
+		}
+	}
+	what := few(r.Resources)
+	switch {
+	case exempt:
+		return fmt.Sprintf("%s never judges %s", source.Descriptor().Plugin, what)
+	case len(served) == 0:
+		return fmt.Sprintf("the API serves no resource %s", what)
+	case !sameGroup:
+		return fmt.Sprintf("%s are served in %s, and the rule names the group %q", few(named), few(served), strings.Join(r.APIGroups, ", "))
+	case !slices.Contains(r.APIVersions, "*") && !slices.ContainsFunc(served, func(gv string) bool {
+		return slices.ContainsFunc(r.APIVersions, func(v string) bool { return gv == v || strings.HasSuffix(gv, "/"+v) })
+	}):
+		return fmt.Sprintf("%s are served in %s, and the rule names the version %s", few(named), few(served), few(r.APIVersions))
+	case r.Scope != "*":
+		return fmt.Sprintf("%s has another scope than %s", what, r.Scope)
+	}
+	return fmt.Sprintf("there is no %s of %s", few(r.Operations), what)
+}
+
+var selectorNeverMatches = &Rule{
+	ID: "selector-never-matches", Level: Warning,
+	Reads:  []Part{Namespaces},
+	Title:  "A selector selects nothing",
+	Why:    "Its requirements contradict each other, or no namespace has these labels. The webhook or policy never applies.",
+	Fix:    "Correct the selector, or label the namespaces that are meant.",
+	Fails:  hook(mutating, anyPod+"failurePolicy: Ignore\nobjectSelector:\n  matchLabels: {inject: \"true\"}\n  matchExpressions:\n  - {key: inject, operator: NotIn, values: [\"true\"]}\n"),
+	Passes: hook(mutating, anyPod+"failurePolicy: Ignore\nobjectSelector:\n  matchLabels: {inject: \"true\"}\n"),
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			for name, s := range map[string]labels.Selector{"namespaceSelector": e.NamespaceSelector, "objectSelector": e.ObjectSelector} {
+				where := at(e.Entry, name)
+				switch {
+				case e.Entry.Policy != nil:
+					where = at(e.Entry, "matchConstraints", name)
+				case e.Binding != nil:
+					where = at(e.Entry, "matchResources", name)
+				}
+				switch {
+				case s == nil:
+				case contradicts(s):
+					p.finds(where, "the %s of %s selects nothing: its requirements contradict each other", name, e)
+				case name == "namespaceSelector" && !p.Partial && p.sees(Namespaces) && !p.selectsNamespace(s) && aboutNamespaces(e.Rules):
+					p.findsAs(Note, where, "the namespaceSelector of %s selects none of the %d namespaces that there are", e, len(p.Namespaces))
+				}
+			}
+		})
+	},
+}
+
+// aboutNamespaces reports whether rules can be about objects in namespaces.
+func aboutNamespaces(rules []registration.Rule) bool {
+	return slices.ContainsFunc(rules, func(r registration.Rule) bool { return r.Scope != "Cluster" })
+}
+
+func (p *pass) selectsNamespace(s labels.Selector) bool {
+	for _, l := range p.Namespaces {
+		if s.Matches(labels.Set(l)) {
+			return true
+		}
+	}
+	return false
+}
+
+// contradicts reports whether no labels can satisfy a selector. Requirements on different keys
+// cannot contradict each other.
+func contradicts(s labels.Selector) bool {
+	requirements, selectable := s.Requirements()
+	if !selectable {
+		return true
+	}
+	byKey := map[string][]labels.Requirement{}
+	for _, r := range requirements {
+		byKey[r.Key()] = append(byKey[r.Key()], r)
+	}
+	for key, list := range byKey {
+		// Try each value that a requirement names, another value, and no value.
+		values := map[string]bool{"something-else": true}
+		for _, r := range list {
+			for v := range r.Values() {
+				values[v] = true
+			}
+		}
+		possible := func(l labels.Set) bool {
+			return !slices.ContainsFunc(list, func(r labels.Requirement) bool { return !r.Matches(l) })
+		}
+		if possible(labels.Set{}) {
+			continue
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(v string) bool { return possible(labels.Set{key: v}) }) {
+			return true
+		}
+	}
+	return false
+}
+
+var exactMissesVersion = &Rule{
+	ID: "exact-misses-version", Level: Warning, Advice: "match-all-versions",
+	Reads: []Part{Kinds},
+	Title: "matchPolicy Exact leaves out versions of a resource",
+	Why: "The same objects can be written through another version, or another group, that the rules do not name. Writes through these versions are not judged, unless " +
+		"another webhook of the same server is about them.",
+	Fix: "Set matchPolicy to Equivalent, the default of v1, or name all versions.",
+	Fails: hook(validating, `rules:
+- {apiGroups: [autoscaling], apiVersions: [v2], operations: [CREATE], resources: [horizontalpodautoscalers]}
+failurePolicy: Fail
+matchPolicy: Exact
+`+outside),
+	Passes: hook(validating, `rules:
+- {apiGroups: [autoscaling], apiVersions: [v2], operations: [CREATE], resources: [horizontalpodautoscalers]}
+failurePolicy: Fail
+matchPolicy: Equivalent
+`+outside),
+	check: func(p *pass) {
+		if !p.sees(Kinds) || p.Equivalents == nil {
+			return
+		}
+		p.entries(func(e *snapshot.Entry) {
+			if e.Equivalent || e.Source == registration.Initializing || len(e.Rules) == 0 {
+				return
+			}
+			var missed []string
+			for i := range p.Resources {
+				r := &p.Resources[i]
+				for _, o := range []admission.Operation{admission.Create, admission.Update, admission.Delete} {
+					q := plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r)}
+					if !matchesAny(e.Rules, &q) {
+						continue
+					}
+					for _, other := range p.Equivalents.EquivalentResourcesFor(r.GroupVersionResource, "") {
+						q.Resource = other
+						name := other.Resource + " of " + other.GroupVersion().String()
+						if !matchesAny(e.Rules, &q) && !slices.Contains(missed, name) && !p.inAnother(e, &q) {
+							missed = append(missed, name)
+						}
+					}
+				}
+			}
+			if len(missed) > 0 {
+				p.finds(at(e.Entry), "the rules of %s leave out %s, which are the same objects: matchPolicy is Exact", e, few(missed))
+			}
+		})
+	},
+}
+
+// inAnother reports whether the server of a webhook judges a request by another webhook.
+func (p *pass) inAnother(e *snapshot.Entry, q *plan.Request) bool {
+	return e.Webhook != nil && slices.ContainsFunc(p.Snapshot.Entries(e.Source), func(other *snapshot.Entry) bool {
+		return addressOf(&other.ClientConfig) == addressOf(&e.ClientConfig) && matchesAny(other.Rules, q)
+	})
+}
+
+func matchesAny(rules []registration.Rule, q *plan.Request) bool {
+	return slices.ContainsFunc(rules, func(r registration.Rule) bool { return plan.RuleMatches(&r, q) })
+}
+
+var objectSelectorOptOut = &Rule{
+	ID: "object-selector-opt-out", Level: Warning,
+	Title: "An objectSelector lets users opt out of enforcement",
+	Why:   "The author of an object chooses its labels. A label that spares an object from a validating webhook or policy spares whatever a user wants to be spared.",
+	Fix:   "Select by namespace, or by who makes the request, in a match condition. An objectSelector is for webhooks that users opt into.",
+	Fails: hook(validating, anyPod+outside+`failurePolicy: Fail
+objectSelector:
+  matchExpressions:
+  - {key: policies.example.com/skip, operator: DoesNotExist}
+`),
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n"),
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			enforces := e.Source == registration.Validating || e.Source == registration.External || e.Source == registration.ValidatingPolicies
+			s := e.ObjectSelector
+			// Only a selector that matches objects without labels is meant: with it, users can
+			// add a label so that their objects are not judged.
+			if !enforces || s == nil || s.Empty() || !s.Matches(labels.Set{}) {
+				return
+			}
+			where := at(e.Entry, "objectSelector")
+			if e.Entry.Policy != nil {
+				where = at(e.Entry, "matchConstraints", "objectSelector")
+			}
+			p.finds(where, "users can spare their objects from %s by a label: objectSelector %s", e, s)
+		})
+	},
+}
+
+var resourceNamesOnDelete = &Rule{
+	ID: "resource-names-on-delete", Level: Warning,
+	Title: "A rule names objects, and is about their deletion",
+	Why: "The request that deletes a collection has no name, neither for the collection nor for each of its objects. The rule does not match it: who may delete " +
+		"the collection deletes the named objects, too.",
+	Fix: "Compare names in a match condition or a validation: oldObject.metadata.name.",
+	Fails: deletions(policy(`validations:
+- {expression: "false"}
+`, "resourceNames: [reserved], ")),
+	Passes: deletions(policy(`validations:
+- {expression: "oldObject.metadata.name != 'reserved'"}
+`)),
+	check: func(p *pass) {
+		p.entries(func(e *snapshot.Entry) {
+			for i := range e.Rules {
+				r := &e.Rules[i]
+				if len(r.ResourceNames) > 0 && (slices.Contains(r.Operations, "DELETE") || slices.Contains(r.Operations, "*")) {
+					p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "rule %d of %s does not match the deletion of a collection, which has no name: it names %s", i+1, e, few(r.ResourceNames))
+				}
+			}
+		})
+	},
+}
+
+// deletions makes a policy about deletions.
+func deletions(example string) string {
+	return strings.Replace(example, "[CREATE, UPDATE]", "[DELETE]", 1)
+}

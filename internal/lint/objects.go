@@ -1,0 +1,229 @@
+package lint
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+var invalid = &Rule{
+	ID: "invalid", Level: Error,
+	Title:  "An API server would refuse a registration",
+	Why:    "It breaks the rules of its kind, so nothing of it would be in force. The rule looks at files: a server stores nothing invalid.",
+	Fix:    "Correct the field that the message names.",
+	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fial\n"),
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n"),
+	check: func(p *pass) {
+		for o, w := range p.Written {
+			for _, i := range w.Invalid {
+				if !strings.Contains(i.Field, "xpression") {
+					p.finds(place{o, parsePath(i.Field)}, "an API server would refuse %s: %s", o, oneLine(i.Message))
+				}
+			}
+		}
+	},
+}
+
+// oneLine joins the lines of a text to one line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// parsePath parses the path of a field in an error: webhooks[0].rules[1].
+func parsePath(text string) []any {
+	var path []any
+	for _, step := range strings.FieldsFunc(text, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		if n, err := strconv.Atoi(step); err == nil {
+			path = append(path, n)
+		} else {
+			path = append(path, step)
+		}
+	}
+	return path
+}
+
+var registrationOld = &Rule{
+	ID: "registration-old", Level: Warning,
+	Title: "A registration is written in an old version of the API, or its webhook speaks only an old one",
+	Why: "Kubernetes serves webhook configurations as v1 only since 1.22, and policies as v1 since 1.30 (validating) and 1.36 (mutating). v1beta1 also has other " +
+		"defaults: failurePolicy Ignore, matchPolicy Exact, a timeout of 30 seconds. The review version v1beta1 will be removed.",
+	Fix:    "Write the object as admissionregistration.k8s.io/v1, with its defaults in mind, and have the webhook answer reviews of version v1.",
+	Fails:  inBeta(hook(validating, anyPod+outside+"failurePolicy: Ignore\n"), "", ""),
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Ignore\n"),
+	check: func(p *pass) {
+		for _, o := range slices.SortedFunc(maps.Keys(p.Written), compareObjects) {
+			version := strings.TrimPrefix(p.Written[o].APIVersion, registration.GroupName+"/")
+			i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Kind == o.Kind })
+			if version == "" || i < 0 || version == registration.Sources()[i].Versions[0] {
+				continue
+			}
+			p.findsCause(p.rule.Level, place{o, []any{"apiVersion"}}, version, o.String(), "%s is written as %s; write it as %s", o, version, registration.Sources()[i].Versions[0])
+		}
+		p.webhooks(func(e *snapshot.Entry) {
+			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {
+				p.findsCause(p.rule.Level, at(e.Entry, "admissionReviewVersions"), and(e.ReviewVersions), "the webhook "+e.Name, "the webhook %s takes reviews of version %s only, not of v1", e.Name, and(e.ReviewVersions))
+			}
+		})
+	},
+}
+
+// inBeta returns an example in v1beta1, with a text replaced.
+func inBeta(example, old, by string) string {
+	example = strings.Replace(example, "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", 1)
+	if old == "" {
+		return example
+	}
+	return strings.Replace(example, old, by, 1)
+}
+
+var registrationWritable = &Rule{
+	ID: "registration-writable", Level: Error, Advice: "limit-edit-access",
+	Reads: []Part{Access},
+	Title: "Everybody may change registrations, or what runs a webhook",
+	Why: "A mutating webhook sees and changes the writes of all users, and needs no rights for it. A user who may register one, or replace the server of one, can do " +
+		"everything in the cluster.",
+	Fix: "Give the verbs create, update, patch, delete and deletecollection on admissionregistration.k8s.io, and on everything in the namespace of a webhook's " +
+		"server, to administrators only.",
+	Fails:  hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + grant("system:authenticated"),
+	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + grant("cluster-operators"),
+	check: func(p *pass) {
+		servers := map[string]string{}
+		for _, source := range hooks {
+			for _, e := range p.Snapshot.Entries(source) {
+				if name, inside := p.serviceOf(&e.ClientConfig); inside && servers[name.Namespace] == "" {
+					servers[name.Namespace] = e.String()
+				}
+			}
+		}
+		for i := range p.Grants {
+			g := &p.Grants[i]
+			if !slices.Contains(everybody, g.Group) {
+				continue
+			}
+			where := place{g.Binding, []any{"subjects"}}
+			if g.Binding.Namespace == "" {
+				if resource := writableRegistration(g.Rules); resource != "" {
+					p.finds(where, "the group %s may change %s, by %s and the role %s", g.Group, resource, g.Binding, g.Role)
+				}
+				continue
+			}
+			if hook := servers[g.Binding.Namespace]; hook != "" && writesPods(g.Rules) {
+				p.finds(where, "the group %s may change what runs in namespace %s, where the server of the webhook %s is, by %s and the role %s",
+					g.Group, g.Binding.Namespace, hook, g.Binding, g.Role)
+			}
+		}
+	},
+}
+
+// everybody are the users and groups that stand for many users, such as all authenticated ones.
+var everybody = []string{"system:authenticated", "system:unauthenticated", "system:anonymous", "system:serviceaccounts"}
+
+var writes = []string{"*", "create", "update", "patch", "delete", "deletecollection"}
+
+func writesAny(r *rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(r.Verbs, func(v string) bool { return slices.Contains(writes, v) })
+}
+
+// writableRegistration returns a kind of registration that a user with the rules may write.
+func writableRegistration(rules []rbacv1.PolicyRule) string {
+	for i := range rules {
+		r := &rules[i]
+		if !writesAny(r) || !slices.Contains(r.APIGroups, "*") && !slices.Contains(r.APIGroups, registration.GroupName) {
+			continue
+		}
+		for _, d := range registration.Sources() {
+			if slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, d.Resource) {
+				return d.Resource
+			}
+		}
+	}
+	return ""
+}
+
+// writesPods reports whether a user with the rules may write pods or workloads.
+func writesPods(rules []rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return writesAny(&r) && slices.ContainsFunc(r.Resources, func(resource string) bool {
+			return slices.Contains([]string{"*", "pods", "deployments", "daemonsets", "statefulsets", "replicasets"}, resource)
+		})
+	})
+}
+
+func grant(group string) string {
+	return `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: webhooks}
+rules: [{apiGroups: [admissionregistration.k8s.io], resources: [mutatingwebhookconfigurations], verbs: [create, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: webhooks}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: webhooks}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "` + group + `"}]
+`
+}
+
+var duplicate = &Rule{
+	ID: "duplicate", Level: Warning, Advice: "design-admission-webhooks-low-latency",
+	Title:  "The same thing is registered twice",
+	Why:    "A webhook that is registered twice for the same requests is called twice for each, and often it is what remains of an older installation. Bindings that say the same do nothing more.",
+	Fix:    "Delete one of the two.",
+	Fails:  bundled("policies", lasting) + "---\n" + bundled("policies-old", lasting),
+	Passes: bundled("policies", lasting) + "---\n" + hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
+	check: func(p *pass) {
+		first := map[string]*snapshot.Entry{}
+		for _, d := range registration.Sources() {
+			for _, e := range p.Snapshot.Entries(d.Source) {
+				key := essence(e)
+				if key == "" {
+					continue
+				}
+				other := first[key]
+				if other == nil {
+					first[key] = e
+					continue
+				}
+				p.finds(at(e.Entry), "%s %s says the same as %s", kindOf(e), e, other)
+			}
+		}
+	},
+}
+
+// kindOf returns a word for the kind of an entry.
+func kindOf(e *snapshot.Entry) string {
+	switch {
+	case e.Binding != nil:
+		return "the binding"
+	case e.Entry.Policy != nil:
+		return "the policy"
+	case e.Initializer != nil:
+		return "the initializer"
+	}
+	return "the webhook"
+}
+
+// essence returns a text of what an entry does and for which requests, without its name. It is
+// empty for an entry that may exist twice.
+func essence(e *snapshot.Entry) string {
+	var does any
+	switch {
+	case e.Webhook != nil:
+		does = e.ClientConfig
+	case e.Binding != nil:
+		does = e.Binding
+	default:
+		return ""
+	}
+	text, err := json.Marshal([]any{e.Match, does})
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", e.Source, text)
+}

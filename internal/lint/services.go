@@ -1,0 +1,220 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var serviceMissing = &Rule{
+	ID: "service-missing", Level: Error,
+	Reads: []Part{Services},
+	Title: "A webhook calls a service that does not exist",
+	Why:   "Each call of the webhook fails. It is often what remains of a program that was removed.",
+	Fix:   "Delete the configuration, or create the service. Among files, a service that is missing is no more than a warning.",
+	Fails: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + `---
+apiVersion: v1
+kind: Service
+metadata: {namespace: policies, name: polices}
+spec: {selector: {app: policies}, ports: [{port: 443}]}
+`,
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + `---
+apiVersion: v1
+kind: Service
+metadata: {namespace: policies, name: policies}
+spec: {selector: {app: policies}, ports: [{port: 443}]}
+`,
+	check: func(p *pass) {
+		if !p.sees(Services) {
+			return
+		}
+		for _, c := range p.clients() {
+			name, inside := p.serviceOf(c.ClientConfig)
+			if !inside || p.Services[name] != nil {
+				continue
+			}
+			switch {
+			case !p.Partial && c.closed:
+				c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, which does not exist, and fails closed: the requests that it intercepts are rejected", c.what, name)
+			case !p.Partial:
+				c.finds(p, Warning, c.under(), name.String(), "%s calls service %s, which does not exist", c.what, name)
+			case p.hasServices(name):
+				c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have other services of namespace %s, and not this one", c.what, name, name.Namespace)
+			default:
+				p.misses("service %s, which webhooks call, is in no file", name)
+			}
+		}
+	},
+}
+
+// hasServices reports whether services of the same namespace are known.
+func (p *pass) hasServices(name types.NamespacedName) bool {
+	for other := range p.Services {
+		if other.Namespace == name.Namespace {
+			return true
+		}
+	}
+	return false
+}
+
+var servicePortMissing = &Rule{
+	ID: "service-port-missing", Level: Error,
+	Reads:  []Part{Services},
+	Title:  "A webhook calls a port that its service does not have",
+	Why:    "Each call of the webhook fails.",
+	Fix:    "Set clientConfig.service.port to a port of the service; the default is 443. It is the port of the service, not that of the pods.",
+	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("8443"),
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443"),
+	check: func(p *pass) {
+		for _, c := range p.clients() {
+			if c.Service == nil || c.Service.Port == 0 {
+				// A webhook without a port in its service is left out.
+				continue
+			}
+			name, inside := p.serviceOf(c.ClientConfig)
+			s := p.Services[name]
+			if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
+				continue
+			}
+			if slices.ContainsFunc(s.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == c.Service.Port }) {
+				continue
+			}
+			var ports []string
+			for _, port := range s.Spec.Ports {
+				ports = append(ports, fmt.Sprint(port.Port))
+			}
+			c.finds(p, p.rule.Level, c.under("service"), addressOf(c.ClientConfig).String(), "%s calls port %d of service %s, which has only %s", c.what, c.Service.Port, name, cmp.Or(and(ports), "no port"))
+		}
+	},
+}
+
+func serviceWithPort(port string) string {
+	return `---
+apiVersion: v1
+kind: Service
+metadata: {namespace: policies, name: policies}
+spec: {selector: {app: policies}, ports: [{port: ` + port + `}]}
+`
+}
+
+var serviceNoEndpoints = &Rule{
+	ID: "service-no-endpoints", Level: Error,
+	Reads: []Part{Services, Endpoints},
+	Title: "No pod is ready behind the service of a webhook",
+	Why:   "Each call of the webhook fails until one is. If it fails closed, what it intercepts is rejected now.",
+	Fix:   "Look at the pods behind the service. To let requests through meanwhile, set failurePolicy to Ignore or delete the configuration.",
+	Fails: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: policies, name: policies-1, labels: {kubernetes.io/service-name: policies}}
+addressType: IPv4
+endpoints:
+- {addresses: [10.0.0.1], conditions: {ready: false}}
+`,
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: policies, name: policies-1, labels: {kubernetes.io/service-name: policies}}
+addressType: IPv4
+endpoints:
+- {addresses: [10.0.0.1], conditions: {ready: true}}
+`,
+	check: func(p *pass) {
+		if !p.sees(Endpoints) {
+			return
+		}
+		for _, c := range p.clients() {
+			name, inside := p.serviceOf(c.ClientConfig)
+			s := p.Services[name]
+			if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
+				continue
+			}
+			ready, known := p.Ready[name]
+			if ready > 0 || !known && p.Partial {
+				continue
+			}
+			level := Warning
+			if c.closed {
+				level = Error
+			}
+			c.finds(p, level, c.under(), name.String(), "%s calls service %s, which has no ready endpoint", c.what, name)
+		}
+	},
+}
+
+var serviceSelectsNothing = &Rule{
+	ID: "service-selects-nothing", Level: Warning,
+	Reads:  []Part{Services, Workloads},
+	Title:  "The service of a webhook selects no workload",
+	Why:    "No pod will ever be behind the service, and each call of the webhook fails.",
+	Fix:    "Make the selector of the service match the labels of the pods' template.",
+	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("polices", 2),
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("policies", 2),
+	check: func(p *pass) {
+		if !p.sees(Services) || !p.sees(Workloads) {
+			return
+		}
+		for _, c := range p.clients() {
+			name, inside := p.serviceOf(c.ClientConfig)
+			s := p.Services[name]
+			if !inside || s == nil || len(s.Spec.Selector) == 0 || len(p.behind(name)) > 0 {
+				continue
+			}
+			// A repository need not have the workload. If it has any workload in the same
+			// namespace, it should have this one.
+			if p.Ready[name] > 0 || !p.hasWorkloads(name.Namespace) {
+				continue
+			}
+			c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, whose selector matches none of the workloads in namespace %s", c.what, name, name.Namespace)
+		}
+	},
+}
+
+func (p *pass) hasWorkloads(namespace string) bool {
+	return slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Namespace == namespace })
+}
+
+// server returns the Deployment of the examples, whose pods have the label app.
+func server(app string, replicas int) string {
+	return `---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: policies, name: policies}
+spec:
+  replicas: ` + string(rune('0'+replicas)) + `
+  selector: {matchLabels: {app: ` + app + `}}
+  template:
+    metadata: {labels: {app: ` + app + `}}
+    spec: {containers: [{name: server, image: registry.example.com/policies}]}
+`
+}
+
+var singleReplica = &Rule{
+	ID: "single-replica", Level: Warning, Advice: "load-balancer-webhook",
+	Reads:  []Part{Services, Workloads},
+	Title:  "A webhook that fails closed has one replica",
+	Why:    "Whenever that pod moves or is updated, what the webhook intercepts is rejected. The rule is not about webhooks for a program's own objects.",
+	Fix:    "Run at least two replicas on different nodes, with a PodDisruptionBudget.",
+	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("policies", 1),
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("policies", 2),
+	check: func(p *pass) {
+		for _, c := range p.clients() {
+			name, inside := p.serviceOf(c.ClientConfig)
+			if !inside || !c.closed || c.own {
+				continue
+			}
+			total, nodes := 0, false
+			behind := p.behind(name)
+			for _, w := range behind {
+				total += max(w.Replicas, 0)
+				nodes = nodes || w.Replicas < 0
+			}
+			if len(behind) > 0 && !nodes && total < 2 {
+				c.finds(p, p.rule.Level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
+			}
+		}
+	},
+}

@@ -71,8 +71,12 @@ func (o *Origin) Static() bool { return o.File != "" }
 // String names the entry as messages do: configuration/name, or the name of the object
 // that is the entry.
 func (o *Origin) String() string {
-	if o.Name == "" {
+	switch {
+	case o.Name == "":
 		return o.Configuration
+	case o.Configuration == "":
+		// An audit log does not always say it.
+		return o.Name
 	}
 	return o.Configuration + "/" + o.Name
 }

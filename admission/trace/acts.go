@@ -317,7 +317,7 @@ func (c *CallRecord) acts() []Act {
 // Deed is what the answer of the webhook comes to; empty if the webhook allowed the request.
 func (c *CallRecord) Deed() Deed {
 	switch {
-	case c.Verdict == Allowed.String():
+	case c.Verdict == Allowed.String(), c.Verdict == Unheard.String():
 		return ""
 	case c.Ignored:
 		return FailsOpen

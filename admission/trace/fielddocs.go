@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/fielddocs"
 )
 
-//go:embed json.go json_policy.go enforcement.go
+//go:embed json.go json_policy.go enforcement.go audited.go
 var source embed.FS
 
 var docs = fielddocs.Of(source)

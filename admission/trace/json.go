@@ -40,15 +40,23 @@ const (
 	OutcomeDenied Outcome = "Denied"
 	// OutcomeFailed: the request was rejected because a webhook, a policy or a plugin failed.
 	OutcomeFailed Outcome = "Failed"
+	// OutcomeRejected: something else than admission rejected the request, such as authorization or
+	// validation. Only traces of audit logs have it.
+	OutcomeRejected Outcome = "Rejected"
+	// OutcomeUnknown: an audit log does not say what admission came to.
+	OutcomeUnknown Outcome = "Unknown"
 )
 
 // Outcomes are all values of Outcome.
-var Outcomes = []Outcome{OutcomeAllowed, OutcomeFailedOpen, OutcomeDenied, OutcomeFailed}
+var Outcomes = []Outcome{OutcomeAllowed, OutcomeFailedOpen, OutcomeDenied, OutcomeFailed, OutcomeRejected, OutcomeUnknown}
 
 // Outcome returns the result of admission so far.
 func (t *Trace) Outcome() Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.Audit != nil {
+		return t.mu.outcome
+	}
 	outcome := OutcomeAllowed
 	for i := range t.mu.steps {
 		s := &t.mu.steps[i]
@@ -109,12 +117,16 @@ type Record struct {
 	// by, the oldest when there were several; it is absent when none was needed.
 	Revision string `json:"revision,omitempty"`
 	// TotalMicros is how long the request took, OwnMicros how long admission took without
-	// the time in which a webhook was waited for.
+	// the time in which a webhook was waited for. An audit log does not say the latter: it is 0 there.
 	TotalMicros int64 `json:"totalMicros"`
 	OwnMicros   int64 `json:"ownMicros"`
 	// Redacted reports whether contents are left out: values of patches, and, for a request
 	// about secrets, what webhooks wrote. Without it, [removed] stands for credentials.
 	Redacted bool `json:"redacted,omitempty"`
+	// Audit is present when the trace was made of the audit log of a cluster. Steps, calls and
+	// judgements of such a trace say how they are known. Of them, it has no times, no numbers of rules,
+	// and no kinds of reviews, but for what is derived.
+	Audit *Audit `json:"audit,omitempty"`
 	// Steps are what the plugins did, in the order in which they ended.
 	Steps []StepRecord `json:"steps"`
 }
@@ -179,8 +191,10 @@ func (r *RequestRecord) Object() string {
 type StepRecord struct {
 	// Plugin is the name of the admission plugin.
 	Plugin string `json:"plugin"`
-	// Pass is mutating or validating.
+	// Pass is mutating or validating, or unknown.
 	Pass string `json:"pass"`
+	// Known is written, derived or unknown; it is absent if a server of Gatehouse made the trace.
+	Known Known `json:"known,omitempty"`
 	// Round is 0, or 1 when the mutating plugins are run again.
 	Round int `json:"round"`
 	// Namespace and Name are those of the step's object, as far as they were known.
@@ -247,6 +261,8 @@ type EntryRecord struct {
 
 // CallRecord is one call of one webhook.
 type CallRecord struct {
+	// Known is written, derived or unknown; it is absent if a server of Gatehouse made the trace.
+	Known Known `json:"known,omitempty"`
 	// Webhook is what was called, FailurePolicy its policy.
 	Webhook       EntryRecord `json:"webhook"`
 	FailurePolicy string      `json:"failurePolicy,omitempty"`
@@ -271,7 +287,7 @@ type CallRecord struct {
 	// answer: Used, Superseded or NotReached.
 	Sent bool   `json:"sent"`
 	Fate string `json:"fate"`
-	// Verdict is allowed, denied, failed or refused, Code the HTTP status code that
+	// Verdict is allowed, denied, failed, refused or unknown, Code the HTTP status code that
 	// stands for it.
 	Verdict string `json:"verdict"`
 	Code    int    `json:"code,omitempty"`
@@ -388,7 +404,7 @@ func (t *Trace) record(w writer, subject *Subject) Record {
 			User: subject.User, DryRun: subject.DryRun,
 		},
 		TotalMicros: t.Latency().Microseconds(), OwnMicros: t.Own().Microseconds(),
-		Steps: make([]StepRecord, len(steps)),
+		Audit: t.Audit.shown(w), Steps: make([]StepRecord, len(steps)),
 	}
 	for i := range steps {
 		r.Steps[i] = w.step(&steps[i])
@@ -414,7 +430,10 @@ const withheld = "(not shown: the request was about secrets)"
 func (w writer) step(s *Step) StepRecord {
 	out := StepRecord{
 		Plugin: s.Plugin, Pass: s.Pass.String(), Round: s.Round, Namespace: s.Object.Namespace, Name: s.Object.Name,
-		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: w.text(s.Err),
+		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: w.text(s.Err), Known: s.Known,
+	}
+	if s.Known == Unknown {
+		out.Plugin, out.Pass = registration.MutatingPlugin+" or "+registration.ValidatingPlugin, string(Unknown)
 	}
 	if w.changes && s.Change != nil {
 		if patch := s.Patch(); patch != nil {
@@ -431,7 +450,7 @@ func (w writer) step(s *Step) StepRecord {
 		read := at(run.ReadAt)
 		out.ReadAt = &read
 	}
-	if w.secret && s.Err != nil && slices.ContainsFunc(run.Calls, func(c Call) bool { return c.UID != "" && c.Rejected() }) {
+	if w.secret && s.Err != nil && slices.ContainsFunc(run.Calls, func(c Call) bool { return (c.UID != "" || c.Known != "") && c.Rejected() }) {
 		out.Error = withheld
 	}
 	for i := range run.Judgements {
@@ -472,7 +491,7 @@ func (w writer) step(s *Step) StepRecord {
 
 func (w writer) call(c *Call) CallRecord {
 	out := CallRecord{
-		Webhook: entryRecord(&c.Entry), FailurePolicy: string(c.FailurePolicy), Rule: c.Rule,
+		Known: c.Known, Webhook: entryRecord(&c.Entry), FailurePolicy: string(c.FailurePolicy), Rule: c.Rule,
 		Kind: kindRecord(c.Kind), Resource: resourceRecord(c.Resource), Subresource: c.Subresource, Equivalent: c.Equivalent,
 		ReviewVersion: c.ReviewVersion, UID: string(c.UID), Start: at(c.Start), Micros: c.Latency.Microseconds(),
 		Turn: c.Turn.String(), Sent: c.Sent, Fate: c.Fate.String(), Verdict: c.Verdict.String(), Code: c.Code,
@@ -493,7 +512,7 @@ func (w writer) call(c *Call) CallRecord {
 		return out
 	}
 	// The webhook got the secret, and any text of the webhook may contain it.
-	if c.Err != nil && c.UID != "" {
+	if c.Err != nil && (c.UID != "" || c.Known != "") {
 		out.Error = withheld
 	}
 	for i := range out.Warnings {

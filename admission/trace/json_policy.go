@@ -8,6 +8,8 @@ import (
 
 // JudgementRecord is what one admission policy did about a request.
 type JudgementRecord struct {
+	// Known is written, derived or unknown; it is absent if a server of Gatehouse made the trace.
+	Known Known `json:"known,omitempty"`
 	// Policy is the policy, FailurePolicy its failure policy.
 	Policy        EntryRecord `json:"policy"`
 	FailurePolicy string      `json:"failurePolicy"`
@@ -157,7 +159,7 @@ const maxConsequences = 64
 
 func (w writer) judgement(j *Judgement) JudgementRecord {
 	out := JudgementRecord{
-		Policy: entryRecord(&j.Policy), FailurePolicy: string(j.FailurePolicy), Rule: j.Rule,
+		Known: j.Known, Policy: entryRecord(&j.Policy), FailurePolicy: string(j.FailurePolicy), Rule: j.Rule,
 		Kind: kindRecord(j.Kind), Resource: resourceRecord(j.Resource), Subresource: j.Subresource, Equivalent: j.Equivalent,
 	}
 	for i := range j.Evaluations {

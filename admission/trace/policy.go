@@ -12,6 +12,8 @@ import (
 
 // Judgement is what one policy did about a request.
 type Judgement struct {
+	// Known says how it is known that the policy was evaluated.
+	Known Known
 	// Policy is the policy, FailurePolicy its failure policy.
 	Policy        registration.Origin
 	FailurePolicy registration.FailurePolicy

@@ -27,7 +27,7 @@ func (t *Trace) Size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	about := &t.mu.about
-	size := sizeOfTrace + len(about.Name) + len(about.UID) + len(about.User) + len(about.Namespace)
+	size := sizeOfTrace + len(about.Name) + len(about.UID) + len(about.User) + len(about.Namespace) + t.Audit.size()
 	for i := range t.mu.steps {
 		s := &t.mu.steps[i]
 		size += sizeOfStep + sizeOf(s.Err)

@@ -44,6 +44,9 @@ type Trace struct {
 	// AuditID is the ID that the request has in the audit log and in the log; empty if it has
 	// none. It is set before the trace is shared.
 	AuditID string
+	// Audit is what an audit log says of the request; nil for a request that this process judged.
+	// It is set before the trace is shared.
+	Audit *Audit
 
 	mu struct {
 		sync.Mutex
@@ -53,6 +56,8 @@ type Trace struct {
 		steps   []Step
 		latency time.Duration
 		late    func()
+		// outcome is that of a trace that was made of an audit log.
+		outcome Outcome
 	}
 }
 
@@ -81,6 +86,9 @@ type Step struct {
 	Change Change
 	// Run is what a plugin that acts on registrations did; nil for a compiled-in plugin.
 	Run *Run
+	// Known says how the step is known. A step that is Unknown was taken by the mutating or by the
+	// validating webhook plugin.
+	Known Known
 }
 
 // Change is what a compiled-in plugin changed in an object. Most changes are never read. So the
@@ -329,6 +337,8 @@ const (
 	// as a dry run that the webhook does not support (S7.6). The failure policy
 	// does not apply.
 	Refused
+	// Unheard: an audit log does not say what the webhook answered.
+	Unheard
 )
 
 // String names the verdict in lower case.
@@ -342,6 +352,8 @@ func (v Verdict) String() string {
 		return "failed"
 	case Refused:
 		return "refused"
+	case Unheard:
+		return "unknown"
 	}
 	panic(fmt.Sprintf("unknown verdict %d", v))
 }
@@ -381,6 +393,8 @@ func (f Fate) String() string { return [...]string{"Used", "Superseded", "NotRea
 
 // Call is one call of one webhook.
 type Call struct {
+	// Known says how the call is known.
+	Known Known
 	// Entry is the webhook, FailurePolicy its policy.
 	Entry         registration.Origin
 	FailurePolicy registration.FailurePolicy
@@ -455,7 +469,7 @@ type Call struct {
 
 // Rejected reports whether the call made the plugin reject the request.
 func (c *Call) Rejected() bool {
-	return c.Verdict != Allowed && !c.Ignored && !c.Enforcement.Mode.Soft()
+	return c.Verdict != Allowed && c.Verdict != Unheard && !c.Ignored && !c.Enforcement.Mode.Soft()
 }
 
 // Spared reports whether the plugin would have rejected the request because of the call if the

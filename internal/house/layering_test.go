@@ -32,8 +32,8 @@ var groups = []group{
 		"serve and kube-apiserver run a server, webhook serves the plugins without one"},
 	{"internal/cli/before", []string{"internal/cli/command", "internal/dev", "internal/predict", "internal/manifests", "internal/server", "internal/server/reporting", "internal/server/judging", "internal/lint", "internal/view", "plugins", "admission", "internal"},
 		"predict and find what is dangerous, in files and clusters; lint finds webhooks and versions as a server does"},
-	{"internal/cli/after", []string{"internal/cli/command", "internal/server/reporting", "internal/console", "internal/view", "internal/blame", "admission", "initializer", "internal"},
-		"show what a server says it did"},
+	{"internal/cli/after", []string{"internal/cli/command", "internal/auditlog", "internal/predict", "internal/server/reporting", "internal/console", "internal/view", "internal/blame", "admission", "initializer", "internal"},
+		"show what a server says it did, or its audit log"},
 	{"internal/cli/changing", []string{"internal/cli/command", "internal/predict", "internal/manifests", "internal/rollout", "internal/view", "admission", "internal"},
 		"judge what was recorded by a change, and make the change step by step"},
 	{"internal/cli/upkeep", []string{"internal/cli/command", "internal/server", "internal/server/reporting", "internal/server/storage", "internal"},
@@ -43,6 +43,7 @@ var groups = []group{
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"initializer", nil, "works through the API, like any controller"},
 
+	{"internal/auditlog", []string{"internal/predict", "internal/server/api", "admission"}, "events become traces of the engine; a plan derives what they lack, and the built-in kinds have defaults"},
 	{"internal/dev", []string{"internal/predict", "internal/manifests", "internal/server", "admission", "internal"},
 		"a stage that others reach, with the objects of a project; a question to a program is a review of the engine"},
 	{"internal/predict", []string{"internal/manifests", "internal/server", "internal/server/api", "internal/server/reporting", "internal/lint", "internal/view", "plugins", "admission", "internal"},

@@ -50,6 +50,7 @@ func OfTrace(r *trace.Record, links Links) *Document {
 		d.Blocks = append(d.Blocks, c)
 		break
 	}
+	d.Blocks = append(d.Blocks, auditOf(r)...)
 	w := &drawing{record: r, links: links, start: r.Start.Time, several: r.Several()}
 	// A step may end after the time that was measured.
 	whole := max(r.TotalMicros, 1)
@@ -83,7 +84,7 @@ func outcomeClass(o trace.Outcome) Class {
 	switch o {
 	case trace.OutcomeAllowed:
 		return Good
-	case trace.OutcomeFailedOpen:
+	case trace.OutcomeFailedOpen, trace.OutcomeUnknown:
 		return Warning
 	}
 	return Bad
@@ -96,6 +97,10 @@ func factsOf(r *trace.Record) Facts {
 	if q.Namespace != "" {
 		about += " in namespace " + q.Namespace
 	}
+	own := ""
+	if r.Audit == nil {
+		own = Brief(r.OwnMicros)
+	}
 	list := Facts{
 		{Name: "request", Text: q.Operation + " " + q.Object(), Phrase: about},
 		{Name: "user", Text: q.User, Phrase: "by " + q.User},
@@ -103,7 +108,7 @@ func factsOf(r *trace.Record) Facts {
 		{},
 		{Name: "outcome", Text: string(r.Outcome), Phrase: string(r.Outcome), Class: outcomeClass(r.Outcome)},
 		{Name: "total", Text: Brief(r.TotalMicros), Phrase: Brief(r.TotalMicros) + " in total"},
-		{Name: "in admission itself", Text: Brief(r.OwnMicros), Phrase: Brief(r.OwnMicros) + " of it in admission itself"},
+		{Name: "in admission itself", Text: own, Phrase: Brief(r.OwnMicros) + " of it in admission itself"},
 		{},
 		{Name: "trace", Text: r.ID, Phrase: "trace " + r.ID},
 		{Name: "at", Text: r.Start.UTC().Format(time.RFC3339Nano), Phrase: "at " + r.Start.UTC().Format(time.RFC3339Nano)},
@@ -117,6 +122,56 @@ func factsOf(r *trace.Record) Facts {
 		{Name: "UID", Text: q.UID},
 	}
 	return slices.DeleteFunc(list, func(f Fact) bool { return f.Name != "" && strings.TrimSpace(f.Text) == "" })
+}
+
+// auditOf says what an audit log says of a request as a whole; nothing of a trace that is not of one.
+func auditOf(r *trace.Record) []Block {
+	a := r.Audit
+	if a == nil {
+		return nil
+	}
+	answer := ""
+	if a.Code != 0 {
+		answer = strings.TrimSpace(fmt.Sprint(a.Code, " ", a.Reason))
+	}
+	facts := Facts{
+		{Name: "audit log", Text: a.Source, Phrase: "by the audit log, " + a.Source},
+		{Name: "level", Text: a.Level, Phrase: "level " + a.Level},
+		{Name: "stage", Text: a.Stage, Phrase: "stage " + a.Stage},
+		{Name: "truncated", Text: map[bool]string{true: "yes"}[a.Truncated], Phrase: "truncated"},
+		{},
+		{Name: "answer", Text: answer, Phrase: "answered " + answer},
+		{Name: "rejected by", Text: a.RejectedBy, Phrase: "rejected by " + a.RejectedBy},
+	}
+	list := []Block{slices.DeleteFunc(facts, func(f Fact) bool { return f.Name != "" && f.Text == "" })}
+	told := false
+	for s := range r.Each() {
+		told = told || s.Error == a.Message
+	}
+	if a.Message != "" && !told {
+		list = append(list, Said{a.Message, Bad})
+	}
+	var more Together
+	for _, key := range slices.Sorted(maps.Keys(a.Annotations)) {
+		more = append(more, Note("audit annotation %s: %s", key, a.Annotations[key]))
+	}
+	for _, text := range a.Unknown {
+		more = append(more, Note("Unknown: %s.", text))
+	}
+	if len(more) > 0 {
+		list = append(list, more)
+	}
+	return list
+}
+
+// known says how a part of a trace is known, if not by the audit log itself.
+func (i *Item) known(k trace.Known) {
+	switch k {
+	case trace.Derived:
+		i.remark(Plain, "derived: the registrations say so, and the audit log does not")
+	case trace.Unknown:
+		i.remark(Warning, "the audit log does not say in which pass")
+	}
 }
 
 // drawing makes the items of a trace.
@@ -173,8 +228,15 @@ func editsOf(patch []trace.PatchOperation) (e Edits) {
 // step draws a step, and what took part in it.
 func (w *drawing) step(s *trace.StepRecord) Item {
 	one := Item{Group: s.Pass + " pass", Name: s.Plugin, Bar: w.bar(s.Start.Time, s.Micros, "plugin"), Took: Brief(s.Micros)}
+	if s.Known != "" {
+		// An audit log does not say how long a step took.
+		one.Took = ""
+	}
 	if s.Round > 0 {
 		one.Again = "run again"
+	}
+	if s.Known == trace.Unknown {
+		one.known(s.Known)
 	}
 	if w.several {
 		one.Object = s.Name
@@ -265,6 +327,13 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 		Name: c.Webhook.String(), Href: w.links.entry(c.Webhook.Kind, c.Webhook.Configuration),
 		Verdict: Mark{c.Verdict, Good}, Bar: w.bar(c.Start.Time, c.Micros, s.Pass), Took: Brief(c.Micros),
 	}
+	if c.Known != "" {
+		one.Took = ""
+	}
+	if c.Verdict == trace.Unheard.String() {
+		one.Verdict.Class = Plain
+	}
+	one.known(c.Known)
 	switch c.Deed() {
 	case trace.Rejects:
 		// The answer to the client may say more than the error of the call.
@@ -282,7 +351,7 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 	if c.Equivalent {
 		one.remark(Plain, "as %s", c.Kind)
 	}
-	if !c.Sent && c.Verdict != trace.Allowed.String() {
+	if !c.Sent && c.Verdict != trace.Allowed.String() && c.Known == "" {
 		one.remark(Plain, "not delivered")
 	}
 	if c.ClientGone {
@@ -360,6 +429,10 @@ func (w *drawing) judgement(s *trace.StepRecord, j *trace.JudgementRecord) Item 
 		one.Inside = append(one.Inside, Items{evaluation(e)})
 	}
 	one.Bar, one.Took = w.bar(start, micros, s.Pass), Brief(micros)
+	if j.Known != "" {
+		one.Took = ""
+	}
+	one.known(j.Known)
 	if one.Verdict = Judged(s, j); one.Verdict.Class == Bad {
 		one.Bar.Class, one.Open = string(Bad), true
 	}
@@ -404,6 +477,8 @@ func without(j *trace.JudgementRecord) Mark {
 		mutates = mutates || len(e.Mutations) > 0
 	}
 	switch n := len(j.Evaluations); {
+	case n == 0 && j.Known != "":
+		return Mark{"asked", Plain}
 	case n == 0:
 		return Mark{"not evaluated", Plain}
 	case excluded == n:

@@ -14,17 +14,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/blame"
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 type blameOptions struct {
 	initializersOptions
+	log auditLog
 }
 
 // NewBlame returns the command gatehouse blame.
@@ -42,27 +45,43 @@ CHANGE is the value after + for a field that was added, after - for one that was
 removed, and BEFORE -> AFTER otherwise. Elements of lists are named by what
 identifies them, as in spec.containers[name=web].image. NOW says whether the
 object still has what was set. A field that is not listed was in the request
-itself, or was set by the server, or was set before the oldest trace.`,
+itself, or was set by the server, or was set before the oldest trace.
+
+--audit-log reads the audit log of any cluster in place of traces. It has what
+webhooks changed, and not what compiled-in plugins and policies did. NOW needs
+--from-cluster.`,
 		Example: `  # who changed this pod while it was admitted
   gatehouse blame pod/web-1 -n shop
 
   # the same, for a program
-  gatehouse blame deployment/web -n shop -o json`,
+  gatehouse blame deployment/web -n shop -o json
+
+  # which webhook set what, on a cluster with a kube-apiserver, by its audit log
+  gatehouse blame pod/web-1 -n shop --audit-log audit.log`,
 		Args: o.oneObject(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.log.check(); err != nil {
+				return err
+			}
 			return o.run(cmd.Context(), streams)
 		},
 	}
+	command.AddSection(cmd, "The audit log of another cluster", o.log.addFlags)
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		command.Choose(f, &o.output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
 	})
 	o.cluster = command.NewCluster(cmd)
+	o.log.cluster = o.cluster
 	command.CompletesObject(cmd, o.cluster.KindNames, o.cluster.ObjectNames(cmd))
 	return cmd
 }
 
 // blamed is what is known of an object, as the command prints it.
-type blamed struct{ blame.Blame }
+type blamed struct {
+	blame.Blame
+	// log reports whether an audit log says it, and not a server.
+	log bool
+}
 
 // records are those of some traces.
 func records(traces []*v1alpha1.AdmissionTrace) []*trace.Record {
@@ -74,27 +93,34 @@ func records(traces []*v1alpha1.AdmissionTrace) []*trace.Record {
 }
 
 func (o *blameOptions) run(ctx context.Context, streams command.Streams) error {
-	s, err := o.open()
-	if err != nil {
-		return err
-	}
 	kind, name, ok := strings.Cut(o.object, "/")
 	if !ok || kind == "" || name == "" {
 		return command.Usagef("%q is not of the form KIND/NAME, such as deployment/web", o.object)
 	}
-	kinds, err := s.resources([]string{kind}, "")
+	var s *session
+	var r command.Resource
+	var err error
+	b := &blamed{Blame: blame.Blame{Changes: []blame.Change{}}, log: len(o.log.paths) > 0}
+	if b.log && o.log.fromCluster == "" {
+		r, err = o.builtin(kind)
+	} else if s, err = o.open(); err == nil {
+		var kinds []command.Resource
+		if kinds, err = s.resources([]string{kind}, ""); err == nil {
+			r = kinds[0]
+		}
+	}
 	if err != nil {
 		return err
 	}
-	r := kinds[0]
-	b := &blamed{blame.Blame{Object: r.GroupResource().String() + "/" + name, Changes: []blame.Change{}}}
-	all := s.all.Resource(command.AdmissionTraces)
-	var client interface {
-		List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
-	} = all
+	b.Object = r.GroupResource().String() + "/" + name
 	if r.Namespaced {
-		b.Namespace = s.namespace
-		client = all.Namespace(s.namespace)
+		if b.Namespace, err = o.cluster.Namespace(); err != nil {
+			return err
+		}
+	}
+	client, err := o.traces(ctx, streams, s, r, b.Namespace)
+	if err != nil {
+		return err
 	}
 	list, err := client.List(ctx, metav1.ListOptions{FieldSelector: fields.SelectorFromSet(fields.Set{
 		"resource": r.Resource + "." + r.Group, "name": name, "dryRun": "false",
@@ -106,21 +132,24 @@ func (o *blameOptions) run(ctx context.Context, streams command.Streams) error {
 	if err != nil {
 		return err
 	}
-	object, err := r.Of(s.all, s.namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+	var object *unstructured.Unstructured
+	if s == nil {
+		b.Unknown = append(b.Unknown, "whether the object still has what was set: --from-cluster says it")
+	} else if object, err = r.Of(s.all, b.Namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 		object = nil
-		if len(traces) == 0 {
+		switch {
+		case apierrors.IsNotFound(err) && len(traces) > 0:
+			b.Unknown = append(b.Unknown, "the object does not exist now: the changes are those of earlier objects with this name")
+		case apierrors.IsForbidden(err):
+			b.Unknown = append(b.Unknown, "whether the object still has what was set: you are not allowed to get it")
+		default:
 			return err
 		}
-		b.Unknown = append(b.Unknown, "the object does not exist now: the changes are those of earlier objects with this name")
-	case apierrors.IsForbidden(err):
-		object = nil
-		b.Unknown = append(b.Unknown, "whether the object still has what was set: you are not allowed to get it")
-	case err != nil:
-		return err
 	}
 	b.Judge(records(traces), object)
+	if b.log {
+		b.Unknown = append(b.Unknown, "what compiled-in plugins and mutating policies changed: an audit log does not have it")
+	}
 	b.oldest(ctx, client)
 	if o.output != "text" {
 		return command.PrintAs(streams.Out, o.output, &b.Blame)
@@ -128,10 +157,40 @@ func (o *blameOptions) run(ctx context.Context, streams command.Streams) error {
 	return b.print(streams.Out, streams.Err)
 }
 
-// oldest finds out how far the traces go back.
-func (b *blamed) oldest(ctx context.Context, client interface {
+// lister reads the traces of a namespace, or of all.
+type lister interface {
 	List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
-}) {
+}
+
+// builtin finds a built-in kind by its name. An audit log has custom resources, too, by their plural and group.
+func (o *blameOptions) builtin(kind string) (command.Resource, error) {
+	if k, err := offline.Builtin().Named(kind); err == nil {
+		return command.Resource{GroupVersionResource: k.Resource, Namespaced: k.Namespaced}, nil
+	}
+	plural, group, ok := strings.Cut(kind, ".")
+	if !ok {
+		return command.Resource{}, fmt.Errorf("the kind %q is not built in: name it as PLURAL.GROUP, such as widgets.example.com, or name the cluster with --from-cluster", kind)
+	}
+	return command.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Resource: plural}, Namespaced: *o.cluster.Flags.Namespace != ""}, nil
+}
+
+// traces returns the traces in which the object may be: of the server, or of the audit log.
+func (o *blameOptions) traces(ctx context.Context, streams command.Streams, s *session, r command.Resource, namespace string) (lister, error) {
+	if len(o.log.paths) == 0 {
+		return command.Resource{GroupVersionResource: command.AdmissionTraces, Namespaced: r.Namespaced}.Of(s.all, namespace), nil
+	}
+	log, err := o.log.read(ctx, streams, func(t *trace.Trace) bool {
+		about := t.Subject()
+		return about.Resource.GroupResource() == r.GroupResource()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return log.in(namespace), nil
+}
+
+// oldest finds out how far the traces go back.
+func (b *blamed) oldest(ctx context.Context, client lister) {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		b.Unknown = append(b.Unknown, "how far the traces go back: "+err.Error())
@@ -143,7 +202,7 @@ func (b *blamed) oldest(ctx context.Context, client interface {
 	}
 	// Traces of rejected and failed-open writes are kept longer, and say nothing about the
 	// rest.
-	i := slices.IndexFunc(traces, func(t *v1alpha1.AdmissionTrace) bool { return t.Outcome == trace.OutcomeAllowed })
+	i := slices.IndexFunc(traces, func(t *v1alpha1.AdmissionTrace) bool { return b.log || t.Outcome == trace.OutcomeAllowed })
 	first := traces[max(i, 0)].Start
 	b.KnownSince = &first
 }
@@ -213,7 +272,10 @@ func (b *blamed) print(out, notes io.Writer) error {
 			return err
 		}
 	}
-	if b.KnownSince != nil {
+	switch {
+	case b.KnownSince != nil && b.log:
+		terminal.Fprintf(notes, "The audit log has writes of this kind since %s.\n", b.KnownSince.UTC().Format(time.RFC3339))
+	case b.KnownSince != nil:
 		terminal.Fprintf(notes, "The server's traces go back to %s; of several servers, each has its own.\n", b.KnownSince.UTC().Format(time.RFC3339))
 	}
 	for _, unknown := range b.Unknown {

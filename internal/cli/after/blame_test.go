@@ -13,7 +13,7 @@ import (
 
 // The table of long values fits a terminal, and nothing of it is lost.
 func TestBlameFitsTheTerminal(t *testing.T) {
-	b := &blamed{blame.Blame{Object: "pod/web", Changes: []blame.Change{{
+	b := &blamed{Blame: blame.Blame{Object: "pod/web", Changes: []blame.Change{{
 		Path: "/spec/containers/-", Op: "add", Field: "spec.containers[name=sidecar]", Value: json.RawMessage(`{"image":"registry.example.com/mesh/proxy:1.2.3","name":"sidecar","resources":{}}`),
 		By: "podpolicy/sidecar.podpolicy.example.com", ByKind: trace.ByWebhook, Now: "same", Operation: "CREATE", User: "system:serviceaccount:kube-system:replicaset-controller", Trace: "01kb3v9d3zq0x8w6y5t4r2e1aa",
 	}}}}

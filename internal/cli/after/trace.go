@@ -41,6 +41,9 @@ type traceOptions struct {
 	user          string
 	allNamespaces bool
 	output        string
+	log           auditLog
+	// policy prints the policy for audit logs.
+	policy bool
 }
 
 // slowestByDefault is how many --slowest shows.
@@ -58,7 +61,12 @@ that admission judged has the header Gatehouse-Trace with an ID.
 
 A server keeps the traces of the requests that it handled, up to a limit in
 bytes (--admission-trace-bytes of serve). It keeps rejected requests, and
-requests that continued although a webhook failed, longer than the rest.`,
+requests that continued although a webhook failed, longer than the rest.
+
+--audit-log makes traces of the audit log of any cluster. They say of each fact
+whether the log has it (written), whether it follows from the registrations of
+--registrations or --from-cluster (derived), or that it is unknown.
+--audit-policy prints the audit policy that shows most, and no secrets.`,
 		Example: `  # what happened to the request with this Gatehouse-Trace header
   gatehouse trace 5d1f0c6b2a9e4d37
 
@@ -77,7 +85,10 @@ requests that continued although a webhook failed, longer than the rest.`,
   gatehouse trace --slowest 5 -A
 
   # a page to attach to an issue: the time line, each change, the rejection
-  gatehouse trace 5d1f0c6b2a9e4d37 -o html > trace.html`,
+  gatehouse trace 5d1f0c6b2a9e4d37 -o html > trace.html
+
+  # who was rejected on a cluster with a kube-apiserver, by its audit log
+  gatehouse trace --audit-log /var/log/kubernetes/ --outcome Denied -A`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
@@ -107,15 +118,20 @@ requests that continued although a webhook failed, longer than the rest.`,
 		f.BoolVar(&o.bySlowness, "slowest", false, fmt.Sprintf("the requests that took longest, %d of them or the given number", slowestByDefault))
 		f.StringVar(&o.auditID, "audit-id", "", "only the request with this ID in the header Audit-Id of its answer, in the log, in the audit log, and in calls of webhooks")
 		f.StringVar(&o.webhook, "webhook", "", "only requests for which the webhook of this name was called, or that got the initializer of this name")
-		f.StringVar(&o.outcome, "outcome", "", "only requests with this outcome: Allowed, FailedOpen, Denied or Failed")
+		f.StringVar(&o.outcome, "outcome", "", "only requests with this outcome: Allowed, FailedOpen, Denied or Failed, or of an audit log Rejected (by something else than admission) or Unknown")
 		f.StringVar(&o.user, "user", "", "only requests of this user")
 		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "requests in all namespaces and in none")
+	})
+	command.AddSection(cmd, "The audit log of another cluster", func(f *pflag.FlagSet) {
+		o.log.addFlags(f)
+		f.BoolVar(&o.policy, "audit-policy", false, "print the policy for an audit log that shows most, and do nothing else")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		command.Choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page), markdown, or jsonl: one trace a line, for 'gatehouse replay'",
 			"text", "json", "yaml", "jsonl", "html", "markdown")
 	})
 	o.cluster = command.NewCluster(cmd)
+	o.log.cluster = o.cluster
 	command.Completes(cmd, "outcome", outcomeNames)
 	command.CompletesArguments(cmd, func() []string { return o.cluster.ObjectNames(cmd)("admissiontraces.gatehouse.dev") })
 	return cmd
@@ -159,8 +175,10 @@ func (o *traceOptions) check() error {
 		return command.Usagef("--follow never ends, and --output %s is a whole page: leave out one of them", o.output)
 	case o.follow && o.bySlowness:
 		return command.Usagef("--follow and --slowest exclude each other")
+	case o.follow && len(o.log.paths) > 0:
+		return command.Usagef("--audit-log is read once: leave out --follow")
 	}
-	return nil
+	return o.log.check()
 }
 
 // selector says which traces are wanted, as the server understands it.
@@ -175,7 +193,10 @@ func (o *traceOptions) selector() string {
 }
 
 func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
-	all, placed, err := openTraces(o.cluster)
+	if o.policy {
+		return printAuditPolicy(streams.Out)
+	}
+	all, placed, err := o.open(ctx, streams)
 	if err != nil {
 		return err
 	}
@@ -200,8 +221,8 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 	if o.allNamespaces {
 		from = all
 	}
-	if o.follow {
-		return o.watch(ctx, from, streams)
+	if served, ok := from.(dynamic.ResourceInterface); ok && o.follow {
+		return o.watch(ctx, served, streams)
 	}
 	list, err := from.List(ctx, metav1.ListOptions{FieldSelector: o.selector()})
 	if err != nil {
@@ -246,6 +267,10 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 		return view.OfTraces(records).Format(streams.Out, o.output)
 	}
 	if len(items) == 0 {
+		if len(o.log.paths) > 0 {
+			fmt.Fprintln(streams.Err, "No request of the audit log matches.", map[bool]string{false: "-A looks in all namespaces."}[o.allNamespaces])
+			return nil
+		}
 		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")
 		return nil
 	}
@@ -265,8 +290,12 @@ func traceTable(items []*v1alpha1.AdmissionTrace, namespaces bool, now time.Time
 	}
 	table := terminal.NewTable(columns...)
 	for _, t := range items {
+		own := view.Brief(t.OwnMicros)
+		if t.Audit != nil {
+			own = ""
+		}
 		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), outcomePainted(t.Outcome), t.Reviews(),
-			view.Brief(t.TotalMicros), view.Brief(t.OwnMicros), duration.HumanDuration(now.Sub(t.Start.Time))}
+			view.Brief(t.TotalMicros), own, duration.HumanDuration(now.Sub(t.Start.Time))}
 		if namespaces {
 			cells = append([]any{t.Namespace}, cells...)
 		}
@@ -275,9 +304,35 @@ func traceTable(items []*v1alpha1.AdmissionTrace, namespaces bool, now time.Time
 	return table
 }
 
+// reader reads traces: of a server, or of an audit log.
+type reader interface {
+	List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
+	Get(ctx context.Context, name string, o metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error)
+}
+
+// open returns the traces of all namespaces, and those of the namespace that is meant.
+func (o *traceOptions) open(ctx context.Context, streams command.Streams) (all, placed reader, err error) {
+	if len(o.log.paths) == 0 {
+		return openTraces(o.cluster)
+	}
+	namespace, err := o.cluster.Namespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := o.log.read(ctx, streams, func(t *trace.Trace) bool {
+		about := t.Subject()
+		return (o.auditID == "" || o.auditID == t.AuditID) && (o.user == "" || o.user == about.User) && (o.outcome == "" || o.outcome == string(t.Outcome())) &&
+			(o.id == "" || o.id == t.ID || o.id == t.AuditID) && (o.id != "" || o.allNamespaces || about.Namespace == namespace || about.Namespace == "")
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return log, log.in(namespace), nil
+}
+
 // openTraces returns a client for the traces of all namespaces, and one for those of the
 // namespace that is meant.
-func openTraces(c *command.Cluster) (all, placed dynamic.ResourceInterface, err error) {
+func openTraces(c *command.Cluster) (all, placed reader, err error) {
 	client, _, err := c.Objects()
 	if err != nil {
 		return nil, nil, err
@@ -291,7 +346,7 @@ func openTraces(c *command.Cluster) (all, placed dynamic.ResourceInterface, err 
 
 // findTrace reads one trace: among all, or, for users who may not read all, in the
 // namespace that is meant.
-func findTrace(ctx context.Context, all, placed dynamic.ResourceInterface, id string) (*unstructured.Unstructured, error) {
+func findTrace(ctx context.Context, all, placed reader, id string) (*unstructured.Unstructured, error) {
 	t, err := all.Get(ctx, id, metav1.GetOptions{})
 	if apierrors.IsForbidden(err) {
 		t, err = placed.Get(ctx, id, metav1.GetOptions{})

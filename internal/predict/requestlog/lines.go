@@ -3,6 +3,7 @@ package requestlog
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
@@ -31,6 +34,7 @@ func sourceFiles(paths []string) ([]string, error) {
 		if err != nil {
 			return nil, shortError(err)
 		}
+		first := len(list)
 		if !info.IsDir() {
 			if err := files.CheckArgument(path, 1<<62); err != nil {
 				return nil, shortError(err)
@@ -42,7 +46,7 @@ func sourceFiles(paths []string) ([]string, error) {
 			switch {
 			case err != nil:
 				return err
-			case entry.Type().IsRegular() && slices.Contains([]string{".json", ".jsonl", ".ndjson", ".log", ".yaml", ".yml"}, filepath.Ext(strings.TrimSuffix(name, ".gz"))):
+			case entry.Type().IsRegular() && slices.Contains([]string{".json", ".jsonl", ".ndjson", ".log", ".yaml", ".yml"}, filepath.Ext(unrotated(name))):
 				list = append(list, name)
 			}
 			if len(list) > maxFiles {
@@ -52,8 +56,34 @@ func sourceFiles(paths []string) ([]string, error) {
 		}); err != nil {
 			return nil, shortError(err)
 		}
+		inOrder(list[first:])
 	}
 	return list, nil
+}
+
+// rotated is the end of the name of a file that logrotate has put aside.
+var rotated = regexp.MustCompile(`\.(\d{1,6})$`)
+
+// unrotated is the name of a file without what rotation has added to it.
+func unrotated(name string) string {
+	return rotated.ReplaceAllString(strings.TrimSuffix(name, ".gz"), "")
+}
+
+// inOrder puts those of the files that logrotate has put aside in the order in which they were written: audit.log.2,
+// audit.log.1, audit.log. Others, as audit-TIME.log of the API server, have it by their names.
+func inOrder(list []string) {
+	age := func(name string) int {
+		m := rotated.FindStringSubmatch(strings.TrimSuffix(name, ".gz"))
+		if m == nil {
+			return 0
+		}
+		// The form bounds the number.
+		n, _ := strconv.Atoi(m[1])
+		return n
+	}
+	slices.SortStableFunc(list, func(a, b string) int {
+		return cmp.Or(cmp.Compare(unrotated(a), unrotated(b)), cmp.Compare(age(b), age(a)))
+	})
 }
 
 // shortError is an error of the file system without the name of the system call.

@@ -33,8 +33,25 @@ type Reader struct {
 	// Known may have objects that were stored before the first request; nil for none.
 	Known func(Key) json.RawMessage
 
+	// events takes events of audit logs in place of requests, if it is set.
+	events func(data []byte, place string) error
+
 	state state
 	count *Count
+}
+
+// Stdin is the path that stands for standard input.
+const Stdin = "-"
+
+// Events gives each event of the audit logs in files and directories to take, as it is written, and where it was
+// read, as FILE:LINE. What is not an event is counted. in is what the path Stdin stands for. The error is that of take,
+// or says that a path does not exist.
+func Events(ctx context.Context, paths []string, in io.Reader, take func(event []byte, place string) error) (*Count, error) {
+	r := &Reader{Paths: paths, events: take, count: &Count{}}
+	if slices.Equal(paths, []string{Stdin}) {
+		return r.count, r.file(ctx, "standard input", in, nil)
+	}
+	return r.Read(ctx, nil)
 }
 
 // Count says what was read.
@@ -296,7 +313,12 @@ func (r *Reader) line(data []byte, place string, take func(*Request) error) erro
 			note(&r.count.LeftOut, "audit events of version "+text(of.APIVersion)+" are not read; audit.k8s.io/v1 is", place)
 			return nil
 		}
+		if r.events != nil {
+			return r.events(data, place)
+		}
 		q, why, other = r.event(data)
+	case r.events != nil:
+		why = "not an event of an audit log"
 	case of.Kind == Kind:
 		q, why = r.own(data, of)
 	case of.Kind == "AdmissionReview":

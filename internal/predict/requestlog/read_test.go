@@ -468,3 +468,42 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// S30.9: events are read in the order in which their files were written, and a broken line is named.
+func TestEventsOfRotatedFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"audit-2026-11-28T01-00-00.000.log": "1", "audit-2026-11-28T02-00-00.000.log.gz": "2", "audit.log.10": "3", "audit.log.9.gz": "4", "audit.log.1": "5", "audit.log": "6", "audit.txt": "7",
+	} {
+		data := []byte(`{"apiVersion":"audit.k8s.io/v1","kind":"Event","auditID":"` + text + `"}` + "\n{\"broken\n")
+		if strings.HasSuffix(name, ".gz") {
+			var b bytes.Buffer
+			w := gzip.NewWriter(&b)
+			w.Write(data)
+			w.Close()
+			data = b.Bytes()
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var order []string
+	count, err := Events(t.Context(), []string{dir}, nil, func(event []byte, place string) error {
+		order = append(order, Text(event, "auditID"))
+		return nil
+	})
+	if err != nil || strings.Join(order, "") != "123456" {
+		t.Errorf("%v: %v", order, err)
+	}
+	if len(count.LeftOut) != 1 || count.LeftOut[0].Count != 6 || count.LeftOut[0].First != filepath.Join(dir, "audit-2026-11-28T01-00-00.000.log")+":2" {
+		t.Errorf("left out: %+v", count.LeftOut)
+	}
+	order = nil
+	list := `{"apiVersion":"audit.k8s.io/v1","kind":"EventList","items":[{"auditID":"a"},{"auditID":"b"}]}`
+	if _, err := Events(t.Context(), []string{Stdin}, strings.NewReader(list), func(event []byte, place string) error {
+		order = append(order, Text(event, "auditID")+" "+place)
+		return nil
+	}); err != nil || strings.Join(order, ", ") != "a standard input:1, b standard input:1" {
+		t.Errorf("%v: %v", order, err)
+	}
+}

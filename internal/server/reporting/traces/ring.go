@@ -24,7 +24,9 @@ type Ring struct {
 		version        int64
 		byID           map[string]*entry
 		plain, notable queue
-		watchers       map[*watcher]struct{}
+		// dropped counts the traces that had no room.
+		dropped  int
+		watchers map[*watcher]struct{}
 	}
 }
 
@@ -51,15 +53,20 @@ func NewRing(bound int) *Ring {
 	return r
 }
 
-// Add keeps a trace, with the steps that are added to it later. A trace that is larger than the
-// whole ring is left out.
+// Add keeps a trace, with the steps that are added to it later, in place of one of the same ID. A trace that is larger
+// than the whole ring is left out.
 func (r *Ring) Add(t *trace.Trace) {
 	steps := t.Len()
 	e := &entry{trace: t, size: t.Size(), notable: t.Outcome() != trace.OutcomeAllowed}
 	r.mu.Lock()
 	if e.size <= r.bound {
+		event := watch.Added
+		if old := r.mu.byID[t.ID]; old != nil {
+			r.queue(old).remove(old)
+			event = watch.Modified
+		}
 		r.mu.byID[t.ID] = e
-		r.push(e, watch.Added)
+		r.push(e, event)
 	}
 	r.mu.Unlock()
 	t.Late(func() { r.grown(e) })
@@ -97,6 +104,7 @@ func (r *Ring) push(e *entry, event watch.EventType) {
 		oldest := from.entries[0]
 		from.remove(oldest)
 		delete(r.mu.byID, oldest.trace.ID)
+		r.mu.dropped++
 		r.tell(watch.Deleted, oldest)
 	}
 }
@@ -125,6 +133,13 @@ func (r *Ring) Bytes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.plain.bytes + r.mu.notable.bytes
+}
+
+// Dropped returns how many traces were removed to make room.
+func (r *Ring) Dropped() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.dropped
 }
 
 // kept is a trace as it was in the ring.

@@ -1,0 +1,170 @@
+package auditlog
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// event is an event of an audit log.
+type event struct {
+	auditv1.Event
+	// source is where the event was read.
+	source string
+	// sent is what the request sent, and answer the object of the answer; nil if the event does not
+	// show it. What a patch sent is not an object.
+	sent, answer *unstructured.Unstructured
+}
+
+// maxName bounds, in bytes, the names that events give.
+const maxName = 1 << 10
+
+// truncated is the annotation of an event without the objects that it should have.
+const truncated = "audit.k8s.io/truncated"
+
+// decode reads an event. It returns nil for one of a request that admission does not judge, and for one that is
+// not readable, with the reason.
+func decode(data []byte, source string) (e *event, why string) {
+	e = &event{source: source}
+	if json.Unmarshal(data, &e.Event) != nil {
+		return nil, "not readable as an event of audit.k8s.io/v1"
+	}
+	if e.ObjectRef == nil || e.ObjectRef.Resource == "" || e.operation() == "" {
+		return nil, ""
+	}
+	if e.Verb != "patch" && e.Verb != "apply" {
+		e.sent = object(e.RequestObject)
+	}
+	e.answer = object(e.ResponseObject)
+	return e, ""
+}
+
+// object returns an object of an event; nil if it shows none.
+func object(raw any) *unstructured.Unstructured {
+	data, err := json.Marshal(raw)
+	u := &unstructured.Unstructured{}
+	if err != nil || len(data) < 3 || u.UnmarshalJSON(data) != nil {
+		return nil
+	}
+	switch kind := u.GetKind(); {
+	case kind == "" || kind == "Status" || kind == "DeleteOptions" || strings.HasPrefix(kind, "PartialObjectMetadata") || u.IsList():
+		return nil
+	}
+	return u
+}
+
+// id names the request of the event. The audit ID alone does not: clients may choose it, and an
+// aggregated server writes an event with the ID of the main one.
+func (e *event) id() string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(e.AuditID), e.RequestURI, e.Verb, e.User.Username, strconv.FormatInt(e.RequestReceivedTimestamp.UnixMicro(), 10)}, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// rank orders the events of a request by what they say of it.
+type rank struct {
+	// class is higher for a later stage, then for a level with more, then for a whole event.
+	class int
+	// size and sum tell events apart that are of the same class: the order in which they come does not matter.
+	size int
+	sum  [8]byte
+}
+
+func (e *event) rank(data []byte) rank {
+	stage := slices.Index([]auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted, auditv1.StageResponseComplete, auditv1.StagePanic}, e.Stage)
+	level := slices.Index([]auditv1.Level{auditv1.LevelMetadata, auditv1.LevelRequest, auditv1.LevelRequestResponse}, e.Level)
+	class := (stage+1)*100 + (level+1)*10
+	if e.Annotations[truncated] == "" {
+		class++
+	}
+	sum := sha256.Sum256(data)
+	return rank{class, len(data), [8]byte(sum[:8])}
+}
+
+// compare returns a number above 0 if r says more than o.
+func (r rank) compare(o rank) int {
+	return cmp.Or(cmp.Compare(r.class, o.class), cmp.Compare(r.size, o.size), bytes.Compare(r.sum[:], o.sum[:]))
+}
+
+// connecting are the subresources that are connections.
+var connecting = []string{"exec", "attach", "portforward", "proxy"}
+
+// operation is what admission calls the request; empty if admission does not judge it.
+func (e *event) operation() string {
+	switch e.Verb {
+	case "update", "patch", "apply":
+		if e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusCreated {
+			return "CREATE"
+		}
+		return "UPDATE"
+	case "delete", "deletecollection":
+		return "DELETE"
+	case "create", "get":
+		if slices.Contains(connecting, e.ObjectRef.Subresource) {
+			return "CONNECT"
+		}
+		if e.Verb == "create" {
+			return "CREATE"
+		}
+	}
+	return ""
+}
+
+// subject is what the request is about. kind finds the kind of a resource.
+func (e *event) subject(kind func(schema.GroupVersionResource) schema.GroupVersionKind) trace.Subject {
+	ref := e.ObjectRef
+	resource := schema.GroupVersionResource{Group: name(ref.APIGroup), Version: name(ref.APIVersion), Resource: name(ref.Resource)}
+	s := trace.Subject{Request: trace.Request{
+		Operation: e.operation(), Resource: resource, Subresource: name(ref.Subresource),
+		Namespace: name(ref.Namespace), Name: name(ref.Name), User: name(e.User.Username),
+	}, UID: types.UID(name(string(ref.UID)))}
+	if e.ImpersonatedUser != nil {
+		s.User = name(e.ImpersonatedUser.Username)
+	}
+	if u, err := url.ParseRequestURI(e.RequestURI); err == nil {
+		s.DryRun = slices.Contains(u.Query()["dryRun"], metav1.DryRunAll)
+	}
+	for _, u := range []*unstructured.Unstructured{e.answer, e.sent} {
+		if u == nil {
+			continue
+		}
+		if s.Kind == (schema.GroupVersionKind{}) && (s.Subresource == "" || s.Subresource == "status" || u == e.sent) {
+			s.Kind = u.GroupVersionKind()
+		}
+		s.Name = cmp.Or(s.Name, name(u.GetName()))
+		if s.Subresource == "" {
+			s.UID = cmp.Or(s.UID, types.UID(name(string(u.GetUID()))))
+		}
+	}
+	if s.Kind == (schema.GroupVersionKind{}) && s.Subresource == "" && kind != nil {
+		s.Kind = kind(resource)
+	}
+	if resource.Group == "" && resource.Resource == "namespaces" {
+		// To admission a namespace is in itself.
+		s.Namespace = s.Name
+	}
+	return s
+}
+
+// name bounds a name.
+func name(s string) string { return trace.Cut(s, maxName) }
+
+// latency is how long the request took.
+func (e *event) latency() time.Duration {
+	return max(e.StageTimestamp.Sub(e.RequestReceivedTimestamp.Time), 0)
+}

@@ -1,0 +1,307 @@
+package auditlog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+)
+
+// World is what is known of the cluster that wrote a log. The zero value knows the built-in kinds.
+type World struct {
+	// Registrations has the registrations, the namespaces and the params that judged the requests; nil if they
+	// are not known. Nothing is derived then.
+	Registrations *offline.World
+
+	registered func() []registered
+}
+
+// registered is an entry of a registration, and when it was changed last; zero if that is not known.
+type registered struct {
+	*registration.Entry
+	since time.Time
+}
+
+// builtin are the kinds that every cluster has.
+var builtin = sync.OnceValue(offline.Builtin)
+
+// NewWorld returns the World of registrations; nil if they are not known.
+func NewWorld(w *offline.World) World {
+	return World{Registrations: w, registered: sync.OnceValue(func() (list []registered) {
+		if w == nil {
+			return nil
+		}
+		for _, o := range w.Registrations.Objects {
+			entries, err := registration.Entries(o)
+			if err != nil {
+				continue
+			}
+			since := changed(o)
+			for _, e := range entries {
+				list = append(list, registered{e, since})
+			}
+		}
+		return list
+	})}
+}
+
+// changed is when an object was changed last, as far as it says so.
+func changed(o runtime.Object) (at time.Time) {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return at
+	}
+	at = m.GetCreationTimestamp().Time
+	for _, f := range m.GetManagedFields() {
+		if f.Time != nil && f.Subresource == "" && f.Time.After(at) {
+			at = f.Time.Time
+		}
+	}
+	return at
+}
+
+// kinds are the kinds of the cluster.
+func (w World) kinds() *offline.Kinds {
+	if w.Registrations != nil {
+		return w.Registrations.Kinds
+	}
+	return builtin()
+}
+
+// kind is the kind of a resource, the zero kind if it is not known.
+func (w World) kind(resource schema.GroupVersionResource) schema.GroupVersionKind {
+	if k := w.kinds().At(resource); k != nil {
+		return k.Kind
+	}
+	return schema.GroupVersionKind{}
+}
+
+// defaulted is an object as webhooks get it: with its defaults, if it is of a built-in kind.
+func (w World) defaulted(u *unstructured.Unstructured) map[string]any {
+	typed, err := catalog.Scheme.New(u.GroupVersionKind())
+	if err != nil {
+		return u.Object
+	}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) != nil {
+		return nil
+	}
+	catalog.Scheme.Default(typed)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		return nil
+	}
+	return content
+}
+
+// named finds the webhook of a name and a source that judged requests at a time; nil if there is none, or
+// several.
+func (w World) named(source registration.Source, name string, at time.Time) *registration.Entry {
+	if w.registered == nil {
+		return nil
+	}
+	var found *registration.Entry
+	for _, r := range w.registered() {
+		if r.Source != source || r.Name != name || r.since.After(at) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = r.Entry
+	}
+	return found
+}
+
+// entry finds the entry of a step of a plan. changed reports whether it was changed after a time: it is not
+// known then what it was.
+func (w World) entry(e *plan.Entry, at time.Time) (found *registration.Entry, changed bool) {
+	for _, r := range w.registered() {
+		if r.Source.String() == e.Kind && r.Configuration == e.Configuration && r.Index == e.Index && r.Name == e.Name {
+			return r.Entry, r.since.After(at)
+		}
+	}
+	return nil, false
+}
+
+// derive adds what the registrations say about the request, and who was to be asked of whom the log says
+// nothing (S30.6).
+func (c *conversion) derive() {
+	w := c.world
+	if w.Registrations == nil || c.e.Stage == "RequestReceived" {
+		return
+	}
+	for i := range c.validating {
+		call := &c.validating[i]
+		if e := w.named(registration.Validating, call.Entry.Name, c.at()); e != nil && call.Entry.Configuration == "" {
+			call.Entry = e.Origin
+		}
+	}
+	mutates, validates := c.reached()
+	if !mutates {
+		return
+	}
+	p, whole, err := c.plan()
+	if err != nil {
+		c.unknown = append(c.unknown, "which webhooks and policies the server asked: "+err.Error())
+		return
+	}
+	if p.Rejection != "" && c.cause.by == "" {
+		c.unknown = append(c.unknown, "which webhooks and policies the server asked: the registrations that are known would have rejected the request, so they are not those that judged it")
+		return
+	}
+	for s := range p.Acting() {
+		e, changed := w.entry(s.Entry, c.at())
+		if e == nil {
+			continue
+		}
+		source := e.Source
+		if source.Descriptor().Pass == registration.ValidatingPass && !validates[source] || c.has(e) {
+			continue
+		}
+		looks := len(e.MatchConditions) > 0 || e.ObjectSelector != nil && len(e.ObjectSelector.MatchLabels)+len(e.ObjectSelector.MatchExpressions) > 0
+		switch {
+		case changed:
+			c.unknown = append(c.unknown, fmt.Sprintf("whether %s %s was asked: it was changed after the request", source, s.Entry))
+		case s.Effect == plan.Undecided, looks && !whole:
+			c.unknown = append(c.unknown, fmt.Sprintf("whether %s %s was asked: that depends on objects that are not known", source, s.Entry))
+		case source == registration.Mutating:
+			c.unknown = append(c.unknown, fmt.Sprintf("why the log has no call of %s %s, which was to be called", source, s.Entry))
+		default:
+			c.asked(e, s)
+		}
+	}
+}
+
+// reached says which sources of the validating pass the request was judged by, and whether it came to the end
+// of the mutating pass.
+func (c *conversion) reached() (mutates bool, validates map[registration.Source]bool) {
+	both := map[registration.Source]bool{registration.ValidatingPolicies: true, registration.Validating: true}
+	switch c.cause.by {
+	case "", registration.ValidatingPlugin, "ResourceQuota":
+		return true, both
+	case registration.ValidatingPolicyPlugin:
+		return true, map[registration.Source]bool{registration.ValidatingPolicies: true}
+	case "PodSecurity":
+		return true, nil
+	}
+	return false, nil
+}
+
+// has reports whether the log itself shows that an entry was asked.
+func (c *conversion) has(e *registration.Entry) bool {
+	called := func(call trace.Call) bool {
+		return call.Entry.Source == e.Source && call.Entry.Name == e.Name && cmp.Or(call.Entry.Configuration, e.Configuration) == e.Configuration
+	}
+	judged := func(j trace.Judgement) bool {
+		return j.Policy.Source == e.Source && j.Policy.Configuration == e.Configuration
+	}
+	return slices.ContainsFunc(slices.Concat(c.mutating[0], c.mutating[1], c.validating), called) || slices.ContainsFunc(slices.Concat(c.mutated, c.found), judged)
+}
+
+// asked adds that an entry was asked, because the registrations say so.
+func (c *conversion) asked(e *registration.Entry, s *plan.Step) {
+	rule := 0
+	if s.Rule != nil {
+		rule = *s.Rule
+	}
+	gv, err := schema.ParseGroupVersion(s.As.APIVersion)
+	if err != nil {
+		return
+	}
+	kind, resource := gv.WithKind(s.As.Kind), gv.WithResource(s.As.Resource)
+	if other, err := schema.ParseGroupVersion(s.As.ResourceAPIVersion); err == nil && s.As.ResourceAPIVersion != "" {
+		resource = other.WithResource(s.As.Resource)
+	}
+	if e.Webhook == nil {
+		j := trace.Judgement{
+			Known: trace.Derived, Policy: e.Origin, FailurePolicy: e.FailurePolicy, Rule: rule,
+			Kind: kind, Resource: resource, Subresource: s.As.Subresource, Equivalent: s.As.Equivalent,
+		}
+		if e.Source == registration.MutatingPolicies {
+			c.mutated = append(c.mutated, j)
+		} else {
+			c.found = append(c.found, j)
+		}
+		return
+	}
+	call := trace.Call{
+		Known: trace.Derived, Entry: e.Origin, FailurePolicy: e.FailurePolicy, Rule: rule, ReviewVersion: s.ReviewVersion,
+		Kind: kind, Resource: resource, Subresource: s.As.Subresource, Equivalent: s.As.Equivalent,
+	}
+	// Validating webhooks are called at the same time, and one rejection is in the answer.
+	if call.Sent = c.cause.by != registration.ValidatingPlugin; !call.Sent {
+		call.Verdict = trace.Unheard
+	}
+	c.validating = append(c.validating, call)
+}
+
+// plan is what the registrations say about the request. whole reports whether the objects are known by which
+// entries are selected.
+func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
+	about := c.about
+	kind := c.world.Registrations.Kinds.At(about.Resource)
+	if kind == nil {
+		return nil, false, fmt.Errorf("the kind of %s is not known", about.Resource.GroupResource())
+	}
+	q := &offline.Request{
+		Operation: about.Operation, Kind: kind, Subresource: about.Subresource, Namespace: about.Namespace, Name: about.Name, DryRun: about.DryRun,
+		User: &user.DefaultInfo{Name: c.e.User.Username, UID: c.e.User.UID, Groups: c.e.User.Groups},
+	}
+	if u := c.e.ImpersonatedUser; u != nil {
+		q.User = &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups}
+	}
+	if !kind.Namespaced {
+		q.Namespace = metav1.NamespaceNone
+	}
+	nothing := &unstructured.Unstructured{}
+	nothing.SetGroupVersionKind(kind.Kind)
+	nothing.SetName(about.Name)
+	nothing.SetNamespace(q.Namespace)
+	object := c.final()
+	switch whole = object != nil; {
+	case object == nil:
+		object = nothing
+	case about.Operation != "CREATE":
+		// The object before is not in the event.
+		whole = false
+	}
+	switch about.Operation {
+	case "CREATE":
+		q.Object = object
+	case "UPDATE":
+		q.Object, q.Old = object, object
+	case "DELETE":
+		q.Old = object
+	case "CONNECT":
+		whole = true
+	}
+	p, err = c.world.Registrations.Plan(context.Background(), q)
+	return p, whole, err
+}
+
+// final is the object that the validating pass saw, as far as the event shows it: that of the answer, or what
+// was sent if nothing changed it; nil if it is not known.
+func (c *conversion) final() *unstructured.Unstructured {
+	switch {
+	case c.e.answer != nil && c.about.Subresource == "":
+		return c.e.answer.DeepCopy()
+	case c.e.sent != nil && len(c.mutating[0]) == 0:
+		return c.e.sent.DeepCopy()
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package after
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/pflag"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/auditlog"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// auditPolicy is what --audit-policy prints.
+//
+//go:embed auditpolicy.yaml
+var auditPolicy string
+
+// logBytes bounds the memory of the traces of an audit log.
+const logBytes = 128 << 20
+
+// auditLog is an audit log of a cluster, in place of a server that keeps traces.
+type auditLog struct {
+	paths []string
+	// registrations are files, and fromCluster is the kubeconfig of a cluster, with the registrations that judged
+	// the requests.
+	registrations []string
+	fromCluster   string
+	cluster       *command.Cluster
+	// left counts the traces that had no room.
+	left int
+}
+
+// addFlags adds the flags that name the log.
+func (a *auditLog) addFlags(f *pflag.FlagSet) {
+	f.StringArrayVar(&a.paths, "audit-log", nil, "`path` of an audit log of any cluster, a file or a directory with rotated files, or - for standard input; may be repeated")
+	f.StringArrayVar(&a.registrations, "registrations", nil, "`path` of the webhooks and policies that judged its requests; derives who was asked; may be repeated")
+	f.StringVar(&a.fromCluster, "from-cluster", "", "`kubeconfig` of the cluster of the log, whose webhooks and policies judged its requests")
+}
+
+// check says what does not go together, and has the cluster of the log be the one that is meant.
+func (a *auditLog) check() error {
+	switch {
+	case len(a.paths) == 0 && len(a.registrations) > 0:
+		return command.Usagef("--registrations derives who was asked from an audit log: name it with --audit-log")
+	case len(a.paths) == 0 && a.fromCluster != "":
+		return command.Usagef("--from-cluster derives who was asked from an audit log: name it with --audit-log, or name a server with --kubeconfig")
+	case len(a.registrations) > 0 && a.fromCluster != "":
+		return command.Usagef("--registrations and --from-cluster exclude each other: both say which webhooks and policies judged the requests")
+	case len(a.paths) > 0 && *a.cluster.Flags.KubeConfig+*a.cluster.Flags.Context != "":
+		return command.Usagef("--audit-log reads no server: name the cluster that it is of with --from-cluster")
+	case len(a.paths) > 1 && slices.Contains(a.paths, requestlog.Stdin):
+		return command.Usagef("--audit-log -: standard input is one log: leave out the other paths")
+	}
+	if a.fromCluster != "" {
+		*a.cluster.Flags.KubeConfig = a.fromCluster
+	}
+	return nil
+}
+
+// world reads the registrations.
+func (a *auditLog) world(ctx context.Context) (auditlog.World, error) {
+	switch {
+	case len(a.registrations) > 0:
+		w, err := offline.Read(a.registrations)
+		if err != nil {
+			return auditlog.World{}, fmt.Errorf("--registrations: %w", err)
+		}
+		w.Registrations.Kubernetes = true
+		return auditlog.NewWorld(w), nil
+	case a.fromCluster != "":
+		config, err := a.cluster.Open()
+		if err != nil {
+			return auditlog.World{}, fmt.Errorf("--from-cluster: %w", err)
+		}
+		kinds, err := offline.Discover(config)
+		if err != nil {
+			return auditlog.World{}, fmt.Errorf("--from-cluster: %w", err)
+		}
+		w, err := offline.Connect(ctx, config, kinds)
+		if err != nil {
+			return auditlog.World{}, fmt.Errorf("--from-cluster: %w", err)
+		}
+		return auditlog.NewWorld(w), nil
+	}
+	return auditlog.NewWorld(nil), nil
+}
+
+// read makes the traces of the log that are wanted, says on streams.Err what could not be read.
+func (a *auditLog) read(ctx context.Context, streams command.Streams, wanted func(*trace.Trace) bool) (*logTraces, error) {
+	if err := command.DiscardLogs(ctx); err != nil {
+		return nil, err
+	}
+	world, err := a.world(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown := terminal.NewProgress(streams.Err, "Reading the audit log", command.ProgressAfter)
+	defer shown.End()
+	converter, ring := auditlog.NewConverter(world), traces.NewRing(logBytes)
+	keep := func(t *trace.Trace) {
+		if t != nil && wanted(t) {
+			ring.Add(t)
+		}
+	}
+	broken := &requestlog.Count{}
+	events := 0
+	count, err := requestlog.Events(ctx, a.paths, streams.In, func(event []byte, place string) error {
+		t, why := converter.Add(event, place)
+		if why != "" {
+			broken.LeaveOut(why, place)
+		}
+		keep(t)
+		if events++; events%10_000 == 0 {
+			shown.Set(fmt.Sprintf("Read %s", report.Count(events, "event")))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, command.UsageError{Err: fmt.Errorf("--audit-log: %w", err)}
+	}
+	for _, t := range converter.Unanswered() {
+		keep(t)
+	}
+	shown.End()
+	count.LeftOut = append(count.LeftOut, broken.LeftOut...)
+	count.Backwards = 0
+	for _, text := range count.Sentences() {
+		terminal.Fprintf(streams.Err, "%s\n", text)
+	}
+	if n := ring.Dropped(); n > 0 {
+		terminal.Fprintf(streams.Err, "%s left out, the oldest that were allowed first: %d MiB hold no more; name a user, a webhook, an outcome or a namespace\n", report.Count(n, "trace"), logBytes>>20)
+	}
+	return &logTraces{storage: traces.NewStorage(ring, nil, trace.RecordOptions{})}, nil
+}
+
+// logTraces are the traces of a log, as a client of a server reads traces.
+type logTraces struct {
+	storage   *traces.Storage
+	namespace string
+}
+
+// in returns those of a namespace; empty stands for all.
+func (l *logTraces) in(namespace string) *logTraces { return &logTraces{l.storage, namespace} }
+
+// List returns the traces that are selected, the oldest first.
+func (l *logTraces) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	selector, err := fields.ParseSelector(o.FieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.storage.List(request.WithNamespace(ctx, l.namespace), &metainternalversion.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	items := found.(*v1alpha1.AdmissionTraceList).Items
+	slices.SortStableFunc(items, func(a, b v1alpha1.AdmissionTrace) int {
+		return cmp.Or(a.Start.Compare(b.Start.Time), cmp.Compare(a.ID, b.ID))
+	})
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("AdmissionTraceList"))
+	for i := range items {
+		t := &items[i]
+		t.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("AdmissionTrace"))
+		t.ResourceVersion = ""
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(t)
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, unstructured.Unstructured{Object: content})
+	}
+	return list, nil
+}
+
+// Get returns the trace with an ID, or the latest one of the request with an audit ID.
+func (l *logTraces) Get(ctx context.Context, id string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	for _, field := range []string{"metadata.name", "auditID"} {
+		list, err := l.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(field, id).String()})
+		if err != nil {
+			return nil, err
+		}
+		if n := len(list.Items); n > 0 {
+			return &list.Items[n-1], nil
+		}
+	}
+	return nil, fmt.Errorf("the audit log has no request with the ID %s, neither of a trace nor an audit ID", id)
+}
+
+// printAuditPolicy prints the policy that makes an audit log show most.
+func printAuditPolicy(out io.Writer) error {
+	_, err := io.WriteString(out, auditPolicy)
+	return err
+}

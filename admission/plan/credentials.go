@@ -23,7 +23,10 @@ func (b *builder) withoutCredentials() {
 			*text = quoting(*text)
 		}
 	}
-	clean(&b.plan.Rejection)
+	clean(&b.plan.Rejection, &b.plan.Likely)
+	for i := range b.plan.Causes {
+		clean(&b.plan.Causes[i])
+	}
 	for i := range b.plan.Steps {
 		s := &b.plan.Steps[i]
 		if s.Reason != nil && s.Effect != Skip {

@@ -80,6 +80,9 @@ type Plan struct {
 	// Likely is what the request is rejected with, unless something that cannot be seen changes the
 	// object; empty when nothing is.
 	Likely string `json:"likely,omitempty"`
+	// Causes are all rejections that the steps know, in order: Rejection, Likely, and what would reject
+	// the request if the cause before did not.
+	Causes []string `json:"causes,omitempty"`
 	// WorstCaseSeconds is how long the webhooks and initializers may take together, each one
 	// its whole timeout: webhooks one after the other in the mutating pass, those of a plugin at
 	// the same time in the validating pass, and initializers in turns. The time that a request
@@ -259,6 +262,20 @@ func (p *Plan) only(wanted func(*Step) bool) iter.Seq[*Step] {
 		}
 	}
 }
+
+// Unseen says what keeps steps from being known, such as "may not list priorityclasses", each once.
+func (p *Plan) Unseen() (list []string) {
+	for s := range p.only(func(s *Step) bool { return s.Effect == Undecided && s.Reason != nil }) {
+		why := strings.TrimPrefix(s.Reason.Message, unknown)
+		if !slices.Contains(list, why) && !slices.Contains(p.Causes, why) {
+			list = append(list, why)
+		}
+	}
+	return list
+}
+
+// unknown begins the reason of a step that cannot be seen.
+const unknown = "unknown: "
 
 // UpToMutation reports whether a mutating webhook is called, which may change the object, and so the
 // verdict of later steps.
@@ -454,7 +471,7 @@ func (b *builder) compiled(pass registration.Pass, l *Link) {
 func (b *builder) hidden(pass registration.Pass, l *Link) {
 	b.plan.Steps = append(b.plan.Steps, Step{
 		Pass: pass.String(), Plugin: l.Plugin, Effect: Undecided,
-		Reason: &Explanation{Code: Unknown.String(), Message: "unknown: " + l.Hidden},
+		Reason: &Explanation{Code: Unknown.String(), Message: unknown + l.Hidden},
 	})
 }
 
@@ -509,6 +526,7 @@ func (b *builder) unsure(dependsOnOthers bool) string {
 // likely notes a rejection that is not certain; the first one counts. It returns the text.
 func (b *builder) likely(text string) string {
 	b.plan.Likely = cmp.Or(b.plan.Likely, text)
+	b.plan.Causes = append(b.plan.Causes, text)
 	return text
 }
 
@@ -516,6 +534,7 @@ func (b *builder) likely(text string) string {
 func (b *builder) reject(message string) {
 	if !b.over {
 		b.over, b.plan.Rejection = true, cmp.Or(b.plan.Rejection, message)
+		b.plan.Causes = append(b.plan.Causes, message)
 	}
 }
 

@@ -174,7 +174,7 @@ func (b *builder) policies(l *Link) {
 		}
 		for i := range b.plan.Steps[first:] {
 			if s := &b.plan.Steps[first+i]; s.Effect == Reject {
-				s.Effect, s.Reason = Undecided, &Explanation{Code: Unknown.String(), Message: "unknown: " + b.likely(s.Reason.Message+why)}
+				s.Effect, s.Reason = Undecided, &Explanation{Code: Unknown.String(), Message: unknown + b.likely(s.Reason.Message+why)}
 			}
 		}
 	}

@@ -127,7 +127,7 @@ func viewExplanation(v *viewer, asked []byte) (any, error) {
 
 // explained is the explanation of a request, to be drawn.
 func (e *explanation) explained(request string) view.Explained {
-	one := view.Explained{Asked: request, Plan: e.Status.Plan, Tried: e.Status.Tried}
+	one := view.Explained{Asked: request, Plan: e.Status.Plan, All: true, Tried: e.Status.Tried}
 	if e.Status.Error != nil {
 		one.Error = e.Status.Error.Message
 	}

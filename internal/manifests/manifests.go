@@ -210,6 +210,9 @@ const chartFile = "Chart.yaml"
 // ofTests are the names of directories with files for tests, which often have faults on purpose.
 var ofTests = []string{"e2e", "fixtures", "test", "testdata", "tests"}
 
+// IsManifest reports whether a file of a name is read in a directory.
+func IsManifest(name string) bool { return slices.Contains(extensions, filepath.Ext(name)) }
+
 // extensions are the ends of the names of files that are read in directories.
 var extensions = []string{".yaml", ".yml", ".json"}
 
@@ -226,7 +229,7 @@ func (r *reader) directory(root string) error {
 			return fs.SkipDir
 		}
 		if !d.IsDir() {
-			if (slices.Contains(extensions, filepath.Ext(name)) || isKustomization(path)) && !r.ignored(path, false) {
+			if (IsManifest(name) || isKustomization(path)) && !r.ignored(path, false) {
 				found = append(found, path)
 			}
 			return nil

@@ -247,6 +247,7 @@ func TestEveryFieldOfAPlanIsDrawn(t *testing.T) {
 		}
 	}
 	everyField(t, cases, func(p *plan.Plan) *Document { return OfPlans([]Explained{{Plan: p}}, Links{}) }, []leftOut{
+		{`likely`, "text markdown html", "it is among the causes"},
 		{`revision`, "text", "a plan is made of what is in force now"},
 		{`steps\.as\.(resource.*|subresource)`, "text markdown html", "the kind says it"},
 		{`steps\.(reason|bindings\.reason)\.code`, "text markdown html", "the message says it"},

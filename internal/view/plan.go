@@ -1,10 +1,12 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,12 +16,14 @@ import (
 
 // Explained is a request and what admission would do with it.
 type Explained struct {
-	// Heading says for what the request would be made, if a controller would make it.
-	Heading string
+	// For is what a controller would make the request for; empty if no controller would.
+	For string
 	// Asked names the request, and Error says why it would be rejected before admission. Both are of
 	// use when there is no Plan.
 	Asked, Error string
 	Plan         *plan.Plan
+	// All draws each plugin that changes and rejects nothing, too.
+	All bool
 	// Tried is what the plan takes to be registered besides what is.
 	Tried []Tried
 }
@@ -56,36 +60,104 @@ func (c *Cost) text() string {
 // their plans stands once, at the end.
 func OfPlans(list []Explained, links Links) *Document {
 	d := &Document{Title: "What admission would do"}
+	if len(list) == 1 {
+		section := list[0].section(nil, links)
+		d.Title, section.Titled = section.Heading, section.Below == ""
+		d.Blocks = []Block{section}
+		return d
+	}
 	var common, bad []string
+	verdicts := map[plan.Verdict]int{}
 	for i := range list {
-		if len(list) > 1 {
-			common = shared(common, list[i].notes(), i == 0)
-		}
-		if p := list[i].Plan; p == nil {
+		common = shared(common, list[i].notes(), i == 0)
+		p := list[i].Plan
+		if p == nil {
 			bad = append(bad, list[i].Asked)
-		} else if p.Verdict() == plan.VerdictRejected {
+			continue
+		}
+		switch v := p.Verdict(); v {
+		case plan.VerdictRejected:
 			bad = append(bad, fmt.Sprintf("%s (%s)", Subject(&p.Request), p.RejectedBy()))
+		case plan.VerdictLikely:
+			bad = append(bad, fmt.Sprintf("%s (%s)", Subject(&p.Request), p.Likely))
+		default:
+			verdicts[v]++
 		}
 	}
-	whole := Section{}
-	for i := range list {
-		section := list[i].section(common, links)
-		if len(list) == 1 {
-			d.Title, section.Titled = section.Heading, section.Below == ""
-			d.Blocks = []Block{section}
-			return d
-		}
-		whole.Blocks = append(whole.Blocks, section)
-	}
+	whole := Section{Blocks: drawnOnce(list, common, links)}
 	if len(common) > 0 {
 		whole.Blocks = append(whole.Blocks, List{"Unknown to these plans", common})
 	}
-	whole.Verdict = Callout{Class: Good, Head: fmt.Sprintf("None of the %d requests is rejected in its plan", len(list))}
-	if len(bad) > 0 {
+	switch {
+	case len(bad) > 0:
 		whole.Verdict = Callout{Class: Bad, Head: fmt.Sprintf("%d of %d requests would be rejected", len(bad), len(list)), Text: strings.Join(bad, ", ")}
+	case verdicts[plan.VerdictUnknown] > 0:
+		whole.Verdict = Callout{Class: Warning, Head: fmt.Sprintf("Nothing that can be seen rejects the %d requests. Steps that are unknown can reject %s", len(list), of(verdicts[plan.VerdictUnknown], len(list)))}
+	case verdicts[plan.VerdictWebhooks] > 0:
+		whole.Verdict = Callout{Class: Good, Head: fmt.Sprintf("Nothing in the plans of %d requests rejects them. Webhooks can reject %s", len(list), of(verdicts[plan.VerdictWebhooks], len(list)))}
+	default:
+		whole.Verdict = Callout{Class: Good, Head: fmt.Sprintf("None of the %d requests is rejected in its plan", len(list))}
 	}
 	d.Blocks = []Block{whole}
 	return d
+}
+
+// of says how many of all requests a sentence is about.
+func of(n, all int) string {
+	if n == all {
+		return "them"
+	}
+	return fmt.Sprintf("%d of them", n)
+}
+
+// drawnOnce are the sections of plans. Requests of one kind with the same plan share a section.
+func drawnOnce(list []Explained, common []string, links Links) (sections []Block) {
+	at, same := map[string]int{}, map[int][]string{}
+	for i := range list {
+		section := list[i].section(common, links)
+		if p := list[i].Plan; p != nil {
+			about := p.Request
+			about.Namespace, about.Name = "", ""
+			key := fmt.Sprintf("%#v %v %v", about, list[i].For != "", drawn(section))
+			if first, ok := at[key]; ok {
+				name := Subject(&p.Request)
+				if p.Request.Name == "" && list[i].For != "" {
+					name = p.Request.Kind + " for " + list[i].For
+				}
+				same[first] = append(same[first], name)
+				continue
+			}
+			at[key] = len(sections)
+		}
+		sections = append(sections, section)
+	}
+	for first, names := range same {
+		section := sections[first].(Section)
+		section.Blocks = slices.Insert(section.Blocks, 0, Block(Note("The same plan: %s", Some(names))))
+		sections[first] = section
+	}
+	return sections
+}
+
+// Some joins names, of many the first ones.
+func Some(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return fmt.Sprintf("%s, %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// accessVolume is the name of a volume that plugin ServiceAccount makes up for each pod.
+var accessVolume = regexp.MustCompile("kube-api-access-[a-z0-9]+")
+
+// drawn is all that a section shows below its heading, but for names that are made up.
+func drawn(s Section) string {
+	data, err := json.Marshal([]any{s.Verdict, s.Blocks})
+	if err != nil {
+		panic(err) // Blocks are plain data.
+	}
+	return accessVolume.ReplaceAllString(string(data), "")
 }
 
 // notes are what the plan does not know.
@@ -111,14 +183,17 @@ var effectClasses = map[plan.Effect]Class{
 
 // section is an explanation. common are notes that stand elsewhere.
 func (e *Explained) section(common []string, links Links) Section {
-	d := Section{Class: "plan", Below: e.Heading, Heading: e.Asked}
+	d := Section{Class: "plan", Heading: e.Asked}
+	if e.For != "" {
+		d.Below = fmt.Sprintf("For %s, its controller would create:", e.For)
+	}
 	p := e.Plan
 	if p == nil {
 		d.Verdict = Callout{Class: Bad, Head: "Rejected before admission", Text: e.Error}
 		return d
 	}
 	d.Heading, d.Verdict = About(&p.Request), verdictOf(p)
-	d.Blocks = append(d.Blocks, e.steps(links))
+	d.Blocks = append(d.Blocks, e.steps(links)...)
 	if p.WorstCaseSeconds > 0 {
 		d.Blocks = append(d.Blocks, Note("In the worst case webhooks and initializers take %s in total.", Seconds(p.WorstCaseSeconds)))
 	}
@@ -159,9 +234,14 @@ func verdictOf(p *plan.Plan) Callout {
 		if p.UpToMutation() {
 			c.Head += ", unless a mutating webhook changes the object"
 		}
+		if len(p.Causes) > 1 {
+			// The user may not make the request, and that is not all.
+			c.Text += "; and if that were not so: " + strings.Join(p.Causes[1:], "; ")
+		}
 		return c
 	case plan.VerdictLikely:
-		return Callout{Class: Bad, Head: "The request would be rejected, unless what cannot be seen changes the object", Text: p.Likely}
+		// Each cause says what may change the object.
+		return Callout{Class: Bad, Head: "The request would be rejected", Text: cmp.Or(strings.Join(p.Causes, "; "), p.Likely)}
 	case plan.VerdictUnknown:
 		return Callout{Class: Warning, Head: "Nothing that can be seen rejects the request. Steps that are unknown can reject it"}
 	case plan.VerdictWebhooks:
@@ -175,13 +255,21 @@ func verdictOf(p *plan.Plan) Callout {
 }
 
 // steps are what is done, in order.
-func (e *Explained) steps(links Links) Block {
+func (e *Explained) steps(links Links) (blocks []Block) {
 	if len(e.Plan.Steps) == 0 {
-		return Note("Nothing applies.")
+		return []Block{Note("Nothing applies.")}
 	}
+	var quiet []string
 	table := Table{Columns: []Column{{Title: "#", Right: true}, {Title: "Phase"}, {Title: "Effect"}, {Title: "By", Wide: true}, {Title: "As"}, {Title: "If it fails"}, {Title: "Timeout", Right: true}, {Title: "Remarks", Wide: true, Bare: true}}}
 	acts := 0
 	for s := range e.Plan.Each() {
+		remarks := remarks(s)
+		if !e.All && s.Effect == plan.Run && len(remarks) == 0 {
+			if !slices.Contains(quiet, s.Plugin) {
+				quiet = append(quiet, s.Plugin)
+			}
+			continue
+		}
 		number, by, as, timeout := "", Code(s.Plugin), "", ""
 		switch s.Effect {
 		case plan.Call, plan.Evaluate, plan.Pend, plan.Run:
@@ -203,10 +291,20 @@ func (e *Explained) steps(links Links) Block {
 		}
 		effect := Text(s.Effect)
 		effect.Badge, effect.Class = true, effectClasses[s.Effect]
-		row := table.Add(number, s.Pass, effect, by, as, s.FailurePolicy, timeout, Code(remarks(s)...))
+		row := table.Add(number, s.Pass, effect, by, as, s.FailurePolicy, timeout, Code(remarks...))
 		row.ID, row.Muted, row.Open, row.Inside = by.Lines[0], s.Effect == plan.Skip, s.Effect == plan.Reject, insideOf(s)
 	}
-	return table
+	if len(table.Rows) > 0 {
+		blocks = append(blocks, table)
+	}
+	switch len(quiet) {
+	case 0:
+	case 1:
+		blocks = append(blocks, Note("Plugin %s lets it go on.", quiet[0]))
+	default:
+		blocks = append(blocks, Note("%d plugins let it go on (--all shows each).", len(quiet)))
+	}
+	return blocks
 }
 
 // insideOf is what a step would do in detail: what its expressions say, and what it changes.

@@ -81,7 +81,7 @@ func views(text string) map[string]*Document {
 		"trace":  OfTrace(record(text), links),
 		"traces": OfTraces([]*trace.Record{record(text), record(text)}),
 		"plan":   OfPlans([]Explained{{Plan: p, Tried: []Tried{{Kind: "ValidatingAdmissionPolicy", Name: text, Problems: []string{text}, Costs: []Cost{{Field: text, Limit: 7}}}}}}, links),
-		"plans":  OfPlans([]Explained{{Plan: p}, {Heading: text, Asked: text, Error: text}}, Links{}),
+		"plans":  OfPlans([]Explained{{Plan: p}, {For: text, Asked: text, Error: text}}, Links{}),
 		"report": OfReport(&report.Report{Title: text, Sums: []report.Sum{{Name: "errors", N: 1}}, Findings: []report.Finding{{Level: report.Error, Rule: text, Object: text, File: text, Message: text, Remedy: text}},
 			Changes: []report.Difference{{Heading: text, Diff: "@@\n-a\n+" + text, Notes: []string{text}}}, Parts: []report.Part{{Heading: "Not seen", Items: []string{text}}}}),
 	}
@@ -452,13 +452,14 @@ func TestAPlan(t *testing.T) {
 	own.Notes = append(own.Notes, "of one")
 	const one = `CREATE Pod shop/a (v1 pods), by ann
 
-#  PHASE       EFFECT  BY                  AS  IF IT FAILS  TIMEOUT  REMARKS
-1  mutating    run     NamespaceLifecycle
-   validating  reject  limits                  Fail                  rule 1
+#  PHASE       EFFECT  BY      AS  IF IT FAILS  TIMEOUT  REMARKS
+   validating  reject  limits      Fail                  rule 1
 
 limits:
   violated, cost 3 of 9: a < b
     a = 7
+
+Plugin NamespaceLifecycle lets it go on.
 
 In the worst case webhooks and initializers take 2.5s in total.
 
@@ -467,13 +468,16 @@ Unknown to this plan:
 
 The request would be rejected: no
 `
+	every := strings.NewReplacer("BY      AS", "BY                  AS", "limits      Fail", "limits                  Fail",
+		"   validating  reject", "1  mutating    run     NamespaceLifecycle\n   validating  reject", "Plugin NamespaceLifecycle lets it go on.\n\n", "", "  - of one\n", "  - of both\n  - of one\n").Replace(one)
 	for _, c := range []struct {
 		name string
 		list []Explained
 		want string
 	}{
 		{"one", []Explained{{Plan: own}}, strings.Replace(one, "  - of one\n", "  - of both\n  - of one\n", 1)},
-		{"several", []Explained{{Plan: own}, {Heading: "For it:", Plan: p("c")}}, one + "\nFor it:\n\n" +
+		{"every plugin", []Explained{{Plan: own, All: true}}, every},
+		{"several", []Explained{{Plan: own}, {For: "it", Plan: p("c")}}, one + "\nFor it, its controller would create:\n\n" +
 			strings.Replace(strings.Replace(one, "shop/a", "shop/c", 1), "Unknown to this plan:\n  - of one\n\n", "", 1) + `
 Unknown to these plans:
   - of both
@@ -496,6 +500,61 @@ Rejected before admission: forbidden
 			if verdict, steps := strings.Index(got, "would be rejected"), strings.Index(got, "NamespaceLifecycle"); verdict < 0 || verdict > steps {
 				t.Errorf("%s, %s: the verdict does not come first:\n%s", c.name, format, got)
 			}
+		}
+	}
+}
+
+// Every cause that a step of a plan knows is in the last line, and the last line of several requests is never better
+// than what their plans know.
+func TestTheLastLineHasEveryCause(t *testing.T) {
+	pod := plan.About{Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "a"}
+	refused := &plan.Plan{Request: pod, Rejection: "no right", Causes: []string{"no right", "no room, unless W changes the object"}, Steps: []plan.Step{{Plugin: "Authorization", Effect: plan.Reject}}}
+	likely := &plan.Plan{Request: pod, Likely: "no room, unless W changes the object", Causes: []string{"no room, unless W changes the object", "too large, unless W changes the object"}}
+	hidden := &plan.Plan{Request: pod, Steps: []plan.Step{{Plugin: "W", Effect: plan.Undecided}}}
+	called := &plan.Plan{Request: pod, Steps: []plan.Step{{Plugin: "W", Effect: plan.Call}}}
+	fine := &plan.Plan{Request: pod}
+	for _, c := range []struct {
+		plans []*plan.Plan
+		want  string
+	}{
+		{[]*plan.Plan{refused}, "The request would be rejected: no right; and if that were not so: no room, unless W changes the object\n"},
+		{[]*plan.Plan{likely}, "The request would be rejected: no room, unless W changes the object; too large, unless W changes the object\n"},
+		{[]*plan.Plan{fine, likely}, "1 of 2 requests would be rejected: Pod shop/a (no room, unless W changes the object)\n"},
+		{[]*plan.Plan{fine, hidden}, "Nothing that can be seen rejects the 2 requests. Steps that are unknown can reject 1 of them.\n"},
+		{[]*plan.Plan{called, called}, "Nothing in the plans of 2 requests rejects them. Webhooks can reject them.\n"},
+		{[]*plan.Plan{fine, fine}, "None of the 2 requests is rejected in its plan.\n"},
+	} {
+		var list []Explained
+		for _, p := range c.plans {
+			list = append(list, Explained{Plan: p})
+		}
+		if got := drawnAs(t, OfPlans(list, Links{}), "text"); !strings.HasSuffix(got, "\n"+c.want) {
+			t.Errorf("the last line of\n%s\nis not %q", got, c.want)
+		}
+	}
+}
+
+// Requests of one kind with the same plan are drawn once.
+func TestTheSamePlanIsDrawnOnce(t *testing.T) {
+	p := func(kind, name, change string) *plan.Plan {
+		return &plan.Plan{
+			Request: plan.About{Operation: "CREATE", APIVersion: "v1", Kind: kind, Resource: "r", Namespace: "shop", Name: name},
+			Steps: []plan.Step{
+				{Pass: "mutating", Plugin: "ServiceAccount", Effect: plan.Run, Patch: json.RawMessage(`[{"op":"add","path":"/spec/volumes","value":[{"name":"kube-api-access-` + change + `"}]}]`)},
+				{Pass: "mutating", Plugin: "One", Effect: plan.Run}, {Pass: "validating", Plugin: "One", Effect: plan.Run}, {Pass: "validating", Plugin: "Two", Effect: plan.Run},
+			},
+		}
+	}
+	other := p("Pod", "d", "x")
+	other.Steps[0].Patch = nil
+	list := []Explained{{Plan: p("Pod", "a", "abcde")}, {Plan: p("Pod", "b", "12345")}, {Plan: p("Widget", "c", "x")}, {Plan: other}, {Plan: p("Pod", "", "x"), For: "Job x"}, {Plan: p("Pod", "", "y"), For: "Job y"}}
+	got := drawnAs(t, OfPlans(list, Links{}), "text")
+	for want, n := range map[string]int{
+		"CREATE Pod shop/a": 1, "\nThe same plan: Pod shop/b\n": 1, "CREATE Pod shop/b": 0, "CREATE Widget shop/c": 1, "CREATE Pod shop/d": 1, "\n2 plugins let it go on (--all shows each).\n": 3,
+		"For Job x, its controller would create:\n": 1, "\nThe same plan: Pod for Job y\n": 1, "\n3 plugins let it go on": 1,
+	} {
+		if strings.Count(got, want) != n {
+			t.Errorf("%q is not there %d times:\n%s", want, n, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -107,7 +109,11 @@ command lists as unknown what it cannot read.`,
 			if len(args) > 1 {
 				return command.Usagef("unexpected argument %q", args[1])
 			}
-			if len(args) == 1 {
+			switch {
+			case len(args) == 0:
+			case o.file == "" && isPath(args[0]):
+				o.file = args[0]
+			default:
 				o.object = args[0]
 			}
 			return nil
@@ -120,7 +126,7 @@ command lists as unknown what it cannot read.`,
 		},
 	}
 	command.AddSection(cmd, "Request", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.file, "filename", "f", "", "`file` with the objects that would be sent; - is standard input")
+		f.StringVarP(&o.file, "filename", "f", "", "`file` or directory with the objects that would be sent; - is standard input")
 		f.StringVar(&o.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (default CREATE, and UPDATE for KIND/NAME alone)")
 		f.StringVar(&o.subresource, "subresource", "", "subresource that would be written, such as status")
 		f.StringVar(&o.old, "old", "", "`file` with the object as it is stored (default: it is read)")
@@ -137,7 +143,7 @@ command lists as unknown what it cannot read.`,
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason")
+		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason, and each plugin that lets the request go on")
 		command.Choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page) or markdown", "text", "json", "yaml", "html", "markdown")
 		f.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if a request would be rejected, and with 4 if it would be unless something that cannot be seen changes the object")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that explaining needs, and do nothing else")
@@ -161,6 +167,16 @@ command lists as unknown what it cannot read.`,
 	return cmd
 }
 
+// isPath reports whether an argument is a file or directory that is there, and not KIND/NAME.
+func isPath(arg string) bool {
+	kind, name, ok := strings.Cut(arg, "/")
+	if ok && !strings.Contains(name, "/") && name != "" && kind != "." && kind != ".." && kind != "" && !manifests.IsManifest(arg) {
+		return false
+	}
+	_, err := os.Stat(arg)
+	return err == nil || arg == "-"
+}
+
 // complete checks the command line and fills in what follows from it.
 func (o *explainOptions) complete() error {
 	if o.rbac {
@@ -170,7 +186,7 @@ func (o *explainOptions) complete() error {
 		return command.Usagef("name a request: -f FILE or KIND/NAME")
 	}
 	if kind, name, ok := strings.Cut(o.object, "/"); o.object != "" && (!ok || kind == "" || name == "" || strings.Contains(name, "/")) {
-		return command.Usagef("%q is not of the form KIND/NAME", o.object)
+		return command.Usagef("%q is not of the form KIND/NAME, and there is no file of this name", o.object)
 	}
 	if o.operation = strings.ToUpper(o.operation); o.operation == "" {
 		if o.operation = "CREATE"; o.file == "" {
@@ -238,14 +254,14 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 		return err
 	}
 	var found []*v1alpha1.AdmissionExplanation
-	var headings []string
+	var makers []string
 	for i, q := range requests {
 		shown.Set(fmt.Sprintf("Explained %d of %s", i, report.Count(len(requests), "request")))
 		e, made, err := explain(ctx, q)
 		if err != nil {
 			return err
 		}
-		found, headings = append(found, e), append(headings, "")
+		found, makers = append(found, e), append(makers, "")
 		if !o.expands(q) || made == nil {
 			continue
 		}
@@ -262,7 +278,7 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 			if err != nil {
 				return err
 			}
-			found, headings = append(found, e), append(headings, fmt.Sprintf("For %s, its controller would create:", d.Of))
+			found, makers = append(found, e), append(makers, d.Of)
 		}
 	}
 	if o.connect {
@@ -278,7 +294,7 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 		o.release.Print(streams.Out)
 		fallthrough
 	default:
-		err = viewOf(found, headings).Format(streams.Out, o.output)
+		err = viewOf(found, makers, o.all).Format(streams.Out, o.output)
 	}
 	switch {
 	case err != nil || !o.exitCode:
@@ -445,6 +461,7 @@ func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) expla
 				return nil, nil, err
 			}
 			engines.Annotate(ctx, e.Status.Plan)
+			e.Status.Plan.Notes = append(e.Status.Plan.Notes, offline.Missing(e.Status.Plan)...)
 		}
 		made := q.Object
 		if made == nil && o.expands(q) {
@@ -632,6 +649,9 @@ func read(file string, in io.Reader) ([]*unstructured.Unstructured, error) {
 		file = "standard input"
 		data, err = files.ReadFrom(in, files.Objects)
 	default:
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
+			return offline.ObjectsIn(file)
+		}
 		data, err = files.ReadArgument(file, files.Objects)
 	}
 	if err != nil {

@@ -48,11 +48,11 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 	return err
 }
 
-// viewOf is what a person sees of explanations, each with its heading.
-func viewOf(found []*v1alpha1.AdmissionExplanation, headings []string) *view.Document {
+// viewOf is what a person sees of explanations, each with what it is made for.
+func viewOf(found []*v1alpha1.AdmissionExplanation, makers []string, all bool) *view.Document {
 	list := make([]view.Explained, len(found))
 	for i, e := range found {
-		list[i] = view.Explained{Heading: headings[i], Asked: asked(e), Plan: e.Status.Plan, Error: "the server gave no reason"}
+		list[i] = view.Explained{For: makers[i], Asked: asked(e), Plan: e.Status.Plan, All: all, Error: "the server gave no reason"}
 		if e.Status.Error != nil {
 			list[i].Error = e.Status.Error.Message
 		}

@@ -32,6 +32,13 @@ func TestExplainParses(t *testing.T) {
 			args: []string{"pod/web", "--operation", "CONNECT", "--subresource", "exec"},
 			want: explainOptions{object: "pod/web", operation: "CONNECT", subresource: "exec", output: "text", expand: true},
 		},
+		// A file that is there is one, also without -f.
+		{args: []string{"explain.go"}, want: explainOptions{file: "explain.go", operation: "CREATE", output: "text", expand: true}},
+		{args: []string{"./explain.go"}, want: explainOptions{file: "./explain.go", operation: "CREATE", output: "text", expand: true}},
+		{args: []string{"."}, want: explainOptions{file: ".", operation: "CREATE", output: "text", expand: true}},
+		{args: []string{"-"}, want: explainOptions{file: "-", operation: "CREATE", output: "text", expand: true}},
+		{args: []string{"../before"}, want: explainOptions{file: "../before", operation: "CREATE", output: "text", expand: true}},
+		{args: []string{"pod.yaml"}, err: `"pod.yaml" is not of the form KIND/NAME, and there is no file of this name`},
 		{args: []string{}, err: "name a request: -f FILE or KIND/NAME"},
 		{args: []string{"pod"}, err: `"pod" is not of the form KIND/NAME`},
 		{args: []string{"pod/"}, err: "not of the form KIND/NAME"},

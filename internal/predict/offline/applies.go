@@ -17,6 +17,25 @@ type asked struct {
 	about *plan.About
 	// mutating reports whether the engine is called in the mutating pass.
 	mutating bool
+	// generated are the kinds of objects that Gatekeeper makes of the request's object, to judge them, too.
+	generated []string
+}
+
+// expand finds the kinds that Gatekeeper makes of the object, by the expansion templates of a cluster.
+func (a *asked) expand(templates []policyObject) {
+	a.generated = []string{a.about.Kind}
+	for i := 0; i < len(a.generated); i++ {
+		for _, t := range templates {
+			kind, _ := object(t.spec["generatedGVK"])["kind"].(string)
+			if kind == "" || slices.Contains(a.generated, kind) {
+				continue
+			}
+			if slices.ContainsFunc(objectsOf(t.spec["applyTo"]), func(to map[string]any) bool { return slices.Contains(texts(to["kinds"]), a.generated[i]) }) {
+				a.generated = append(a.generated, kind)
+			}
+		}
+	}
+	a.generated = a.generated[1:]
 }
 
 // reaches reports whether a policy of an engine can apply to a request. It is false only when
@@ -144,8 +163,7 @@ func (a *asked) gatekeeper(o *policyObject) bool {
 			return a.about.Subresource != "" ||
 				a.anyOf(k[groups], func(g string) bool { return g == "*" || g == group }) &&
 					a.anyOf(k["kinds"], func(kind string) bool { return kind == "*" || kind == a.about.Kind }) ||
-				// Expansion templates have constraints judge the pods of a template.
-				groups == "apiGroups" && slices.Contains(templated, a.about.Kind) && slices.Contains(texts(k["kinds"]), "Pod")
+				groups == "apiGroups" && slices.ContainsFunc(texts(k["kinds"]), func(kind string) bool { return slices.Contains(a.generated, kind) })
 		}
 	}
 	if kinds := objectsOf(match["kinds"]); len(kinds) > 0 && !slices.ContainsFunc(kinds, ofKind("apiGroups")) {

@@ -26,7 +26,14 @@ func TestWhichPoliciesOfEnginesCanApply(t *testing.T) {
 	exec := with(func(a *plan.About) { a.Operation, a.Kind, a.Subresource = "CONNECT", "PodExecOptions", "exec" })
 	update := with(func(a *plan.About) { a.Operation = "UPDATE" })
 	unnamed := with(func(a *plan.About) { a.Name = "" })
+	cronJob := with(func(a *plan.About) { a.APIVersion, a.Kind, a.Resource = "batch/v1", "CronJob", "cronjobs" })
 	node := with(func(a *plan.About) { a.Kind, a.Resource, a.Namespace = "Node", "nodes", "" })
+
+	// Gatekeeper judges the pods of cron jobs, by the jobs that it makes of them.
+	expansions := []policyObject{
+		{spec: map[string]any{"applyTo": []any{map[string]any{"kinds": []any{"Job"}}}, "generatedGVK": map[string]any{"kind": "Pod"}}},
+		{spec: map[string]any{"applyTo": []any{map[string]any{"kinds": []any{"CronJob"}}}, "generatedGVK": map[string]any{"kind": "Job"}}},
+	}
 
 	type verdict struct {
 		about    *plan.About
@@ -63,7 +70,7 @@ func TestWhichPoliciesOfEnginesCanApply(t *testing.T) {
 		{"match constraints", "{apiVersion: policies.kyverno.io/v1, kind: ValidatingPolicy, metadata: {name: p}, spec: {matchConstraints: {resourceRules: [{apiGroups: [''], resources: [pods], operations: [CREATE]}]}}}",
 			[]verdict{{&pod, false, true}, {update, false, false}, {configMap, false, false}, {deployment, false, true}, {exec, false, false}}},
 		{"a constraint", "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, metadata: {name: p}, spec: {match: {kinds: [{apiGroups: [''], kinds: [Pod]}], excludedNamespaces: [kube-*]}}}",
-			[]verdict{{&pod, false, true}, {configMap, false, false}, {deployment, false, true}, {node, false, false}}},
+			[]verdict{{&pod, false, true}, {configMap, false, false}, {deployment, false, false}, {cronJob, false, true}, {node, false, false}}},
 		{"namespaces of a constraint", "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, metadata: {name: p}, spec: {match: {excludedNamespaces: [sho*, kube-*]}}}",
 			[]verdict{{&pod, false, false}, {node, false, true}, {namespace, false, true}}},
 		{"the scope of a constraint", "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, metadata: {name: p}, spec: {match: {scope: Cluster}}}", []verdict{{&pod, false, false}, {node, false, true}}},
@@ -80,7 +87,9 @@ func TestWhichPoliciesOfEnginesCanApply(t *testing.T) {
 			}
 			o := policyOf(u.GroupVersionKind().GroupKind(), u)
 			for _, v := range tt.verdicts {
-				if got := (&asked{v.about, v.mutating}).reaches(&o); got != v.want {
+				a := &asked{about: v.about, mutating: v.mutating}
+				a.expand(expansions)
+				if got := a.reaches(&o); got != v.want {
 					t.Errorf("%+v, mutating %t: can apply %t, want %t", *v.about, v.mutating, got, v.want)
 				}
 			}

@@ -72,13 +72,15 @@ type stands struct {
 const (
 	kyverno         = "kyverno.io"
 	kyvernoPolicies = "policies.kyverno.io"
+	// gatekeeper is the webhook that judges by constraints.
+	gatekeeper = "validation.gatekeeper.sh"
 )
 
 // engineOf returns the policies behind a webhook, by the name that its engine gives to it. ok is
 // false for a webhook without policies, such as one that judges the policies themselves.
 func engineOf(webhook string) (s stands, ok bool) {
 	switch webhook {
-	case "validation.gatekeeper.sh":
+	case gatekeeper:
 		return stands{what: "Gatekeeper constraints", meant: func(r schema.GroupResource) bool { return r.Group == "constraints.gatekeeper.sh" }}, true
 	case "mutation.gatekeeper.sh":
 		return stands{what: "Gatekeeper mutators", meant: func(r schema.GroupResource) bool { return r.Group == "mutations.gatekeeper.sh" }}, true
@@ -128,15 +130,21 @@ func (e *Engines) notes(ctx context.Context, about *plan.About, step *plan.Step)
 	}
 	var found []policyObject
 	var hidden []string
+	var templates []policyObject
 	seen := map[schema.GroupResource]bool{}
 	for _, k := range e.kinds.list {
 		r := k.Resource.GroupResource()
-		if !behind.meant(r) || seen[r] {
+		expands := r.Group == "expansion.gatekeeper.sh" && k.Kind.Kind == "ExpansionTemplate" && step.Entry.Name == gatekeeper
+		if !behind.meant(r) && !expands || seen[r] {
 			continue
 		}
 		seen[r] = true
 		l := e.list(ctx, k)
-		found = append(found, l.objects...)
+		if expands {
+			templates = l.objects
+		} else {
+			found = append(found, l.objects...)
+		}
 		if l.hidden != "" {
 			hidden = append(hidden, fmt.Sprintf("%s: %s", r, l.hidden))
 		}
@@ -148,7 +156,8 @@ func (e *Engines) notes(ctx context.Context, about *plan.About, step *plan.Step)
 			found, hidden = found[i:i+1], nil
 		}
 	}
-	a := &asked{about, step.Pass == registration.MutatingPass.String()}
+	a := &asked{about: about, mutating: step.Pass == registration.MutatingPass.String()}
+	a.expand(templates)
 	all := len(found)
 	found = slices.DeleteFunc(found, func(o policyObject) bool { return !a.reaches(&o) })
 	names := make([]string, 0, min(len(found), most)+1)

@@ -141,6 +141,21 @@ func ReadTried(paths []string) (tried []runtime.Object, written []*unstructured.
 	return w.Registrations.Objects, written, nil
 }
 
+// ObjectsIn returns the objects of the files in a directory. It skips documents that are not objects.
+func ObjectsIn(dir string) (list []*unstructured.Unstructured, err error) {
+	set, err := read([]string{dir}, nil, &manifests.Ignore{})
+	if err == nil {
+		err = strict(set.Problems, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range set.Objects {
+		list = append(list, (&document{o}).object())
+	}
+	return list, nil
+}
+
 // readStrictly reads files that must have nothing but objects.
 func readStrictly(paths []string) (*manifests.Set, error) {
 	set, err := read(paths, nil, &manifests.Ignore{})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -74,15 +73,21 @@ func (w *World) after(ctx context.Context, q *Request) (links []plan.Link) {
 	return append(links, explain.Existing(q.Kind.Resource.GroupResource(), q.Name, err)...)
 }
 
-// missing returns a note that names what the caller may not see of a cluster.
-func (w *World) missing(links []plan.Link) []string {
-	var list []string
-	for i := range links {
-		if why := links[i].Hidden; why != "" && !slices.Contains(list, why) {
+// Missing returns a note that names what the caller may not see of a cluster; none if the plan misses nothing.
+func Missing(p *plan.Plan) []string {
+	const right = "may not list "
+	var lists, list []string
+	for _, why := range p.Unseen() {
+		if resource, ok := strings.CutPrefix(why, right); ok {
+			lists = append(lists, resource)
+		} else if strings.HasPrefix(why, "may not ") {
 			list = append(list, why)
 		}
 	}
-	if w.cluster == nil || len(list) == 0 {
+	if len(lists) > 0 {
+		list = append(list, right+strings.Join(lists, ", "))
+	}
+	if len(list) == 0 {
 		return nil
 	}
 	return []string{strings.Join(list, "; ") + ": 'gatehouse explain --rbac' prints a role with the rights to see all of it"}

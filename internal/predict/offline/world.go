@@ -165,7 +165,9 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	}
 	links = slices.Concat(w.before(ctx, q, strict), links, w.after(ctx, q))
 	p := plan.New(ctx, links, compiled, &prediction.Request, w.Kinds.equivalents, in, q.All)
-	p.Notes = append(notes, w.missing(links)...)
+	if p.Notes = notes; w.cluster != nil {
+		p.Notes = append(p.Notes, Missing(p)...)
+	}
 	for _, problem := range compiled.Problems {
 		p.Notes = append(p.Notes, problem.Error())
 	}

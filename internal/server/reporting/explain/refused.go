@@ -42,6 +42,8 @@ func Authorization(ctx context.Context, rights authorizer.UnconditionalAuthorize
 		switch {
 		case decision == authorizer.DecisionAllow:
 			return nil
+		case apierrors.IsForbidden(err):
+			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "may not create subjectaccessreviews, without which the cluster does not say what the user may do")}
 		case err != nil:
 			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "the cluster does not say what the user may do: "+err.Error())}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -41,6 +42,7 @@ type checkOptions struct {
 	allowUnseen            []string
 	accepted               []check.Acceptance
 	ignore, ignoreOld      *manifests.Ignore
+	rbac                   bool
 }
 
 // NewCheck returns the command gatehouse check.
@@ -86,13 +88,16 @@ policies, quotas and roles of a cluster, too. No webhook is called without
   # with what defaults, plugins and mutating policies make of each object
   gatehouse check deploy/web.yaml --diff`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && !o.rbac {
 				return command.Usagef("name a file or a directory, or - for standard input")
 			}
 			o.paths = args
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.rbac {
+				return printSnapshotRBAC(streams.Out)
+			}
 			o.namespaceStrict = cmd.Flags().Changed("namespace")
 			if err := o.configure(cmd); err != nil {
 				return err
@@ -113,6 +118,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 	command.AddSection(cmd, "Cluster", func(f *pflag.FlagSet) {
 		f.StringVar(&o.fromCluster, "from-cluster", "", "`kubeconfig` of a cluster to check against; it is only read")
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' to check against")
+		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that --from-cluster needs, and do nothing else")
 		o.release.AddFlag(f, "that of the cluster or snapshot, or that of this program")
 		o.enforcer.AddFlag(f, "that of the cluster or snapshot, or kubernetes")
 		f.StringVar(&o.serviceRange, "service-cluster-ip-range", "", "`range` of the cluster IPs of services, such as 10.43.0.0/16 (default that of the cluster or snapshot; without one, services may ask for any address)")
@@ -248,7 +254,7 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 		AllowUnseen: o.allowUnseen, ServiceRange: o.serviceRange, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted,
 	}
 	shown.Set(command.ReadingCluster)
-	if options.Snapshot, err = o.cluster(ctx, shown); err != nil {
+	if options.Snapshot, err = o.cluster(ctx, set, old, shown); err != nil {
 		return err
 	}
 	options.Gatehouse = o.enforcer.Gatehouse(options.Snapshot)
@@ -275,8 +281,25 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 	return nil
 }
 
+// namespaces are those of the objects.
+func (o *checkOptions) namespaces(sets ...*manifests.Set) []string {
+	list := []string{o.namespace}
+	for _, set := range sets {
+		if set == nil {
+			continue
+		}
+		for _, object := range set.Objects {
+			u := unstructured.Unstructured{Object: object.Content}
+			if name := u.GetNamespace(); name != "" && !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
+
 // cluster reads what the objects are checked against; nil for nothing.
-func (o *checkOptions) cluster(ctx context.Context, shown *terminal.Progress) (*clustersnapshot.Cluster, error) {
+func (o *checkOptions) cluster(ctx context.Context, set, old *manifests.Set, shown *terminal.Progress) (*clustersnapshot.Cluster, error) {
 	switch {
 	case o.snapshot != "":
 		s, err := clustersnapshot.Read(o.snapshot)
@@ -294,7 +317,7 @@ func (o *checkOptions) cluster(ctx context.Context, shown *terminal.Progress) (*
 		}
 		config.QPS = -1
 		config.WarningHandler = rest.NoWarnings{}
-		s, err := clustersnapshot.Take(ctx, config, func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
+		s, err := clustersnapshot.Take(ctx, config, o.namespaces(set, old), func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the cluster: %w", err)
 		}

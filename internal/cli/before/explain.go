@@ -234,7 +234,7 @@ type explainer func(ctx context.Context, q *offline.Request) (*v1alpha1.Admissio
 
 func (o *explainOptions) run(ctx context.Context, streams command.Streams) error {
 	if o.rbac {
-		return printRBAC(streams.Out)
+		return printRBAC(streams.Out, "gatehouse-explain", explainComment, offline.Rules())
 	}
 	// What a plugin logs while it is made is of no use here.
 	if err := command.DiscardLogs(ctx); err != nil {

@@ -6,27 +6,38 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// printRBAC writes the ClusterRole of somebody who explains requests of others.
-func printRBAC(out io.Writer) error {
+// printRBAC writes a ClusterRole with what a command reads of a cluster, which comment says.
+func printRBAC(out io.Writer, name, comment string, rules []rbacv1.PolicyRule) error {
 	type role struct {
 		APIVersion string              `json:"apiVersion"`
 		Kind       string              `json:"kind"`
 		Metadata   map[string]string   `json:"metadata"`
 		Rules      []rbacv1.PolicyRule `json:"rules"`
 	}
-	data, err := yaml.Marshal(role{"rbac.authorization.k8s.io/v1", "ClusterRole", map[string]string{"name": "gatehouse-explain"}, offline.Rules()})
+	data, err := yaml.Marshal(role{"rbac.authorization.k8s.io/v1", "ClusterRole", map[string]string{"name": name}, rules})
 	if err != nil {
 		return err
 	}
-	_, err = terminal.Exact(out).Write(append([]byte(roleComment), data...))
+	_, err = terminal.Exact(out).Write(append([]byte(comment), data...))
 	return err
 }
 
-// roleComment stands before the ClusterRole.
-const roleComment = `# What "gatehouse explain" reads of a cluster. Params of admission policies, policies of Kyverno and
+// These stand before the ClusterRoles.
+const (
+	explainComment = `# What "gatehouse explain" reads of a cluster. Params of admission policies, policies of Kyverno and
 # Gatekeeper, and stored objects of other kinds need the right to get or list them, too.
 `
+	snapshotComment = `# What "gatehouse check --from-cluster" and "gatehouse snapshot" read of a cluster. Params of admission
+# policies need the right to list them, too. Where a user may list a resource in some namespaces only,
+# objects of these namespaces are judged by it.
+`
+)
+
+// printSnapshotRBAC writes the ClusterRole of somebody who reads what a cluster judges by.
+func printSnapshotRBAC(out io.Writer) error {
+	return printRBAC(out, "gatehouse-snapshot", snapshotComment, clustersnapshot.Rules())
+}

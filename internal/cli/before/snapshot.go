@@ -2,6 +2,7 @@ package before
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,6 +18,7 @@ type snapshotOptions struct {
 	cluster *command.Cluster
 	file    string
 	release command.Release
+	rbac    bool
 }
 
 // NewSnapshot returns the command gatehouse snapshot.
@@ -31,8 +33,9 @@ configurations, admission policies with their bindings and params, quotas, limit
 ranges, classes, service accounts, roles, and which kinds the cluster serves.
 
 The command only lists, in any cluster. It reads no secrets and no workloads.
-What you may not list is left out, and the command says so. The same cluster
-state gives the same file. The file has the roles of the cluster: keep it as you
+What you may not list is left out, and the command says so; where you may list
+it in the namespace of --namespace, the file has that. The same cluster state
+gives the same file. The file has the roles of the cluster: keep it as you
 keep those.`,
 		Example: `  # the cluster of the current context
   gatehouse snapshot -o cluster.yaml
@@ -41,6 +44,9 @@ keep those.`,
   gatehouse snapshot --kubeconfig prod.kubeconfig -o -`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.rbac {
+				return printSnapshotRBAC(streams.Out)
+			}
 			if o.file == "" {
 				return command.Usagef("name the file to write: -o FILE, or -o - for standard output")
 			}
@@ -50,12 +56,10 @@ keep those.`,
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
 		o.release.AddFlag(f, "that of the cluster")
 		f.StringVarP(&o.file, "output", "o", "", "`file` to write: JSON if its name ends in .json, else YAML; - is standard output")
+		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that this needs, and do nothing else")
 	})
 	o.cluster = command.NewCluster(cmd)
-	// A snapshot is of all namespaces.
-	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
-		panic(err)
-	}
+	cmd.Flags().Lookup("namespace").Usage = "`namespace` to read where you may not read all of them (default that of the context)"
 	return cmd
 }
 
@@ -69,7 +73,11 @@ func (o *snapshotOptions) run(ctx context.Context, streams command.Streams) erro
 	}
 	shown := terminal.NewProgress(streams.Err, command.ReadingCluster, command.ProgressAfter)
 	defer shown.End()
-	s, err := clustersnapshot.Take(ctx, config, func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
+	namespace, err := o.cluster.Namespace()
+	if err != nil {
+		return err
+	}
+	s, err := clustersnapshot.Take(ctx, config, []string{namespace}, func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
 	shown.End()
 	if err != nil {
 		return err
@@ -89,7 +97,14 @@ func (o *snapshotOptions) run(ctx context.Context, streams command.Streams) erro
 		return err
 	}
 	for _, u := range s.Unread {
+		if in := strings.Join(u.Namespaces, ", "); in != "" {
+			terminal.Fprintf(streams.Err, "only of namespace %s: %s: %s\n", in, u.Resource, u.Reason)
+			continue
+		}
 		terminal.Fprintf(streams.Err, "left out: %s: %s\n", u.Resource, u.Reason)
+	}
+	if len(s.Unread) > 0 {
+		terminal.Fprintf(streams.Err, "'gatehouse snapshot --rbac' prints a role with the rights to read all of it\n")
 	}
 	if o.file != "-" {
 		terminal.Fprintf(streams.Err, "wrote %s: %s of a cluster of Kubernetes %s\n", o.file, report.Count(len(s.Items), "object"), s.Cluster.KubernetesVersion)

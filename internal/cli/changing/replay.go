@@ -302,7 +302,7 @@ func takeSnapshot(ctx context.Context, c *command.Cluster) (*clustersnapshot.Clu
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := clustersnapshot.Take(ctx, config, nil)
+	s, err := clustersnapshot.Take(ctx, config, nil, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the cluster: %w", err)
 	}

@@ -81,6 +81,8 @@ type Unread struct {
 	// Resource is PLURAL or PLURAL.GROUP.
 	Resource string `json:"resource"`
 	Reason   string `json:"reason"`
+	// Namespaces are those of which it was read all the same.
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // ServiceRange is where cluster IPs come from; empty when that is not known.
@@ -101,13 +103,13 @@ func (s *Cluster) Serves(kind schema.GroupVersionKind) bool {
 	return i >= 0 && slices.Contains(s.Served[i].Kinds, kind.Kind)
 }
 
-// HasNot returns why a resource is not in the snapshot; ok is false if it was read.
-func (s *Cluster) HasNot(resource schema.GroupResource) (reason string, ok bool) {
+// Missing says what of a resource is not in the snapshot; nil if all was read.
+func (s *Cluster) Missing(resource schema.GroupResource) *Unread {
 	i := slices.IndexFunc(s.Unread, func(u Unread) bool { return u.Resource == resource.String() })
 	if i < 0 {
-		return "", false
+		return nil
 	}
-	return s.Unread[i].Reason, true
+	return &s.Unread[i]
 }
 
 // Objects returns the items.

@@ -53,10 +53,10 @@ func TestFilesAreReadAsTheyWereWritten(t *testing.T) {
 		s.Serves(schema.GroupVersionKind{Version: "v1", Kind: "Node"}) || s.Serves(schema.GroupVersionKind{Version: "v2", Kind: "Pod"}) {
 		t.Error("the kinds that are served are others")
 	}
-	if why, ok := s.HasNot(schema.GroupResource{Resource: "secrets"}); !ok || why != "never" {
-		t.Errorf("secrets: %q, %v", why, ok)
+	if not := s.Missing(schema.GroupResource{Resource: "secrets"}); not == nil || not.Reason != "never" {
+		t.Errorf("secrets: %v", not)
 	}
-	if _, ok := s.HasNot(schema.GroupResource{Group: "example.com", Resource: "secrets"}); ok {
+	if s.Missing(schema.GroupResource{Group: "example.com", Resource: "secrets"}) != nil {
 		t.Error("the resource of another group counts as unread")
 	}
 }
@@ -108,21 +108,21 @@ func TestTidy(t *testing.T) {
 	}
 	s := &Cluster{
 		Items:  []map[string]any{item(t, "{apiVersion: b/v1, kind: A, metadata: {name: a}}"), item(t, "{apiVersion: v1, kind: B, metadata: {name: b}}"), item(t, "{apiVersion: v1, kind: B, metadata: {name: a}}")},
-		Served: []Served{{APIVersion: "v1"}, {APIVersion: "apps/v1"}}, Unread: []Unread{{"b", "2"}, {"b", "1"}, {"a", "3"}},
+		Served: []Served{{APIVersion: "v1"}, {APIVersion: "apps/v1"}}, Unread: []Unread{{Resource: "b", Reason: "2"}, {Resource: "b", Reason: "1"}, {Resource: "a", Reason: "3"}},
 	}
 	s.tidy()
 	var order []string
 	for _, u := range s.Objects() {
 		order = append(order, key(u))
 	}
-	if diff := cmp.Diff([]string{" B  a", " B  b", "b A  a"}, order); diff != "" || s.Served[0].APIVersion != "apps/v1" || fmt.Sprint(s.Unread) != "[{a 3} {b 1} {b 2}]" {
+	if diff := cmp.Diff([]string{" B  a", " B  b", "b A  a"}, order); diff != "" || s.Served[0].APIVersion != "apps/v1" || fmt.Sprint(s.Unread) != "[{a 3 []} {b 1 []} {b 2 []}]" {
 		t.Errorf("order %q, %v, %v", order, s.Served, s.Unread)
 	}
 }
 
 func TestDiscovered(t *testing.T) {
 	resource := func(name, kind string) metav1.APIResource { return metav1.APIResource{Name: name, Kind: kind} }
-	tk := &taker{versions: map[schema.GroupResource]schema.GroupVersionResource{}, kinds: map[schema.GroupVersionKind]schema.GroupVersionResource{}}
+	tk := &taker{versions: map[schema.GroupResource]schema.GroupVersionResource{}, kinds: map[schema.GroupVersionKind]schema.GroupVersionResource{}, namespaced: map[schema.GroupVersionResource]bool{}}
 	s := &Cluster{}
 	tk.discovered([]*metav1.APIResourceList{
 		{GroupVersion: "example.com/v2", APIResources: []metav1.APIResource{resource("things", "Thing"), resource("others", "Other")}},
@@ -201,5 +201,39 @@ func TestParams(t *testing.T) {
 				t.Errorf("found %q, unread %q", got, not)
 			}
 		})
+	}
+}
+
+// Who may not list a resource in all namespaces reads it in those that the objects are in.
+func TestWhoMayReadSomeNamespaces(t *testing.T) {
+	quotas, namespaces, classes := schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, schema.GroupVersionResource{Version: "v1", Resource: "classes"}
+	object := func(text string) *unstructured.Unstructured { return &unstructured.Unstructured{Object: item(t, text)} }
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{quotas: "ResourceQuotaList", namespaces: "NamespaceList", classes: "ClassList"},
+		object("{apiVersion: v1, kind: ResourceQuota, metadata: {name: a, namespace: shop}}"), object("{apiVersion: v1, kind: ResourceQuota, metadata: {name: b, namespace: bank}}"),
+		object("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}"), object("{apiVersion: v1, kind: Namespace, metadata: {name: bank}}"))
+	client.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		own := a.GetNamespace() == "shop"
+		if get, ok := a.(clienttesting.GetAction); ok {
+			own = get.GetName() != "bank"
+		}
+		return !own, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", fmt.Errorf("no"))
+	})
+	tk := &taker{
+		objects: client, namespaces: []string{"shop", "bank", "gone"}, namespaced: map[schema.GroupVersionResource]bool{quotas: true},
+		versions: map[schema.GroupResource]schema.GroupVersionResource{quotas.GroupResource(): quotas, namespaces.GroupResource(): namespaces, classes.GroupResource(): classes},
+	}
+	found, unread, err := tk.list(t.Context(), []schema.GroupResource{namespaces.GroupResource(), quotas.GroupResource(), classes.GroupResource()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, u := range found {
+		got = append(got, u.GetKind()+" "+u.GetName())
+	}
+	for _, u := range unread {
+		got = append(got, fmt.Sprint(u.Resource, u.Namespaces))
+	}
+	if diff := cmp.Diff([]string{"Namespace shop", "ResourceQuota a", "namespaces[shop gone]", "resourcequotas[shop]", "classes[]"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

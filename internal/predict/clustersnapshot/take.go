@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -49,6 +51,23 @@ var serviceCIDRs = schema.GroupResource{Group: "networking.k8s.io", Resource: "s
 // pageSize is how many objects are listed at once.
 const pageSize = 500
 
+// Rules are the rights that Take uses, but for params of policies.
+func Rules() []rbacv1.PolicyRule {
+	lists := map[string][]string{}
+	for _, r := range append(slices.Clone(needed), serviceCIDRs) {
+		lists[r.Group] = append(lists[r.Group], r.Resource)
+	}
+	for _, d := range registration.Sources() {
+		lists[registration.GroupName] = append(lists[registration.GroupName], d.Resource)
+	}
+	var rules []rbacv1.PolicyRule
+	for _, group := range slices.Sorted(maps.Keys(lists)) {
+		slices.Sort(lists[group])
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: slices.Compact(lists[group]), Verbs: []string{"list"}})
+	}
+	return append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
+}
+
 // parallel is how many lists run at the same time.
 const parallel = 8
 
@@ -59,17 +78,25 @@ type taker struct {
 	// each kind.
 	versions map[schema.GroupResource]schema.GroupVersionResource
 	kinds    map[schema.GroupVersionKind]schema.GroupVersionResource
+	// namespaced has the resources whose objects are in namespaces, of which namespaces are read where the
+	// caller may not read all.
+	namespaced map[schema.GroupVersionResource]bool
+	namespaces []string
 }
 
-// Take reads a cluster. Unread has the resources that the caller may not read. Take returns an
+// Take reads a cluster. Unread has the resources that the caller may not read: of these, Take reads
+// namespaces as far as the caller may. Take returns an
 // error if the cluster does not answer. progress, which may be nil, is called with how many kinds
 // are read, and of how many, from one goroutine at a time.
-func Take(ctx context.Context, config *rest.Config, progress func(done, of int)) (*Cluster, error) {
+func Take(ctx context.Context, config *rest.Config, namespaces []string, progress func(done, of int)) (*Cluster, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	t := &taker{versions: map[schema.GroupResource]schema.GroupVersionResource{}, kinds: map[schema.GroupVersionKind]schema.GroupVersionResource{}}
+	t := &taker{
+		versions: map[schema.GroupResource]schema.GroupVersionResource{}, kinds: map[schema.GroupVersionKind]schema.GroupVersionResource{},
+		namespaced: map[schema.GroupVersionResource]bool{}, namespaces: namespaces,
+	}
 	if t.objects, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -137,7 +164,7 @@ func (t *taker) discovered(lists []*metav1.APIResourceList, s *Cluster) {
 			}
 			served.Kinds = append(served.Kinds, r.Kind)
 			gvr := gv.WithResource(r.Name)
-			t.kinds[gv.WithKind(r.Kind)] = gvr
+			t.kinds[gv.WithKind(r.Kind)], t.namespaced[gvr] = gvr, r.Namespaced
 			// v1 is preferred, then the version that the cluster names first.
 			if _, ok := t.versions[gvr.GroupResource()]; !ok || gvr.Version == "v1" {
 				t.versions[gvr.GroupResource()] = gvr
@@ -153,7 +180,7 @@ func (t *taker) discovered(lists []*metav1.APIResourceList, s *Cluster) {
 
 // list lists resources, as far as the cluster serves them and the caller may list them.
 func (t *taker) list(ctx context.Context, resources []schema.GroupResource, progress func(done, of int)) (found []*unstructured.Unstructured, unread []Unread, err error) {
-	lists, refusals := make([][]*unstructured.Unstructured, len(resources)), make([]error, len(resources))
+	lists, refusals := make([][]*unstructured.Unstructured, len(resources)), make([]*Unread, len(resources))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	var mu sync.Mutex
@@ -165,9 +192,10 @@ func (t *taker) list(ctx context.Context, resources []schema.GroupResource, prog
 		}
 		group.Go(func() error {
 			var err error
-			lists[i], err = t.all(ctx, gvr)
+			lists[i], err = t.all(ctx, gvr, "")
 			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				refusals[i], err = err, nil
+				refusals[i] = &Unread{Resource: resource.String(), Reason: oneLine(err)}
+				lists[i], refusals[i].Namespaces, err = t.some(ctx, gvr)
 			}
 			if err != nil {
 				return fmt.Errorf("listing %s: %w", resource, err)
@@ -187,18 +215,47 @@ func (t *taker) list(ctx context.Context, resources []schema.GroupResource, prog
 	for i := range resources {
 		found = append(found, lists[i]...)
 		if refusals[i] != nil {
-			unread = append(unread, Unread{Resource: resources[i].String(), Reason: oneLine(refusals[i])})
+			unread = append(unread, *refusals[i])
 		}
 	}
 	return found, unread, nil
 }
 
-// all lists the objects of a resource.
-func (t *taker) all(ctx context.Context, gvr schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
+// some reads the namespaces that the caller may read of a resource, and returns these, too.
+func (t *taker) some(ctx context.Context, gvr schema.GroupVersionResource) (found []*unstructured.Unstructured, in []string, err error) {
+	itself := gvr.GroupResource() == schema.GroupResource{Resource: "namespaces"}
+	if !itself && !t.namespaced[gvr] {
+		return nil, nil, nil
+	}
+	for _, namespace := range t.namespaces {
+		var list []*unstructured.Unstructured
+		if itself {
+			var u *unstructured.Unstructured
+			if u, err = t.objects.Resource(gvr).Get(ctx, namespace, metav1.GetOptions{}); err == nil {
+				list = append(list, u)
+			} else if apierrors.IsNotFound(err) {
+				// That is an answer.
+				err = nil
+			}
+		} else {
+			list, err = t.all(ctx, gvr, namespace)
+		}
+		switch {
+		case err == nil:
+			found, in = append(found, list...), append(in, namespace)
+		case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err):
+			return nil, nil, err
+		}
+	}
+	return found, in, nil
+}
+
+// all lists the objects of a resource, in all namespaces if none is named.
+func (t *taker) all(ctx context.Context, gvr schema.GroupVersionResource, namespace string) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	o := metav1.ListOptions{Limit: pageSize}
 	for {
-		list, err := t.objects.Resource(gvr).List(ctx, o)
+		list, err := t.objects.Resource(gvr).Namespace(namespace).List(ctx, o)
 		if apierrors.IsResourceExpired(err) {
 			// The continue token has expired: list without pages.
 			found, o = nil, metav1.ListOptions{}

@@ -217,11 +217,15 @@ func (s *Stage) Named(objects []*unstructured.Unstructured) []*unstructured.Unst
 	if s.Snapshot == nil {
 		return nil
 	}
-	if _, unread := s.Snapshot.HasNot(schema.GroupResource{Resource: "namespaces"}); !unread {
+	unread := s.Snapshot.Missing(schema.GroupResource{Resource: "namespaces"})
+	if unread == nil {
 		return nil
 	}
 	var list []*unstructured.Unstructured
 	seen := map[string]bool{"": true}
+	for _, name := range unread.Namespaces {
+		seen[name] = true
+	}
 	for _, u := range objects {
 		name := u.GetNamespace()
 		if seen[name] {

@@ -63,8 +63,8 @@ func blind(s *clustersnapshot.Cluster) map[string][]*plugins.Plugin {
 	blinded := map[string][]*plugins.Plugin{}
 	for _, p := range plugins.All() {
 		for _, read := range p.Reads {
-			_, ok := s.HasNot(read.GroupResource)
-			if !ok || !p.Default && p.Name != serviceAccountPlugin || read.Resource == "namespaces" || read.Resource == "pods" {
+			not := s.Missing(read.GroupResource)
+			if not == nil || len(not.Namespaces) > 0 || !p.Default && p.Name != serviceAccountPlugin || read.Resource == "namespaces" || read.Resource == "pods" {
 				continue
 			}
 			blinded[read.GroupResource.String()] = append(blinded[read.GroupResource.String()], &p)
@@ -120,6 +120,11 @@ func (s *Stage) Unseen() []Unseen {
 			u.concerns = func(a *About) bool { return a.Kind != nil && a.Kind.Resource.Group == "resource.k8s.io" }
 		case not.Resource == "discovery":
 			u.concerns = func(a *About) bool { return a.Kind == nil || a.Kind.Guessed }
+		}
+		if in := not.Namespaces; len(in) > 0 {
+			concerns := u.concerns
+			u.Missing = "that of namespace " + strings.Join(in, ", ") + " is known"
+			u.concerns = func(a *About) bool { return a.Namespace != "" && !slices.Contains(in, a.Namespace) && concerns(a) }
 		}
 		list = append(list, u)
 	}

@@ -1,6 +1,7 @@
 package offline_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -19,8 +20,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/view"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // stored is on the server, and in files.
@@ -82,6 +85,19 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: blind}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: blind}]
 `
 
+// meshed registers a webhook at a URL with a CA, which changes pods with a label.
+const meshed = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: mesh}
+webhooks:
+- name: mesh.example.com
+  clientConfig: {url: %q, caBundle: %s}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  objectSelector: {matchLabels: {mesh: "on"}}
+  rules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]
+`
+
 const bindTo = "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %s}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]}"
 
 func roleFor(verb string) string {
@@ -92,14 +108,18 @@ func roleFor(verb string) string {
 // makes the plan, or the command reads a cluster, or files.
 func TestEveryCauseHasOneAnswer(t *testing.T) {
 	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}})
+	hooks := hooktest.New(t)
+	hooks.Answer("/mesh", hooktest.Patch(`[{"op":"add","path":"/spec/hostNetwork","value":true}]`))
+	mesh := fmt.Sprintf(meshed, hooks.URL+"/mesh", base64.StdEncoding.EncodeToString(hooks.CA))
 	kubectl := s.Kubectl(t, "shop")
 	kubectl.MustWith(around, "apply", "-f", "-")
 	kubectl.MustWith(widgets, "apply", "-f", "-")
+	kubectl.MustWith(mesh, "apply", "-f", "-")
 	kubectl.Must("wait", "--for=condition=Established", "crd/widgets.example.com")
 	all := stored + "---\n" + strings.Replace(widget("{size: 3}"), "name: a", "name: there, namespace: shop", 1) + "\n"
 	kubectl.MustWith(all, "apply", "-f", "-")
 	file := filepath.Join(t.TempDir(), "all.yaml")
-	if err := os.WriteFile(file, []byte(all+"---\n"+widgets), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(all+"---\n"+widgets+"\n---\n"+mesh), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	files, err := offline.Read([]string{file})
@@ -196,6 +216,35 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 			agrees("the plan of files", p.Rejection, p.RejectedBy())
 		})
 	}
+	// No plan knows what a webhook answers, and none may say that only webhooks can reject such a request.
+	t.Run("a plugin, of an object that a webhook changes", func(t *testing.T) {
+		object := written(t, "{apiVersion: v1, kind: Pod, metadata: {name: meshed, labels: {mesh: 'on'}}, spec: {containers: [{name: c, image: i}]}}")
+		q := &offline.Request{Operation: "CREATE", Kind: world.Kinds.Of(object.GroupVersionKind()), Namespace: "shop", Name: "meshed", Object: object, Access: offline.OwnAccess}
+		if answer := answerOf(t, s.Admin, q); !strings.Contains(answer, "violates PodSecurity") {
+			t.Fatalf("the server answers %q", answer)
+		}
+		plans := map[string]*plan.Plan{"the server": explainedBy(t, s.Admin, q).Plan}
+		for who, w := range map[string]*offline.World{"the plan of the cluster": world, "the plan of files": files} {
+			p, err := w.Plan(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans[who] = p
+		}
+		for who, p := range plans {
+			if p == nil || p.Verdict() != plan.VerdictWebhooks || !p.UpToMutation() {
+				t.Errorf("%s has another verdict: %+v", who, p)
+				continue
+			}
+			var text strings.Builder
+			if err := view.OfPlans([]view.Explained{{Plan: p}}, view.Links{}).Format(&text, "text"); err != nil {
+				t.Fatal(err)
+			}
+			if want := "\nNothing but webhooks, and what judges the object that they change, can reject the request.\n"; !strings.HasSuffix(text.String(), want) {
+				t.Errorf("%s ends with another line than %q:\n%s", who, want, text.String())
+			}
+		}
+	})
 	t.Run("rights that cannot be read", func(t *testing.T) {
 		q := &offline.Request{Operation: "CREATE", Object: written(t, roleFor("delete")), User: &user.DefaultInfo{Name: "blind"}, Access: offline.OwnAccess}
 		p := planIn(t, withPlugins(t, t.Context(), s.As("blind", user.AllAuthenticated), offline.Flags{}), q)

@@ -33,7 +33,7 @@ import (
 var auditPolicy string
 
 // logBytes bounds the memory of the traces of an audit log.
-const logBytes = 128 << 20
+const logBytes = 32 << 20
 
 // auditLog is an audit log of a cluster, in place of a server that keeps traces.
 type auditLog struct {

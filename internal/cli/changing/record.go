@@ -1,17 +1,10 @@
 package changing
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorder"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -171,7 +165,7 @@ func (o *recordOptions) run(ctx context.Context, streams command.Streams) error 
 		return err
 	}
 	defer r.Close()
-	released, err := o.post(streams)
+	released, err := o.post()
 	if err != nil {
 		return err
 	}
@@ -236,90 +230,23 @@ func (o *recordOptions) resolve() error {
 	return nil
 }
 
-const (
-	// standing is what a guard says when it is ready, and release what it is sent when there is nothing to
-	// remove.
-	standing = "ready"
-	release  = "release"
-	// guardReady is how long a guard may take to start.
-	guardReady = time.Minute
-	// guardSettled is how long a registration may come into being after the recorder has ended, and
-	// guardTries how long the guard tries to remove it.
-	guardSettled = 10 * time.Second
-	guardTries   = 10 * time.Minute
-)
-
-// post starts the guard: a process that removes the registration when this one ends without having done so.
-// It has a session of its own, so that what ends this process by its terminal does not end it. The function
-// releases it.
-func (o *recordOptions) post(streams command.Streams) (released func(), err error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+// post starts the guard.
+func (o *recordOptions) post() (released func(), err error) {
 	args := []string{"record", "--" + guardFlag + "=" + o.Name}
-	for flag, value := range map[string]string{"kubeconfig": *o.cluster.Flags.KubeConfig, "context": *o.cluster.Flags.Context} {
-		if value != "" {
-			args = append(args, "--"+flag+"="+value)
-		}
-	}
-	cmd := exec.Command(program, args...)
-	cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Setsid: true}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the process that removes the registration: %w", err)
-	}
-	ready := make(chan error, 1)
-	go func() {
-		line, err := bufio.NewReader(out).ReadString('\n')
-		if err == nil && strings.TrimSpace(line) != standing {
-			err = fmt.Errorf("it says %q", line)
-		}
-		ready <- err
-	}()
-	select {
-	case err = <-ready:
-	case <-time.After(guardReady):
-		err = errors.New("it does not get ready")
-	}
-	if err != nil {
-		in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		return nil, fmt.Errorf("starting the process that removes the registration: %w", err)
-	}
-	return func() {
-		_, _ = io.WriteString(in, release+"\n")
-		in.Close()
-		_ = cmd.Wait()
-	}, nil
+	return temporary.Post(append(args, o.cluster.Arguments()...)...)
 }
 
 // stand waits until the recorder ends, and removes its registration unless the recorder has done that.
 func (o *recordOptions) stand(streams command.Streams) error {
-	// It outlives what ends the recorder.
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	config, err := o.cluster.Open()
 	if err != nil {
 		return err
 	}
-	terminal.Fprintf(streams.Out, "%s\n", standing)
-	said, _ := io.ReadAll(io.LimitReader(os.Stdin, 1<<10))
-	if strings.TrimSpace(string(said)) == release {
-		return nil
+	removed, err := temporary.Stand(terminal.Exact(streams.Out), func(ctx context.Context) error {
+		return recorder.Remove(ctx, config, o.guard, temporary.GuardSettled)
+	})
+	if removed && err == nil {
+		terminal.Fprintf(streams.Err, "gatehouse: the recorder ended without removing its registration; it was removed\n")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), guardTries)
-	defer cancel()
-	if err := recorder.Remove(ctx, config, o.guard, guardSettled); err != nil {
-		return err
-	}
-	terminal.Fprintf(streams.Err, "gatehouse: the recorder ended without removing its registration; it was removed\n")
-	return nil
+	return err
 }

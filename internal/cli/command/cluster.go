@@ -61,6 +61,16 @@ func (c *Cluster) Open() (*rest.Config, error) {
 	return config, nil
 }
 
+// Arguments are the flags with which another process of this program opens the same cluster.
+func (c *Cluster) Arguments() (args []string) {
+	for flag, value := range map[string]string{"kubeconfig": *c.Flags.KubeConfig, "context": *c.Flags.Context} {
+		if value != "" {
+			args = append(args, "--"+flag+"="+value)
+		}
+	}
+	return args
+}
+
 // Objects returns a client for objects of all kinds, and the configuration that it was made with.
 func (c *Cluster) Objects() (dynamic.Interface, *rest.Config, error) {
 	config, err := c.Open()

@@ -12,8 +12,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -25,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
+	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 )
 
 // Options say what is recorded, and where it goes. Cluster, Name and Dir must be set.
@@ -51,12 +50,8 @@ type Options struct {
 	MaxSize  int64
 	MaxFiles int
 
-	// BindAddress and Port are where to listen; 0 is any free port.
-	BindAddress string
-	Port        int
-	// Service is the service in front of the recorder, as NAMESPACE/NAME, and URL another way for the
-	// cluster to reach it. Without both, the URL is that of BindAddress.
-	Service, URL string
+	// Place is where the recorder listens.
+	temporary.Place
 }
 
 // Recorder records. It is made by New and used once.
@@ -69,7 +64,6 @@ type Recorder struct {
 	// reviews wait to be written, and waiting is how much memory they take.
 	reviews chan review
 	waiting atomic.Int64
-	probed  chan struct{}
 
 	// registered reports whether there may be a registration.
 	registered                atomic.Bool
@@ -89,10 +83,7 @@ const (
 	maxWaiting = 64 << 20
 	maxReviews = 10_000
 	// flushEvery is how much of a recording a killed recorder loses.
-	flushEvery = time.Second
-	// reachedWithin is how long it may take until the server asks the webhook.
-	reachedWithin = 15 * time.Second
-	probeEvery    = 200 * time.Millisecond
+	flushEvery    = time.Second
 	drainTimeout  = 2 * time.Second
 	removeTimeout = 20 * time.Second
 )
@@ -103,11 +94,13 @@ func newID() string { return strings.ToLower(rand.Text()[:8]) }
 // New listens, and registers nothing yet. Close must be called unless Run is. The error is one sentence that
 // names the option.
 func New(o Options) (*Recorder, error) {
-	r := &Recorder{registration: registration{Options: &o, name: o.Name, way: "/" + strings.ToLower(rand.Text())}, reviews: make(chan review, maxReviews), probed: make(chan struct{}, 1)}
+	r := &Recorder{registration: registration{Options: &o, name: o.Name, way: "/" + strings.ToLower(rand.Text())}, reviews: make(chan review, maxReviews)}
 	r.output = output{dir: o.Dir, compress: o.Compress, maxSize: o.MaxSize, maxFiles: o.MaxFiles, now: time.Now}
-	if err := r.newClient(o.Cluster); err != nil {
+	var err error
+	if r.client, err = kubernetes.NewForConfig(r.clock.Reading(o.Cluster)); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
+	r.probe = &temporary.Probe{Client: r.client, Name: r.name, Namespace: r.probeNamespace(), Probed: make(chan struct{}, 1)}
 	client, err := kubernetes.NewForConfig(o.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -115,12 +108,14 @@ func New(o Options) (*Recorder, error) {
 	if r.labels, err = newNamespaceLabels(client); err != nil {
 		return nil, err
 	}
-	if r.listener, err = net.Listen("tcp", net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port))); err != nil {
-		return nil, fmt.Errorf("listening: %w", err)
-	}
-	if err = r.reachable(); err != nil {
-		r.Close()
+	listener, hosts, base, err := o.Listen()
+	if err != nil {
 		return nil, err
+	}
+	r.listener, r.base = listener, base
+	if err := r.certify(hosts); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("making a certificate: %w", err)
 	}
 	return r, nil
 }
@@ -128,37 +123,15 @@ func New(o Options) (*Recorder, error) {
 // Close gives back what New took.
 func (r *Recorder) Close() { r.listener.Close() }
 
-// reachable works out how the cluster reaches the recorder, and makes the certificate for that.
-func (r *Recorder) reachable() error {
-	var host string
-	var names []string
-	switch {
-	case r.Service != "" && r.URL != "":
-		return errors.New("--service and --url exclude each other")
-	case r.Service != "":
-		namespace, name, ok := strings.Cut(r.Service, "/")
-		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-			return fmt.Errorf("--service %q is not NAMESPACE/NAME", r.Service)
-		}
-		host, names = name+"."+namespace+".svc", []string{name + "." + namespace + ".svc.cluster.local"}
-	case r.URL != "":
-		at, err := url.Parse(r.URL)
-		if err != nil || at.Scheme != "https" || at.Host == "" || at.RawQuery != "" || at.User != nil {
-			return fmt.Errorf("--url %q is not https://HOST[:PORT]", r.URL)
-		}
-		host, r.base = at.Hostname(), strings.TrimSuffix(r.URL, "/")
-	case net.ParseIP(r.BindAddress).IsUnspecified():
-		return fmt.Errorf("--bind-address %s does not say how the cluster reaches this program: add --service or --url", r.BindAddress)
-	default:
-		host, r.base = r.BindAddress, "https://"+r.listener.Addr().String()
-	}
+// certify makes the certificate.
+func (r *Recorder) certify(hosts []string) error {
 	var ips []net.IP
-	if ip := net.ParseIP(host); ip != nil {
+	if ip := net.ParseIP(hosts[0]); ip != nil {
 		ips = append(ips, ip)
 	}
-	chain, key, err := cert.GenerateSelfSignedCertKey(host, ips, names)
+	chain, key, err := cert.GenerateSelfSignedCertKey(hosts[0], ips, hosts[1:])
 	if err != nil {
-		return fmt.Errorf("making a certificate: %w", err)
+		return err
 	}
 	r.authority = chain
 	r.pair, err = tls.X509KeyPair(chain, key)
@@ -248,7 +221,7 @@ func (r *Recorder) keep(ctx context.Context, ready func([]string)) (err error) {
 	if err := r.create(ctx); err != nil {
 		return end(ctx, err)
 	}
-	note, err := r.awaitReached(ctx)
+	note, err := r.probe.Await(ctx, r.reachedAt())
 	if err != nil {
 		return end(ctx, err)
 	}
@@ -262,27 +235,13 @@ func (r *Recorder) keep(ctx context.Context, ready func([]string)) (err error) {
 		return end(ctx, err)
 	}
 	ready(notes)
-	tick := time.NewTicker(renewal)
-	defer tick.Stop()
-	for failed := false; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		switch err := r.renew(ctx); {
-		case errors.Is(err, errRemoved):
-			return err
-		case err != nil && ctx.Err() == nil:
-			if !failed {
-				klog.ErrorS(err, "Cannot renew the registration; requests are not recorded meanwhile")
-			}
-			failed = true
-		case err == nil && failed:
+	return temporary.Keep(ctx, r.renew, func(err error) {
+		if err != nil {
+			klog.ErrorS(err, "Cannot renew the registration; requests are not recorded meanwhile")
+		} else {
 			klog.InfoS("The registration is renewed again")
-			failed = false
 		}
-	}
+	})
 }
 
 // end is an error, or nil if it comes of the end of ctx.
@@ -291,27 +250,6 @@ func end(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// awaitReached returns when the server has asked the webhook of the probe.
-func (r *Recorder) awaitReached(ctx context.Context) (note string, err error) {
-	deadline := time.After(reachedWithin)
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for {
-		if err := r.probe(ctx); err != nil {
-			return fmt.Sprintf("whether the cluster reaches %s was not tried: %v", r.reachedAt(), err), nil
-		}
-		select {
-		case <-r.probed:
-			return "", nil
-		case <-tick.C:
-		case <-deadline:
-			return "", fmt.Errorf("the cluster does not reach %s: no call arrived within %s; --bind-address with --url or --service say how it does", r.reachedAt(), reachedWithin)
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		}
-	}
 }
 
 // ServeHTTP lets every request pass, before it does anything with it.
@@ -336,10 +274,7 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%s,"allowed":true}}`, uid)
 	if req.URL.Path == r.path(probePath) {
-		select {
-		case r.probed <- struct{}{}:
-		default:
-		}
+		r.probe.Asked()
 		return
 	}
 	if r.waiting.Add(int64(len(body))) <= maxWaiting {
@@ -354,12 +289,7 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // path is a path below the way of the recorder, which is below that of --url.
-func (r *Recorder) path(path string) string {
-	if at, err := url.Parse(r.base); err == nil {
-		return at.Path + r.way + path
-	}
-	return r.way + path
-}
+func (r *Recorder) path(path string) string { return temporary.Path(r.base, r.way+path) }
 
 // uidOf reads the uid of a review, as JSON, without reading what follows it.
 func uidOf(body []byte) (json.RawMessage, bool) {

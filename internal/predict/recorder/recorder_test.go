@@ -32,6 +32,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
+	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 )
 
 // S25.13: the data of secrets, and what --redact names, is not recorded, wherever it is in the request.
@@ -186,9 +187,9 @@ func TestNoRequestIsSentAfterTheTerm(t *testing.T) {
 		{"a create", "CREATE", "", field(0), true, true},
 		{"an update", "UPDATE", "", field(-time.Hour, time.Second), true, true},
 		{"a server whose clock is behind", "UPDATE", "", field(-10 * time.Second), true, true},
-		{"at the end of the term", "CREATE", "", field(term), true, true},
-		{"after the term", "CREATE", "", field(term + time.Second), false, false},
-		{"after the term, of an object that was changed within", "UPDATE", "", field(0, term+time.Second), false, false},
+		{"at the end of the term", "CREATE", "", field(temporary.Term), true, true},
+		{"after the term", "CREATE", "", field(temporary.Term + time.Second), false, false},
+		{"after the term, of an object that was changed within", "UPDATE", "", field(0, temporary.Term+time.Second), false, false},
 		{"an update that changes nothing", "UPDATE", "", field(-time.Hour), false, true},
 		{"an object that has nothing but a name", "CREATE", "", bare, true, true},
 		{"an update of such an object", "UPDATE", "", bare, false, true},
@@ -245,7 +246,7 @@ func satisfied(t *testing.T, expression, operation, subresource, object string) 
 // S25.12: the answer lets the request pass and changes nothing, whatever is sent and however much waits.
 // S25.19: a client that does not know the path is refused.
 func TestEveryRequestPasses(t *testing.T) {
-	r := &Recorder{registration: registration{Options: &Options{}, name: "n", base: "https://h/p", way: "/random"}, reviews: make(chan review, 1), probed: make(chan struct{}, 1)}
+	r := &Recorder{registration: registration{Options: &Options{}, name: "n", base: "https://h/p", way: "/random", probe: &temporary.Probe{Probed: make(chan struct{}, 1)}}, reviews: make(chan review, 1)}
 	post := func(path, body string) (int, string) {
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
@@ -273,14 +274,14 @@ func TestEveryRequestPasses(t *testing.T) {
 			t.Errorf("%s %.40s: %d", c.path, c.body, code)
 		}
 	}
-	if code, _ := post("/p/random/probe", `{"request":{"other":{"uid":"x"},"uid":"u"}}`); code != 200 || len(r.probed) != 1 {
-		t.Errorf("the probe: %d, %d", code, len(r.probed))
+	if code, _ := post("/p/random/probe", `{"request":{"other":{"uid":"x"},"uid":"u"}}`); code != 200 || len(r.probe.Probed) != 1 {
+		t.Errorf("the probe: %d, %d", code, len(r.probe.Probed))
 	}
 }
 
 // S25.12: a registration cannot change or reject anything, whatever is selected.
 func TestRegistrations(t *testing.T) {
-	r := &registration{Options: &Options{Resources: []string{"pods", "deployments/scale.apps", "*.example.com"}, Namespaces: []string{"shop"}}, name: NewName(), base: "https://h/p", way: "/random"}
+	r := &registration{Options: &Options{Resources: []string{"pods", "deployments/scale.apps", "*.example.com"}, Namespaces: []string{"shop"}}, name: NewName(), base: "https://h/p", way: "/random", probe: &temporary.Probe{Namespace: "shop"}}
 	c := r.configuration(time.Unix(0, 0), true)
 	var rules []string
 	for i := range c.Webhooks {

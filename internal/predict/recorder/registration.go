@@ -2,21 +2,18 @@ package recorder
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 )
 
 const (
@@ -32,20 +29,6 @@ const (
 	probePath  = "/probe"
 )
 
-const (
-	// term is how long a registration is in force that is not renewed, and renewal how often it is. The
-	// server notes whole seconds.
-	term    = 8 * time.Second
-	renewal = 3 * time.Second
-	// earlier is how long before its renewal a registration takes requests for new, of servers whose
-	// clocks are behind.
-	earlier = 15 * time.Second
-	// writeTimeout is how long a write of the registration may take.
-	writeTimeout = 5 * time.Second
-	// abandoned is how long after its term a registration of another recorder is removed.
-	abandoned = time.Minute
-)
-
 // registration is the registration of a recorder.
 type registration struct {
 	*Options
@@ -57,46 +40,17 @@ type registration struct {
 	base      string
 	authority []byte
 	client    kubernetes.Interface
-	// behind is by how much the clock of the server is ahead of ours.
-	behind atomic.Int64
-	stored *admissionregistrationv1.MutatingWebhookConfiguration
+	clock     temporary.Clock
+	probe     *temporary.Probe
+	stored    *admissionregistrationv1.MutatingWebhookConfiguration
 }
-
-// newClient makes a client that notes the clock of the server.
-func (r *registration) newClient(config *rest.Config) (err error) {
-	config = rest.CopyConfig(config)
-	config.Timeout = writeTimeout
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return clocked{next, &r.behind} })
-	r.client, err = kubernetes.NewForConfig(config)
-	return err
-}
-
-// clocked reads the clock of a server from its answers.
-type clocked struct {
-	http.RoundTripper
-	behind *atomic.Int64
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c clocked) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := c.RoundTripper.RoundTrip(req)
-	if err == nil {
-		if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-			c.behind.Store(int64(time.Until(at)))
-		}
-	}
-	return resp, err
-}
-
-// serverTime is what the clock of the server shows, to about a second.
-func (r *registration) serverTime() time.Time { return time.Now().Add(time.Duration(r.behind.Load())) }
 
 // configuration is what is registered at a time. With a probe it also has the webhook by which the
 // recorder sees that the server reaches it.
 func (r *registration) configuration(now time.Time, probe bool) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: r.name, Labels: map[string]string{recorderLabel: "true", "app.kubernetes.io/managed-by": "gatehouse"},
-		Annotations: map[string]string{untilAnnotation: now.Add(term).UTC().Format(time.RFC3339)},
+		Annotations: map[string]string{untilAnnotation: now.Add(temporary.Term).UTC().Format(time.RFC3339)},
 	}}
 	scope := admissionregistrationv1.AllScopes
 	if len(r.Namespaces) > 0 {
@@ -120,9 +74,9 @@ func (r *registration) configuration(now time.Time, probe bool) *admissionregist
 	}
 	switch {
 	case len(r.Namespaces) > 0:
-		hook.NamespaceSelector = namespaces(metav1.LabelSelectorOpIn, r.Namespaces)
+		hook.NamespaceSelector = temporary.InNamespaces(metav1.LabelSelectorOpIn, r.Namespaces...)
 	case len(r.ExcludeNamespaces) > 0:
-		hook.NamespaceSelector = namespaces(metav1.LabelSelectorOpNotIn, r.ExcludeNamespaces)
+		hook.NamespaceSelector = temporary.InNamespaces(metav1.LabelSelectorOpNotIn, r.ExcludeNamespaces...)
 	}
 	hook.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "while-it-is-renewed", Expression: r.whileRenewed(now)}}
 	if len(r.Resources) == 0 {
@@ -133,10 +87,7 @@ func (r *registration) configuration(now time.Time, probe bool) *admissionregist
 	c.Webhooks = append(c.Webhooks, hook)
 	if probe {
 		hook := r.webhook("probe.gatehouse.dev", probePath)
-		hook.Rules = []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}
-		hook.NamespaceSelector = namespaces(metav1.LabelSelectorOpIn, []string{r.probeNamespace()})
-		hook.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "the-probe", Expression: `request.dryRun && object.metadata.name == ` + strconv.Quote(r.name)}}
+		r.probe.Select(&hook)
 		c.Webhooks = append(c.Webhooks, hook)
 	}
 	return c
@@ -152,66 +103,46 @@ func (r *registration) resources() []string {
 	return []string{"*"}
 }
 
-// webhook is one that can neither reject nor change a request.
+// webhook is one at a path.
 func (r *registration) webhook(name, path string) admissionregistrationv1.MutatingWebhook {
-	ignore, none, seconds := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, int32(1)
+	at := admissionregistrationv1.WebhookClientConfig{CABundle: r.authority}
 	path = r.way + path
-	exact, never := admissionregistrationv1.Exact, admissionregistrationv1.NeverReinvocationPolicy
-	hook := admissionregistrationv1.MutatingWebhook{
-		Name: name, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: r.authority}, AdmissionReviewVersions: []string{"v1"},
-		FailurePolicy: &ignore, SideEffects: &none, TimeoutSeconds: &seconds, MatchPolicy: &exact, ReinvocationPolicy: &never,
-	}
 	if namespace, service, ok := strings.Cut(r.Service, "/"); ok {
-		hook.ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: service, Path: &path}
-		return hook
+		at.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: service, Path: &path}
+	} else {
+		url := r.base + path
+		at.URL = &url
 	}
-	url := r.base + path
-	hook.ClientConfig.URL = &url
-	return hook
-}
-
-func namespaces(op metav1.LabelSelectorOperator, names []string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: op, Values: names}}}
+	return temporary.Harmless(name, at)
 }
 
 // whileRenewed is an expression that no new request satisfies when the registration is not renewed.
-// Expressions have no clock, but requests have one: the server notes in metadata.managedFields when an
-// object is changed, before it asks the webhooks.
 //
 // A create of an object that has nothing but a name shows no time, and is recorded. Updates must show
 // one, unless all is recorded.
 func (r *registration) whileRenewed(now time.Time) string {
-	at := func(t time.Time) string { return `timestamp("` + t.UTC().Format(time.RFC3339) + `")` }
-	const any, field = `object.metadata.managedFields.exists(m, has(m.time) && timestamp(m.time) `, `has(object.metadata.managedFields)`
-	late := any + `> ` + at(now.Add(term)) + `)`
 	if r.Untimed {
-		return `object == null || !has(object.metadata) || !` + field + ` || !` + late
+		return `!(` + temporary.ShowsTime + `) || !` + temporary.Late(now)
 	}
-	created := `request.operation == "CREATE" && (!has(request.subResource) || request.subResource == "")`
-	return field + ` ? ` + any + `>= ` + at(now.Add(-earlier)) + `) && !` + late + ` : ` + created
+	return temporary.Within(now, now, `request.operation == "CREATE" && (!has(request.subResource) || request.subResource == "")`)
 }
 
 // create stores the registration.
 func (r *registration) create(ctx context.Context) (err error) {
 	hooks := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if r.stored, err = hooks.Create(ctx, r.configuration(r.serverTime(), true), metav1.CreateOptions{}); err != nil {
+	if r.stored, err = hooks.Create(ctx, r.configuration(r.clock.Now(), true), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("registering the webhook: %w", err)
 	}
-	for i := range r.stored.Webhooks {
-		if len(r.stored.Webhooks[i].MatchConditions) == 0 {
-			return errors.New("the cluster does not know match conditions of webhooks, which Kubernetes has since 1.28: without them, a recorder that disappears would delay requests")
-		}
-	}
-	return nil
+	return temporary.KnowsConditions(r.stored)
 }
 
 // errRemoved ends a recorder whose registration somebody has removed.
-var errRemoved = errors.New("the registration of the recorder was removed")
+var errRemoved = fmt.Errorf("%w, which is that of the recorder", temporary.ErrRemoved)
 
 // renew has the registration in force for another term.
 func (r *registration) renew(ctx context.Context) error {
 	hooks := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	next := r.configuration(r.serverTime(), false)
+	next := r.configuration(r.clock.Now(), false)
 	next.ResourceVersion, next.UID = r.stored.ResourceVersion, r.stored.UID
 	stored, err := hooks.Update(ctx, next, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
@@ -239,18 +170,6 @@ func (r *registration) probeNamespace() string {
 	return metav1.NamespaceDefault
 }
 
-// probe makes a request that the webhook of the probe is asked about. It stores nothing. An error says
-// that no such request can be made.
-func (r *registration) probe(ctx context.Context) error {
-	_, err := r.client.CoreV1().ConfigMaps(r.probeNamespace()).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: r.name}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	switch {
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"), apierrors.IsNotFound(err), apierrors.IsUnauthorized(err):
-		return err
-	}
-	// What other policies and webhooks say comes after ours was asked.
-	return nil
-}
-
 // sweep removes what recorders have left that are gone.
 func (r *registration) sweep(ctx context.Context) ([]string, error) {
 	hooks := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
@@ -262,7 +181,7 @@ func (r *registration) sweep(ctx context.Context) ([]string, error) {
 	for i := range list.Items {
 		c := &list.Items[i]
 		until, err := time.Parse(time.RFC3339, c.Annotations[untilAnnotation])
-		if err != nil || !strings.HasPrefix(c.Name, namePrefix) || r.serverTime().Before(until.Add(abandoned)) {
+		if err != nil || !strings.HasPrefix(c.Name, namePrefix) || r.clock.Now().Before(until.Add(temporary.Abandoned)) {
 			continue
 		}
 		if err := hooks.Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}}); err == nil {
@@ -279,29 +198,21 @@ func Remove(ctx context.Context, config *rest.Config, name string, settled time.
 	if !strings.HasPrefix(name, namePrefix) {
 		return fmt.Errorf("%q is not the name of a registration of a recorder", name)
 	}
-	config = rest.CopyConfig(config)
-	config.Timeout = writeTimeout
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(new(temporary.Clock).Reading(config))
 	if err != nil {
 		return err
 	}
-	hooks := client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	deadline := time.Now().Add(settled)
-	wait := 200 * time.Millisecond
-	for {
-		err := hooks.Delete(ctx, name, metav1.DeleteOptions{})
-		if err == nil || apierrors.IsNotFound(err) && !time.Now().Before(deadline) {
-			return nil
+	err = temporary.Remove(ctx, settled, func(ctx context.Context) (bool, error) {
+		err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, name, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
 		}
-		if !apierrors.IsNotFound(err) {
-			wait = min(2*wait, 10*time.Second)
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return fmt.Errorf("removing the MutatingWebhookConfiguration %s: %w", name, err)
-		}
+		return true, err
+	})
+	if err != nil {
+		return fmt.Errorf("removing the MutatingWebhookConfiguration %s: %w", name, err)
 	}
+	return nil
 }
 
 // NewName makes the name of a registration.

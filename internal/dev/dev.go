@@ -47,6 +47,8 @@ type Options struct {
 	// gets a copy of the administrator's kubeconfig.
 	DataDir, KubeconfigOut string
 	FakeNodes              int
+	// Live is a cluster that calls the program; nil for a server of the session.
+	Live *Live
 	// Terminal is the one that keys come from; nil for none.
 	Terminal *os.File
 	// Restart asks for a restart; it has a buffer. Nil if nobody can ask.
@@ -63,7 +65,10 @@ type Options struct {
 
 // Ready says what a session has.
 type Ready struct {
+	// Address is the server of the session. With a cluster, Cluster is its URL instead, and Requests names those that
+	// go to the program.
 	server.Address
+	Cluster, Requests string
 	// Webhooks are those that the program is called for, as CONFIGURATION/NAME. Port is where.
 	Webhooks []string
 	Port     int
@@ -106,7 +111,11 @@ type session struct {
 	changes <-chan string
 	// later are the objects that the program judges.
 	later []*unstructured.Unstructured
-	ready bool
+	// served is called when the program begins to serve, and ended, if set, when it has ended by itself.
+	served func(context.Context) error
+	ended  func(context.Context)
+	// live has a cluster call the program; nil for a server of the session.
+	live *live
 }
 
 // Run runs a session until ctx ends. The error says in one sentence what keeps the session from starting.
@@ -135,6 +144,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := s.free(); err != nil {
 		return err
 	}
+	if o.Live != nil {
+		if s.live, err = newLive(ctx, &o, s.project); err != nil {
+			return err
+		}
+		defer s.live.listener.Close()
+	}
 	scratched, err := scratch.New()
 	if err != nil {
 		return err
@@ -154,6 +169,9 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("the process that cleans up: %w", err)
 	}
 	defer s.guard.end()
+	if s.live != nil {
+		return s.runLive(ctx)
+	}
 	return s.run(ctx)
 }
 
@@ -178,15 +196,37 @@ func (s *session) address() string {
 	return net.JoinHostPort(localhost, strconv.Itoa(s.project.port))
 }
 
-func (s *session) run(ctx context.Context) error {
-	temporary := filepath.Join(s.dir, "tmp")
-	files := filepath.Join(temporary, certificates)
+// certify makes the serving certificate in a directory for temporary files of the program.
+func (s *session) certify(others ...string) (files, temporaries string, err error) {
+	temporaries = filepath.Join(s.dir, "tmp")
+	files = filepath.Join(temporaries, certificates)
 	if err := os.MkdirAll(files, 0o700); err != nil {
+		return "", "", err
+	}
+	if _, err := selfsigned.Write(files, append(s.project.hosts(), others...)...); err != nil {
+		return "", "", fmt.Errorf("the serving certificate: %w", err)
+	}
+	return files, temporaries, nil
+}
+
+// setEnvironment says what the program gets.
+func (s *session) setEnvironment(kubeconfig, temporaries, files string) {
+	values := map[string]string{"KUBECONFIG": kubeconfig, "TMPDIR": temporaries, "CERT_DIR": files, "PORT": strconv.Itoa(s.project.port)}
+	s.env = os.Environ()
+	for name, value := range values {
+		s.env = append(s.env, name+"="+value)
+	}
+	s.recipe.fill(values)
+}
+
+func (s *session) run(ctx context.Context) error {
+	files, temporaries, err := s.certify()
+	if err != nil {
 		return err
 	}
-	authority, err := selfsigned.Write(files, s.project.hosts()...)
+	authority, err := os.ReadFile(filepath.Join(files, selfsigned.AuthorityFile))
 	if err != nil {
-		return fmt.Errorf("the serving certificate: %w", err)
+		return err
 	}
 	if err := s.project.prepare(authority, files); err != nil {
 		return err
@@ -205,12 +245,7 @@ func (s *session) run(ctx context.Context) error {
 			return fmt.Errorf("--kubeconfig-out: %w", err)
 		}
 	}
-	values := map[string]string{"KUBECONFIG": at.Kubeconfig, "TMPDIR": temporary, "CERT_DIR": files, "PORT": strconv.Itoa(s.project.port)}
-	s.env = os.Environ()
-	for name, value := range values {
-		s.env = append(s.env, name+"="+value)
-	}
-	s.recipe.fill(values)
+	s.setEnvironment(at.Kubeconfig, temporaries, files)
 	if err := s.load(ctx); err != nil {
 		return err
 	}
@@ -219,14 +254,36 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	defer trusting()
+	ready := false
+	s.served = func(ctx context.Context) error {
+		if ready {
+			return nil
+		}
+		ready = true
+		s.Ready(Ready{Address: s.stage.Address(), Webhooks: s.webhooks(), Port: s.project.port, Certificates: files})
+		if err := s.apply(ctx, s.later); err != nil {
+			s.Say("%v", err)
+		}
+		return nil
+	}
+	return s.loop(ctx, files)
+}
+
+// loop runs the program, and replaces it when something changes.
+func (s *session) loop(ctx context.Context, files string) (err error) {
 	if s.changes, err = s.watched(ctx); err != nil {
 		return err
 	}
 	defer func() { s.program.Stop(endGrace) }()
 	// Controllers make requests, too, while the program is built.
 	s.gate.hold(0)
-	s.replace(ctx, files)
-	for {
+	for changed := true; ; {
+		if changed {
+			if err := s.replace(ctx, files); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		changed = true
 		var gone chan struct{}
 		if s.program != nil {
 			gone = s.program.Gone
@@ -235,9 +292,13 @@ func (s *session) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-gone:
+			changed = false
 			end := s.program.State()
 			s.program.Stop(0)
 			s.program = nil
+			if s.ended != nil {
+				s.ended(ctx)
+			}
 			var again []string
 			if s.changes != nil {
 				again = append(again, "when a file changes")
@@ -251,9 +312,7 @@ func (s *session) run(ctx context.Context) error {
 			s.Say("The program ended (%s). It starts again %s.", end, strings.Join(again, ", or "))
 		case name := <-s.changes:
 			s.Say("%s changed.", name)
-			s.replace(ctx, files)
 		case <-s.Restart:
-			s.replace(ctx, files)
 		}
 	}
 }
@@ -390,7 +449,7 @@ func (s *session) watched(ctx context.Context) (<-chan string, error) {
 }
 
 // replace builds the program, and has it take the place of the one that runs. Requests wait meanwhile.
-func (s *session) replace(ctx context.Context, files string) {
+func (s *session) replace(ctx context.Context, files string) error {
 	began := time.Now()
 	idle := func() {}
 	if s.program == nil && s.Busy != nil && s.recipe.build != nil {
@@ -399,7 +458,7 @@ func (s *session) replace(ctx context.Context, files string) {
 	args, err := s.recipe.make(ctx, s.guard, os.Environ(), s.dir, s.Output)
 	idle()
 	if ctx.Err() != nil {
-		return
+		return nil
 	}
 	if err != nil {
 		serves := ": the program before serves on."
@@ -408,7 +467,7 @@ func (s *session) replace(ctx context.Context, files string) {
 			s.gate.release()
 		}
 		s.Say("%v%s", err, serves)
-		return
+		return nil
 	}
 	s.gate.hold(grace)
 	defer s.gate.release()
@@ -422,10 +481,10 @@ func (s *session) replace(ctx context.Context, files string) {
 	if s.program, err = subprocess.Start(args, s.env, "", io.MultiWriter(s.Output, s.printed), s.guard.set); err != nil {
 		s.program = nil
 		s.Say("The program does not start: %v.", err)
-		return
+		return nil
 	}
 	if !s.listening(ctx) {
-		return
+		return nil
 	}
 	s.gate.release()
 	if restarts {
@@ -437,14 +496,7 @@ func (s *session) replace(ctx context.Context, files string) {
 			s.Say("%s", mistake)
 		}
 	}
-	if s.ready {
-		return
-	}
-	s.ready = true
-	s.Ready(Ready{Address: s.stage.Address(), Webhooks: s.webhooks(), Port: s.project.port, Certificates: files})
-	if err := s.apply(ctx, s.later); err != nil {
-		s.Say("%v", err)
-	}
+	return s.served(ctx)
 }
 
 // listening reports whether the program listens. It says why not.
@@ -457,13 +509,25 @@ func (s *session) listening(ctx context.Context) bool {
 	interrupted := func() bool { return len(s.changes) > 0 || len(s.Restart) > 0 }
 	err := listens(soon, s.program, s.address(), interrupted)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		s.Say("The program does not listen on port %d yet. If it listens elsewhere, name its port with --webhook-port.", s.project.port)
+		s.Say("The program does not listen on port %d yet. %s", s.project.port, elsewhere(portsOf(s.program.Group())))
 		late, cancel := context.WithTimeout(ctx, listenLate)
 		defer cancel()
 		err = listens(late, s.program, s.address(), interrupted)
 	}
 	// The end of the program is said where it is noticed.
 	return err == nil
+}
+
+// elsewhere says what to do about a program that listens on other ports.
+func elsewhere(ports []int) string {
+	if len(ports) == 0 {
+		return "If it listens elsewhere, name its port with --webhook-port."
+	}
+	names := make([]string, len(ports))
+	for i, port := range ports {
+		names[i] = strconv.Itoa(port)
+	}
+	return fmt.Sprintf("It listens on port %s: if that is for the webhook, say so with --webhook-port.", strings.Join(names, ", "))
 }
 
 // webhooks are those of the manifests that are the program.

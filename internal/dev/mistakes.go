@@ -30,7 +30,7 @@ import (
 func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	planner, err := s.stage.Planner(ctx)
+	registrations, err := s.registrations(ctx)
 	if err != nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 		return nil
 	}
 	defer caller.Close()
-	registered := snapshot.Compile(planner.Registrations)
+	registered := snapshot.Compile(registrations)
 	for _, source := range []registration.Source{registration.Mutating, registration.Validating} {
 		for _, e := range registered.Entries(source) {
 			if at, err := call.Address(&e.ClientConfig); err != nil || !s.gate.local(at.Hostname()) {
@@ -61,6 +61,18 @@ func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 		}
 	}
 	return found
+}
+
+// registrations are those of the server, or of a cluster.
+func (s *session) registrations(ctx context.Context) (snapshot.Registrations, error) {
+	if s.live != nil {
+		return snapshot.Registrations{Objects: s.live.registered()}, nil
+	}
+	planner, err := s.stage.Planner(ctx)
+	if err != nil {
+		return snapshot.Registrations{}, err
+	}
+	return planner.Registrations, nil
 }
 
 // remedyOf says what to do about a webhook that failed; empty for what may be the fault of the question.
@@ -105,14 +117,18 @@ func (s *session) question(hook *registration.Entry) *review.Body {
 		return nil
 	}
 	var kind *offline.Kind
-	if resource, served := s.stage.Kinds().Served(rule.APIGroups[0], plural); served {
+	kinds := offline.Builtin()
+	if s.live == nil {
+		kinds = s.stage.Kinds()
+	}
+	if resource, served := kinds.Served(rule.APIGroups[0], plural); served {
 		if rule.APIVersions[0] != "*" {
 			resource.Version = rule.APIVersions[0]
 		}
-		kind = s.stage.Kinds().At(resource)
+		kind = kinds.At(resource)
 	}
 	if kind == nil {
-		kind = s.stage.Kinds().Of(podKind)
+		kind = kinds.Of(podKind)
 	}
 	about := &unstructured.Unstructured{Object: map[string]any{}}
 	about.SetGroupVersionKind(kind.Kind)

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,7 +24,7 @@ const (
 	AuthorityFile   = "ca.crt"
 )
 
-// Write writes the files of a certificate that is its own authority into a directory, for host names, and
+// Write writes the files of a certificate that is its own authority into a directory, for host names and IP addresses, and
 // returns the authority in PEM. Only the owner may read the files.
 func Write(dir string, hosts ...string) (authority []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -31,10 +32,17 @@ func Write(dir string, hosts ...string) (authority []byte, err error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gatehouse"}, DNSNames: hosts,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gatehouse"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(Life),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IsCA: true, BasicConstraintsValid: true,
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {

@@ -53,6 +53,9 @@ func Start(args, env []string, dir string, output io.Writer, group func(id int, 
 // State says how a program ended that is gone, in words.
 func (p *Process) State() string { return p.cmd.ProcessState.String() }
 
+// Group is the process group of the program and of what it started.
+func (p *Process) Group() int { return p.cmd.Process.Pid }
+
 // Stop ends the program and all that it started: by SIGTERM, and by SIGKILL after some time. A nil Process
 // needs nothing.
 func (p *Process) Stop(grace time.Duration) {

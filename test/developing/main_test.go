@@ -42,6 +42,20 @@ func TestMain(m *testing.M) {
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
+	// path is the file that has the text instead; empty for none.
+	path string
+}
+
+// file makes a file for the text.
+func (o *output) file(t *testing.T) *os.File {
+	t.Helper()
+	o.path = filepath.Join(t.TempDir(), "output")
+	f, err := os.Create(o.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
 }
 
 func (o *output) Write(data []byte) (int, error) {
@@ -53,6 +67,10 @@ func (o *output) Write(data []byte) (int, error) {
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.path != "" {
+		data, _ := os.ReadFile(o.path)
+		return string(data)
+	}
 	return o.text.String()
 }
 
@@ -124,6 +142,20 @@ func (s *session) end() {
 	case err := <-s.ended:
 		if err != nil {
 			s.t.Errorf("it ended with %v:\n%s%s", err, &s.out, &s.err)
+		}
+	case <-harness.Context(s.t).Done():
+		s.t.Fatalf("it does not end:\n%s%s", &s.out, &s.err)
+	}
+	s.leftNothing()
+}
+
+// fails sees that the command ends with an error, and that nothing is left.
+func (s *session) fails(want string) {
+	s.t.Helper()
+	select {
+	case err := <-s.ended:
+		if text := s.err.String(); err == nil || !regexp.MustCompile(want).MatchString(text) {
+			s.t.Errorf("it ended with %v:\n%s%s\nwant %s", err, &s.out, text, want)
 		}
 	case <-harness.Context(s.t).Done():
 		s.t.Fatalf("it does not end:\n%s%s", &s.out, &s.err)

@@ -11,17 +11,24 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/dev"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
@@ -31,11 +38,21 @@ type devOptions struct {
 	output         string
 	init, language string
 	log            command.Logging
+	// live has a cluster call the program, at a place.
+	live, rbac bool
+	cluster    *command.Cluster
+	namespaces []string
+	place      temporary.Place
+	// guard is the ID of the session that this process cleans up after.
+	guard string
 }
+
+// guardFlag makes a process the guard of a session with a cluster.
+const guardFlag = "guard"
 
 // NewDev returns the command gatehouse dev.
 func NewDev(streams command.Streams) *cobra.Command {
-	o := &devOptions{log: command.NewLogging()}
+	o := &devOptions{log: command.NewLogging(), cluster: &command.Cluster{Flags: genericclioptions.NewConfigFlags(true)}}
 	cmd := &cobra.Command{
 		Use:   "dev [flags] -- COMMAND [ARGUMENTS]",
 		Short: "Run the program of a webhook, and a server that calls it",
@@ -52,7 +69,14 @@ ${KUBECONFIG} are replaced.
 When a file changes, the program is built and started again; the old one serves
 until the new one is built, and requests wait while they change places. Keys of
 the terminal: r restarts, e explains the last rejected request. Ctrl-C ends
-everything, and nothing is left behind.`,
+everything, and nothing is left behind.
+
+With --live, a cluster that reaches this machine calls COMMAND instead, for the
+requests of your own user alone, or those in the namespaces of --namespace: but
+for Secrets, conversions, and requests that show no time, such as deletions. The
+registrations of the service get a match condition that spares these requests,
+and each gets another one next to it. Both end by themselves 8 seconds after they
+were renewed last, and go when the command ends. Manifests are not applied.`,
 		Example: `  # a new webhook: make it, and run it
   gatehouse dev --init hook
   cd hook && gatehouse dev -f webhook.yaml -- go run .
@@ -62,13 +86,16 @@ everything, and nothing is left behind.`,
 
   # a Helm chart, and a program that is not written in Go
   helm template ./chart | gatehouse dev -f - --webhook-port 8443 \
-    --watch '*.py' -- python3 webhook.py`,
+    --watch '*.py' -- python3 webhook.py
+
+  # your own requests to a cluster, which reaches this machine at 192.0.2.7
+  gatehouse dev --live --service shop/webhook --bind-address 192.0.2.7 -- go run ./cmd`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			at := cmd.ArgsLenAtDash()
 			switch {
 			case o.init != "" && len(args) > 0:
 				return command.Usagef("--init makes a folder and runs nothing: leave out %q", args[0])
-			case o.init != "":
+			case o.init != "" || o.rbac || o.guard != "":
 				return nil
 			case at < 0 && len(args) == 0 || at == len(args):
 				return command.Usagef("name the program after --: gatehouse dev -f FILE -- COMMAND")
@@ -79,8 +106,16 @@ everything, and nothing is left behind.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.init != "" {
+			switch {
+			case o.guard != "":
+				return o.stand(streams)
+			case o.init != "":
 				return o.make(streams.Out)
+			case o.rbac:
+				return printRBAC(streams.Out, "gatehouse-dev", "# What \"gatehouse dev --live\" does in a cluster, besides what its program does.\n", dev.LiveRules())
+			}
+			if err := o.checkLive(cmd.Flags()); err != nil {
+				return err
 			}
 			if cmd.Flags().Changed("lang") {
 				return command.Usagef("--lang needs --init")
@@ -107,6 +142,20 @@ everything, and nothing is left behind.`,
 		f.StringArrayVar(&o.Watch, "watch", nil, "`pattern` of files whose change restarts the program, as in a .gitignore; may be repeated (default the Go files of the module)")
 		f.StringVar(&o.Build, "build", "", "shell `command` that builds the program (default nothing; 'go run PACKAGE' is built by this command)")
 	})
+	command.AddSection(cmd, "A cluster instead of a server", func(f *pflag.FlagSet) {
+		f.BoolVar(&o.live, "live", false, "have a cluster call the program for your own requests")
+		f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "`namespaces` whose requests the program judges, of all users (default your own requests)")
+		f.StringVar(o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the cluster (default as for 'gatehouse kubectl')")
+		f.StringVar(o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
+		f.StringVar(&o.place.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on for the cluster")
+		f.IntVar(&o.place.Port, "secure-port", 0, "port to listen on for the cluster; 0 means any free port")
+		f.StringVar(&o.place.URL, "url", "", "URL at which the cluster reaches this command (default that of --bind-address and --secure-port)")
+		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that --live needs, and do nothing else")
+		f.StringVar(&o.guard, guardFlag, "", "")
+		if err := f.MarkHidden(guardFlag); err != nil {
+			panic(err)
+		}
+	})
 	command.AddSection(cmd, "A new webhook", func(f *pflag.FlagSet) {
 		f.StringVar(&o.init, "init", "", "make a `directory` with a webhook that works, its registration and its tests, and run nothing")
 		command.Choose(f, &o.language, "lang", "", dev.Languages[0], "language of --init", dev.Languages...)
@@ -116,6 +165,66 @@ everything, and nothing is left behind.`,
 		o.log.AddFlags(f, "verbosity: 2 and more also log what the server does")
 	})
 	return cmd
+}
+
+// checkLive says which flags of --live, and of a server, exclude each other.
+func (o *devOptions) checkLive(f *pflag.FlagSet) error {
+	if !o.live {
+		for _, name := range []string{"namespace", "kubeconfig", "context", "bind-address", "secure-port", "url"} {
+			if f.Changed(name) {
+				return command.Usagef("--%s needs --live", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range []string{"fake-nodes", "data-dir", "kubeconfig-out"} {
+		if f.Changed(name) {
+			return command.Usagef("--%s is for a server of this command, and not for the cluster of --live", name)
+		}
+	}
+	return nil
+}
+
+// stand waits until a session ends, and takes out of the cluster what the session has left there.
+func (o *devOptions) stand(streams command.Streams) error {
+	config, err := o.cluster.Open()
+	if err != nil {
+		return err
+	}
+	removed, err := temporary.Stand(terminal.Exact(streams.Out), func(ctx context.Context) error {
+		return dev.Leave(ctx, config, o.guard, temporary.GuardSettled)
+	})
+	if removed && err == nil {
+		terminal.Fprintf(streams.Err, "gatehouse: 'gatehouse dev' ended without taking its registrations out of the cluster; that was done\n")
+	}
+	return err
+}
+
+// openLive finds the cluster. The program gets a kubeconfig for it alone.
+func (o *devOptions) openLive(show func(*trace.Record)) (*dev.Live, error) {
+	config, err := o.cluster.Open()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := o.cluster.Flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if name := *o.cluster.Flags.Context; name != "" {
+		raw.CurrentContext = name
+	}
+	if err := errors.Join(clientcmdapi.MinifyConfig(&raw), clientcmdapi.FlattenConfig(&raw)); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	kubeconfig, err := clientcmd.Write(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &dev.Live{Cluster: config, Kubeconfig: kubeconfig, Namespaces: o.namespaces, Place: o.place, Show: show,
+		Guard: func(id string) (func(), error) {
+			return temporary.Post(append([]string{"dev", "--" + guardFlag + "=" + id}, o.cluster.Arguments()...)...)
+		},
+	}, nil
 }
 
 // make makes the folder of --init, and says what comes next.
@@ -140,6 +249,12 @@ type shown struct {
 	mu sync.Mutex
 	// rejected is the last request that was rejected.
 	rejected *trace.Record
+	// last is what the last line says, and again how often the same was not shown. That is shown by the timer, the
+	// later the more often.
+	last  string
+	again int
+	timer *time.Timer
+	wait  time.Duration
 }
 
 func (o *devOptions) run(ctx context.Context, streams command.Streams) error {
@@ -155,6 +270,19 @@ func (o *devOptions) run(ctx context.Context, streams command.Streams) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel(nil)
+	if o.live {
+		var err error
+		if o.Live, err = o.openLive(func(r *trace.Record) {
+			if err := s.show(r, &v1alpha1.AdmissionTrace{
+				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "AdmissionTrace"},
+				ObjectMeta: metav1.ObjectMeta{Name: r.ID, Namespace: r.Request.Namespace}, Record: *r,
+			}); err != nil {
+				cancel(err)
+			}
+		}); err != nil {
+			return err
+		}
+	}
 	var keys *terminal.Keys
 	if file, ok := terminal.Exact(streams.Err).(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		keys = terminal.NewKeys()
@@ -172,6 +300,10 @@ func (o *devOptions) run(ctx context.Context, streams command.Streams) error {
 	o.Say = s.say
 	o.Busy = func(text string) func() { return terminal.NewProgress(streams.Err, text, command.ProgressAfter).End }
 	o.Ready = func(r dev.Ready) {
+		if o.live {
+			s.ready(r, keys != nil)
+			return
+		}
 		begun := make(chan struct{})
 		running.Go(func() {
 			if err := s.follow(ctx, r.Address, sync.OnceFunc(func() { close(begun) })); err != nil {
@@ -185,6 +317,7 @@ func (o *devOptions) run(ctx context.Context, streams command.Streams) error {
 		s.ready(r, keys != nil)
 	}
 	err := dev.Run(ctx, o.Options)
+	s.sayAgain()
 	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -198,13 +331,19 @@ func (s *shown) say(format string, args ...any) {
 
 // ready says what there is.
 func (s *shown) ready(r dev.Ready, keys bool) {
-	s.say("gatehouse is ready at %s, kubeconfig %s", r.URL, r.Kubeconfig)
+	if r.Cluster != "" {
+		s.say("gatehouse is ready: the requests of the %s to %s go to the program", r.Requests, r.Cluster)
+	} else {
+		s.say("gatehouse is ready at %s, kubeconfig %s", r.URL, r.Kubeconfig)
+	}
 	if len(r.Webhooks) > 0 {
 		s.say("  webhooks     %s, at port %d", strings.Join(r.Webhooks, ", "), r.Port)
 		s.say("  certificate  %s", r.Certificates)
 	}
-	s.say("  requests     gatehouse kubectl --kubeconfig %s ...", r.Kubeconfig)
-	s.say("  console      gatehouse console --kubeconfig %s", r.Kubeconfig)
+	if r.Cluster == "" {
+		s.say("  requests     gatehouse kubectl --kubeconfig %s ...", r.Kubeconfig)
+		s.say("  console      gatehouse console --kubeconfig %s", r.Kubeconfig)
+	}
 	if keys {
 		s.say("  keys         r restarts, e explains the last rejected request, Ctrl-C ends")
 	}
@@ -262,18 +401,73 @@ func (s *shown) follow(ctx context.Context, at server.Address, begun func()) err
 		if r.Outcome == trace.OutcomeAllowed && len(slices.Collect(r.Calls())) == 0 {
 			return nil
 		}
-		if wasRejected(r) {
-			s.mu.Lock()
-			s.rejected = r
-			s.mu.Unlock()
-		}
-		if s.output == "jsonl" {
-			return json.NewEncoder(terminal.Exact(s.streams.Out)).Encode(u.Object)
-		}
-		page := terminal.NewPage(s.streams.Out)
-		writeJudged(page, r)
-		return page.Flush()
+		return s.show(r, u.Object)
 	}, s.streams.Err)
+}
+
+// show shows one request. encoded is its trace for programs.
+func (s *shown) show(r *trace.Record, encoded any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wasRejected(r) {
+		s.rejected = r
+	}
+	if s.output == "jsonl" {
+		return json.NewEncoder(terminal.Exact(s.streams.Out)).Encode(encoded)
+	}
+	page := terminal.NewPage(s.streams.Out)
+	if line := alike(r); line != s.last {
+		s.writeAgain(page)
+		s.last = line
+		writeJudged(page, r)
+		s.wait = firstAgain
+	} else if s.again++; s.timer == nil {
+		s.timer = time.AfterFunc(s.wait, s.sayAgain)
+		s.wait = min(2*s.wait, lastAgain)
+	}
+	return page.Flush()
+}
+
+// firstAgain is how long requests that are like the one before are counted before a line says how many, and lastAgain
+// how long at most when they go on.
+const (
+	firstAgain = time.Second
+	lastAgain  = time.Minute
+)
+
+// sayAgain says how many requests were not shown.
+func (s *shown) sayAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	page := terminal.NewPage(s.streams.Out)
+	s.writeAgain(page)
+	// What cannot be shown is not worth the session.
+	_ = page.Flush()
+}
+
+// alike is what requests have in common that a controller makes again and again. Rejected ones may have names that
+// were generated.
+func alike(r *trace.Record) string {
+	q := r.Request
+	if wasRejected(r) {
+		q.Name = ""
+	}
+	return fmt.Sprint(r.Outcome, q.Operation, q.Object(), q.Namespace, q.User, happened(r))
+}
+
+// writeAgain writes how many requests were not shown.
+func (s *shown) writeAgain(p *terminal.Page) {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	switch {
+	case s.again == 1:
+		terminal.Fprintf(p, "         ... again\n")
+	case s.again > 1:
+		terminal.Fprintf(p, "         ... again, %d times\n", s.again)
+	}
+	s.again = 0
 }
 
 // wasRejected reports whether a request was rejected.

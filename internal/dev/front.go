@@ -1,0 +1,207 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/temporary"
+)
+
+// front stands between a cluster and the program: it holds requests while the program is replaced, sees that no
+// request of others comes, and shows each.
+type front struct {
+	live *live
+	gate *gate
+	// way is a random path, which only the registrations name.
+	way    string
+	client *http.Client
+	server *http.Server
+}
+
+const (
+	probePath = "/probe"
+	hookPath  = "/hook/"
+	// maxReview bounds a review and an answer, in bytes: two objects of the largest size that etcd takes, and what
+	// is around them.
+	maxReview = 8 << 20
+	// mostPatience is how long an API server waits for a webhook at most.
+	mostPatience = 30 * time.Second
+)
+
+// newFront makes a front for the program at an address, whose certificate is in a directory, as is that of the front.
+func newFront(l *live, g *gate, address, files string) (*front, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(files, selfsigned.CertificateFile), filepath.Join(files, selfsigned.KeyFile))
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(l.authority)
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: trusted}, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 32,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+	}
+	f := &front{live: l, gate: g, way: "/" + strings.ToLower(rand.Text()), client: &http.Client{
+		Transport: g.wrap(transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	f.server = &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}}
+	return f, nil
+}
+
+func (f *front) serve(l net.Listener) error { return f.server.ServeTLS(l, "", "") }
+
+func (f *front) close(ctx context.Context) {
+	if f.server.Shutdown(ctx) != nil {
+		f.server.Close()
+	}
+	f.client.CloseIdleConnections()
+}
+
+// path is where a webhook of a registration is, which the path at the program follows.
+func (f *front) path(kind, configuration string, hook map[string]any) string {
+	path := text(hook, "clientConfig", "service", "path")
+	return f.way + hookPath + kind + "/" + configuration + "/" + text(hook, "name") + "/" + strings.TrimPrefix(path, "/")
+}
+
+// ServeHTTP implements http.Handler.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && r.URL.Path == temporary.Path(f.live.base, f.way+probePath) {
+		f.live.probe.Asked()
+		// The webhook of the try is ignored when it fails.
+		http.NotFound(w, r)
+		return
+	}
+	rest, ok := strings.CutPrefix(r.URL.Path, temporary.Path(f.live.base, f.way+hookPath))
+	parts := strings.SplitN(rest, "/", 4)
+	if !ok || len(parts) != 4 || r.Method != http.MethodPost {
+		http.NotFound(w, r)
+		return
+	}
+	at := time.Now()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	if err != nil {
+		http.Error(w, "the review is not readable", http.StatusBadRequest)
+		return
+	}
+	var in admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
+		http.Error(w, "the body is not an AdmissionReview with a request", http.StatusBadRequest)
+		return
+	}
+	if !f.live.meant(in.Request) {
+		http.Error(w, "the request is none of those that go to this program", http.StatusForbidden)
+		return
+	}
+	patience, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || patience <= 0 || patience > mostPatience {
+		patience = mostPatience
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	code, header, answer, err := f.ask(ctx, "/"+parts[3]+"?"+r.URL.RawQuery, r.Header, body)
+	if err != nil {
+		code, answer = http.StatusBadGateway, []byte("the program of 'gatehouse dev': "+err.Error())
+		header = http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
+	}
+	w.Header()["Content-Type"] = header["Content-Type"]
+	w.WriteHeader(code)
+	_, _ = w.Write(answer)
+	f.live.Show(recordOf(at, in.Request, parts[0], parts[1], parts[2], code, answer))
+}
+
+// meant reports whether a request is one of those that go to the program.
+func (l *live) meant(r *admissionv1.AdmissionRequest) bool {
+	switch {
+	case r.Resource.Resource == "secrets":
+		return false
+	case l.user != "":
+		return r.UserInfo.Username == l.user
+	}
+	return slices.Contains(l.Namespaces, r.Namespace)
+}
+
+// ask asks the program. Its certificate must be for the service, as in a cluster.
+func (f *front) ask(ctx context.Context, path string, header http.Header, body []byte) (int, http.Header, []byte, error) {
+	service := f.live.project.services[0]
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+service.Name+"."+service.Namespace+".svc"+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	r.Header = http.Header{"Content-Type": header["Content-Type"], "Accept": header["Accept"], "User-Agent": header["User-Agent"]}
+	resp, err := f.client.Do(r)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReview+1))
+	if err == nil && len(answer) > maxReview {
+		err = errors.New("the answer is too large")
+	}
+	return resp.StatusCode, resp.Header, answer, err
+}
+
+// recordOf is the trace of one call. What the webhook changed is without the values.
+func recordOf(at time.Time, q *admissionv1.AdmissionRequest, kind, configuration, name string, code int, answer []byte) *trace.Record {
+	took := time.Since(at).Microseconds()
+	begun := trace.Time{Time: at.UTC()}
+	entry := trace.EntryRecord{Kind: kind, Configuration: configuration, Name: name}
+	call := trace.CallRecord{Webhook: entry, Start: begun, Micros: took, Sent: true, Verdict: trace.Allowed.String(), Code: code, UID: string(q.UID)}
+	var out admissionv1.AdmissionReview
+	outcome := trace.OutcomeAllowed
+	switch err := json.Unmarshal(answer, &out); {
+	case code != http.StatusOK:
+		outcome, call.Verdict, call.Error = trace.OutcomeFailed, trace.Failed.String(), fmt.Sprintf("%d: %s", code, cut(answer))
+	case err != nil || out.Response == nil:
+		outcome, call.Verdict, call.Error = trace.OutcomeFailed, trace.Failed.String(), "the answer is not an AdmissionReview with a response: "+cut(answer)
+	case !out.Response.Allowed:
+		outcome, call.Verdict = trace.OutcomeDenied, trace.Denied.String()
+		call.Error = fmt.Sprintf("admission webhook %q denied the request", name)
+		if s := out.Response.Result; s != nil && s.Message != "" {
+			call.Error += ": " + cut([]byte(s.Message))
+		}
+	default:
+		call.Warnings = out.Response.Warnings
+		if json.Unmarshal(out.Response.Patch, &call.Patch) == nil {
+			call.Mutated = len(call.Patch) > 0
+			for i := range call.Patch {
+				call.Patch[i].Value = nil
+			}
+		}
+	}
+	plugin, pass := "ValidatingAdmissionWebhook", "validating"
+	if strings.HasPrefix(kind, "Mutating") {
+		plugin, pass = "MutatingAdmissionWebhook", "mutating"
+	}
+	r := &trace.Record{ID: string(q.UID), Start: begun, Outcome: outcome, TotalMicros: took, Redacted: true, Request: trace.RequestRecord{
+		Operation: string(q.Operation), Subresource: q.SubResource, Namespace: q.Namespace, Name: q.Name, User: q.UserInfo.Username,
+		Resource: trace.ResourceRecord(q.Resource), Kind: trace.KindRecord(q.Kind), DryRun: q.DryRun != nil && *q.DryRun,
+	}}
+	r.Steps = []trace.StepRecord{{Plugin: plugin, Pass: pass, Namespace: q.Namespace, Name: q.Name, Start: begun, Micros: took,
+		Allowed: outcome == trace.OutcomeAllowed, Error: call.Error, Calls: []trace.CallRecord{call}}}
+	return r
+}
+
+// cut bounds a text of the program.
+func cut(data []byte) string {
+	return string(data[:min(len(data), trace.MaxText)])
+}

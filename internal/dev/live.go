@@ -233,7 +233,9 @@ func (l *live) mine(since, renewed time.Time) string {
 		}
 		who = `has(request.namespace) && request.namespace in [` + strings.Join(names, ", ") + `]`
 	}
-	return who + ` && request.resource.resource != "secrets" && ` + temporary.Within(since, renewed, "false")
+	// Some subresources show a time to mutating webhooks and none to validating ones, such as scales.
+	const whole = ` && request.resource.resource != "secrets" && (!has(request.subResource) || request.subResource in ["", "status"]) && `
+	return who + whole + temporary.Within(since, renewed, "false")
 }
 
 // withCondition sets the condition of a session, and reports whether that is a change. An empty expression takes it out.

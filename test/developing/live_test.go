@@ -19,6 +19,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -213,10 +214,25 @@ func TestOwnRequestsOfACluster(t *testing.T) {
 	if _, err := alice.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: map[string]string{"a": "b"}}, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+	}}
+	apps := harness.Client(t, c.As("alice")).AppsV1().Deployments("default")
+	if _, err := apps.Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if scale, err := apps.GetScale(t.Context(), "web", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	} else if scale.Spec.Replicas = 2; true {
+		if _, err := apps.UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
 	if err := alice.ConfigMaps("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
-	for _, line := range []string{"alice CREATE secrets hidden", "alice DELETE configmaps one"} {
+	for _, line := range []string{"alice CREATE secrets hidden", "alice DELETE configmaps one", "alice UPDATE deployments web"} {
 		if !c.wasAsked(line) {
 			t.Errorf("the webhook of the cluster was not asked: %s", line)
 		}

@@ -107,7 +107,7 @@ type comparison struct {
 func (r *comparison) all(ctx context.Context, set *suite.Set) error {
 	var list []*played
 	for _, s := range set.Suites {
-		report, err := suite.Run(ctx, suite.Options{Set: &suite.Set{Suites: []*suite.Suite{s}}, StartPrograms: true})
+		report, err := suite.Run(ctx, suite.Options{Keep: true, Set: &suite.Set{Suites: []*suite.Suite{s}}, StartPrograms: true})
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/engines"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -27,6 +28,9 @@ type testOptions struct {
 	run              string
 	list, call       bool
 	startPrograms    bool
+	engines          []string
+	config           string
+	recipes          []*engines.Recipe
 	failOnSkip       string
 	update           bool
 	serviceAddresses []string
@@ -79,6 +83,10 @@ PATH is a file or a directory, and by default the current one.`,
   gatehouse test policies/ --mutate
   gatehouse test policies/ --mutate=changed --base main -o github
 
+  # suites of Kyverno and gator, by the engines themselves
+  gatehouse test policies/ --engine kyverno
+  gatehouse test library/ --engine gatekeeper=engines/gatekeeper
+
   # through webhooks that the files start, and through others that run
   gatehouse test policies/ --start-programs
   gatehouse test policies/ --call --service-address hooks/podpolicy=127.0.0.1:8443`,
@@ -89,7 +97,7 @@ PATH is a file or a directory, and by default the current one.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(); err != nil {
+			if err := o.complete(cmd); err != nil {
 				return err
 			}
 			return o.execute(cmd.Context(), streams)
@@ -99,6 +107,7 @@ PATH is a file or a directory, and by default the current one.`,
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
 		o.release.AddFlag(f, "that of this program")
 		o.enforcer.AddFlag(f, "kubernetes")
+		command.AddConfigFlag(f, &o.config)
 		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .md, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
 		f.StringSliceVar(&o.coverageMin, "coverage-min", nil, "exit with 1 if less than so many `percent` are covered: of all as 80, or of kinds as rules=100,lists=50; changes that --mutate makes are the kind mutants")
@@ -112,7 +121,8 @@ PATH is a file or a directory, and by default the current one.`,
 	})
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.call, "call", false, "call the webhooks that no file answers for")
-		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests name; only for files that you trust")
+		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests, and the configuration file, name; only for files that you trust")
+		f.StringArrayVar(&o.engines, "engine", nil, "start an `engine` of policies, and have it judge by its own: kyverno, gatekeeper, one of these with its directory as kyverno=PATH, or the path of a recipe; may be repeated")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
@@ -122,12 +132,34 @@ PATH is a file or a directory, and by default the current one.`,
 	return cmd
 }
 
-func (o *testOptions) complete() error {
+func (o *testOptions) complete(cmd *cobra.Command) error {
+	configured, err := command.ReadConfiguration(cmd, o.config)
+	if err != nil {
+		return err
+	}
+	if named := configured.Test.Engines; !cmd.Flags().Changed("engine") && len(named) > 0 {
+		// The author of the file would choose what runs here.
+		if !o.startPrograms {
+			return command.Usagef("%s names an engine (%s), which is started with --start-programs only: name that flag if you trust the file, or --engine", o.config, strings.Join(named, ", "))
+		}
+		for _, one := range named {
+			o.engines = append(o.engines, configured.EngineBelow(one))
+		}
+	}
+	for _, one := range o.engines {
+		recipe, err := engines.Read(one)
+		if err != nil {
+			return command.Usagef("--engine %s: %w", one, err)
+		}
+		o.recipes = append(o.recipes, recipe)
+	}
+	if len(o.recipes) > 0 && o.mutate != "" {
+		return command.Usagef("--engine does not go with --mutate: an engine takes too long to read each change")
+	}
 	if len(o.serviceAddresses) > 0 && !o.call {
 		return command.Usagef("--service-address needs --call")
 	}
-	err := cmp.Or(o.checkMutate(), o.checkCoverage())
-	if err != nil {
+	if err := cmp.Or(o.checkMutate(), o.checkCoverage()); err != nil {
 		return err
 	}
 	if o.selected, err = expression("run", o.run); err != nil {
@@ -182,7 +214,11 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		shown = terminal.NewProgress(streams.Err, "Reading files", command.ProgressAfter)
 	}
 	defer shown.End()
-	set, err := suite.Find(o.paths, o.call)
+	var through []string
+	for _, recipe := range o.recipes {
+		through = append(through, recipe.Name)
+	}
+	set, err := suite.Find(o.paths, o.call, through...)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
@@ -204,7 +240,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		return err
 	}
 	options := suite.Options{
-		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "" || len(o.minimums) > 0, Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
+		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "" || len(o.minimums) > 0, Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Engines: o.recipes, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
 		Fields:   o.release.Fields(nil),
 		Mutate:   mutates,
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
@@ -263,6 +299,9 @@ func (o *testOptions) command() string {
 	}
 	if o.startPrograms {
 		b.WriteString(" --start-programs")
+	}
+	for _, one := range o.engines {
+		b.WriteString(" --engine " + shellWord(one))
 	}
 	for _, address := range o.serviceAddresses {
 		b.WriteString(" --service-address " + shellWord(address))

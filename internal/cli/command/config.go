@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
-// ConfigFile is where the configuration of check and lint is looked for.
+// ConfigFile is where the configuration of check, lint and test is looked for.
 const ConfigFile = ".gatehouse.yaml"
 
 // The type of the configuration file.
@@ -36,6 +36,7 @@ type Configuration struct {
 	For        string             `json:"for,omitempty" doc:"server that enforces the registrations: gatehouse or kubernetes" enum:"gatehouse,kubernetes"`
 	Check      CheckConfiguration `json:"check,omitempty" doc:"what gatehouse check does"`
 	Lint       LintConfiguration  `json:"lint,omitempty" doc:"what gatehouse lint does"`
+	Test       TestConfiguration  `json:"test,omitempty" doc:"what gatehouse test does"`
 
 	// File is where it was read.
 	File string
@@ -62,6 +63,11 @@ type LintConfiguration struct {
 	Skip    []string     `json:"skip,omitempty" doc:"objects without findings: KIND or KIND/NAME"`
 	Level   string       `json:"level,omitempty" doc:"least level of findings that are printed: error, warning or note" enum:"error,warning,note"`
 	Accept  []Acceptance `json:"accept,omitempty" doc:"findings that do not count"`
+}
+
+// TestConfiguration is the section of gatehouse test.
+type TestConfiguration struct {
+	Engines []string `json:"engines,omitempty" doc:"engines of policies, as for --engine; they are started with --start-programs only. Paths are relative to this file"`
 }
 
 // Acceptance accepts findings.
@@ -174,6 +180,17 @@ func Fallback[T any](cmd *cobra.Command, flag string, value *T, configured T) {
 
 // By names the place of an acceptance.
 func (c *Configuration) By() string { return c.File }
+
+// EngineBelow is an engine of the configuration, NAME, NAME=PATH or PATH, with a path that is relative to its file.
+func (c *Configuration) EngineBelow(engine string) string {
+	if name, path, ok := strings.Cut(engine, "="); ok {
+		return name + "=" + c.Below(path)
+	}
+	if strings.ContainsAny(engine, "./") {
+		return c.Below(engine)
+	}
+	return engine
+}
 
 // Below is a path of the configuration, relative to its file.
 func (c *Configuration) Below(path string) string {

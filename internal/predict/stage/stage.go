@@ -46,6 +46,8 @@ type Question struct {
 	Body                 []byte
 	// User makes the request.
 	User user.DefaultInfo
+	// Invalid has Judge judge a create whose object the validation of its kind would reject.
+	Invalid bool
 	// Rehearsal says how the request is judged.
 	server.Rehearsal
 }
@@ -71,7 +73,7 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 // that can be: creates, updates and deletions with what they find in Rehearsal.Stored. It does not
 // look for existing objects, and the object of the answer is in Answer.Tried. It asks the others.
 func (s *Stage) Judge(ctx context.Context, q *Question) (*Answer, error) {
-	t := &resources.Trial{Resource: q.Kind.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name, Body: q.Body}
+	t := &resources.Trial{Resource: q.Kind.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name, Body: q.Body, Invalid: q.Invalid}
 	success := http.StatusOK
 	switch {
 	case q.Method == http.MethodPost:

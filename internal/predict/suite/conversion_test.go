@@ -21,6 +21,10 @@ const asConverter = "GATEHOUSE_TEST_CONVERTS"
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
+	if os.Getenv(asEngine) != "" {
+		fmt.Fprintln(os.Stderr, engineMain())
+		os.Exit(1)
+	}
 	if os.Getenv(asConverter) == "" {
 		os.Exit(m.Run())
 	}

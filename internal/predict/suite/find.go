@@ -52,9 +52,10 @@ type Set struct {
 }
 
 // Find reads the tests in paths, which are files and directories. call has the policies of other
-// engines judged by webhooks that run (S24.17). The error says that a path cannot be read.
-func Find(paths []string, call bool) (*Set, error) {
-	f := &finder{roots: paths, call: call, seen: map[string]bool{}}
+// engines judged by webhooks that run (S24.17), and through names the engines that judge their own (S24.33). The
+// error says that a path cannot be read.
+func Find(paths []string, call bool, through ...string) (*Set, error) {
+	f := &finder{roots: paths, call: call, engines: through, seen: map[string]bool{}}
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -121,8 +122,10 @@ func shortError(err error) error {
 type finder struct {
 	roots []string
 	call  bool
-	set   Set
-	seen  map[string]bool
+	// engines are those that judge the suites of their tools.
+	engines []string
+	set     Set
+	seen    map[string]bool
 	// hooks are the registrations of webhooks in the paths, once they are read.
 	hooks *[]*manifests.Object
 	// contents are what running engines are to have under a name.
@@ -163,7 +166,7 @@ var testKinds = map[string]struct {
 	others []string
 }{
 	"gatehouse.dev": {ownKind, []string{
-		"AdmissionExplanation", "AdmissionServer", "AdmissionTrace", "RegistrationState", "ClusterSnapshot", "Configuration", "ServerConfiguration",
+		"AdmissionEngine", "AdmissionExplanation", "AdmissionServer", "AdmissionTrace", "RegistrationState", "ClusterSnapshot", "Configuration", "ServerConfiguration",
 		"RecordedRequest", "AuditReport", "CheckReport", "LintReport", "ReplayReport", "TestReport",
 	}},
 	"test.gatekeeper.sh": {"Suite", nil},
@@ -469,6 +472,9 @@ func isTests(content map[string]any) bool {
 
 // worldKey is the same for suites that share a world.
 func (s *Suite) worldKey() string {
+	if s.engine != "" {
+		return "\x00engine " + s.engine
+	}
 	if s.Format == "gator" {
 		// Their policies reject nothing, and each has a name of its own.
 		return "\x00gator"

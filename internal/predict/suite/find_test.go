@@ -2,6 +2,7 @@ package suite
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +29,11 @@ func write(t *testing.T, texts map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for file, text := range texts {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		err := os.MkdirAll(filepath.Dir(file), 0o755)
+		if err == nil {
+			err = os.WriteFile(file, []byte(text), 0o644)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
@@ -44,7 +45,8 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 	if !strings.HasPrefix(apiVersion, "test.gatekeeper.sh/") || kind != "Suite" {
 		return false
 	}
-	s := newForeign(path, "gator")
+	g := &gator{finder: f, foreign: newForeign(path, "gator"), engine: f.hasEngine(gatekeeperName), kinds: map[string]bool{}, of: map[string]*foreign{}}
+	s := g.foreign
 	var doc gatorSuite
 	if err := decodeNode(root, &doc); err != nil {
 		s.fail(root.Line, "%s", plainYAML(err))
@@ -52,50 +54,138 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 	if len(doc.Tests) == 0 {
 		s.empty(root, "Suite", "tests")
 	}
-	kinds := map[string]bool{}
-	running := ""
-	if f.call {
-		running = f.running(s)
+	if f.call && !g.engine {
+		g.running = f.running(s)
 	}
 	for i, node := range elementsOf(member(root, "tests"), len(doc.Tests))[:len(doc.Tests)] {
-		test := &doc.Tests[i]
-		f.constraints++
-		skip, policy, engine := "", fmt.Sprintf("gator-%d.example.com", f.constraints), (*about)(nil)
-		switch more := strange(node, "name", "template", "constraint", "expansion", "cases", "invalid", "skip"); {
-		case doc.Skip || test.Skip:
-			skip = "the suite skips it"
-		case more != "":
-			skip = more
-		case test.Expansion != "":
-			skip = "expansion templates are Gatekeeper's own: a running Gatekeeper has them"
-		case test.Template == "" || test.Constraint == "":
-			s.fail(node.Line, "the test %q needs a template and a constraint", test.Name)
-			continue
-		case test.Invalid:
-			skip = "whether a constraint is valid is for a running Gatekeeper to say"
-		default:
-			templates, constraints := s.read(node.Line, test.Template), s.read(node.Line, test.Constraint)
-			if len(templates) == 0 || len(constraints) == 0 {
-				skip = "there is no template or no constraint"
-				break
-			}
-			if f.call {
-				engine = gatekeeper(at(constraints[0].Content, "metadata", "name"))
-				f.same(engine, constraints[0])
-				skip = cmp.Or(running, enforcesSilently(constraints[0]))
-				break
-			}
-			skip = s.template(policy, templates[0], constraints[0], kinds)
-		}
-		if test.Invalid && len(test.Cases) == 0 {
-			s.add(&Test{Name: test.Name, Line: node.Line, Skip: skip})
-		}
-		for k, node := range elementsOf(member(node, "cases"), len(test.Cases))[:len(test.Cases)] {
-			s.gatorCase(test, &test.Cases[k], node, policy, engine, skip)
+		g.test(&doc.Tests[i], node, doc.Skip)
+	}
+	wrong := s.wrong
+	for _, other := range g.others {
+		wrong = append(wrong, other.wrong...)
+	}
+	f.add(s.Suite, wrong)
+	for _, other := range g.others {
+		if len(wrong) == 0 {
+			f.add(other.Suite, nil)
 		}
 	}
-	f.add(s.Suite, s.wrong)
 	return true
+}
+
+// gatekeeperName is the name of Gatekeeper's recipe.
+const gatekeeperName = "gatekeeper"
+
+// gator makes tests of a Suite of gator.
+type gator struct {
+	*finder
+	*foreign
+	// engine reports whether Gatekeeper is started, and running why no webhook that is called judges.
+	engine  bool
+	running string
+	kinds   map[string]bool
+	// of are the suites for Gatekeeper, by the file of the template, and others all that were made.
+	of     map[string]*foreign
+	others []*foreign
+}
+
+// test adds the cases of a test.
+func (g *gator) test(test *gatorTest, node *yamlv3.Node, skipped bool) {
+	f, s := g.finder, g.foreign
+	f.constraints++
+	skip, policy, engine := "", fmt.Sprintf("gator-%d.example.com", f.constraints), (*about)(nil)
+	var constraint *manifests.Object
+	switch more := strange(node, "name", "template", "constraint", "expansion", "cases", "invalid", "skip"); {
+	case skipped || test.Skip:
+		skip = "the suite skips it"
+	case more != "":
+		skip = more
+	case test.Expansion != "":
+		skip = "expansion templates are Gatekeeper's own: a running Gatekeeper has them"
+	case test.Template == "" || test.Constraint == "":
+		s.fail(node.Line, "the test %q needs a template and a constraint", test.Name)
+		return
+	case test.Invalid:
+		skip = "whether a constraint is valid is for a running Gatekeeper to say"
+	default:
+		templates, constraints := s.read(node.Line, test.Template), s.read(node.Line, test.Constraint)
+		switch {
+		case len(templates) == 0 || len(constraints) == 0:
+			skip = "there is no template or no constraint"
+		case g.engine:
+			// Constraints of several tests have the same name.
+			engine, constraint = gatekeeper(policy), s.named(constraints[0], policy)
+			s = g.through(test.Template, templates)
+			s.objects = append(s.objects, constraint)
+		case f.call:
+			engine = gatekeeper(at(constraints[0].Content, "metadata", "name"))
+			f.same(engine, constraints[0])
+			skip = cmp.Or(g.running, enforcesSilently(constraints[0]))
+		default:
+			skip = s.template(policy, templates[0], constraints[0], g.kinds)
+		}
+	}
+	if test.Invalid && len(test.Cases) == 0 {
+		s.add(&Test{Name: test.Name, Line: node.Line, Skip: skip})
+	}
+	for k, node := range elementsOf(member(node, "cases"), len(test.Cases))[:len(test.Cases)] {
+		c, to := &test.Cases[k], s
+		if constraint != nil && len(c.Inventory) > 0 {
+			to = g.inventory(c, node.Line, append(s.read(node.Line, test.Template), constraint))
+		}
+		to.gatorCase(test, c, node, policy, engine, skip)
+	}
+}
+
+// through is the suite of the tests with one template, which Gatekeeper judges. Their names are those of the file.
+func (g *gator) through(template string, templates []*manifests.Object) *foreign {
+	s := g.of[template]
+	if s == nil {
+		s = g.other()
+		s.objects = templates
+		g.of[template] = s
+	}
+	return s
+}
+
+// other is one more suite of the file, with a place of its own beside the engine.
+func (g *gator) other() *foreign {
+	s := newForeign(g.File, "gator")
+	s.names, s.Suite.engine = g.names, gatekeeperName
+	g.others = append(g.others, s)
+	return s
+}
+
+// inventory is the suite of a case with objects that its constraint reads. Gatekeeper reads the kinds of
+// objects that a SyncSet names.
+func (g *gator) inventory(c *gatorCase, line int, policies []*manifests.Object) *foreign {
+	s := g.other()
+	s.Suite.inventory = true
+	s.objects = policies
+	var kinds []any
+	for _, name := range c.Inventory {
+		for _, o := range s.read(line, name) {
+			s.objects = append(s.objects, o)
+			gv, _ := schema.ParseGroupVersion(at(o.Content, "apiVersion"))
+			kinds = append(kinds, map[string]any{"group": gv.Group, "version": gv.Version, "kind": at(o.Content, "kind")})
+		}
+	}
+	s.objects = append(s.objects, s.made(map[string]any{
+		"apiVersion": "syncset.gatekeeper.sh/v1alpha1", "kind": "SyncSet", "metadata": map[string]any{"name": "inventory"}, "spec": map[string]any{"gvks": kinds},
+	}))
+	return s
+}
+
+// named is an object under another name.
+func (f *foreign) named(o *manifests.Object, name string) *manifests.Object {
+	content := runtime.DeepCopyJSON(o.Content)
+	meta, _ := content["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+		content["metadata"] = meta
+	}
+	meta["name"] = name
+	return o.With(content)
 }
 
 // gatorCase adds a case of a test. engine is set when webhooks judge it.
@@ -133,7 +223,7 @@ func (f *foreign) gatorCase(test *gatorTest, c *gatorCase, node *yamlv3.Node, po
 		for _, o := range f.read(line, name) {
 			if at(o.Content, "kind") == "Namespace" && at(o.Content, "metadata", "name") == t.request.namespaceOf() {
 				t.request.labels = labelsOf(o.Content)
-			} else if engine != nil {
+			} else if engine != nil && !f.Suite.inventory {
 				t.Skip = "the inventory is for the cluster of the engine that is called: " + name
 			}
 		}

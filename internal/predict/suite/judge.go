@@ -31,6 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/engines"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
@@ -62,13 +63,23 @@ type Outcome struct {
 
 	// named reports whether the answer of a webhook named the policy of the test.
 	named bool
+	// invalid reports whether the validation of the object's kind was left out.
+	invalid bool
 
 	sent  *stage.Question
 	plan  *offline.Request
 	trace *trace.Trace
 }
 
-// Sent returns the request that was judged.
+// settle forgets what nobody asks a test for that is over.
+func (o *Outcome) settle(status Status) {
+	o.sent, o.plan, o.trace = nil, nil, nil
+	if status != Failed {
+		o.Object = nil
+	}
+}
+
+// Sent returns the request that was judged; nil without Options.Keep.
 func (o *Outcome) Sent() *stage.Question { return o.sent }
 
 // OutcomeCause is one of the causes of a rejection.
@@ -352,6 +363,19 @@ func contentTypeOf(p *patch, query url.Values) (string, error) {
 // judge has the request of a test judged. saw, if
 // it is set, is given each evaluation of an expression.
 func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw witness) (*Outcome, error) {
+	o, err := t.ask(ctx, w, calls, saw, false)
+	if err == nil && t.Suite.engine != "" && !o.Allowed && len(o.By) > 0 && o.By[0].Plugin == stage.API && t.request.operation == opCreate && t.request.subresource == "" {
+		// The suites of other tools have objects that no API server takes.
+		if invalid, err := t.ask(ctx, w, calls, saw, true); err == nil {
+			invalid.invalid = true
+			return invalid, nil
+		}
+	}
+	return o, err
+}
+
+// ask asks the request of a test. invalid has it judged without the validation of its kind.
+func (t *Test) ask(ctx context.Context, w *stage.Stage, calls *callers, saw witness, invalid bool) (*Outcome, error) {
 	o := &Outcome{}
 	if err := t.build(ctx, w, o); err != nil {
 		return nil, err
@@ -371,7 +395,15 @@ func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw wi
 	}
 	q.Saw, q.Registrations = saw, calls.registrations
 	var unconverted atomic.Pointer[errUnjudged]
-	a, err := w.Ask(context.WithValue(ctx, unconvertedKey{}, &unconverted), q)
+	ctx = context.WithValue(ctx, unconvertedKey{}, &unconverted)
+	asks := w.Ask
+	if q.Invalid = invalid; invalid {
+		asks = w.Judge
+	}
+	a, err := asks(ctx, q)
+	if err == nil && a.Tried != nil && a.Tried.Object != nil {
+		a.Body, err = a.Tried.Encode(a.Tried.Object)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -381,6 +413,7 @@ func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw wi
 	mu.Lock()
 	defer mu.Unlock()
 	o.read(q, a)
+	calls.policies(o)
 	return o, nil
 }
 
@@ -418,8 +451,28 @@ type callers struct {
 	call bool
 	// started are the services of programs, as NAMESPACE/NAME.
 	started map[string]bool
+	// engines are those whose answers name policies.
+	engines []*engines.Engine
 	// registrations are in place of those in force; nil for these.
 	registrations func(inForce *snapshot.Snapshot) *snapshot.Snapshot
+}
+
+// policies adds the policies of engines that a denial names to what rejected a request.
+func (c *callers) policies(o *Outcome) {
+	if o.Allowed || len(o.By) == 0 || o.By[0].Webhook == "" {
+		return
+	}
+	first := o.By[0]
+	for _, e := range c.engines {
+		for _, name := range e.Named(o.Message) {
+			named := first
+			if named.Policy = name; o.By[0].Policy == "" {
+				o.By[0] = named
+			} else {
+				o.By = append(o.By, named)
+			}
+		}
+	}
 }
 
 // errRefused is a connection that a test has refused.

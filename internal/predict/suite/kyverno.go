@@ -19,6 +19,9 @@ func isKyvernoTest(apiVersion, kind string) bool {
 	return kind == "Test" && (group == "cli.kyverno.io" || group == "kyverno.io")
 }
 
+// kyvernoName is the name of Kyverno's recipe.
+const kyvernoName = "kyverno"
+
 // kyvernoTest is a Test of the Kyverno CLI.
 type kyvernoTest struct {
 	Policies, Resources, ParamResources, ClusterResources, Exceptions []string
@@ -50,7 +53,7 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 	if !isKyvernoTest(header(root)) {
 		return false
 	}
-	k := &kyverno{foreign: newForeign(path, "kyverno"), call: f.call, same: f.same, root: root, policies: map[string]*manifests.Object{}}
+	k := &kyverno{foreign: newForeign(path, "kyverno"), call: f.call || f.hasEngine(kyvernoName), engine: f.hasEngine(kyvernoName), same: f.same, root: root, policies: map[string]*manifests.Object{}}
 	if err := decodeNode(root, &k.doc); err != nil {
 		k.fail(root.Line, "%s", plainYAML(err))
 	}
@@ -62,10 +65,10 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 		k.empty(root, "Test", "results")
 	}
 	k.readPolicies()
-	if f.call {
+	if f.call && !k.engine {
 		k.running = f.running(k.foreign)
 	}
-	if k.ours || f.call {
+	if k.ours || k.call {
 		k.surroundings()
 	}
 	for i, node := range elementsOf(member(root, "results"), len(k.doc.Results))[:len(k.doc.Results)] {
@@ -84,6 +87,8 @@ type kyverno struct {
 	// that are called.
 	skip, running string
 	call          bool
+	// engine reports whether Kyverno is started for its own policies.
+	engine bool
 	// same notes which policies the engine that is called is to have.
 	same     func(*about, *manifests.Object)
 	policies map[string]*manifests.Object
@@ -111,7 +116,9 @@ func (k *kyverno) readPolicies() {
 				bound[at(o.Content, "spec", "policyName")] = true
 				continue
 			}
-			k.policies[at(o.Content, "metadata", "name")] = o
+			if k.policies[at(o.Content, "metadata", "name")] = o; k.engine && !isPolicy(kind) {
+				k.Suite.engine, k.objects = kyvernoName, append(k.objects, o)
+			}
 		}
 	}
 	for _, o := range slices.Clone(k.objects) {
@@ -139,6 +146,11 @@ func (k *kyverno) surroundings() {
 	for _, o := range k.resources {
 		if at(o.Content, "kind") == "Namespace" {
 			k.labels[at(o.Content, "metadata", "name")] = labelsOf(o.Content)
+		}
+	}
+	if k.Suite.engine != "" {
+		for _, name := range k.doc.Exceptions {
+			k.objects = append(k.objects, k.read(line("exceptions"), name)...)
 		}
 	}
 	for _, name := range k.doc.ParamResources {
@@ -347,7 +359,12 @@ func (k *kyverno) test(r *kyvernoResult, name, policy, kind string, node *yamlv3
 	}
 	if !isPolicy(kind) {
 		t.running = kyvernoEngine(policy, r.Rule)
-		k.same(t.running, k.policies[policy])
+		if t.request.user == nil && k.engine {
+			t.request.user = &someone
+		}
+		if !k.engine {
+			k.same(t.running, k.policies[policy])
+		}
 		t.judgeBy = func(o *Outcome) ([]Failure, string) { return k.ruled(t, r, o, patched) }
 		return
 	}

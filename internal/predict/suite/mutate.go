@@ -87,13 +87,13 @@ func (o *Outcome) touched() map[string]bool {
 
 // mutate changes the registrations of a world, and judges by each change the tests that passed and that
 // its registration touches, until one does not pass.
-func (r *runner) mutate(ctx context.Context, w *stage.Stage, objects []*manifests.Object, results []*Result, services map[string]bool) error {
-	list, err := r.mutantsOf(ctx, w, objects)
+func (r *runner) mutate(ctx context.Context, p *venue, objects []*manifests.Object, results []*Result) error {
+	list, err := r.mutantsOf(ctx, p.stage, objects)
 	if err != nil {
 		return err
 	}
 	for some := range slices.Chunk(list, mutantsAtOnce) {
-		if err := r.attempts(ctx, w, some, results, services); err != nil {
+		if err := r.attempts(ctx, p, some, results); err != nil {
 			return err
 		}
 		for _, m := range some {
@@ -105,7 +105,7 @@ func (r *runner) mutate(ctx context.Context, w *stage.Stage, objects []*manifest
 
 // attempts judges tests by mutants. The first test of each mutant comes first, then the second of each: most
 // mutants need no third. What is left needs all tests, of which more and more are judged at once.
-func (r *runner) attempts(ctx context.Context, w *stage.Stage, list []*mutant, results []*Result, services map[string]bool) error {
+func (r *runner) attempts(ctx context.Context, p *venue, list []*mutant, results []*Result) error {
 	next := make([]int, len(list))
 	for most := 1; ; most = max(1, min(2*most, maxAttempts/len(list))) {
 		var attempts []*Result
@@ -125,7 +125,7 @@ func (r *runner) attempts(ctx context.Context, w *stage.Stage, list []*mutant, r
 		r.mu.Lock()
 		r.of += len(attempts)
 		r.mu.Unlock()
-		if err := r.all(ctx, w, attempts, services); err != nil {
+		if err := r.all(ctx, p, attempts); err != nil {
 			return err
 		}
 	}

@@ -26,12 +26,17 @@ func namesIn(objects []*manifests.Object) *names {
 			n.bindings = append(n.bindings, name)
 		}
 		hooks, _ := o.Content["webhooks"].([]any)
-		for _, h := range hooks {
-			hook, _ := h.(map[string]any)
-			n.webhooks = append(n.webhooks, name, at(hook, "name"), name+"/"+at(hook, "name"))
-		}
+		n.hooks(name, hooks)
 	}
 	return n
+}
+
+// hooks adds the webhooks of a configuration.
+func (n *names) hooks(configuration string, hooks []any) {
+	for _, h := range hooks {
+		hook, _ := h.(map[string]any)
+		n.webhooks = append(n.webhooks, configuration, at(hook, "name"), configuration+"/"+at(hook, "name"))
+	}
 }
 
 // strange says which name of a test no registration of its world has; nil if all are there (S24.24). What a test

@@ -20,11 +20,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/engines"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const (
@@ -53,8 +55,12 @@ type Options struct {
 	// StartPrograms starts the programs that files with tests name (S24.18). Without it, the tests of
 	// such files cannot be judged.
 	StartPrograms bool
+	// Engines are started for the tests that they judge.
+	Engines []*engines.Recipe
 	// FailOnSkip has skipped tests whose reason it matches count as tests that cannot be judged; nil has none.
 	FailOnSkip *regexp.Regexp
+	// Keep keeps the requests and the objects of all outcomes, which many tests need much memory for.
+	Keep bool
 	// Repeat is the command that repeats the run; a test adds its own name.
 	Repeat string
 	// Coverage has the report say what the tests have shown of the policies and webhooks.
@@ -135,6 +141,8 @@ type Result struct {
 	Explanation []string `json:"explanation,omitempty"`
 	// Diff is the difference between the object that is expected and the one that came.
 	Diff string `json:"diff,omitempty"`
+	// Keep keeps the requests and the objects of all outcomes, which many tests need much memory for.
+	Keep bool
 	// Repeat is the command that repeats the test alone.
 	Repeat string  `json:"repeat,omitempty"`
 	Millis float64 `json:"milliseconds"`
@@ -154,7 +162,7 @@ func (r *Result) NamespaceLabels() map[string]string { return r.test.request.lab
 // Run runs tests. The error says that they could not be run.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
-	r := &runner{Options: o, named: map[string]bool{}, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), Tests: []*Result{}, Wrong: o.Set.Errors, Without: o.Set.Without}}
+	r := &runner{Options: o, named: map[string]bool{}, results: map[*Suite][]*Result{}, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), Tests: []*Result{}, Wrong: o.Set.Errors, Without: o.Set.Without}}
 	if o.Coverage {
 		r.report.Coverage = newCoverage()
 	}
@@ -169,7 +177,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			}
 			selected = true
 			result := &Result{File: s.File, Line: t.Line, Name: t.Name, Format: s.Format, test: t}
-			r.report.Tests = append(r.report.Tests, result)
+			r.report.Tests, r.results[s] = append(r.report.Tests, result), append(r.results[s], result)
 		}
 		if !selected {
 			continue
@@ -191,6 +199,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.silent()
+	if r.invalid > 0 {
+		r.report.Notes = append(r.report.Notes, fmt.Sprintf("without the validation of the API server, which rejects their objects first, the engine judged %s", report.Count(r.invalid, "request")))
+	}
 	r.report.finish()
 	r.countMutants()
 	if o.Coverage {
@@ -207,8 +218,12 @@ type runner struct {
 	mu   sync.Mutex
 	done int
 	of   int
+	// results are those of the tests of each suite.
+	results map[*Suite][]*Result
 	// named are the policies that answers of webhooks named.
 	named map[string]bool
+	// invalid counts the requests that were judged without the validation of their kind.
+	invalid int
 	// mutants are those that were tried, by what they change.
 	mutants map[string]*tried
 	// left counts the mutants that were not tried.
@@ -220,24 +235,13 @@ type runner struct {
 // cannot be judged, as FailOnSkip says (S24.20).
 func (r *runner) silent() {
 	for _, result := range r.report.Tests {
-		if about := result.test.running; about != nil && result.Status == Passed && !r.named[about.name] {
+		if about := result.test.running; about != nil && result.test.Suite.engine == "" && result.Status == Passed && !r.named[about.name] {
 			result.Status, result.Message = Skipped, fmt.Sprintf("no webhook named %s in any answer: see whether the engine that is called has it, and enforces it", about.name)
 		}
 		if r.FailOnSkip != nil && result.Status == Skipped && r.FailOnSkip.MatchString(result.Message) {
 			result.Status = Broken
 		}
 	}
-}
-
-// results are those of the tests of some suites.
-func (r *runner) results(suites []*Suite) []*Result {
-	var list []*Result
-	for _, result := range r.report.Tests {
-		if slices.Contains(suites, result.test.Suite) {
-			list = append(list, result)
-		}
-	}
-	return list
 }
 
 // did counts a test that is over.
@@ -250,34 +254,50 @@ func (r *runner) did() {
 	}
 }
 
-// group runs the tests of suites that share a world.
-func (r *runner) group(ctx context.Context, suites []*Suite) error {
-	results := r.results(suites)
-	judged := results[:0:0]
-	for _, result := range results {
-		if result.Status != "" {
-			continue
+// judgeable are the results of the tests of suites that can be judged.
+func (r *runner) judgeable(suites []*Suite) (judged []*Result) {
+	for _, s := range suites {
+		for _, result := range r.results[s] {
+			switch {
+			case result.Status != "":
+			case result.test.Skip != "":
+				result.Status, result.Message = Skipped, result.test.Skip
+				r.did()
+			case len(s.programs) > 0 && !r.StartPrograms:
+				result.Status, result.Message = Broken, notStarted(result.File, &s.programs[0]).Error()
+				r.did()
+			default:
+				judged = append(judged, result)
+			}
 		}
-		if result.test.Skip != "" {
-			result.Status, result.Message = Skipped, result.test.Skip
-			r.did()
-			continue
-		}
-		if programs := result.test.Suite.programs; len(programs) > 0 && !r.StartPrograms {
-			result.Status, result.Message = Broken, notStarted(result.File, &programs[0]).Error()
-			r.did()
-			continue
-		}
-		judged = append(judged, result)
 	}
+	return judged
+}
+
+// broken notes that tests cannot be judged.
+func (r *runner) broken(ctx context.Context, judged []*Result, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for i, result := range judged {
+		result.Status, result.Message = Broken, err.Error()
+		if first := judged[0]; i > 0 && errors.As(err, new(*worldError)) {
+			result.Message = fmt.Sprintf("%s, for the reason that %s has (%s)", noWorld, first.Name, report.Place(first.File, first.Line, 0))
+		}
+		r.did()
+	}
+	return nil
+}
+
+// group runs the tests of suites that share a world, or an engine.
+func (r *runner) group(ctx context.Context, suites []*Suite) error {
+	judged := r.judgeable(suites)
 	if len(judged) == 0 {
 		return nil
 	}
+	shared := suites[0].engine == ""
 	broken := func(err error) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if len(suites) > 1 && suites[0].extend != nil {
+		if shared && len(suites) > 1 && suites[0].extend != nil && ctx.Err() == nil {
 			// What one suite of another tool has wrong is not the fault of the others.
 			for _, s := range suites {
 				if err := r.group(ctx, []*Suite{s}); err != nil {
@@ -286,43 +306,74 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 			}
 			return nil
 		}
-		for i, result := range judged {
-			result.Status, result.Message = Broken, err.Error()
-			if first := judged[0]; i > 0 && errors.As(err, new(*worldError)) {
-				result.Message = fmt.Sprintf("%s, for the reason that %s has (%s)", noWorld, first.Name, report.Place(first.File, first.Line, 0))
-			}
-			r.did()
-		}
-		return nil
+		return r.broken(ctx, judged, err)
 	}
-	set, err := world(suites)
-	if err != nil {
-		return broken(fmt.Errorf("the world of the tests: %w", err))
+	set := &worldSet{&manifests.Set{}}
+	if shared {
+		var err error
+		if set, err = world(suites); err != nil {
+			return broken(fmt.Errorf("the world of the tests: %w", err))
+		}
 	}
 	options := stage.Options{Webhooks: true, ServiceAddresses: slices.Clone(r.ServiceAddresses), Gatehouse: r.Gatehouse, Fields: r.Fields, Skips: r.Mutate != nil || r.Coverage}
-	running, err := startPrograms(ctx, suites, set, &options)
+	running, err := startPrograms(suites, r.recipes(suites, set), set, &options)
 	if err != nil {
 		return broken(err)
 	}
 	defer running.stop()
 	options.MayConvert = r.mayConvert(running.services)
 	opening := time.Now()
-	w, err := stage.Open(ctx, options)
-	if err != nil {
+	p := &venue{running: running, definitions: map[schema.GroupKind]*unstructured.Unstructured{}}
+	if p.stage, err = stage.Open(ctx, options); err != nil {
 		return broken(fmt.Errorf("starting a server to test with: %w", err))
 	}
-	defer w.Close()
+	defer p.stage.Close()
 	// Objects of the world may need a program to convert them.
 	if err := running.await(ctx); err != nil {
 		return broken(err)
 	}
-	loading := time.Now()
-	notes, failures, err := load(ctx, w, set.Set)
-	if err != nil {
-		return broken(err)
+	for _, e := range running.engines {
+		if err := e.Start(ctx, p.stage); err != nil {
+			return broken(err)
+		}
+		r.through(e.Recipe)
 	}
 	r.mu.Lock()
-	r.report.Summary.StartSeconds += loading.Sub(opening).Seconds()
+	r.report.Summary.StartSeconds += time.Since(opening).Seconds()
+	r.mu.Unlock()
+	if shared {
+		return r.together(ctx, p, set, judged, broken)
+	}
+	for _, s := range suites {
+		if judged := r.judgeable([]*Suite{s}); len(judged) > 0 {
+			if err := r.alone(ctx, p, s, judged); err != nil {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				// The place is of no more use.
+				return r.broken(ctx, r.judgeable(suites), err)
+			}
+		}
+	}
+	return nil
+}
+
+// together judges the tests of suites with one world.
+func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged []*Result, broken func(error) error) error {
+	loading := time.Now()
+	names := namesIn(set.Objects)
+	policies := p.split(set)
+	notes, failures, err := load(ctx, p.stage, set.Set)
+	if err == nil && len(failures) > 0 {
+		err = &worldError{failures}
+	}
+	if err == nil {
+		_, err = p.give(ctx, policies)
+	}
+	if err == nil {
+		err = names.registered(ctx, p, policies)
+	}
+	r.mu.Lock()
 	r.report.Summary.WorldSeconds += time.Since(loading).Seconds()
 	for _, note := range notes {
 		if !slices.Contains(r.report.Notes, note) {
@@ -330,10 +381,9 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 		}
 	}
 	r.mu.Unlock()
-	if len(failures) > 0 {
-		return broken(&worldError{failures})
+	if err != nil {
+		return broken(err)
 	}
-	names := namesIn(set.Objects)
 	judged = slices.DeleteFunc(judged, func(result *Result) bool {
 		err := names.strange(result.test)
 		if err != nil {
@@ -351,10 +401,10 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 		r.report.Summary.TestSeconds += time.Since(begin).Seconds()
 		r.mu.Unlock()
 	}()
-	if err := r.all(ctx, w, judged, running.services); err != nil || r.Mutate == nil {
+	if err := r.all(ctx, p, judged); err != nil || r.Mutate == nil {
 		return err
 	}
-	return r.mutate(ctx, w, set.Objects, judged, running.services)
+	return r.mutate(ctx, p, set.Objects, judged)
 }
 
 // load gives a stage the objects of a world. The failures are in the order of the files.
@@ -424,7 +474,8 @@ func (e *worldError) Error() string {
 }
 
 // all judges tests in a world: those that need labels of a namespace in groups.
-func (r *runner) all(ctx context.Context, w *stage.Stage, results []*Result, services map[string]bool) error {
+func (r *runner) all(ctx context.Context, p *venue, results []*Result) error {
+	w := p.stage
 	type labelled struct {
 		namespace string
 		labels    map[string]string
@@ -446,7 +497,7 @@ func (r *runner) all(ctx context.Context, w *stage.Stage, results []*Result, ser
 		}
 		groups[i].results = append(groups[i].results, result)
 	}
-	if err := r.atOnce(ctx, w, plain, services); err != nil {
+	if err := r.atOnce(ctx, p, plain); err != nil {
 		return err
 	}
 	slices.SortStableFunc(groups, func(a, b *labelled) int { return cmp.Compare(a.namespace, b.namespace) })
@@ -469,7 +520,7 @@ func (r *runner) all(ctx context.Context, w *stage.Stage, results []*Result, ser
 			}
 			continue
 		}
-		if err := r.atOnce(ctx, w, g.results, services); err != nil {
+		if err := r.atOnce(ctx, p, g.results); err != nil {
 			return err
 		}
 		if labels := before[g.namespace]; labels != nil {
@@ -481,25 +532,29 @@ func (r *runner) all(ctx context.Context, w *stage.Stage, results []*Result, ser
 	return nil
 }
 
-func (r *runner) atOnce(ctx context.Context, w *stage.Stage, results []*Result, services map[string]bool) error {
+func (r *runner) atOnce(ctx context.Context, p *venue, results []*Result) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
-	if r.Call {
+	if r.Call || len(p.engines) > 0 {
 		group.SetLimit(parallelCalls)
 	}
 	for _, result := range results {
 		group.Go(func() error {
 			defer r.did()
-			return r.one(groupCtx, w, result, services)
+			err := r.one(groupCtx, p, result)
+			if result.Outcome != nil && !r.Keep {
+				result.Outcome.settle(result.Status)
+			}
+			return err
 		})
 	}
 	return group.Wait()
 }
 
 // one judges one test.
-func (r *runner) one(ctx context.Context, w *stage.Stage, result *Result, services map[string]bool) error {
-	t := result.test
-	calls := &callers{suite: t.Suite, call: r.Call, started: services}
+func (r *runner) one(ctx context.Context, p *venue, result *Result) error {
+	t, w := result.test, p.stage
+	calls := &callers{suite: t.Suite, call: r.Call, started: p.services, engines: p.engines}
 	if result.mutant != nil {
 		return r.attempt(ctx, w, result, calls)
 	}
@@ -530,6 +585,18 @@ func (r *runner) one(ctx context.Context, w *stage.Stage, result *Result, servic
 	}
 	if t.judgeBy != nil {
 		result.Failures, result.Message = t.judgeBy(o)
+		for len(result.Failures) > 0 && r.late(t, o, begin) {
+			if o, err = again(ctx, t, w, calls); err != nil {
+				return err
+			}
+			result.Outcome = o
+			result.Failures, result.Message = t.judgeBy(o)
+		}
+		if o.invalid {
+			r.mu.Lock()
+			r.invalid++
+			r.mu.Unlock()
+		}
 		if o.named {
 			r.mu.Lock()
 			r.named[t.running.name] = true

@@ -24,6 +24,9 @@ type Suite struct {
 	authorize bool
 	answers   []answer
 	programs  []program
+	// engine judges the tests; empty for none. inventory reports whether it reads objects around the requests.
+	engine    string
+	inventory bool
 	Tests     []*Test
 	// referenced are the files that tests take objects from.
 	referenced map[string]bool

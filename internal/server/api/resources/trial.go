@@ -24,6 +24,8 @@ type Trial struct {
 	Namespace, Name string
 	// Body is the object that is sent, in JSON; a deletion has none.
 	Body []byte
+	// Invalid has a Create judged whose object the validation of its kind would reject.
+	Invalid bool
 }
 
 // Tried is the object of a trial that admission let pass.
@@ -179,13 +181,17 @@ func (w *trying) create(ctx context.Context) error {
 		}
 	}
 	validate := rest.AdmissionToValidateObjectFunc(w.passes, a, w.Scope)
-	_, err = plainCreater{creater, w.Kind}.Create(ctx, obj, func(ctx context.Context, obj runtime.Object) error {
+	judge := func(ctx context.Context, obj runtime.Object) error {
 		if err := validate(ctx, obj); err != nil {
 			return err
 		}
 		w.object = obj
 		return errLetPass
-	}, options)
+	}
+	if w.Invalid {
+		return judge(ctx, obj)
+	}
+	_, err = plainCreater{creater, w.Kind}.Create(ctx, obj, judge, options)
 	return err
 }
 

@@ -1,0 +1,133 @@
+package engines
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// installed makes the files of an engine, and returns their directory.
+func installed(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// S24.33: a recipe that comes with the program finds the engine in a directory, beside its program, or in the
+// user's cache, and says what is not there.
+func TestRecipesFindTheirEngine(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("HOME", cache)
+	whole, half := installed(t, "kyverno", "kyverno.yaml"), installed(t, "kyverno")
+	for _, tc := range []struct{ name, text, program, says string }{
+		{"a directory", "kyverno=" + whole, filepath.Join(whole, "kyverno"), ""},
+		{"a program", "kyverno=" + filepath.Join(whole, "kyverno"), filepath.Join(whole, "kyverno"), ""},
+		{"a directory without manifests", "kyverno=" + half, "", "the engine kyverno: " + filepath.Join(half, "kyverno.yaml") + " is not there"},
+		{"an empty cache", "gatekeeper", "", `is not there: docs/test.md says in "Real engines" how to build it there`},
+		{"an unknown name", "kyverna", "", `there is no engine "kyverna" (did you mean kyverno?): the program knows gatekeeper and kyverno`},
+		{"no file", "./none.yaml", "", "./none.yaml: no such file or directory"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, err := Read(tc.text)
+			switch {
+			case tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)):
+				t.Errorf("got %v, want %q", err, tc.says)
+			case tc.says == "" && (err != nil || r.program != tc.program):
+				t.Errorf("got %+v, %v; want %s", r, err, tc.program)
+			}
+		})
+	}
+}
+
+// A recipe with a mistake is an error that names the field.
+func TestWrongRecipes(t *testing.T) {
+	whole := `
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionEngine
+name: mine
+command: [mine]
+service: mine/mine
+policies: [{group: mine.example.com, ready: object.status.ready}]
+answers: ['(?P<policy>.*) says no']
+`
+	for _, tc := range []struct{ name, from, to, says string }{
+		{"none", "", "", ""},
+		{"kind", "AdmissionEngine", "Engine", `is of kind "Engine"`},
+		{"field", "command:", "comand:", `unknown field "comand"`},
+		{"command", "[mine]", "[]", "command: nothing starts the engine"},
+		{"service", "mine/mine", "mine", `service: "mine" is not NAMESPACE/NAME`},
+		{"policies", "policies: [{group: mine.example.com, ready: object.status.ready}]", "policies: []", "policies: the engine judges by no kind"},
+		{"expression", "object.status.ready", "objct.status.ready", "policies[0].ready: ERROR"},
+		{"answers", "(?P<policy>.*)", ".*", "answers[0]: it has no group (?P<policy>...)"},
+		{"place", "name: mine", "name: mine\nready: https://example.com/readyz", `ready: "https://example.com/readyz" is not a URL of this machine`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "engine.yaml")
+			if err := os.WriteFile(file, []byte(strings.Replace(whole, tc.from, tc.to, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Read(file)
+			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("got %v, want %q", err, tc.says)
+			}
+		})
+	}
+}
+
+// S24.33: policies are given to an engine so that they reject, and nothing else of them changes.
+func TestPoliciesReject(t *testing.T) {
+	r, err := Read("kyverno=" + installed(t, "kyverno", "kyverno.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := func(action string) map[string]any {
+		spec := map[string]any{"rules": []any{
+			map[string]any{"name": "one", "validate": map[string]any{"message": "no"}},
+			map[string]any{"name": "two", "mutate": map[string]any{}},
+		}}
+		if action != "" {
+			spec["validationFailureAction"] = action
+			spec["rules"].([]any)[0].(map[string]any)["validate"].(map[string]any)["failureAction"] = action
+		} else {
+			spec["validationFailureActionOverrides"] = []any{}
+		}
+		return map[string]any{"spec": spec}
+	}
+	got, want := policy(""), policy("Enforce")
+	r.Policies[r.place("kyverno.io/v1", "ClusterPolicy")].enforced(got)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+	if r.Judges("v1", "ConfigMap") || !r.Judges("policies.kyverno.io/v1", "MutatingPolicy") {
+		t.Error("Kyverno judges by its own kinds only")
+	}
+}
+
+// S24.33: the message of a denial names the policies of an engine.
+func TestAnswersNamePolicies(t *testing.T) {
+	for _, tc := range []struct {
+		engine, message string
+		want            []string
+	}{
+		{"kyverno", "admission webhook \"validate.kyverno.svc-fail\" denied the request: \n\nresource Pod/default/web was blocked due to the following policies \n\nlabels:\n  check: 'validation error: no'\nowners:\n  check: no\n", []string{"labels", "owners"}},
+		{"kyverno", `admission webhook "vpol.validate.kyverno.svc-fail" denied the request: Policy labels failed: no`, []string{"labels"}},
+		{"gatekeeper", "admission webhook \"validation.gatekeeper.sh\" denied the request: [must-own] no owner\n[must-pay] no price", []string{"must-own", "must-pay"}},
+	} {
+		r, err := Read(tc.engine + "=" + installed(t, tc.engine, tc.engine+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Named(tc.message); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.message, got, tc.want)
+		}
+	}
+}

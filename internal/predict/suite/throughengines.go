@@ -1,0 +1,261 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/engines"
+)
+
+// someone makes the requests of suites for Kyverno that name no user: its policies may except administrators.
+var someone = user.DefaultInfo{Name: "gatehouse-test", Groups: []string{"system:authenticated"}}
+
+// hasEngine reports whether an engine was named that judges the suites of a tool.
+func (f *finder) hasEngine(name string) bool { return slices.Contains(f.engines, name) }
+
+// recipes are those of the engines that suites with one world need: the one that judges them, or those whose
+// policies are in the world.
+func (r *runner) recipes(suites []*Suite, set *worldSet) (list []*engines.Recipe) {
+	for _, recipe := range r.Engines {
+		if suites[0].engine == recipe.Name || suites[0].engine == "" && slices.ContainsFunc(set.Objects, func(o *manifests.Object) bool {
+			return recipe.Judges(at(o.Content, "apiVersion"), at(o.Content, "kind"))
+		}) {
+			list = append(list, recipe)
+		}
+	}
+	return list
+}
+
+// venue is where tests are judged.
+type venue struct {
+	*running
+	stage *stage.Stage
+	// definitions are those that were made of kinds that no file defines, by group and kind.
+	definitions map[schema.GroupKind]*unstructured.Unstructured
+}
+
+// split takes what engines judge by out of the objects of a world.
+func (p *venue) split(set *worldSet) (policies map[*engines.Engine][]*unstructured.Unstructured) {
+	policies = map[*engines.Engine][]*unstructured.Unstructured{}
+	set.Objects = slices.DeleteFunc(set.Objects, func(o *manifests.Object) bool {
+		i := slices.IndexFunc(p.engines, func(e *engines.Engine) bool {
+			return e.Judges(at(o.Content, "apiVersion"), at(o.Content, "kind"))
+		})
+		if i >= 0 {
+			policies[p.engines[i]] = append(policies[p.engines[i]], &unstructured.Unstructured{Object: o.Content})
+		}
+		return i >= 0
+	})
+	return policies
+}
+
+// give gives engines their policies. The returned function takes them away.
+func (p *venue) give(ctx context.Context, policies map[*engines.Engine][]*unstructured.Unstructured) (take func(context.Context) error, err error) {
+	type given struct {
+		engine *engines.Engine
+		list   []*unstructured.Unstructured
+	}
+	var all []given
+	take = func(ctx context.Context) error {
+		var errs []error
+		for _, g := range all {
+			errs = append(errs, g.engine.Take(ctx, p.stage, g.list))
+		}
+		return errors.Join(errs...)
+	}
+	for _, e := range p.engines {
+		if len(policies[e]) == 0 {
+			continue
+		}
+		list, err := e.Give(ctx, p.stage, policies[e])
+		all = append(all, given{e, list})
+		if err != nil {
+			return take, err
+		}
+	}
+	return take, nil
+}
+
+// alone judges the tests of a suite in a place that others are judged in before and after. The error is
+// one of the place.
+func (r *runner) alone(ctx context.Context, p *venue, s *Suite, judged []*Result) error {
+	set, err := world([]*Suite{s})
+	if err != nil {
+		return r.broken(ctx, judged, err)
+	}
+	policies := p.split(set)
+	if err := p.define(ctx, set, judged); err != nil {
+		return r.broken(ctx, judged, err)
+	}
+	_, failures, err := load(ctx, p.stage, set.Set)
+	if err == nil && len(failures) > 0 {
+		err = &worldError{failures}
+	}
+	if err != nil {
+		return r.broken(ctx, judged, err)
+	}
+	take, err := p.give(ctx, policies)
+	switch {
+	case engines.Untaken(err):
+		err = r.broken(ctx, judged, err)
+	case err == nil:
+		err = r.all(ctx, p, judged)
+	}
+	if ended := take(ctx); err == nil {
+		err = ended
+	}
+	if err != nil {
+		return err
+	}
+	var left []*unstructured.Unstructured
+	for _, o := range set.Objects {
+		if kind := at(o.Content, "kind"); kind != "Namespace" && kind != "CustomResourceDefinition" {
+			left = append(left, &unstructured.Unstructured{Object: o.Content})
+		}
+	}
+	return engines.Remove(ctx, p.stage, left)
+}
+
+// define makes definitions of the kinds of requests and objects that neither the server nor a file has. Their
+// objects may have any field.
+func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) error {
+	needed := map[schema.GroupKind]bool{}
+	need := func(content map[string]any) {
+		gvk := schema.FromAPIVersionAndKind(at(content, "apiVersion"), at(content, "kind"))
+		if content == nil || !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") || !p.stage.Kinds().Of(gvk).Guessed ||
+			set.has("CustomResourceDefinition", "", strings.ToLower(plural(gvk))+"."+gvk.Group) {
+			return
+		}
+		crd := p.definitions[gvk.GroupKind()]
+		if crd == nil {
+			resource := plural(gvk)
+			crd = &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": resource + "." + gvk.Group},
+				"spec": map[string]any{
+					"group": gvk.Group, "scope": "Namespaced", "names": map[string]any{"kind": gvk.Kind, "plural": resource, "singular": strings.ToLower(gvk.Kind)},
+					"versions": []any{},
+				},
+			}}
+			p.definitions[gvk.GroupKind()] = crd
+		}
+		spec := crd.Object["spec"].(map[string]any)
+		versions := spec["versions"].([]any)
+		if slices.ContainsFunc(versions, func(v any) bool { return walk(v, "name") == gvk.Version }) {
+			return
+		}
+		spec["versions"] = append(versions, map[string]any{
+			"name": gvk.Version, "served": true, "storage": len(versions) == 0,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		})
+		needed[gvk.GroupKind()] = true
+	}
+	for _, o := range set.Objects {
+		need(o.Content)
+	}
+	for _, result := range judged {
+		need(result.test.request.object)
+		need(result.test.request.old)
+	}
+	var made []*manifests.Object
+	for gk := range needed {
+		made = append(made, &manifests.Object{File: "the tests", Line: 1, Content: runtime.DeepCopyJSON(p.definitions[gk].Object)})
+	}
+	if len(made) == 0 {
+		return nil
+	}
+	_, failures, err := load(ctx, p.stage, &manifests.Set{Objects: made})
+	if err == nil && len(failures) > 0 {
+		err = &worldError{failures}
+	}
+	return err
+}
+
+func plural(gvk schema.GroupVersionKind) string {
+	resource, _ := meta.UnsafeGuessKindToResource(gvk)
+	return resource.Resource
+}
+
+// registered adds the webhooks that engines registered, and their policies.
+func (n *names) registered(ctx context.Context, p *venue, policies map[*engines.Engine][]*unstructured.Unstructured) error {
+	if len(p.engines) == 0 {
+		return nil
+	}
+	for _, list := range policies {
+		for _, u := range list {
+			n.policies = append(n.policies, u.GetName())
+		}
+	}
+	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		var found unstructured.UnstructuredList
+		q := stage.Request{Method: http.MethodGet, Path: "/apis/admissionregistration.k8s.io/v1/" + resource}
+		if err := p.stage.Admin().Must(ctx, q, &found.Object); err != nil {
+			return err
+		}
+		items, _ := found.Object["items"].([]any)
+		for _, item := range items {
+			hooks, _ := walk(item, "webhooks").([]any)
+			name, _ := walk(item, "metadata", "name").(string)
+			n.hooks(name, hooks)
+		}
+	}
+	return nil
+}
+
+// impatience is how long an engine that says that it judges by a policy may yet not do so, and cachePatience how
+// long it may take to read the objects around a request. Nothing says when it has.
+const (
+	impatience    = 2 * time.Second
+	cachePatience = 10 * time.Second
+	askAgain      = 100 * time.Millisecond
+)
+
+// late reports whether a test that failed is asked again, because the engine may not have read yet what it
+// judges by (S24.33).
+func (r *runner) late(t *Test, o *Outcome, since time.Time) bool {
+	switch {
+	case t.Suite.engine == "" || t.running == nil:
+		return false
+	case t.Suite.inventory:
+		return time.Since(since) < cachePatience
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !o.named && !r.named[t.running.name] && time.Since(since) < impatience
+}
+
+// through says which engines judged, for the notes of a report.
+func (r *runner) through(recipe *engines.Recipe) {
+	note := "judged by " + recipe.Name + ", beside the server"
+	if recipe.Note != "" {
+		note += ": " + recipe.Note
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.report.Notes, note) {
+		r.report.Notes = append(r.report.Notes, note)
+	}
+}
+
+// again asks the request of a test once more, after a while.
+func again(ctx context.Context, t *Test, w *stage.Stage, calls *callers) (*Outcome, error) {
+	timer := time.NewTimer(askAgain)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-timer.C:
+	}
+	return t.judge(ctx, w, calls, nil)
+}

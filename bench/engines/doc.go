@@ -1,7 +1,8 @@
-// Package engines builds Kyverno and Gatekeeper as docs/test.md says, from an empty directory, and has them judge
-// suites of their own by 'gatehouse test --engine'.
+// Package engines builds Gatekeeper as docs/test.md says, from an empty directory, and has it judge a suite by
+// 'gatehouse test --engine'. With -kyverno it does so with Kyverno, by kyverno.sh and the recipe kyverno.yaml,
+// which were not run yet: it becomes a recipe of the program when this test passes.
 //
 //	cd bench && go test ./engines
 //
-// The first run compiles both, which takes many minutes.
+// The first run compiles the engine, which takes many minutes.
 package engines

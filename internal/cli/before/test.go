@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,6 +35,7 @@ type testOptions struct {
 	recipes          []*engines.Recipe
 	failOnSkip       string
 	update           bool
+	init             string
 	serviceAddresses []string
 	release          command.Release
 	enforcer         command.Enforcer
@@ -71,6 +74,9 @@ PATH is a file or a directory, and by default the current one.`,
 		Example: `  # the tests of a directory
   gatehouse test policies/
 
+  # first tests for a policy, in policies/limits-tests.yaml
+  gatehouse test --init policies/limits.yaml
+
   # one test, and what there is
   gatehouse test policies/ --run '^pods need limits$'
   gatehouse test policies/ --list
@@ -83,9 +89,9 @@ PATH is a file or a directory, and by default the current one.`,
   gatehouse test policies/ --mutate
   gatehouse test policies/ --mutate=changed --base main -o github
 
-  # suites of Kyverno and gator, by the engines themselves
-  gatehouse test policies/ --engine kyverno
-  gatehouse test library/ --engine gatekeeper=engines/gatekeeper
+  # suites of gator by Gatekeeper itself, and what another engine judges
+  gatehouse test library/ --engine gatekeeper
+  gatehouse test policies/ --engine ./engine.yaml
 
   # through webhooks that the files start, and through others that run
   gatehouse test policies/ --start-programs
@@ -99,6 +105,9 @@ PATH is a file or a directory, and by default the current one.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd); err != nil {
 				return err
+			}
+			if o.init != "" {
+				return o.first(cmd.Context(), streams)
 			}
 			return o.execute(cmd.Context(), streams)
 		},
@@ -117,12 +126,13 @@ PATH is a file or a directory, and by default the current one.`,
 		f.StringVar(&o.failOnSkip, "fail-on-skip", "", "exit with 1 if a test is skipped; with a regular `expression`, if the reason matches it")
 		f.Lookup("fail-on-skip").NoOptDefVal = "."
 		f.BoolVar(&o.update, "update", false, "write what happened into the files, for tests that fail; comments and order stay")
+		f.StringVar(&o.init, "init", "", "write first tests for the policies in a `file` into one next to it: requests that are allowed and rejected, each tried")
 		f.BoolVar(&o.list, "list", false, "list the tests and run none")
 	})
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.call, "call", false, "call the webhooks that no file answers for")
 		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests, and the configuration file, name; only for files that you trust")
-		f.StringArrayVar(&o.engines, "engine", nil, "start an `engine` of policies, and have it judge by its own: kyverno, gatekeeper, one of these with its directory as kyverno=PATH, or the path of a recipe; may be repeated")
+		f.StringArrayVar(&o.engines, "engine", nil, "start an `engine` of policies, and have it judge by its own: gatekeeper, the same with its directory as gatekeeper=PATH, or the path of a recipe; may be repeated")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
@@ -269,6 +279,36 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		return command.Refuse(streams, nothing)
 	}
 	return o.ended(streams, set, err)
+}
+
+// first writes first tests for the policies in a file.
+func (o *testOptions) first(ctx context.Context, streams command.Streams) error {
+	if err := o.release.Choose(emulation.Cluster{}); err != nil {
+		return err
+	}
+	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
+		return err
+	}
+	to := strings.TrimSuffix(o.init, filepath.Ext(o.init)) + "-tests.yaml"
+	if _, err := os.Lstat(to); err == nil {
+		return command.Usagef("--init %s: %s is there: remove it, or add tests to it", o.init, to)
+	}
+	shown := terminal.NewProgress(streams.Err, "Trying requests", command.ProgressAfter)
+	text, err := suite.First(ctx, o.init, suite.Options{Gatehouse: o.enforcer.Gatehouse(nil), Fields: o.release.Fields(nil)})
+	shown.End()
+	if err != nil {
+		return command.UsageError{Err: err}
+	}
+	if err := os.WriteFile(to, text, 0o644); err != nil {
+		return err
+	}
+	open := strings.Count(string(text), "# Missing: ")
+	left := ""
+	if open > 0 {
+		left = fmt.Sprintf("; %s in it say what to add", report.Count(open, "comment"))
+	}
+	_, err = terminal.Fprintf(streams.Out, "wrote %s: %s%s\n", to, report.Count(strings.Count(string(text), "\n- "), "test"), left)
+	return err
 }
 
 // ended returns what a run ends with that ended with err: wrong files count more than tests that fail (S24.9).

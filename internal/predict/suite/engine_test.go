@@ -198,7 +198,7 @@ tests:
 	}
 }
 
-// S24.33, S24.2, S24.4: an engine runs beside the server, registers its webhook itself, is given the policies of the
+// S24.33, S24.2, S24.4: an engine runs next to the server, registers its webhook itself, is given the policies of the
 // world so that they reject, and judges the requests in the chain. Its answers name its policies.
 func TestEngineJudges(t *testing.T) {
 	for _, tc := range []struct {

@@ -148,7 +148,7 @@ func (g *gator) through(template string, templates []*manifests.Object) *foreign
 	return s
 }
 
-// other is one more suite of the file, with a place of its own beside the engine.
+// other is one more suite of the file, with a place of its own next to the engine.
 func (g *gator) other() *foreign {
 	s := newForeign(g.File, "gator")
 	s.names, s.Suite.engine = g.names, gatekeeperName

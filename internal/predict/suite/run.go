@@ -141,8 +141,6 @@ type Result struct {
 	Explanation []string `json:"explanation,omitempty"`
 	// Diff is the difference between the object that is expected and the one that came.
 	Diff string `json:"diff,omitempty"`
-	// Keep keeps the requests and the objects of all outcomes, which many tests need much memory for.
-	Keep bool
 	// Repeat is the command that repeats the test alone.
 	Repeat string  `json:"repeat,omitempty"`
 	Millis float64 `json:"milliseconds"`

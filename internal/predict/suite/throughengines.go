@@ -237,7 +237,7 @@ func (r *runner) late(t *Test, o *Outcome, since time.Time) bool {
 
 // through says which engines judged, for the notes of a report.
 func (r *runner) through(recipe *engines.Recipe) {
-	note := "judged by " + recipe.Name + ", beside the server"
+	note := "judged by " + recipe.Name + ", next to the server"
 	if recipe.Note != "" {
 		note += ": " + recipe.Note
 	}

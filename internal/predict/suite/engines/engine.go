@@ -30,7 +30,7 @@ const (
 	policyPatience = 30 * time.Second
 )
 
-// Engine is an engine of policies beside a stage.
+// Engine is an engine of policies next to a stage.
 type Engine struct {
 	*Recipe
 	*Seat

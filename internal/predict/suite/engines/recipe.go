@@ -27,7 +27,7 @@ const (
 	Kind    = "AdmissionEngine"
 )
 
-// Recipe says how an engine of policies is run beside a stage.
+// Recipe says how an engine of policies is run next to a stage.
 type Recipe struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -185,7 +185,7 @@ func (r *Recipe) compile() error {
 // policyGroup is the group of Answers.
 const policyGroup = "policy"
 
-// find finds the files of an engine in a directory, or beside its program; in the user's cache without either.
+// find finds the files of an engine in a directory, or next to its program; in the user's cache without either.
 func (r *Recipe) find(at string) error {
 	build := ""
 	if at == "" {

@@ -2,8 +2,6 @@ package auditlog
 
 import (
 	"container/list"
-	"encoding/json"
-	"slices"
 	"sync"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -86,13 +84,4 @@ func (c *Converter) Unanswered() (list []*trace.Trace) {
 		}
 	}
 	return list
-}
-
-// Items returns the events of an EventList as they are in it.
-func Items(data []byte) ([]json.RawMessage, error) {
-	var list struct{ Items []json.RawMessage }
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list.Items, func(item json.RawMessage) bool { return len(item) == 0 }), nil
 }

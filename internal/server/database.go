@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -35,6 +34,8 @@ type database struct {
 	// embedded is nil for an external etcd; dir is its directory.
 	embedded *etcd.Server
 	dir      string
+	// peerCert is the file of the certificate of a member; empty for a server alone.
+	peerCert string
 	// values are what objects pass on their way to etcd and back.
 	values *encryption.Transformers
 	// serving has the certificates that metrics are about; nil before they are there.
@@ -46,11 +47,26 @@ type database struct {
 func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings) (*database, error) {
 	db := &database{endpoints: s.EtcdServers}
 	var err error
-	if !s.sharesEtcd() {
-		db.dir = filepath.Join(s.DataDir, "etcd")
-		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: db.dir, MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, Version: s.ProgramVersion, NoFsync: s.UnsafeNoFsync})
-		if err != nil {
+	if !s.external() {
+		db.dir = s.etcdDir()
+		o := etcd.Options{Dir: db.dir, MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, Version: s.ProgramVersion, NoFsync: s.UnsafeNoFsync}
+		if s.member != nil {
+			o.Member = func(ctx context.Context) (*etcd.Member, error) {
+				m, err := s.enter(ctx)
+				if err == nil {
+					db.peerCert = m.CertFile
+				}
+				return m, err
+			}
+		}
+		if db.embedded, err = etcd.Start(ctx, o); err != nil {
 			return nil, err
+		}
+		if s.member != nil {
+			if err := s.member.Write(s.files(), s.DataDir); err != nil {
+				db.embedded.Close()
+				return nil, fmt.Errorf("--data-dir: %w", err)
+			}
 		}
 		db.endpoints = []string{db.embedded.Endpoint()}
 	}

@@ -256,6 +256,9 @@ func newExposed(p *populated) (*exposed, error) {
 	a.own = filters.Through(a.handler, revision.Handler, ring.Handler)
 	a.resources = a.aggregator.Handler(a.own)
 	a.install(p.generic, s.versions.OldClients)
+	if s.member != nil {
+		p.generic.Handler.NonGoRestfulMux.HandleFunc(MemberPath, p.memberStatus)
+	}
 	if s.LatestLog != nil && s.Features.EnableProfiling {
 		p.generic.Handler.NonGoRestfulMux.UnlistedHandle(LogPath, latestLog(s.LatestLog))
 	}

@@ -83,7 +83,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
 	room := waiting.NewRoom(maxWaiting)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		all := s.filters(c, room, r.stopping, func(ctx context.Context, info *request.RequestInfo) bool { return r.links.delegated(ctx, info) })
+		all := s.filters(c, room, r.stopping, r.admits, func(ctx context.Context, info *request.RequestInfo) bool { return r.links.delegated(ctx, info) })
 		if s.EndAtOnce {
 			all = append([]filters.Filter{patientHealth(r.ready, healthPatience)}, all...)
 		}
@@ -174,7 +174,7 @@ func patientHealth(ready <-chan struct{}, patience time.Duration) filters.Filter
 // filters are what a request passes on its way to the API, outermost first. One of the filters is
 // the library's own chain: authentication, audit, authorization and more, in the order of
 // kube-apiserver.
-func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopping <-chan struct{}, delegated func(context.Context, *request.RequestInfo) bool) []filters.Filter {
+func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopping <-chan struct{}, admits filters.Filter, delegated func(context.Context, *request.RequestInfo) bool) []filters.Filter {
 	limiter := inflight.New(inflight.Options{
 		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting, Fair: s.fair(), MaxBody: maxRequestBody,
 		LongRunning: func(req *http.Request, info *request.RequestInfo) bool {
@@ -188,6 +188,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 		},
 		outside,
 		s.console,
+		admits,
 		room.Doorway,
 		inflight.Reserve,
 		stack.Handler,

@@ -14,6 +14,7 @@ import (
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
@@ -57,15 +58,18 @@ func metricOf(name, help string, labels ...string) *componentmetrics.Desc {
 }
 
 var (
-	freeBytes  = metricOf("storage_free_bytes", "Bytes that are free on the disk of the embedded etcd. The server refuses writes when they are fewer than --min-free-disk.")
-	quotaBytes = metricOf("storage_quota_bytes", "Bytes that the database of the embedded etcd may have: --etcd-quota. The server refuses writes when the database is larger.")
-	expiration = metricOf("certificate_expiration_timestamp_seconds", "When a certificate of the server expires, by use: serving, authority (the server's own, of clients and of serving certificates) or aggregation (by which aggregated servers know this one).", "use")
-	endedParts = metricOf("ended_parts", "Parts of the server, such as controllers, that a panic has ended. The check parts of /healthz names them.")
+	freeBytes   = metricOf("storage_free_bytes", "Bytes that are free on the disk of the embedded etcd. The server refuses writes when they are fewer than --min-free-disk.")
+	quotaBytes  = metricOf("storage_quota_bytes", "Bytes that the database of the embedded etcd may have: --etcd-quota. The server refuses writes when the database is larger.")
+	expiration  = metricOf("certificate_expiration_timestamp_seconds", "When a certificate of the server expires, by use: serving, authority (the server's own, of clients and of serving certificates), members (between the servers of a cluster) or aggregation (by which aggregated servers know this one).", "use")
+	memberCount = metricOf("cluster_members", "Members of the embedded etcd, by role: voter, or learner for a server that is joining. A server alone is one voter.", "role")
+	hasLeader   = metricOf("cluster_has_leader", "1 when the members of the embedded etcd have a leader, and 0 when they have none, so that nobody can write.")
+	leads       = metricOf("cluster_is_leader", "1 when the member of this server is the leader of the embedded etcd.")
+	endedParts  = metricOf("ended_parts", "Parts of the server, such as controllers, that a panic has ended. The check parts of /healthz names them.")
 )
 
 // DescribeWithStability implements StableCollector.
 func (*ownState) DescribeWithStability(to chan<- *componentmetrics.Desc) {
-	for _, desc := range []*componentmetrics.Desc{freeBytes, quotaBytes, expiration, endedParts} {
+	for _, desc := range []*componentmetrics.Desc{freeBytes, quotaBytes, expiration, endedParts, memberCount, hasLeader, leads} {
 		to <- desc
 	}
 }
@@ -82,6 +86,12 @@ func (*ownState) CollectWithStability(to chan<- componentmetrics.Metric) {
 	}
 	if db.embedded != nil {
 		show(quotaBytes, float64(db.embedded.Quota()))
+		voters, learners := db.embedded.Members()
+		show(memberCount, float64(voters), "voter")
+		show(memberCount, float64(learners), "learner")
+		isLeader, led := db.embedded.Leads()
+		show(leads, oneIf(isLeader))
+		show(hasLeader, oneIf(led))
 		if n, err := etcd.FreeSpace(db.dir); err == nil {
 			show(freeBytes, float64(n))
 		}
@@ -90,6 +100,13 @@ func (*ownState) CollectWithStability(to chan<- componentmetrics.Metric) {
 	if v == nil {
 		return
 	}
+	if db.peerCert != "" {
+		if data, err := files.Read(db.peerCert, files.Configuration); err == nil {
+			if until, ok := firstExpiration(data); ok {
+				show(expiration, float64(until.Unix()), "members")
+			}
+		}
+	}
 	serving, _ := v.info.Cert.CurrentCertKeyContent()
 	aggregation, _ := v.toAggregated.CurrentCertKeyContent()
 	for use, data := range map[string][]byte{"serving": serving, "authority": v.pki.CA, "aggregation": aggregation} {
@@ -97,6 +114,13 @@ func (*ownState) CollectWithStability(to chan<- componentmetrics.Metric) {
 			show(expiration, float64(until.Unix()), use)
 		}
 	}
+}
+
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
 }
 
 // firstExpiration returns when the first of some PEM certificates expires.

@@ -43,6 +43,17 @@ type Options struct {
 	EtcdServers                           []string
 	EtcdPrefix                            string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// Cluster makes the embedded etcd the first member of one that other servers can join. Join is the URL of a server
+	// whose cluster this one joins, with the token in JoinTokenFile. Both have no effect on the data directory of a
+	// member. AllowDifferentJudging lets a server join that judges requests by other flags than the others.
+	Cluster, AllowDifferentJudging bool
+	Join, JoinTokenFile            string
+	// PeerAddress is the HOST:PORT at which other members reach this one; empty means port 2380 of AdvertiseAddress.
+	// PeerBindAddress is the IP:PORT to listen on; empty means PeerAddress.
+	PeerAddress, PeerBindAddress string
+	// PeerCertFile, PeerKeyFile and PeerTrustedCAFile are the certificates of members, all or none; without them the
+	// servers make their own.
+	PeerCertFile, PeerKeyFile, PeerTrustedCAFile string
 	// EncryptionProviderConfig is an EncryptionConfiguration, which says how values in etcd are
 	// encrypted; empty means that they are not. With EncryptionProviderConfigAutomaticReload, the
 	// file may change while the server runs.

@@ -39,6 +39,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 )
 
 // Address says where a server can be reached, and with what.
@@ -85,6 +86,8 @@ type reachable struct {
 	*opened
 	serving  *serving
 	loopback *loopback
+	// admitter lets servers join; nil for a server alone.
+	admitter *members.Admitter
 }
 
 // newReachable loads or makes the certificates, and writes the kubeconfig.
@@ -101,7 +104,7 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 		}
 		shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: path.Join(s.EtcdPrefix, encryption.SharedKeys), Values: o.db.values.TransformerForResource(encryption.Secrets)}
 	}
-	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
+	if v.pki, err = auth.LoadPKI(ctx, s.files(), s.pkiDir(), s.hosts(v.advertised), shared); err != nil {
 		return nil, err
 	}
 	if v.tokens, err = tokens.New(ctx, s.tokens(), v.pki.TokenKey); err != nil {
@@ -118,6 +121,20 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 		return nil, err
 	}
 	v.ca = ca
+	var admitter *members.Admitter
+	if s.member != nil {
+		if s.PeerCertFile == "" {
+			if err := s.peers().Share(ctx, shared); err != nil {
+				return nil, err
+			}
+		}
+		if admitter, err = newAdmitter(s, o.db); err != nil {
+			return nil, err
+		}
+		if err := v.amongMembers(); err != nil {
+			return nil, err
+		}
+	}
 	if err := v.writeKubeconfig(s, o.db); err != nil {
 		return nil, err
 	}
@@ -126,7 +143,7 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reachable{o, v, self}, nil
+	return &reachable{o, v, self, admitter}, nil
 }
 
 // advertised returns the address under which others reach this server. The error

@@ -30,6 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 )
 
 // settings are what Options mean: the options with their defaults, checked, and parsed once by
@@ -59,10 +60,12 @@ type settings struct {
 	backups backup.Times
 	// tracing is TracingConfigFile; nil for no file.
 	tracing *tracingapi.TracingConfiguration
+	// member is this server as a member of an etcd of several servers; nil for a server alone, and on an external etcd.
+	member *members.State
 }
 
 // sharesEtcd reports whether other servers may store objects in the same etcd.
-func (s *settings) sharesEtcd() bool { return len(s.EtcdServers) > 0 }
+func (s *settings) sharesEtcd() bool { return s.external() || s.member != nil }
 
 // strict reports whether a registration is in force everywhere when its write is
 // acknowledged.
@@ -85,7 +88,7 @@ func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
-		s.parseVersion, s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.checkRequests, s.checkTLS, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing, s.parseBackups,
+		s.parseVersion, s.parsePaths, s.parseAddresses, s.parseCluster, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.checkRequests, s.checkTLS, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing, s.parseBackups,
 	} {
 		if err := parse(); err != nil {
 			return nil, err
@@ -185,6 +188,7 @@ func (s *settings) checkFiles() error {
 		{"--admission-control-config-file", s.AdmissionConfigFile}, {"--tracing-config-file", s.TracingConfigFile},
 		{"--proxy-client-cert-file", s.ProxyClientCertFile}, {"--proxy-client-key-file", s.ProxyClientKeyFile},
 		{"--encryption-provider-config", s.EncryptionProviderConfig}, {"--etcd-cafile", s.EtcdCAFile}, {"--etcd-certfile", s.EtcdCertFile}, {"--etcd-keyfile", s.EtcdKeyFile},
+		{"--peer-cert-file", s.PeerCertFile}, {"--peer-key-file", s.PeerKeyFile}, {"--peer-trusted-ca-file", s.PeerTrustedCAFile},
 	}...)
 	for _, path := range s.ServiceAccountKeyFiles {
 		all = append(all, optionFile{"--service-account-key-file", path})
@@ -403,7 +407,7 @@ func (s *settings) parseBackups() error {
 	if s.BackupSchedule == "" {
 		return nil
 	}
-	if s.sharesEtcd() {
+	if s.external() {
 		return errors.New("--backup-schedule is for the embedded etcd: back up the etcd of --etcd-servers with etcdctl")
 	}
 	if s.BackupDir == "" {

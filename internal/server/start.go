@@ -74,6 +74,9 @@ func newAssembly(c *controlled) (*assembly, error) {
 	if s := c.settings; s.EncryptionProviderConfigAutomaticReload || !s.sharesEtcd() && s.EncryptionProviderConfig == "" {
 		a.running = append(a.running, part{"encryption configuration", c.followEncryption})
 	}
+	if s := c.settings; s.member != nil && s.PeerCertFile == "" {
+		a.running = append(a.running, part{"certificate of the member", s.renewPeers})
+	}
 	if times := c.settings.backups; times != nil {
 		s := c.settings
 		scheduled := &backup.Schedule{

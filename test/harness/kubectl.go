@@ -21,6 +21,12 @@ func Run(t testing.TB, args ...string) Result {
 	return command(t, "", nil, args...)
 }
 
+// RunInput is Run with standard input.
+func RunInput(t testing.TB, input string, args ...string) Result {
+	t.Helper()
+	return command(t, input, nil, args...)
+}
+
 func command(t testing.TB, input string, env []string, args ...string) Result {
 	t.Helper()
 	// It may have to be built, which is not the command's time.

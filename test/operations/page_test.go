@@ -21,6 +21,7 @@ var notRun = map[string]string{
 	"install -m 755":                      "needs root and systemd",
 	"kubectl exec":                        "needs a cluster with nodes",
 	"gatehouse serve --data-dir /var/lib": "is how tests start servers",
+	"gatehouse cluster ":                  "is what TestServersJoin in test/replicas does",
 	"gatehouse serve --backup-schedule":   "waits for hours; TestScheduledBackups has another schedule",
 	"defaults":                            "is configuration, which TestFromOneServerToThree uses",
 	"frontend api":                        "is configuration, which TestFromOneServerToThree uses",

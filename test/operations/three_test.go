@@ -68,13 +68,13 @@ func (m *machines) startEtcd(flags string) {
 		if flags != "" {
 			a = a.On(last, last+" "+flags)
 		}
-		m.members[i] = a.Begin(m.t, "Three servers", "etcd --name a")
+		m.members[i] = a.Begin(m.t, "Three servers on an external etcd", "etcd --name a")
 	}
 }
 
 // startServer starts the server of a machine, and waits until it is ready.
 func (m *machines) startServer(i int) {
-	m.servers[i] = m.at(i).Begin(m.t, "Three servers", "--etcd-cafile")
+	m.servers[i] = m.at(i).Begin(m.t, "Three servers on an external etcd", "--etcd-cafile")
 	m.ready(i)
 }
 
@@ -117,7 +117,7 @@ func (m *machines) balance() {
 	a := m.one.On("10.0.0.", m.network, "bind :6440", "bind "+m.balancer)
 	config := ""
 	for _, with := range []string{"mode tcp", "default_backend", "balance leastconn"} {
-		config += a.Block(m.t, "Three servers", with) + "\n"
+		config += a.Block(m.t, "Three servers on an external etcd", with) + "\n"
 	}
 	a.Write(m.t, "haproxy.cfg", []byte(config))
 	a.Launch(m.t, program+" -db -f haproxy.cfg")
@@ -131,7 +131,7 @@ func TestFromOneServerToThree(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("three machines need three addresses, which the loopback of Linux has")
 	}
-	const section, three, backups, upgrade = "From one server to three", "Three servers", "Back up and restore", "Upgrade"
+	const section, three, backups, upgrade = "From one server to three on an external etcd", "Three servers on an external etcd", "Back up and restore", "Upgrade"
 	var random [2]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		t.Fatal(err)

@@ -106,7 +106,11 @@ requests and exits with 0.`,
   # a server for tests: a temporary one, on any free port
   gatehouse serve --test
 
-  # one of several servers on an etcd cluster
+  # the first server of a cluster, and one that joins it
+  gatehouse serve --cluster
+  gatehouse serve --join https://first:6443 --join-token-file join.token
+
+  # one of several servers on an external etcd
   gatehouse serve --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379 \
     --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key`,
 		Args: command.NoArgs,
@@ -190,6 +194,15 @@ requests and exits with 0.`,
 	})
 	command.AddSection(cmd, "Storage", func(f *pflag.FlagSet) {
 		f.StringSliceVar(&s.EtcdServers, "etcd-servers", nil, "URLs of an external etcd cluster (default an embedded etcd in the data directory)")
+		f.BoolVar(&s.Cluster, "cluster", false, "make the embedded etcd the first member of a cluster that other servers can join; existing data stay")
+		f.StringVar(&s.Join, "join", "", "URL of a server whose cluster this one joins; no effect on the data directory of a member")
+		f.StringVar(&s.JoinTokenFile, "join-token-file", "", "file with the token for --join, which only its owner may read: 'gatehouse cluster token create' prints one")
+		f.BoolVar(&s.AllowDifferentJudging, "allow-different-judging", false, "with --join, also join servers whose admission plugins, feature gates, versions or files are others")
+		f.StringVar(&s.PeerAddress, "peer-address", "", "HOST:PORT at which the other servers of the cluster reach the embedded etcd (default port 2380 of --advertise-address)")
+		f.StringVar(&s.PeerBindAddress, "peer-bind-address", "", "IP:PORT at which the embedded etcd listens for the other servers (default that of --peer-address)")
+		f.StringVar(&s.PeerCertFile, "peer-cert-file", "", "PEM file with the certificate between the servers of a cluster, for both directions (default one that the servers create)")
+		f.StringVar(&s.PeerKeyFile, "peer-key-file", "", "PEM file with the key of --peer-cert-file")
+		f.StringVar(&s.PeerTrustedCAFile, "peer-trusted-ca-file", "", "PEM file with the CAs that sign the certificates of the servers of the cluster, and nothing else")
 		f.StringVar(&s.EncryptionProviderConfig, "encryption-provider-config", "", "EncryptionConfiguration file: with which keys or KMS plugins objects are encrypted in etcd")
 		f.BoolVar(&s.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "look every minute whether --encryption-provider-config has changed, and use it")
 		f.Var(command.NewByteCount(&s.MinFreeDisk, d.MinFreeDisk), "min-free-disk", "disk space to keep free for the embedded etcd; the server refuses writes while less is free; 0 disables the check")

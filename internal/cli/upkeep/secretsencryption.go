@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -32,8 +33,8 @@ not have it unless 'gatehouse backup save --with-encryption-key' made it.
 
 The commands work while the server runs, on its machine and as its user or as
 root. Each may be killed at any moment and run again. Servers that share an etcd
-(--etcd-servers) need the same file of --encryption-provider-config instead;
-status and rotate work with them, too.`,
+(--etcd-servers, or --cluster and --join) need the same file of
+--encryption-provider-config instead; status and rotate work with them, too.`,
 		Example: `  # encrypt what is written from now on, and what is stored
   gatehouse secrets-encryption enable
 
@@ -86,7 +87,11 @@ func newSecretsEncryptionCommand(name, short, long string, streams command.Strea
 // ownKeys checks that the server takes its keys from the data directory, and returns their names. No other
 // process changes them until unlock is called.
 func (o *secretsEncryption) ownKeys(ctx context.Context) (names []string, unlock func(), err error) {
-	if len(o.maintenance.servers.Endpoints) > 0 {
+	member, err := members.ReadState(o.dataDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(o.maintenance.servers.Endpoints) > 0 || member != nil {
 		return nil, nil, command.UsageError{Err: errors.New("servers that share an etcd need the same keys: write an EncryptionConfiguration, start each server with --encryption-provider-config, and name that file to 'gatehouse secrets-encryption rotate', too")}
 	}
 	if unlock, err = encryption.Lock(o.dataDir); err != nil {

@@ -117,6 +117,20 @@ func LoadPKI(ctx context.Context, files Files, dir string, hosts []string, share
 	}, nil
 }
 
+// Serving makes a certificate for a name that the authority of this server signs. The authority's own certificate follows
+// it.
+func (p *PKI) Serving(name string) (certPEM, keyPEM []byte, err error) {
+	ca, err := load(p.CAFile, p.CAKeyFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := ca.sign(pkix.Name{CommonName: name}, x509.ExtKeyUsageServerAuth, []string{name})
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(own.certPEM, ca.certPEM...), own.keyPEM, nil
+}
+
 // Loopback makes a certificate for the server's connections to itself. It is
 // valid for name and never leaves the process.
 func Loopback(name string) (certPEM, keyPEM []byte, err error) {
@@ -262,11 +276,16 @@ func newCA(commonName string, names ...string) (*pair, error) {
 }
 
 func (ca *pair) sign(subject pkix.Name, usage x509.ExtKeyUsage, hosts []string) (*pair, error) {
+	return create(leaf(subject, hosts, usage), ca)
+}
+
+// leaf describes a certificate for hosts that signs no others.
+func leaf(subject pkix.Name, hosts []string, usages ...x509.ExtKeyUsage) *x509.Certificate {
 	template := &x509.Certificate{
 		Subject:     subject,
 		NotAfter:    time.Now().Add(leafLifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{usage},
+		ExtKeyUsage: usages,
 	}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
@@ -275,7 +294,7 @@ func (ca *pair) sign(subject pkix.Name, usage x509.ExtKeyUsage, hosts []string) 
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	return create(template, ca)
+	return template
 }
 
 // create makes a key and its certificate. ca signs the certificate; when ca is nil, the

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -66,12 +65,18 @@ func Open(ctx context.Context, dir, version string) (s *Source, end func(), err 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := duplicate(filepath.Join(dir, "etcd"), temporary.Path()); err != nil {
+	if err := etcd.Copy(filepath.Join(dir, "etcd"), temporary.Path()); err != nil {
+		temporary.Remove()
+		return nil, nil, fmt.Errorf("copying the data of %s, which no server runs on: %w; TMPDIR names a directory with more room", dir, err)
+	}
+	// The copy is deleted in the end: a crash loses no data. It needs no other members. etcd leaves out the last writes of a
+	// member when it does without the others.
+	several, err := etcd.Several(temporary.Path())
+	if err != nil {
 		temporary.Remove()
 		return nil, nil, err
 	}
-	// The copy is deleted in the end: a crash loses no data.
-	server, err := etcd.Start(ctx, etcd.Options{Dir: temporary.Path(), MinFree: -1, NoFsync: true})
+	server, err := etcd.Start(ctx, etcd.Options{Dir: temporary.Path(), MinFree: -1, NoFsync: true, Alone: several})
 	if err != nil {
 		temporary.Remove()
 		return nil, nil, err
@@ -80,19 +85,6 @@ func Open(ctx context.Context, dir, version string) (s *Source, end func(), err 
 		server.Close()
 		temporary.Remove()
 	})
-}
-
-// duplicate copies the data of an etcd that does not run.
-func duplicate(from, to string) error {
-	lock, err := etcd.TakeLock(from)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := os.CopyFS(filepath.Join(to, "member"), os.DirFS(filepath.Join(from, "member"))); err != nil {
-		return fmt.Errorf("copying the data of %s, which no server runs on: %w; TMPDIR names a directory with more room", from, err)
-	}
-	return nil
 }
 
 // connect makes a client. stop is called when the client has ended.

@@ -125,7 +125,7 @@ func Agree(ctx context.Context, shared clientv3.KV, key string) error {
 	}
 	for _, kv := range kvs {
 		if has := string(kv.Value); has != sharedFormat {
-			return fmt.Errorf("the data of --etcd-servers were written by another version (%s has %q, this one needs %q); use that version, or another --etcd-prefix", key, has, sharedFormat)
+			return fmt.Errorf("the data of the servers' etcd were written by another version (%s has %q, this one needs %q); use that version, or another --etcd-prefix", key, has, sharedFormat)
 		}
 	}
 	return nil

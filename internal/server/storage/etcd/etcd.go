@@ -47,7 +47,11 @@ type Options struct {
 	// NoFsync lets etcd answer before a write is on the disk: a crash of the machine loses data,
 	// a crash of the process does not.
 	NoFsync bool
+	// Member, if set, is called when this process has locked Dir, and says how the etcd is one of several.
+	Member func(context.Context) (*Member, error)
 
+	// Alone makes the data of a member those of an etcd with this member only.
+	Alone bool
 	// free says how much of a disk is free; nil asks the operating system.
 	free func(dir string) (uint64, error)
 }
@@ -62,6 +66,8 @@ type Server struct {
 	failure *failure
 	space   *space
 	reads   reads
+	// member is nil for an etcd alone.
+	member *Member
 
 	// stop ends the goroutines that watch the etcd, and watchers waits for them.
 	stop     context.CancelFunc
@@ -111,12 +117,18 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.space.checkStart(); err != nil {
 		return err
 	}
+	if o.Member != nil {
+		var err error
+		if s.member, err = o.Member(ctx); err != nil {
+			return err
+		}
+	}
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
 	cfg.Dir = o.Dir
 	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets.Name(), socketName)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
-	// This etcd has no peers. It would listen for peers on an abstract socket, through which
+	// An etcd alone has no peers. It would listen for peers on an abstract socket, through which
 	// every user of the machine could take part in the consensus.
 	cfg.ListenPeerUrls = nil
 	// The advertised peer URL is recorded in the data. It must be the same at every start. No
@@ -128,6 +140,13 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	// Nor does it have to keep what it stored for others that are behind: etcd would keep 5,000
 	// writes in memory. Zero means its default.
 	cfg.SnapshotCatchUpEntries = 1
+	cfg.ForceNewCluster = o.Alone
+	if s.member != nil {
+		if err := s.member.checkListen(); err != nil {
+			return err
+		}
+		s.member.configure(cfg)
+	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
 	cfg.LogLevel = "error"
 	// Objects may have 1.5 MiB in storage, but etcd limits the whole request.
@@ -145,7 +164,11 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		return fmt.Errorf("data directory %s cannot be used by etcd: %w", o.Dir, advise(err, o.Dir))
 	}
 	s.etcd = etcd
-	if err := s.awaitReady(ctx); err != nil {
+	await := s.awaitReady
+	if s.member != nil {
+		await = s.awaitMember
+	}
+	if err := await(ctx); err != nil {
 		return err
 	}
 	if err := s.lock.announce(s.Endpoint(), ""); err != nil {
@@ -202,6 +225,8 @@ func (s *Server) awaitEnd(ctx context.Context) {
 		s.errors <- s.ended(s.failure.err)
 	case err := <-s.etcd.Err():
 		s.errors <- s.ended(err)
+	case <-s.etcd.Server.StopNotify():
+		s.errors <- s.ended(errRemoved)
 	case <-ctx.Done():
 	}
 }

@@ -114,7 +114,8 @@ func (q *quota) compact(ctx context.Context, server *etcdserver.EtcdServer, now 
 func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer, now time.Time) error {
 	alarmed := false
 	for _, alarm := range server.Alarms() {
-		alarmed = alarmed || alarm.GetAlarm() == etcdserverpb.AlarmType_NOSPACE
+		// Other members look after their own databases.
+		alarmed = alarmed || alarm.GetAlarm() == etcdserverpb.AlarmType_NOSPACE && alarm.GetMemberID() == uint64(server.MemberID())
 	}
 	if !alarmed {
 		q.marked = 0

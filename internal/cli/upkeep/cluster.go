@@ -1,0 +1,464 @@
+package upkeep
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/term"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// NewCluster returns the command gatehouse cluster.
+func NewCluster(streams command.Streams) *cobra.Command {
+	help := func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Let servers join, and look after those that share an etcd",
+		Long: `Let servers join the cluster of a first one, see how its members are, remove one,
+and recover when a majority is lost for good.
+
+The commands work on the machine of a server of the cluster, and as its user or
+as root.`,
+		Example: `  # the first server
+  gatehouse serve --cluster
+
+  # let two servers join within 15 minutes; copy the file to them
+  gatehouse cluster token create --uses 2 > join.token
+
+  # on each of them
+  gatehouse serve --join https://first:6443 --join-token-file join.token
+
+  # who is there?
+  gatehouse cluster status`,
+		Args: command.KnownCommand, RunE: help,
+	}
+	token := &cobra.Command{Use: "token", Short: "Make, list and revoke the tokens by which servers join", Args: command.KnownCommand, RunE: help}
+	token.AddCommand(newTokenCreate(streams),
+		newClusterCommand("list", "List the tokens that are good", `List the tokens that are good: until when, and for how many more servers. The
+tokens themselves are not stored.`, streams, (*cluster).listTokens),
+		newClusterCommand("revoke ID", "End a token", "", streams, (*cluster).revoke))
+	status := newClusterCommand("status", "Show the members and how they are", `Show the members of the cluster: which one leads, how many entries of the log a
+member has yet to take in, how large its database is, and by which revision of
+the registrations its server judges requests. The exit code is 1 when a member
+does not answer.`, streams, (*cluster).status)
+	cmd.AddCommand(token, status,
+		newClusterCommand("remove MEMBER", "Take a member out, also one that is dead", `Take a member out of the cluster, by its name or ID, also one that is dead. Its
+server ends, and can join again with an empty data directory and a new token.
+The command refuses to leave a cluster without a majority that answers.`, streams, (*cluster).remove),
+		newClusterRecover(streams))
+	return cmd
+}
+
+// cluster is a command about the members of an embedded etcd.
+type cluster struct {
+	maintenance
+	prefix string
+	uses   int
+	errOut io.Writer
+}
+
+func newClusterCommand(use, short, long string, streams command.Streams, run func(*cluster, context.Context, []string) error) *cobra.Command {
+	c := &cluster{maintenance: maintenance{out: streams.Out, output: "text"}, uses: 1, errOut: streams.Err}
+	args := command.NoArgs
+	if _, takes, ok := strings.Cut(use, " "); ok {
+		args = func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return command.Usagef("name one %s", takes)
+			}
+			return nil
+		}
+	}
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+		if state, err := members.ReadState(c.dataDir); err != nil || state == nil {
+			return cmp.Or(err, fmt.Errorf("data directory %s is not that of a server of a cluster: start the server with --cluster or --join", c.dataDir))
+		}
+		end, err := c.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer end()
+		ctx, cancel := context.WithTimeout(cmd.Context(), clusterTimeout)
+		defer cancel()
+		return run(c, ctx, args)
+	}}
+	command.AddSection(cmd, "Which server", func(f *pflag.FlagSet) {
+		f.StringVar(&c.dataDir, "data-dir", command.DataDir(), "data directory of a server of the cluster on this machine")
+		f.StringVar(&c.prefix, "etcd-prefix", server.Defaults().EtcdPrefix, "prefix of every key in etcd")
+		if use == "create" {
+			f.IntVar(&c.uses, "uses", 1, "number of servers that may join with the token")
+		}
+	})
+	if use == "status" || use == "list" {
+		command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
+			command.Choose(f, &c.output, "output", "o", "text", "format: text or json", "text", "json")
+		})
+	}
+	return cmd
+}
+
+// clusterTimeout bounds what a command asks of the members.
+const clusterTimeout = 30 * time.Second
+
+func (c *cluster) tokens() *members.Tokens {
+	return members.TokensOf(c.client, server.ClusterKeys(c.prefix))
+}
+
+func newTokenCreate(streams command.Streams) *cobra.Command {
+	return newClusterCommand("create", "Make a token by which servers join", `Print a token by which servers join the cluster within 15 minutes. A server with
+the token gets all data and keys: the command does not print it on a terminal,
+and closes the file that it prints to for other users.`, streams, (*cluster).createToken)
+}
+
+func (c *cluster) createToken(ctx context.Context, _ []string) error {
+	if c.uses < 1 || c.uses > members.MaxUses {
+		return command.Usagef("--uses %d is not between 1 and %d", c.uses, members.MaxUses)
+	}
+	if f, ok := terminal.Exact(c.out).(*os.File); ok {
+		if term.IsTerminal(int(f.Fd())) {
+			return command.Usagef("the token lets its reader join and read everything, and is not shown on a terminal: write it to a file, as in 'gatehouse cluster token create > join.token'")
+		}
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			if err := f.Chmod(0o600); err != nil {
+				return fmt.Errorf("closing the file of the token for other users: %w", err)
+			}
+		}
+	}
+	authority, err := files.Read(filepath.Join(c.dataDir, "pki", "ca.crt"), files.Configuration)
+	if err != nil {
+		return err
+	}
+	text, made, err := c.tokens().Create(ctx, authority, c.uses)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(c.out, text+"\n"); err != nil {
+		return err
+	}
+	terminal.Fprintf(c.errOut, "token %s: for %s, until %s\n", made.ID, report.Count(made.Uses, "server"), made.Expires.Local().Format(time.TimeOnly))
+	return nil
+}
+
+func (c *cluster) listTokens(ctx context.Context, _ []string) error {
+	all, err := c.tokens().List(ctx)
+	if err != nil {
+		return err
+	}
+	// The hash is of no use to anybody.
+	type shown struct {
+		ID      string    `json:"id"`
+		Expires time.Time `json:"expires"`
+		Uses    int       `json:"uses"`
+		Used    []string  `json:"used"`
+	}
+	list := []shown{}
+	for _, t := range all {
+		one := shown{t.ID, t.Expires, t.Uses, []string{}}
+		for _, by := range t.Used {
+			name, _, _ := strings.Cut(by, "/")
+			one.Used = append(one.Used, name)
+		}
+		list = append(list, one)
+	}
+	if c.output == "json" {
+		return writeJSON(c.out, list)
+	}
+	table := terminal.NewTable(terminal.Titles("TOKEN", "EXPIRES", "USES LEFT", "USED BY")...)
+	for _, t := range list {
+		table.Row(t.ID, t.Expires.Local().Format(time.TimeOnly), t.Uses-len(t.Used), strings.Join(t.Used, ", "))
+	}
+	return command.WriteTable(c.out, table)
+}
+
+func writeJSON(out io.Writer, value any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
+}
+
+func (c *cluster) revoke(ctx context.Context, args []string) error {
+	there, err := c.tokens().Revoke(ctx, args[0])
+	if err == nil && !there {
+		err = fmt.Errorf("there is no token %s: 'gatehouse cluster token list' lists those that are good", args[0])
+	}
+	if err != nil {
+		return err
+	}
+	terminal.Fprintf(c.out, "revoked %s; servers that have joined with it stay\n", args[0])
+	return nil
+}
+
+// member is a member as status shows it. Fields are only ever added.
+type member struct {
+	Name    string `json:"name"`
+	ID      string `json:"id"`
+	Address string `json:"address"`
+	// Role is member, or joining for one without a vote.
+	Role string `json:"role"`
+	// Server is the URL of the API of the member. It and Status are empty when nobody answers for the member.
+	Server string          `json:"server,omitempty"`
+	Status *members.Status `json:"status,omitempty"`
+}
+
+// look returns the members, and asks each server how its member is.
+func (c *cluster) look(ctx context.Context) ([]member, error) {
+	list, err := c.client.MemberList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the cluster has no majority that answers: %w", err)
+	}
+	servers, err := replicas.Encryptions(ctx, c.client, c.prefix)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.api()
+	if err != nil {
+		return nil, err
+	}
+	statuses := make([]*members.Status, len(servers))
+	var asking sync.WaitGroup
+	for i, s := range servers {
+		asking.Go(func() { statuses[i] = askMember(ctx, client, s.Address) })
+	}
+	asking.Wait()
+	var all []member
+	for _, m := range list.Members {
+		one := member{Name: m.Name, ID: strconv.FormatUint(m.ID, 16), Address: peerAddress(m), Role: "member"}
+		if m.IsLearner {
+			one.Role = "joining"
+		}
+		if i := slices.IndexFunc(statuses, func(s *members.Status) bool { return s != nil && s.ID == one.ID }); i >= 0 {
+			one.Server, one.Status = servers[i].Address, statuses[i]
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func peerAddress(m *pb.Member) string {
+	return strings.TrimPrefix(strings.Join(m.PeerURLs, ","), "https://")
+}
+
+// api returns a client of all servers of the cluster, with the credentials of the administrator.
+func (c *cluster) api() (*http.Client, error) {
+	at := func(name string) string { return filepath.Join(c.dataDir, "pki", name) }
+	pair, err := tls.LoadX509KeyPair(at("admin.crt"), at("admin.key"))
+	if err != nil {
+		return nil, err
+	}
+	authority, err := files.Read(at("ca.crt"), files.Configuration)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	return &http.Client{Timeout: memberTimeout, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: members.ServerName, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+	}}, nil
+}
+
+// askMember asks a server how its member is; nil when it does not say.
+func askMember(ctx context.Context, client *http.Client, address string) *members.Status {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+server.MemberPath, nil)
+	if err != nil {
+		return nil
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil
+	}
+	defer res.Body.Close()
+	status := &members.Status{}
+	if res.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(status) != nil {
+		return nil
+	}
+	return status
+}
+
+func (c *cluster) status(ctx context.Context, _ []string) error {
+	all, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	if c.output == "json" {
+		err = writeJSON(c.out, all)
+	} else {
+		err = c.print(all)
+	}
+	silent := 0
+	for _, m := range all {
+		if m.Status == nil {
+			silent++
+		}
+	}
+	if err == nil && silent > 0 {
+		err = fmt.Errorf("%d of %s do not answer", silent, report.Count(len(all), "member"))
+	}
+	return err
+}
+
+func (c *cluster) print(all []member) error {
+	table := terminal.NewTable(terminal.Titles("MEMBER", "ADDRESS", "STATE", "BEHIND", "SIZE", "REGISTRATIONS")...)
+	voters := 0
+	var last uint64
+	for _, m := range all {
+		if m.Status != nil {
+			last = max(last, m.Status.Applied)
+		}
+	}
+	for _, m := range all {
+		if m.Role == "member" {
+			voters++
+		}
+		switch s := m.Status; {
+		case s == nil && m.Role != "member":
+			table.Row(m.name(), m.Address, m.Role, "", "", "")
+		case s == nil:
+			table.Row(m.name(), m.Address, terminal.Paint(terminal.Red, "down"), "", "", "")
+		default:
+			state := m.Role
+			if s.Leader {
+				state = "leader"
+			}
+			if len(s.Problems) > 0 {
+				state += ": " + strings.Join(s.Problems, ", ")
+			}
+			table.Row(m.name(), m.Address, state, s.Behind+last-s.Applied, bytesOf(s.SizeBytes), s.Registrations)
+		}
+	}
+	if err := command.WriteTable(c.out, table); err != nil {
+		return err
+	}
+	if voters%2 == 0 {
+		terminal.Fprintf(c.out, "\n%d members bear the loss of no more of them than %d would: let another server join, or remove one.\n", voters, voters-1)
+	}
+	return nil
+}
+
+// name is what people call a member that has said its name, or not yet.
+func (m *member) name() string {
+	if m.Name == "" {
+		return m.ID
+	}
+	return m.Name
+}
+
+func (c *cluster) remove(ctx context.Context, args []string) error {
+	all, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(m member) bool { return m.Name == args[0] || m.ID == args[0] || m.Address == args[0] })
+	if i < 0 {
+		return fmt.Errorf("the cluster has no member %s: 'gatehouse cluster status' lists them", args[0])
+	}
+	gone, voters, answer := all[i], 0, 0
+	for j, m := range all {
+		if j == i || m.Role != "member" {
+			continue
+		}
+		if voters++; m.Status != nil {
+			answer++
+		}
+	}
+	if voters == 0 {
+		return fmt.Errorf("%s is the only member: a cluster needs one", gone.name())
+	}
+	if gone.Role == "member" && answer <= voters/2 {
+		return fmt.Errorf("without %s, %d of %s would answer, less than a majority: start the others first, or remove one of those that are down", gone.name(), answer, report.Count(voters, "member"))
+	}
+	id, err := strconv.ParseUint(gone.ID, 16, 64)
+	if err != nil {
+		return err
+	}
+	if _, err := c.client.MemberRemove(ctx, id); err != nil {
+		return err
+	}
+	terminal.Fprintf(c.out, "removed %s; its server ends if it runs, and its data directory is of no more use\n", gone.name())
+	return nil
+}
+
+func newClusterRecover(streams command.Streams) *cobra.Command {
+	var dataDir string
+	var this, yes bool
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Go on with one member when a majority is lost for good",
+		Long: `Make the data of one member a cluster of its own, when a majority of the members
+is lost for good. No server may run on the data directory. What only the others
+have is lost, and maybe a write of the last moment that this member does not
+know to be acknowledged: choose the member with the most data. The other servers
+must not come back with their old data: they join again with empty directories.
+
+The data of before stay in a copy in the data directory. 'gatehouse backup
+restore' is the other way: it goes back to a backup.`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !this {
+				return command.Usagef("say --from-this-member, if the data in %s are those to go on with", dataDir)
+			}
+			return recoverCluster(cmd.Context(), dataDir, yes, streams)
+		},
+	}
+	command.AddSection(cmd, "Which server", func(f *pflag.FlagSet) {
+		f.StringVar(&dataDir, "data-dir", command.DataDir(), "data directory of the member")
+		f.BoolVar(&this, "from-this-member", false, "go on with the data of this member, and without the others")
+		f.BoolVar(&yes, "yes", false, "do not ask")
+	})
+	return cmd
+}
+
+func recoverCluster(ctx context.Context, dataDir string, yes bool, streams command.Streams) error {
+	state, err := members.ReadState(dataDir)
+	if err != nil || state == nil {
+		return cmp.Or(err, fmt.Errorf("data directory %s is not that of a server of a cluster", dataDir))
+	}
+	dir := filepath.Join(dataDir, "etcd")
+	if !etcd.HasData(dir) {
+		return fmt.Errorf("data directory %s has no data of a member: restore a backup, or recover on the server of another member", dataDir)
+	}
+	if several, err := etcd.Several(dir); err != nil || !several {
+		return cmp.Or(err, errors.New("the cluster has this member only: start its server"))
+	}
+	if !yes {
+		terminal.Fprintf(streams.Err, "The cluster will have the member %s only, with the data in %s.\nWhat only other members have is lost, and they must not come back.\nType the name of the member to go on: ", state.Name, dataDir)
+		answer, _ := bufio.NewReader(io.LimitReader(streams.In, 200)).ReadString('\n')
+		if strings.TrimSpace(answer) != state.Name {
+			return errors.New("nothing was changed: that is not the name of the member")
+		}
+	}
+	kept := filepath.Join(dataDir, "before-recover-"+time.Now().UTC().Format("20060102T150405Z"), "etcd")
+	if err := etcd.Copy(dir, kept); err != nil {
+		return err
+	}
+	if err := etcd.Alone(ctx, dir); err != nil {
+		return fmt.Errorf("%w; a copy of the data of before is in %s", err, kept)
+	}
+	terminal.Fprintf(streams.Out, "the cluster has the member %s only; the data of before are in %s\n", state.Name, filepath.Dir(kept))
+	return nil
+}

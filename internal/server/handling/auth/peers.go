@@ -1,0 +1,186 @@
+package auth
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+)
+
+// Peers are the certificates by which the members of one etcd know each other, in a data directory. Their
+// authority signs nothing else. Each member has its key, and signs the certificates of servers that join.
+type Peers struct {
+	// CAFile has the authorities that are trusted. CertFile and KeyFile are the certificate of this
+	// member, for connections in both directions.
+	CAFile, CertFile, KeyFile string
+
+	dir   string
+	files Files
+}
+
+// peersCA is the name of the authority of members.
+const peersCA = "peer-ca"
+
+// NewPeers names the files in the directory of certificates.
+func NewPeers(files Files, dir string) *Peers {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	return &Peers{CAFile: at("peer-trust.crt"), CertFile: at("peer.crt"), KeyFile: at("peer.key"), dir: dir, files: files}
+}
+
+// Prepare makes the authority if there is none, and the certificate of this member for a host if there is none
+// that is good for the next month. A member that has joined and does not have the key of the authority yet keeps the
+// certificate that it was given.
+func (p *Peers) Prepare(host string) error {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return fmt.Errorf("certificates: %w", err)
+	}
+	_, noTrust := os.Stat(p.CAFile)
+	_, noKey := os.Stat(filepath.Join(p.dir, peersCA+".key"))
+	if noTrust == nil && errors.Is(noKey, fs.ErrNotExist) {
+		_, err := load(p.CertFile, p.KeyFile)
+		return err
+	}
+	ca, err := loadOrMake(p.files, p.dir, peersCA, func() (*pair, error) { return newCA("gatehouse-peer-ca") }, func(*x509.Certificate) bool { return true })
+	if err != nil {
+		return err
+	}
+	if noTrust != nil {
+		if err := p.files.Write(p.CAFile, ca.certPEM, 0o644); err != nil {
+			return err
+		}
+	}
+	own, err := load(p.CertFile, p.KeyFile)
+	if err == nil && covers(own.cert, []string{host}) && time.Until(own.cert.NotAfter) > renewBefore && own.cert.CheckSignatureFrom(ca.cert) == nil {
+		return nil
+	}
+	request, err := p.Request()
+	if err != nil {
+		return err
+	}
+	cert, _, err := p.Sign(request, host)
+	if err != nil {
+		return err
+	}
+	return p.files.Write(p.CertFile, cert, 0o644)
+}
+
+// Request returns a request for a certificate, in PEM. It makes the key of this member if there is none. The key
+// does not leave this machine.
+func (p *Peers) Request() ([]byte, error) {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	text, err := files.Read(p.KeyFile, files.Configuration)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		der, err := x509.MarshalECPrivateKey(key)
+		if err != nil {
+			return nil, err
+		}
+		text = pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der})
+		if err := p.files.Write(p.KeyFile, text, 0o600); err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("%s has no key: remove it, and the server makes another one", p.KeyFile)
+	}
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: remove it, and the server makes another one", p.KeyFile, err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "gatehouse-member"}}, key)
+	return pem.EncodeToMemory(&pem.Block{Type: requestBlock, Bytes: der}), err
+}
+
+const requestBlock = "CERTIFICATE REQUEST"
+
+// ErrRequest is wrapped by the errors of ReadRequest.
+var ErrRequest = errors.New("not a request for a certificate")
+
+// ReadRequest returns the public key of a request, in DER. Who made the request has the private key.
+func ReadRequest(request []byte) (public []byte, err error) {
+	block, _ := pem.Decode(request)
+	if block == nil || block.Type != requestBlock {
+		return nil, ErrRequest
+	}
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err == nil {
+		err = parsed.CheckSignature()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return parsed.RawSubjectPublicKeyInfo, nil
+}
+
+// Sign makes the certificate of a member that others reach at a host. Nothing but the key of the request
+// counts. trust has the authorities that members trust.
+func (p *Peers) Sign(request []byte, host string) (cert, trust []byte, err error) {
+	public, err := ReadRequest(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := x509.ParsePKIXPublicKey(public)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	ca, err := load(filepath.Join(p.dir, peersCA+".crt"), filepath.Join(p.dir, peersCA+".key"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if trust, err = files.Read(p.CAFile, files.Configuration); err != nil {
+		return nil, nil, err
+	}
+	template := leaf(pkix.Name{CommonName: "gatehouse-member"}, []string{host}, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key, ca.key)
+	return pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: der}), trust, err
+}
+
+// Accept keeps the certificate that a member has signed, and the authorities that members trust.
+func (p *Peers) Accept(cert, trust []byte) error {
+	key, err := files.Read(p.KeyFile, files.Configuration)
+	if err != nil {
+		return err
+	}
+	if _, err := parsePair(cert, key); err != nil {
+		return fmt.Errorf("the certificate that came: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(trust) {
+		return errors.New("no certificate of an authority came")
+	}
+	if err := p.files.Write(p.CertFile, cert, 0o644); err != nil {
+		return err
+	}
+	return p.files.Write(p.CAFile, trust, 0o644)
+}
+
+// Share stores the authority for the other members, or takes it from them.
+func (p *Peers) Share(ctx context.Context, shared *Shared) error {
+	_, err := loadShared(ctx, shared, p.files, p.dir, peersCA, func() (*pair, error) {
+		return nil, errors.New("the key of the authority of members is neither in etcd nor in the data directory")
+	})
+	return err
+}

@@ -1,0 +1,203 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+)
+
+const (
+	// heartbeat and election are the times by which members notice that their leader is gone, in milliseconds.
+	// They are etcd's own, for members in one region.
+	heartbeat, election = 100, 1000
+	// catchUpTimeout is how long a member that has a leader may take to get all data.
+	catchUpTimeout = 30 * time.Minute
+	// promoteAgain is how often a member that joins asks whether it has caught up.
+	promoteAgain = 50 * time.Millisecond
+)
+
+// Member says how an etcd is one of several.
+type Member struct {
+	// Name is the name of the member, which no other one has.
+	Name string
+	// Address is the HOST:PORT at which the other members reach this one, and Listen the IP:PORT at which it listens.
+	Address, Listen string
+	// CertFile, KeyFile and CAFile are PEM files, which are read again for each connection but for CAFile.
+	CertFile, KeyFile, CAFile string
+	// Joins are the members of the etcd that this one joins, itself among them, as NAME=URL,NAME=URL. It is
+	// empty for the first member, and has no meaning for a directory with data.
+	Joins string
+}
+
+// PeerURL is the URL of a member at an address.
+func PeerURL(address string) string { return (&url.URL{Scheme: "https", Host: address}).String() }
+
+// HasData reports whether a directory has the data of a member: it was started there once.
+func HasData(dir string) bool {
+	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	return err == nil && len(logs) > 0
+}
+
+// configure makes the etcd of a configuration one of several.
+func (m *Member) configure(cfg *embed.Config) {
+	peer := url.URL{Scheme: "https", Host: m.Address}
+	cfg.Name, cfg.AdvertisePeerUrls, cfg.ListenPeerUrls = m.Name, []url.URL{peer}, []url.URL{{Scheme: "https", Host: m.Listen}}
+	cfg.PeerTLSInfo.CertFile, cfg.PeerTLSInfo.KeyFile, cfg.PeerTLSInfo.TrustedCAFile = m.CertFile, m.KeyFile, m.CAFile
+	// Members may reach each other from other addresses than those at which they listen.
+	cfg.PeerTLSInfo.ClientCertAuth, cfg.PeerTLSInfo.SkipClientSANVerify = true, true
+	cfg.TickMs, cfg.ElectionMs = heartbeat, election
+	// The check would have a server wait for five seconds that joins just after another one. A member that joins gets a vote when
+	// it has caught up, and 'gatehouse cluster remove' looks who is there.
+	cfg.StrictReconfigCheck = false
+	cfg.SnapshotCatchUpEntries = etcdserver.DefaultSnapshotCatchUpEntries
+	// Nobody takes the members of an etcd that began anew on an empty disk for those of the etcd of before.
+	cfg.InitialCluster, cfg.InitialClusterToken = m.Name+"="+peer.String(), rand.Text()
+	if m.Joins != "" {
+		cfg.InitialCluster, cfg.ClusterState = m.Joins, embed.ClusterStateFlagExisting
+	}
+}
+
+// checkListen returns an error when nothing can listen at the address of the members.
+func (m *Member) checkListen() error {
+	l, err := net.Listen("tcp", m.Listen)
+	if err != nil {
+		return fmt.Errorf("--peer-address: %w", err)
+	}
+	return l.Close()
+}
+
+// errRemoved is the error of a member that the others have removed.
+var errRemoved = errors.New("the cluster has removed this member: to bring the server back, start it on an empty data directory with --join and a new token")
+
+// awaitMember waits until a member serves with a vote, and others find it at its address.
+func (s *Server) awaitMember(ctx context.Context) error {
+	server := s.etcd.Server
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	heard, end := time.Now(), time.Now().Add(catchUpTimeout)
+	for {
+		select {
+		case <-server.ReadyNotify():
+			return s.enter(ctx, end)
+		case <-s.failure.happened:
+			return s.ended(s.failure.err)
+		case <-server.StopNotify():
+			return s.ended(errRemoved)
+		case err := <-s.etcd.Err():
+			return s.ended(err)
+		case now := <-tick.C:
+			if server.Leader() != 0 {
+				heard = now
+			}
+			if now.Sub(heard) > startTimeout {
+				return fmt.Errorf("etcd in %s: the members have no leader for %s: a majority of them must run and reach each other at their peer addresses; if the others are lost for good, run 'gatehouse cluster recover --from-this-member'", s.dir, startTimeout)
+			}
+			if now.After(end) {
+				return fmt.Errorf("etcd in %s: not ready within %s", s.dir, catchUpTimeout)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// enter gets the member its vote if it has none, and tells the others its address if that is new.
+func (s *Server) enter(ctx context.Context, end time.Time) error {
+	server := s.etcd.Server
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	id := server.MemberID()
+	for server.IsLearner() {
+		// A promotion takes a moment to arrive here.
+		_, err := server.PromoteMember(ctx, uint64(id))
+		select {
+		case <-time.After(promoteAgain):
+		case <-server.StopNotify():
+			return s.ended(errRemoved)
+		case <-ctx.Done():
+			return fmt.Errorf("etcd in %s: the other members do not give this one a vote: %w", s.dir, errors.Join(err, context.Cause(ctx)))
+		}
+	}
+	want := PeerURL(s.member.Address)
+	for _, m := range server.Cluster().Members() {
+		if m.ID == id && (len(m.PeerURLs) != 1 || m.PeerURLs[0] != want) {
+			m.PeerURLs = []string{want}
+			if _, err := server.UpdateMember(ctx, *m); err != nil {
+				return fmt.Errorf("telling the other members the address %s of this one: %w", s.member.Address, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Leads reports whether this etcd is the leader of its members, and whether they have one.
+func (s *Server) Leads() (leads, led bool) {
+	leader := s.etcd.Server.Leader()
+	return leader == s.etcd.Server.MemberID(), leader != 0
+}
+
+// Members counts the members with a vote, and those that are joining.
+func (s *Server) Members() (voters, learners int) {
+	for _, m := range s.etcd.Server.Cluster().Members() {
+		if m.IsLearner {
+			learners++
+		} else {
+			voters++
+		}
+	}
+	return voters, learners
+}
+
+// Progress is how far a member is.
+type Progress struct {
+	ID, Committed, Applied uint64
+}
+
+// Progress returns how far this member is.
+func (s *Server) Progress() Progress {
+	e := s.etcd.Server
+	return Progress{ID: uint64(e.MemberID()), Committed: e.CommittedIndex(), Applied: e.AppliedIndex()}
+}
+
+// Several reports whether the data of an etcd that does not run are those of one with several members.
+func Several(dir string) (several bool, err error) {
+	err = readDatabase(filepath.Join(dir, "member", "snap", "db"), func(tx *bolt.Tx) error {
+		if all := tx.Bucket(schema.Members.Name()); all != nil {
+			several = all.Stats().KeyN > 1
+		}
+		return nil
+	})
+	return several, err
+}
+
+// Alone makes the data of a member those of an etcd with this member only. No process may use the directory. What the other
+// members have and this one has not is lost.
+func Alone(ctx context.Context, dir string) error {
+	s, err := Start(ctx, Options{Dir: dir, MinFree: -1, Alone: true})
+	if err != nil {
+		return err
+	}
+	s.Close()
+	return nil
+}
+
+// Copy copies the data of an etcd that does not run.
+func Copy(from, to string) error {
+	lock, err := TakeLock(from)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return os.CopyFS(filepath.Join(to, "member"), os.DirFS(filepath.Join(from, "member")))
+}

@@ -1,0 +1,326 @@
+package members
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/time/rate"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+)
+
+const (
+	// JoinPath is where a server asks a member to join.
+	JoinPath = "/cluster/join"
+	// ServerName is the name by which members know each other's servers, whatever certificate those show to others.
+	ServerName = "cluster.gatehouse.internal"
+
+	// maxAsk bounds what a server that joins sends and gets, in bytes, and admitTimeout the work for it.
+	maxAsk       = 256 << 10
+	admitTimeout = 10 * time.Second
+	// prefixFlag is the flag that must be the same in any case.
+	prefixFlag = "etcd-prefix"
+	// asksPerSecond and asksAtOnce bound the attempts to join, of all servers together.
+	asksPerSecond, asksAtOnce = 5, 20
+	// neverCame is how long after it was added a learner has to start that keeps others from joining.
+	neverCame = time.Minute
+)
+
+// ask is what a server sends that joins.
+type ask struct {
+	Token   string            `json:"token"`
+	Name    string            `json:"name"`
+	Address string            `json:"address"`
+	Request []byte            `json:"request"`
+	Judging map[string]string `json:"judging"`
+	// Different says that the server may judge requests by other flags.
+	Different bool `json:"different,omitempty"`
+}
+
+// admission is the answer.
+type admission struct {
+	// Joins are the members, the new one among them, as NAME=URL,NAME=URL.
+	Joins string `json:"joins"`
+	Cert  []byte `json:"cert"`
+	Trust []byte `json:"trust"`
+}
+
+// refusal is the answer to a server that may not join, or not yet.
+type refusal struct {
+	Message string `json:"message"`
+	code    int
+}
+
+func (r *refusal) Error() string { return r.Message }
+
+func refuse(code int, format string, args ...any) error {
+	return &refusal{Message: fmt.Sprintf(format, args...), code: code}
+}
+
+// Admitter answers servers that want to join. It is safe for concurrent use.
+type Admitter struct {
+	Etcd *clientv3.Client
+	// Prefix begins the keys of tokens and members.
+	Prefix string
+	// Peers signs certificates; nil when the administrator makes those.
+	Peers *auth.Peers
+	// Judging is what this server judges requests by: values of flags, by their names.
+	Judging map[string]string
+
+	rate *rate.Limiter
+	busy chan struct{}
+}
+
+// NewAdmitter returns an Admitter that works with the fields of another one.
+func NewAdmitter(a Admitter) *Admitter {
+	a.rate, a.busy = rate.NewLimiter(asksPerSecond, asksAtOnce), make(chan struct{}, 1)
+	return &a
+}
+
+// TokensOf returns the tokens below the prefix of an Admitter.
+func TokensOf(client *clientv3.Client, prefix string) *Tokens {
+	return &Tokens{Etcd: client, Prefix: path.Join(prefix, "tokens")}
+}
+
+// Handler answers requests to JoinPath, which bring a token in place of credentials, and passes on all others.
+func (a *Admitter) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path != JoinPath {
+			next.ServeHTTP(w, req)
+			return
+		}
+		answer, err := a.serve(w, req)
+		if err == nil {
+			respond(w, http.StatusOK, answer)
+			return
+		}
+		var refused *refusal
+		if !errors.As(err, &refused) {
+			klog.ErrorS(err, "Cannot let a server join", "from", req.RemoteAddr)
+			refused = &refusal{"the server cannot do this now; its log says why", http.StatusServiceUnavailable}
+		}
+		if refused.code == http.StatusServiceUnavailable || refused.code == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		respond(w, refused.code, refused)
+	})
+}
+
+func respond(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, error) {
+	if req.Method != http.MethodPost {
+		return nil, refuse(http.StatusMethodNotAllowed, "servers join by POST")
+	}
+	if !a.rate.Allow() {
+		return nil, refuse(http.StatusTooManyRequests, "too many servers try to join at once")
+	}
+	var in ask
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxAsk)).Decode(&in); err != nil {
+		return nil, refuse(http.StatusBadRequest, "the request to join cannot be read")
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), admitTimeout)
+	defer cancel()
+	if _, _, err := TokensOf(a.Etcd, a.Prefix).check(ctx, in.Token); err != nil {
+		return nil, tokenError(err)
+	}
+	public, err := auth.ReadRequest(in.Request)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "%v", err)
+	}
+	if in.Name == "" || len(in.Name) > 100 || strings.ContainsAny(in.Name, ",=/ ") {
+		return nil, refuse(http.StatusBadRequest, "%q cannot be the name of a member", in.Name)
+	}
+	if err := CheckAddress(in.Address); err != nil {
+		return nil, refuse(http.StatusBadRequest, "--peer-address: %v", err)
+	}
+	if one, other := a.Judging[prefixFlag], in.Judging[prefixFlag]; one != other {
+		return nil, refuse(http.StatusConflict, "--%s: the servers of the cluster have %q, and this one has %q: it would not see their objects", prefixFlag, one, other)
+	}
+	if !in.Different {
+		if err := Differ(a.Judging, in.Judging); err != nil {
+			return nil, refuse(http.StatusConflict, "%v", err)
+		}
+	}
+	// One server at a time is added.
+	select {
+	case a.busy <- struct{}{}:
+		defer func() { <-a.busy }()
+	case <-ctx.Done():
+		return nil, refuse(http.StatusServiceUnavailable, "another server is joining")
+	}
+	return a.admit(ctx, &in, public)
+}
+
+func tokenError(err error) error {
+	if errors.Is(err, errToken) {
+		return refuse(http.StatusUnauthorized, "%v", err)
+	}
+	return err
+}
+
+// joining is what is stored of a server that was added.
+type joining struct {
+	Name string `json:"name"`
+	// Key is the hash of its public key: no other server can go on in its place.
+	Key   string    `json:"key"`
+	Added time.Time `json:"added"`
+}
+
+func (a *Admitter) joiningKey(id uint64) string {
+	return path.Join(a.Prefix, "joining", strconv.FormatUint(id, 16))
+}
+
+// admit adds a server as a learner, or finds it added, and signs its certificate.
+func (a *Admitter) admit(ctx context.Context, in *ask, public []byte) (*admission, error) {
+	hash := sha256.Sum256(public)
+	self := joining{in.Name, hex.EncodeToString(hash[:]), time.Now().UTC()}
+	list, err := a.Etcd.MemberList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := TokensOf(a.Etcd, a.Prefix).use(ctx, in.Token, in.Name+"/"+self.Key); err != nil {
+		return nil, tokenError(err)
+	}
+	url := etcd.PeerURL(in.Address)
+	added := false
+	for _, m := range list.Members {
+		known, err := a.joiningOf(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		same, came := known.Key == self.Key, m.Name != ""
+		switch {
+		case slices.Contains(m.PeerURLs, url) && (!m.IsLearner || came && !same):
+			return nil, refuse(http.StatusConflict, "the member %s of the cluster has the peer address %s: if its data are gone, run 'gatehouse cluster remove %s' on another server first, and else start the server with its own --data-dir, or with another --peer-address", m.Name, in.Address, m.Name)
+		case slices.Contains(m.PeerURLs, url) && same && !came:
+			added = true
+		case m.Name == in.Name && !(m.IsLearner && same):
+			return nil, refuse(http.StatusConflict, "the cluster has a member %s", in.Name)
+		// The server has lost its data or changed its address while it joined, or another server never came. There is one
+		// learner at a time.
+		case m.IsLearner && (same || slices.Contains(m.PeerURLs, url) || !came && time.Since(known.Added) > neverCame):
+			if err := a.drop(ctx, m.ID); err != nil {
+				return nil, err
+			}
+		case m.IsLearner:
+			return nil, refuse(http.StatusServiceUnavailable, "the member at %s is joining; 'gatehouse cluster remove' takes it out if it does not come", strings.Join(m.PeerURLs, ","))
+		}
+	}
+	members := list.Members
+	if !added {
+		done, err := a.Etcd.MemberAddAsLearner(ctx, []string{url})
+		switch {
+		// The ID of a member has the second in which it was added: one that was removed in this second is gone for good.
+		case errors.Is(err, rpctypes.ErrTooManyLearners), errors.Is(err, rpctypes.ErrMemberNotFound):
+			return nil, refuse(http.StatusServiceUnavailable, "another server is joining")
+		case err != nil:
+			return nil, err
+		}
+		members = done.Members
+		value, err := json.Marshal(self)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := a.Etcd.Put(ctx, a.joiningKey(done.Member.ID), string(value)); err != nil {
+			return nil, err
+		}
+		klog.InfoS("A server joins", "member", in.Name, "address", in.Address)
+	}
+	out := &admission{}
+	var joins []string
+	for _, m := range members {
+		name := m.Name
+		if slices.Contains(m.PeerURLs, url) {
+			name = in.Name
+		}
+		for _, u := range m.PeerURLs {
+			joins = append(joins, name+"="+u)
+		}
+	}
+	out.Joins = strings.Join(joins, ",")
+	if a.Peers == nil {
+		return out, nil
+	}
+	host, _, err := net.SplitHostPort(in.Address)
+	if err != nil {
+		return nil, err
+	}
+	out.Cert, out.Trust, err = a.Peers.Sign(in.Request, host)
+	return out, err
+}
+
+// joiningOf returns what is stored of a member; the zero value if nothing is.
+func (a *Admitter) joiningOf(ctx context.Context, m *pb.Member) (joining, error) {
+	var known joining
+	found, err := a.Etcd.Get(ctx, a.joiningKey(m.ID))
+	if err == nil && len(found.Kvs) > 0 {
+		err = json.Unmarshal(found.Kvs[0].Value, &known)
+	}
+	return known, err
+}
+
+// drop removes a learner.
+func (a *Admitter) drop(ctx context.Context, id uint64) error {
+	if _, err := a.Etcd.MemberRemove(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
+		return err
+	}
+	_, err := a.Etcd.Delete(ctx, a.joiningKey(id))
+	return err
+}
+
+// Differ returns an error that names a flag by which two servers would judge requests differently, with what is
+// different.
+func Differ(here, there map[string]string) error {
+	for _, flag := range slices.Sorted(maps.Keys(here)) {
+		one, other := here[flag], there[flag]
+		if one == other {
+			continue
+		}
+		if strings.Contains(one+other, ",") {
+			mine, theirs := strings.Split(one, ","), strings.Split(other, ",")
+			without := func(list, other []string) string {
+				return strings.Join(slices.DeleteFunc(slices.Clone(list), func(item string) bool { return slices.Contains(other, item) }), ",")
+			}
+			one, other = without(mine, theirs), without(theirs, mine)
+			if one == other {
+				one, other = "another order", "another order"
+			}
+		}
+		return fmt.Errorf("--%s: the servers of the cluster have %s, and this one has %s: requests would be judged differently; use the same flags and files, or say --allow-different-judging", flag, quoted(one), quoted(other))
+	}
+	return nil
+}
+
+func quoted(value string) string {
+	const most = 200
+	switch {
+	case value == "":
+		return "nothing besides"
+	case len(value) > most:
+		value = value[:most] + "..."
+	}
+	return strconv.Quote(value)
+}

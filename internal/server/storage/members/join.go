@@ -1,0 +1,184 @@
+package members
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+)
+
+const (
+	// joinTimeout bounds how long a server waits until it may join, while the others are starting or a further one joins.
+	joinTimeout = 2 * time.Minute
+	// askTimeout bounds one attempt, and askAgain is the time between two.
+	askTimeout, askAgain = 15 * time.Second, 250 * time.Millisecond
+	// maxToken bounds the file of a token, in bytes.
+	maxToken = 4096
+)
+
+// Join says how a server joins.
+type Join struct {
+	// URL is that of a server of the cluster; TokenFile has the token.
+	URL, TokenFile string
+	State          *State
+	// Peers has the key by which this server is known while it joins, and takes its certificate. Given says that the
+	// administrator has made another certificate.
+	Peers *auth.Peers
+	Given bool
+	// Judging is what this server judges requests by. Different says that the others may judge differently.
+	Judging   map[string]string
+	Different bool
+}
+
+// CheckURL returns an error for a URL that no server has.
+func CheckURL(server string) error {
+	u, err := url.Parse(server)
+	if err == nil && (u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "") {
+		err = errors.New("it must be https://HOST:PORT")
+	}
+	if err != nil {
+		return fmt.Errorf("--join: %q is not the URL of a server: %w", server, err)
+	}
+	return nil
+}
+
+// ReadToken reads the file of a token, which nobody else may be able to read.
+func ReadToken(file string) (string, error) {
+	data, err := files.Read(file, maxToken)
+	if err != nil {
+		return "", fmt.Errorf("--join-token-file: %w", err)
+	}
+	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("--join-token-file: others may read %s (mode %#o), and join with it: chmod 600 %s", file, info.Mode().Perm(), file)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// Do asks until the server may join, and returns its members as NAME=URL,NAME=URL, this server among them.
+func (j *Join) Do(ctx context.Context) (joins string, err error) {
+	token, err := ReadToken(j.TokenFile)
+	if err != nil {
+		return "", err
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 4 || parts[0] != tokenForm {
+		return "", fmt.Errorf("--join-token-file: %s has no token: 'gatehouse cluster token create' makes one", j.TokenFile)
+	}
+	in := ask{Token: token, Name: j.State.Name, Address: j.State.Address, Judging: j.Judging, Different: j.Different}
+	if in.Request, err = j.Peers.Request(); err != nil {
+		return "", err
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return "", err
+	}
+	client := &http.Client{
+		Timeout: askTimeout, Transport: &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment, TLSClientConfig: pinned(parts[3])},
+		// Nobody else gets the token.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	for said := ""; ; {
+		out, again, err := j.try(ctx, client, body)
+		if err == nil {
+			if !j.Given {
+				err = j.Peers.Accept(out.Cert, out.Trust)
+			}
+			return out.Joins, err
+		}
+		err = fmt.Errorf("--join %s: %w", j.URL, err)
+		if !again {
+			return "", err
+		}
+		if text := err.Error(); text != said {
+			klog.Warningf("Cannot join yet, and tries again: %s", text)
+			said = text
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return "", err
+		}
+	}
+}
+
+// try asks once, and reports whether a failure may be over soon.
+func (j *Join) try(ctx context.Context, client *http.Client, body []byte) (out *admission, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(j.URL, "/")+JoinPath, bytes.NewReader(body))
+	if err != nil {
+		return nil, false, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, !errors.Is(err, errOtherAuthority), err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAsk))
+	if err != nil {
+		return nil, true, err
+	}
+	switch res.StatusCode {
+	case http.StatusOK:
+		out = &admission{}
+		if err := json.Unmarshal(data, out); err != nil {
+			return nil, false, fmt.Errorf("the answer cannot be read: %w", err)
+		}
+		return out, false, nil
+	case http.StatusForbidden, http.StatusNotFound:
+		return nil, false, errors.New("the server has no cluster to join: start it with --cluster")
+	}
+	refused := &refusal{}
+	if json.Unmarshal(data, refused) != nil || refused.Message == "" {
+		refused.Message = "the server answers " + res.Status
+	}
+	return nil, res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500, refused
+}
+
+// errOtherAuthority is the error about a server that the token is not for.
+var errOtherAuthority = errors.New("the server does not have the authority that the token names: it is of another cluster, or somebody stands between it and this server")
+
+// pinned trusts servers whose authority has a hash.
+func pinned(pin string) *tls.Config {
+	return &tls.Config{
+		ServerName: ServerName, MinVersion: tls.VersionTLS12,
+		// VerifyConnection does what this would skip, with the authority that the server has sent.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			for _, authority := range state.PeerCertificates[1:] {
+				sent, err := pinOf(pemOf(authority))
+				if err != nil || subtle.ConstantTimeCompare([]byte(sent), []byte(pin)) != 1 {
+					continue
+				}
+				roots := x509.NewCertPool()
+				roots.AddCert(authority)
+				if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: ServerName, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+					return fmt.Errorf("%w: %w", errOtherAuthority, err)
+				}
+				return nil
+			}
+			return errOtherAuthority
+		},
+	}
+}
+
+func pemOf(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}

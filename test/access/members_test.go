@@ -1,0 +1,114 @@
+package access
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// S31.1, S31.2, S31.3: nobody gets to the members of a cluster, or among them, without a token or a certificate of theirs.
+func TestNobodyGetsAmongTheMembers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := l.Addr().String()
+	l.Close()
+	s := harness.Start(t, "--cluster", "--peer-address", peer)
+	at := func(name string) string { return filepath.Join(s.DataDir, "pki", name) }
+	members, err := tls.LoadX509KeyPair(at("peer.crt"), at("peer.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := tls.LoadX509KeyPair(at("admin.crt"), at("admin.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	front, err := tls.LoadX509KeyPair(at("front-proxy-client.crt"), at("front-proxy-client.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust, err := os.ReadFile(at("peer-trust.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(trust)
+	own, key := harness.NewAuthority(t, "stranger").Pair(t, "127.0.0.1")
+	stranger, err := tls.X509KeyPair(own, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(c *tls.Config) (*http.Response, error) {
+		c.RootCAs, c.MinVersion = roots, tls.VersionTLS12
+		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c}}
+		res, err := client.Get("https://" + peer + "/members")
+		if err == nil {
+			res.Body.Close()
+		}
+		return res, err
+	}
+	if res, err := ask(&tls.Config{Certificates: []tls.Certificate{members}}); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("a member: %v, %v", res, err)
+	}
+	for who, c := range map[string]*tls.Config{
+		"nobody":               {},
+		"the administrator":    {Certificates: []tls.Certificate{admin}},
+		"the front proxy":      {Certificates: []tls.Certificate{front}},
+		"a stranger":           {Certificates: []tls.Certificate{stranger}},
+		"nobody, with TLS 1.2": {MaxVersion: tls.VersionTLS12},
+	} {
+		// A client presents the certificate that it has, whatever authorities the server names.
+		if len(c.Certificates) > 0 {
+			pair := c.Certificates[0]
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		}
+		if res, err := ask(c); err == nil {
+			t.Errorf("%s: %s", who, res.Status)
+		}
+	}
+	plain := &http.Client{Timeout: 10 * time.Second}
+	if res, err := plain.Get("http://" + peer + "/members"); err == nil {
+		res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			t.Error("the members answer without TLS")
+		}
+	}
+
+	// The certificate of a member does not open the API.
+	h := s.HTTP(t, nil)
+	anonymous := s.HTTP(t, rest.AnonymousClientConfig(s.Admin))
+	for _, path := range []string{"/cluster/member", "/cluster/join"} {
+		if r := anonymous.Do("GET", path, ""); r.Code < 400 {
+			t.Errorf("%s: %d", path, r.Code)
+		}
+	}
+	for _, body := range []string{"", "{}", "[]", `{"token":"gatehouse1.a.b.c"}`, `{"token":"` + strings.Repeat("x", 1<<20) + `"}`, `{"token":"gatehouse1.../x.b.c","name":"x","address":"10.0.0.1:1"}`} {
+		if r := anonymous.Do("POST", "/cluster/join", body); r.Code < 400 || r.Code >= 500 || strings.Contains(string(r.Raw), "BEGIN CERTIFICATE") {
+			t.Errorf("%.40s: %d, %s", body, r.Code, r.Raw)
+		}
+	}
+	// Without --cluster nobody listens, and nobody joins.
+	alone := harness.Start(t)
+	if r := alone.HTTP(t, nil).Do("POST", "/cluster/join", "{}"); r.Code != http.StatusNotFound {
+		t.Errorf("a server alone: %d", r.Code)
+	}
+	// A directory of tokens is not among the objects.
+	if r := harness.Run(t, "cluster", "token", "create", "--data-dir", s.DataDir); r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	if r := h.Do("GET", "/api/v1/secrets", ""); strings.Contains(string(r.Raw), "gatehouse1") {
+		t.Errorf("secrets: %s", r.Raw)
+	}
+}

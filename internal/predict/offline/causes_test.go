@@ -1,7 +1,6 @@
 package offline_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -23,7 +22,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
-	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // stored is on the server, and in files.
@@ -108,9 +106,8 @@ func roleFor(verb string) string {
 // makes the plan, or the command reads a cluster, or files.
 func TestEveryCauseHasOneAnswer(t *testing.T) {
 	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}})
-	hooks := hooktest.New(t)
-	hooks.Answer("/mesh", hooktest.Patch(`[{"op":"add","path":"/spec/hostNetwork","value":true}]`))
-	mesh := fmt.Sprintf(meshed, hooks.URL+"/mesh", base64.StdEncoding.EncodeToString(hooks.CA))
+	hook := harness.NewWebhookServer(t, nil).Hook("/mesh", harness.Patch(`[{"op":"add","path":"/spec/hostNetwork","value":true}]`))
+	mesh := fmt.Sprintf(meshed, hook.URL(), hook.CABundle())
 	kubectl := s.Kubectl(t, "shop")
 	kubectl.MustWith(around, "apply", "-f", "-")
 	kubectl.MustWith(widgets, "apply", "-f", "-")

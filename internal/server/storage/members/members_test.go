@@ -336,6 +336,9 @@ func TestState(t *testing.T) {
 	if _, err := ReadState(dir); err == nil || !strings.Contains(err.Error(), stateFile(dir)) {
 		t.Error(err)
 	}
+	if s, err := ReadState(stateFile(dir)); s != nil || err != nil {
+		t.Errorf("a file: %v, %v", s, err)
+	}
 	for address, good := range map[string]bool{"10.0.0.1:2380": true, "[::1]:2380": true, "first.example.com:80": true, "10.0.0.1": false, ":2380": false, "0.0.0.0:1": false, "a:0": false, "a,b:1": false, "a:x1": false} {
 		if err := CheckAddress(address); (err == nil) != good {
 			t.Errorf("%s: %v", address, err)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
@@ -29,7 +30,8 @@ func stateFile(dataDir string) string { return filepath.Join(dataDir, "cluster",
 // ReadState reads what a data directory says. It returns nil for the directory of a server alone.
 func ReadState(dataDir string) (*State, error) {
 	data, err := files.Read(stateFile(dataDir), files.Configuration)
-	if errors.Is(err, fs.ErrNotExist) {
+	// A file in place of the directory is for those to say who need the directory.
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
 	s := &State{}

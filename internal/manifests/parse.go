@@ -240,6 +240,11 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 		return
 	}
 	o.Content = object
+	if _, list := object["items"]; !list {
+		// Nodes take more memory than their text, and few objects are asked for theirs. The lines of the
+		// elements of a list need them at once.
+		root = nil
+	}
 	o.node = sync.OnceValue(func() *yamlv3.Node {
 		if root != nil {
 			return root

@@ -248,6 +248,7 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 		}
 		return command.UsageError{Err: errors.New(message)}
 	}
+	command.BoundMemory(checkMemory + max(0, int64(len(set.Objects))-manyObjects)*objectMemory)
 	options := check.Options{
 		Set: set, Old: old, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff, Expand: o.expand,
@@ -280,6 +281,14 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 	}
 	return nil
 }
+
+// checkMemory is the size, in bytes, from which on the heap is collected more often than by its growth. The server
+// and manyObjects of usual size live in it, and each object more needs objectMemory.
+const (
+	checkMemory  = 420 << 20
+	manyObjects  = 20_000
+	objectMemory = 12 << 10
+)
 
 // namespaces are those of the objects.
 func (o *checkOptions) namespaces(sets ...*manifests.Set) []string {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -259,10 +258,8 @@ const replayMemory = 300 << 20
 
 // quietServers has temporary servers log only when they are asked to, in a bound of memory.
 func quietServers(ctx context.Context, streams command.Streams, l *command.Logging) error {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		// A million requests take no more memory than a thousand.
-		debug.SetMemoryLimit(replayMemory)
-	}
+	// A million requests take no more memory than a thousand.
+	command.BoundMemory(replayMemory)
 	return l.StartFromTwo(ctx, streams.Err)
 }
 

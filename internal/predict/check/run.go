@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
@@ -237,6 +238,10 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		return nil
 	}
 	t.answer = r.read(a)
+	if !r.Diff && r.Old == nil && !offline.IsWorkload(t.kind.Kind.GroupKind()) {
+		// Nobody looks at the object any more.
+		defer func() { t.answer.Body = nil }()
+	}
 	if !a.OK() && ruleOf(a.Status) == ruleUnknownField {
 		// One mistake would hide the others.
 		again := *t

@@ -67,6 +67,9 @@ func Dependents(workload *unstructured.Unstructured) ([]Dependent, error) {
 	return m.made, m.err
 }
 
+// IsWorkload reports whether a controller creates other objects for those of a kind.
+func IsWorkload(kind schema.GroupKind) bool { return makers[kind] != "" }
+
 // makers are the kinds of workloads, with the name of their controller.
 var makers = map[schema.GroupKind]string{
 	{Group: "apps", Kind: "Deployment"}: "deployment-controller", {Group: "apps", Kind: "ReplicaSet"}: "replicaset-controller",

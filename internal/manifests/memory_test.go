@@ -1,0 +1,40 @@
+package manifests_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+// What is read of a large repository is its objects, and not how each of their fields is written.
+func TestObjectsTakeLittleMemory(t *testing.T) {
+	const objects, fields, most = 2000, 40, 10 << 10
+	var text strings.Builder
+	for i := range objects {
+		fmt.Fprintf(&text, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata:\n", i)
+		for k := range fields {
+			fmt.Fprintf(&text, "  key%d: value %d\n", k, i)
+		}
+	}
+	data := []byte(text.String())
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	content := manifests.Parse("all.yaml", data)
+	each := (heap() - before) / objects
+	if len(content.Objects) != objects || each > most {
+		t.Errorf("%d objects take %d bytes each, more than %d", len(content.Objects), each, most)
+	}
+	if line, column := content.Objects[1].Place("data.key2"); line != 53 || column != 3 {
+		t.Errorf("a field is at %d:%d", line, column)
+	}
+	runtime.KeepAlive(data)
+}

@@ -166,7 +166,12 @@ func (s *settings) later() *resources.Later {
 	if fields == nil || s.LaterFields == laterKeep {
 		return nil
 	}
-	return &resources.Later{Fields: fields, Release: release, Reject: s.LaterFields == laterReject}
+	return &resources.Later{Fields: fields, Release: release, Reject: s.likeTheRelease()}
+}
+
+// likeTheRelease reports whether the server says nothing that one of the emulated release does not say.
+func (s *settings) likeTheRelease() bool {
+	return s.LaterFields == laterReject && emulation.FieldsOf(emulation.Effective().EmulationVersion().String()) != nil
 }
 
 // newExposed makes the resources, and the discovery and OpenAPI documents that describe them.
@@ -178,14 +183,18 @@ func newExposed(p *populated) (*exposed, error) {
 		Engine: p.admitter.engine, Current: p.admitter.refresher.Current, Namespaces: p.admitter.namespaces,
 		Costs: expressioncost.New(described, p.loopback.mapper),
 	}
-	registrationStorage, err := registrations.Storage(p.stores.factory, p.places.StorageConfig, p.admitter.inForce.Hold, wrong.Warn)
+	warn := wrong.Warn
+	if s.likeTheRelease() {
+		warn = func(string) registrations.Warn { return nil }
+	}
+	registrationStorage, err := registrations.Storage(p.stores.factory, p.places.StorageConfig, p.admitter.inForce.Hold, warn)
 	if err != nil {
 		return nil, err
 	}
 	for _, version := range s.versions.Off {
 		delete(registrationStorage, version)
 	}
-	registrations.HoldPolicies(p.kinds, p.admitter.inForce.Hold, wrong.Warn)
+	registrations.HoldPolicies(p.kinds, p.admitter.inForce.Hold, warn)
 	// Without a ring no traces are kept.
 	var ring *traces.Ring
 	if s.AdmissionTraceBytes >= 0 {
@@ -241,7 +250,11 @@ func newExposed(p *populated) (*exposed, error) {
 	if a.shown.Discovery, err = discovery.New(p.config.ExternalAddress, versions); err != nil {
 		return nil, err
 	}
-	a.shown.OpenAPI = openapi.New(openapi.Options{Models: models, Endpoints: a.endpoints, Version: "v" + KubernetesVersion, Custom: a.custom})
+	published := models
+	if s.likeTheRelease() {
+		published = models.Released()
+	}
+	a.shown.OpenAPI = openapi.New(openapi.Options{Models: published, Endpoints: a.endpoints, Version: "v" + KubernetesVersion, Custom: a.custom})
 	if a.aggregator, err = newAggregator(p, versions, a.shown); err != nil {
 		return nil, err
 	}
@@ -331,7 +344,7 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 		return places.Definitions(p.settings.EtcdPrefix, p.db.client.Client, p.db.values, next)
 	})
 	options := customresources.Options{
-		Factory: p.stores.factory, Storage: p.places.StorageConfig, Client: client,
+		Factory: p.stores.factory, Storage: p.places.StorageConfig, Client: client, LikeTheRelease: p.settings.likeTheRelease(),
 		Equivalents: p.config.EquivalentResourceRegistry, Authorizer: p.config.Authorization.Authorizer,
 		MaxRequestBodyBytes: p.config.MaxRequestBodyBytes,
 		Builtin:             func(gv schema.GroupVersion) bool { return taken[gv] },

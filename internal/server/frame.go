@@ -193,7 +193,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 		inflight.Reserve,
 		stack.Handler,
 		func(next http.Handler) http.Handler {
-			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping, Before: limiter.Serve})
+			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping, Before: limiter.Serve, LikeTheRelease: s.likeTheRelease()})
 		},
 		deadline.Handler,
 		stack.Handler,

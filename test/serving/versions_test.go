@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -172,6 +173,43 @@ func TestFieldsThatCameLater(t *testing.T) {
 			})
 		}
 	})
+	t.Run("reject lists, and what is in them", func(t *testing.T) {
+		h, ns := strict.HTTP(t, nil), strict.Namespace(t)
+		const (
+			responders = `"evictionResponders":[{"name":"example.com/a"},{"name":"example.com/b"}]`
+			mounts     = `"volumeMounts":[{"name":"v","mountPath":"/a"},{"name":"v","mountPath":"/b","bindMountOptions":["noexec"]}]`
+			volumes    = `"volumes":[{"name":"v","emptyDir":{}},{"name":"p","projected":{"sources":[{"configMap":{"name":"c","items":[{"key":"k","path":"p","user":7}]}}]}}]`
+		)
+		for _, tt := range []struct {
+			name, spec string
+			unknown    []string
+		}{
+			{"a list", responders + `,"containers":[{"name":"c","image":"i"}]`, []string{"spec.evictionResponders"}},
+			{"a list in elements of lists", `"volumes":[{"name":"v","emptyDir":{}}],"containers":[{"name":"c","image":"i"},{"name":"d","image":"i",` + mounts + `}]`, []string{"spec.containers[1].volumeMounts[1].bindMountOptions"}},
+			{"of init containers", `"volumes":[{"name":"v","emptyDir":{}}],"initContainers":[{"name":"d","image":"i",` + mounts + `}],"containers":[{"name":"c","image":"i"}]`, []string{"spec.initContainers[0].volumeMounts[1].bindMountOptions"}},
+			{"five levels down", volumes + `,"containers":[{"name":"c","image":"i"}]`, []string{"spec.volumes[1].projected.sources[0].configMap.items[0].user"}},
+			{"all of them", responders + "," + volumes + `,"containers":[{"name":"d","image":"i",` + mounts + `}]`, []string{"spec.evictionResponders", "spec.containers[0].volumeMounts[1].bindMountOptions", "spec.volumes[1].projected.sources[0].configMap.items[0].user"}},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				pod, pods := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{`+tt.spec+`}}`, "/api/v1/namespaces/"+ns+"/pods?dryRun=All&fieldValidation="
+				r := h.Do("POST", pods+"Strict", pod)
+				for _, path := range tt.unknown {
+					if r.Code != http.StatusBadRequest || !strings.Contains(r.Text("message"), `unknown field "`+path+`"`) {
+						t.Errorf("%d %s, want that %s is unknown", r.Code, r.Text("message"), path)
+					}
+				}
+				if n := strings.Count(r.Text("message"), "unknown field"); n != len(tt.unknown) {
+					t.Errorf("%d fields are unknown: %s", n, r.Text("message"))
+				}
+				r = h.Do("POST", pods+"Ignore", pod)
+				for _, path := range tt.unknown {
+					if name := path[strings.LastIndexByte(path, '.')+1:]; r.Code != http.StatusCreated || strings.Contains(string(r.Raw), `"`+name+`"`) {
+						t.Errorf("%d, and %s is kept: %.600s", r.Code, name, r.Raw)
+					}
+				}
+			})
+		}
+	})
 	t.Run("warn", func(t *testing.T) {
 		lenient := harness.StartTest(t, "--emulated-version=1.36")
 		h, ns := lenient.HTTP(t, nil), lenient.Namespace(t)
@@ -182,6 +220,53 @@ func TestFieldsThatCameLater(t *testing.T) {
 	})
 	if got := harness.Refuses(t, "--later-fields=drop"); !strings.Contains(got, "is not one of warn, reject, keep") {
 		t.Errorf("got %s", got)
+	}
+}
+
+// S26.15: with --later-fields reject, warnings and documents say what the release says.
+func TestWhatAReleaseSays(t *testing.T) {
+	t.Parallel()
+	const (
+		service = `{"metadata":{"generateName":"s"},"spec":{"ports":[{"port":80}],"externalIPs":["012.3.4.5"]}}`
+		hooks   = `{"metadata":{"name":"a.static.k8s.io"},"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://127.0.0.1:1/"},"sideEffects":"None","admissionReviewVersions":["v1"],"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*"]}],"objectSelector":{"matchLabels":{"a":"b"}}}]}`
+		crd     = `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+	)
+	for _, tt := range []struct {
+		name  string
+		flags []string
+		// address is in a warning; own reports whether what only Gatehouse says is there.
+		address string
+		own     bool
+	}{
+		{"1.34", []string{"--emulated-version=1.34", "--later-fields=reject"}, "will be considered invalid in a future Kubernetes release: use ", false},
+		{"1.35", []string{"--emulated-version=1.35", "--later-fields=reject"}, "will be considered invalid in a future Kubernetes release: use ", false},
+		{"1.34 with warnings", []string{"--emulated-version=1.34"}, "is invalid: use ", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := harness.StartTest(t, tt.flags...)
+			h, ns := s.HTTP(t, nil), s.Namespace(t)
+			made := h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/services?dryRun=All", service)
+			if warnings := strings.Join(made.Header.Values("Warning"), " "); !strings.Contains(warnings, tt.address) {
+				t.Errorf("an odd address has the warnings %q", warnings)
+			}
+			made = h.Must(http.StatusCreated, "POST", apiAdmission+"/validatingwebhookconfigurations", hooks)
+			if warnings := made.Header.Values("Warning"); (len(warnings) > 0) != tt.own {
+				t.Errorf("a registration has the warnings %q", warnings)
+			}
+			h.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+			for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v3/apis/example.com/v1", "/openapi/v2"} {
+				harness.Eventually(t, path+" is served", func() error {
+					r := h.Do("GET", path, "")
+					if r.Code != http.StatusOK || path == "/openapi/v2" && !strings.Contains(string(r.Raw), "com.example.v1.Thing") {
+						return fmt.Errorf("%d", r.Code)
+					}
+					if has := strings.Contains(string(r.Raw), "Pending lists the initializers that must act"); has != tt.own {
+						t.Errorf("%s has initializers: %t", path, has)
+					}
+					return nil
+				})
+			}
+		})
 	}
 }
 

@@ -27,7 +27,12 @@ func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
 	if err != nil || len(documents) == 0 {
 		return nil, err
 	}
-	return builder.MergeSpecsV3(documents...)
+	document, err := builder.MergeSpecsV3(documents...)
+	if err == nil && s.options.LikeTheRelease && document.Components.Schemas[objectMeta] != nil {
+		// The schema was made for this document.
+		delete(document.Components.Schemas[objectMeta].Properties, "initializers")
+	}
+	return document, err
 }
 
 // OpenAPIV2 returns static with the definitions that are served added to it. It builds the
@@ -43,7 +48,7 @@ func (s *Server) OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error) {
 		if err != nil {
 			return fmt.Errorf("OpenAPI v2 of %s in version %s: %w", d.crd.Name, version, err)
 		}
-		if metadata, ok := document.Definitions[objectMeta]; ok {
+		if metadata, ok := document.Definitions[objectMeta]; ok && !s.options.LikeTheRelease {
 			document.Definitions[objectMeta] = withInitializers(metadata)
 		}
 		documents = append(documents, document)

@@ -54,6 +54,8 @@ type Options struct {
 	// Client reaches the server itself as a superuser. An informer reads definitions with it, and
 	// controllers write the status of definitions.
 	Client *rest.Config
+	// LikeTheRelease leaves metadata.initializers out of documents for clients.
+	LikeTheRelease bool
 	// Equivalents is the server's registry of equivalent resources, for
 	// CustomResourceDefinition itself. Every definition has a registry of its own.
 	Equivalents runtime.EquivalentResourceRegistry

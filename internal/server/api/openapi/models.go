@@ -32,6 +32,8 @@ const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 type Models struct {
 	extra   common.GetOpenAPIDefinitions
 	schemes []*runtime.Scheme
+	// released leaves out metadata.initializers.
+	released bool
 
 	// mu is held as long as definitions are used, since the library that makes
 	// schemas of them writes into them.
@@ -56,6 +58,11 @@ type definitions struct {
 // extra adds definitions of kinds that upstream's generated ones lack.
 func NewModels(extra common.GetOpenAPIDefinitions, schemes ...*runtime.Scheme) *Models {
 	return &Models{extra: extra, schemes: schemes}
+}
+
+// Released returns the models without metadata.initializers, as a release of Kubernetes publishes them.
+func (m *Models) Released() *Models {
+	return &Models{extra: m.extra, schemes: m.schemes, released: true}
 }
 
 // TypeConverter builds the type converter of the given kinds for server-side apply.
@@ -168,7 +175,12 @@ func (m *Models) definitionNamer() *apiopenapi.DefinitionNamer {
 // all returns upstream's definitions and the extra ones, with
 // metadata.initializers.
 func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	return complete(upstream.Definitions, m.extra, ref)
+	defs := complete(upstream.Definitions, m.extra, ref)
+	if m.released {
+		// complete made the properties anew.
+		delete(defs[objectMeta].Schema.Properties, "initializers")
+	}
+	return defs
 }
 
 // complete adds the definitions of extra and metadata.initializers to definitions of upstream,

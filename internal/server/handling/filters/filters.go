@@ -35,6 +35,8 @@ type Options struct {
 	// Before, if set, is what a request passes before it waits for seats, and after it is known who
 	// sent it.
 	Before Filter
+	// LikeTheRelease says only what a server of the emulated release says.
+	LikeTheRelease bool
 }
 
 // Library returns api behind the library's filters.
@@ -76,6 +78,7 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 		},
 		// What is in the handler with the timeout may add warnings at any time.
 		genericapifilters.WithWarningRecorder,
+		when(o.LikeTheRelease, restated),
 		func(next http.Handler) http.Handler {
 			return genericfilters.WithCORS(next, c.CorsAllowedOriginList, nil, nil, nil, "true")
 		},

@@ -268,7 +268,11 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 	}
 	if len(items) == 0 {
 		if len(o.log.paths) > 0 {
-			fmt.Fprintln(streams.Err, "No request of the audit log matches.", map[bool]string{false: "-A looks in all namespaces."}[o.allNamespaces])
+			if o.allNamespaces {
+				fmt.Fprintln(streams.Err, "No request of the audit log matches.")
+			} else {
+				fmt.Fprintln(streams.Err, "No request of the audit log matches. -A looks in all namespaces.")
+			}
 			return nil
 		}
 		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")

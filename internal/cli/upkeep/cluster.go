@@ -40,8 +40,8 @@ func NewCluster(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Let servers join, and look after those that share an etcd",
-		Long: `Let servers join the cluster of a first one, see how its members are, remove one,
-and recover when a majority is lost for good.
+		Long: `Let servers join the cluster of a first one, see how its members are, remove
+one, and recover when a majority is lost for good.
 
 The commands work on the machine of a server of the cluster, and as its user or
 as root.`,

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -9,11 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types/ref"
-	celparser "github.com/google/cel-go/parser"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -21,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/mutants"
 )
 
 // mostTries bounds how many requests are tried for one that is wanted.
@@ -302,8 +300,10 @@ func (f *firstTests) better(than *attempted) (*attempted, error) {
 // rejected is a request that a validation rejects; if there is one, by that validation alone. nil when none is found.
 func (f *firstTests) rejected(best, base *attempted, i int) (*attempted, error) {
 	var found *attempted
+	// The first change is none.
+	changes := append([]fieldEdit{{}}, f.edits...)
 	for _, from := range []*attempted{best, base} {
-		for _, e := range append([]fieldEdit{{}}, f.edits...) {
+		for _, e := range changes[:min(len(changes), mostTries/2)] {
 			a, err := f.try(e.of(from.object))
 			if err != nil {
 				return nil, err
@@ -379,7 +379,8 @@ func (f *firstTests) changes() []fieldEdit {
 	for _, v := range variables {
 		text, _ := walk(v, "expression").(string)
 		name, _ := walk(v, "name").(string)
-		if e := parsedAs(text); e != nil {
+		if parsed := mutants.Parse(text); parsed != nil {
+			e := parsed.Expr()
 			r.read(e)
 			if path, ok := r.path(e); ok {
 				r.of["variables."+name] = path
@@ -390,25 +391,12 @@ func (f *firstTests) changes() []fieldEdit {
 		elements, _ := walk(f.policy.Content, "spec", list).([]any)
 		for _, v := range elements {
 			text, _ := walk(v, "expression").(string)
-			if e := parsedAs(text); e != nil {
-				r.read(e)
+			if parsed := mutants.Parse(text); parsed != nil {
+				r.read(parsed.Expr())
 			}
 		}
 	}
 	return r.list
-}
-
-// parsedAs is an expression as it is written, with macros as calls; nil if it is none.
-func parsedAs(text string) ast.Expr {
-	parser, err := celparser.NewParser(celparser.EnableOptionalSyntax(true), celparser.EnableIdentEscapeSyntax(true))
-	if err != nil {
-		return nil
-	}
-	parsed, issues := parser.Parse(common.NewTextSource(text))
-	if len(issues.GetErrors()) > 0 {
-		return nil
-	}
-	return parsed.Expr()
 }
 
 // reading collects what expressions read.
@@ -659,7 +647,7 @@ func baseOf(kind *offline.Kind) map[string]any {
 		object["roleRef"] = map[string]any{"apiGroup": kind.Kind.Group, "kind": role, "name": "test"}
 	}
 	if kind.Namespaced {
-		object["metadata"].(map[string]any)["namespace"] = cmp.Or(at(object, "metadata", "namespace"), "default")
+		object["metadata"].(map[string]any)["namespace"] = "default"
 	}
 	return runtime.DeepCopyJSON(object)
 }

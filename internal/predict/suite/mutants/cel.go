@@ -43,8 +43,8 @@ type editing struct {
 	list    []edit
 }
 
-// editsOf returns the changes of an expression; none of a text that is not an expression.
-func editsOf(text string, r role) []edit {
+// Parse returns an expression as it is written; nil for a text that is not an expression.
+func Parse(text string) *ast.AST {
 	// Without macros, all() and has() are calls as they are written.
 	parser, err := celparser.NewParser(celparser.EnableOptionalSyntax(true), celparser.EnableIdentEscapeSyntax(true))
 	if err != nil {
@@ -52,6 +52,15 @@ func editsOf(text string, r role) []edit {
 	}
 	parsed, issues := parser.Parse(common.NewTextSource(text))
 	if len(issues.GetErrors()) > 0 {
+		return nil
+	}
+	return parsed
+}
+
+// editsOf returns the changes of an expression; none of a text that is not an expression.
+func editsOf(text string, r role) []edit {
+	parsed := Parse(text)
+	if parsed == nil {
 		return nil
 	}
 	x := &editing{parsed: parsed, factory: ast.NewExprFactory()}
@@ -69,17 +78,12 @@ func editsOf(text string, r role) []edit {
 	seen := map[string]bool{x.text(root): true}
 	kept := x.list[:0]
 	for _, e := range x.list {
-		if !seen[e.text] && len(parseErrors(parser, e.text)) == 0 {
+		if !seen[e.text] && Parse(e.text) != nil {
 			kept = append(kept, e)
 		}
 		seen[e.text] = true
 	}
 	return kept
-}
-
-func parseErrors(p *celparser.Parser, text string) []*common.Error {
-	_, issues := p.Parse(common.NewTextSource(text))
-	return issues.GetErrors()
 }
 
 // opposites are the functions that answer the other way about values that are equal, or a boundary.

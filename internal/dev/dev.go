@@ -114,6 +114,8 @@ type session struct {
 	// served is called when the program begins to serve, and ended, if set, when it has ended by itself.
 	served func(context.Context) error
 	ended  func(context.Context)
+	// leaving, if set, is called before the program is stopped for good.
+	leaving func()
 	// live has a cluster call the program; nil for a server of the session.
 	live *live
 }
@@ -274,7 +276,12 @@ func (s *session) loop(ctx context.Context, files string) (err error) {
 	if s.changes, err = s.watched(ctx); err != nil {
 		return err
 	}
-	defer func() { s.program.Stop(endGrace) }()
+	defer func() {
+		if s.leaving != nil {
+			s.leaving()
+		}
+		s.program.Stop(endGrace)
+	}()
 	// Controllers make requests, too, while the program is built.
 	s.gate.hold(0)
 	for changed := true; ; {

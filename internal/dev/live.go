@@ -538,6 +538,14 @@ func Leave(ctx context.Context, config *rest.Config, id string, settled time.Dur
 	})
 }
 
+// leave takes what the session has written out of the cluster. No write of the session is on its way, and none follows.
+func (l *live) leave(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = true
+	return Leave(ctx, l.Cluster, l.id, 0)
+}
+
 // registered are the registrations as the program has to serve them.
 func (l *live) registered() (found []runtime.Object) {
 	l.mu.Lock()
@@ -596,11 +604,18 @@ func (s *session) runLive(ctx context.Context) (err error) {
 			cancel(fmt.Errorf("serving: %w", err))
 		}
 	})
-	defer func() {
+	leave := sync.OnceValue(func() error {
 		cancel(nil)
 		end, done := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 		defer done()
-		left := Leave(end, l.Cluster, l.id, 0)
+		return l.leave(end)
+	})
+	// The cluster judges as before when the program ends.
+	s.leaving = func() { _ = leave() }
+	defer func() {
+		left := leave()
+		end, done := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+		defer done()
 		l.front.close(end)
 		running.Wait()
 		if left == nil {

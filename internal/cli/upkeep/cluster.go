@@ -29,6 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -99,8 +100,11 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 			return cmp.Or(err, fmt.Errorf("data directory %s is not that of a server of a cluster: start the server with --cluster or --join", c.dataDir))
 		}
 		end, err := c.open(cmd.Context())
-		if err != nil {
+		switch {
+		case errors.Is(err, backup.ErrNotRunning):
 			return err
+		case err != nil:
+			return fmt.Errorf("%w: a majority of the members must run; if the others are lost for good, stop this server and run 'gatehouse cluster recover --from-this-member'", err)
 		}
 		defer end()
 		ctx, cancel := context.WithTimeout(cmd.Context(), clusterTimeout)

@@ -43,8 +43,6 @@ type auditLog struct {
 	registrations []string
 	fromCluster   string
 	cluster       *command.Cluster
-	// left counts the traces that had no room.
-	left int
 }
 
 // addFlags adds the flags that name the log.

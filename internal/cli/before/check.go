@@ -248,7 +248,7 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 		}
 		return command.UsageError{Err: errors.New(message)}
 	}
-	command.BoundMemory(checkMemory + max(0, int64(len(set.Objects))-manyObjects)*objectMemory)
+	command.BoundMemory(streams, checkMemory+max(0, int64(len(set.Objects))-manyObjects)*objectMemory)
 	options := check.Options{
 		Set: set, Old: old, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff, Expand: o.expand,

@@ -259,7 +259,7 @@ const replayMemory = 300 << 20
 // quietServers has temporary servers log only when they are asked to, in a bound of memory.
 func quietServers(ctx context.Context, streams command.Streams, l *command.Logging) error {
 	// A million requests take no more memory than a thousand.
-	command.BoundMemory(replayMemory)
+	command.BoundMemory(streams, replayMemory)
 	return l.StartFromTwo(ctx, streams.Err)
 }
 

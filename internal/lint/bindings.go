@@ -2,7 +2,6 @@ package lint
 
 import (
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/admissionregistration/v1"
 
@@ -12,13 +11,6 @@ import (
 
 var policyWithoutBinding = &Rule{
 	ID: "policy-without-binding", Level: Warning,
-	Title: "A policy has no binding",
-	Why:   "A policy is in force only where a binding says so. Without one it does nothing.",
-	Fix: "Create a binding with this policyName, or delete the policy. Among files, the rule is a note, and is silent if most of the policies have no binding, as those of " +
-		"a library.",
-	Fails: strings.ReplaceAll(before(policy("validations:\n- {expression: \"object.spec.hostNetwork != true\"}\n")), "name: images", "name: networks") + "---\n" +
-		policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
-	Passes: policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
 			if e.Policy == nil || e.Bindings != nil {
@@ -52,19 +44,8 @@ func (p *pass) isLibrary(source registration.Source) bool {
 	return others > bound
 }
 
-// before returns the first document of an example.
-func before(example string) string {
-	first, _, _ := strings.Cut(example, "---\n")
-	return first
-}
-
 var bindingWithoutPolicy = &Rule{
 	ID: "binding-without-policy", Level: Warning,
-	Title:  "A binding names a policy that does not exist",
-	Why:    "The binding does nothing, and nothing says so.",
-	Fix:    "Correct policyName, or create the policy. Among files, the rule is silent if they have no policy at all, or if an API server would refuse that one.",
-	Fails:  strings.Replace(policy("validations:\n- {expression: \"true\"}\n"), "policyName: images", "policyName: image", 1),
-	Passes: policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
 			if e.Binding == nil || p.Hidden[e.Source.Descriptor().Bound] != "" || p.Snapshot.Bound(e) != nil {
@@ -88,12 +69,6 @@ var bindingWithoutPolicy = &Rule{
 
 var warnBindingRejects = &Rule{
 	ID: "warn-binding-rejects", Level: Note,
-	Title: "A binding that only warns or audits can reject requests",
-	Why: "The actions of a binding are for violations. When params are missing, or an audit annotation fails, the failure policy of the policy " +
-		"decides, whatever the actions are: with Fail, the request is rejected.",
-	Fix:    "Set failurePolicy of the policy to Ignore while it is tried out.",
-	Fails:  strings.Replace(withParams, "[Deny]", "[Warn]", 1),
-	Passes: strings.Replace(strings.Replace(withParams, "[Deny]", "[Warn]", 1), "spec:\n  paramKind", "spec:\n  failurePolicy: Ignore\n  paramKind", 1),
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
 			if e.Source != registration.ValidatingBindings || slices.Contains(e.Binding.Actions, v1.Deny) {

@@ -138,11 +138,6 @@ func valid(list []*x509.Certificate, now time.Time) (from, to time.Time) {
 
 var caBundleInvalid = &Rule{
 	ID: "ca-bundle-invalid", Level: Error, OnWrite: true,
-	Title:  "A caBundle cannot be read",
-	Why:    "The API server trusts nobody then: each call of the webhook fails before it is made.",
-	Fix:    "Put the certificate of the authority that signed the server's certificate there, as PEM, not the certificate's key.",
-	Fails:  bundled("policies", publicKey),
-	Passes: bundled("policies", lasting),
 	check: func(p *pass) {
 		for _, c := range p.clients() {
 			if len(c.CABundle) == 0 || len(bytes.TrimSpace(c.CABundle)) == 0 && c.mayBeSet(p) {
@@ -157,11 +152,6 @@ var caBundleInvalid = &Rule{
 
 var caBundleExpired = &Rule{
 	ID: "ca-bundle-expired", Level: Error, OnWrite: true,
-	Title:  "The certificates of a caBundle have expired, or are not valid yet",
-	Why:    "The API server trusts no certificate that they signed: each call of the webhook fails.",
-	Fix:    "Renew the certificate authority of the webhook, and the certificate of its server.",
-	Fails:  bundled("policies", expired),
-	Passes: bundled("policies", lasting),
 	check: func(p *pass) {
 		p.validities(func(c *client, from, to time.Time) {
 			switch {
@@ -179,11 +169,6 @@ const soon = 30 * 24 * time.Hour
 
 var caBundleExpires = &Rule{
 	ID: "ca-bundle-expires", Level: Warning,
-	Title:  "The certificates of a caBundle expire within 30 days",
-	Why:    "From then on, each call of the webhook fails.",
-	Fix:    "Renew the certificate authority of the webhook, and find out why nothing did.",
-	Fails:  bundled("policies", ending),
-	Passes: bundled("policies", lasting),
 	check: func(p *pass) {
 		p.validities(func(c *client, from, to time.Time) {
 			if !p.Now.Before(from) && p.Now.Before(to) && to.Sub(p.Now) < soon {
@@ -196,13 +181,6 @@ var caBundleExpires = &Rule{
 var caBundleMissing = &Rule{
 	ID: "ca-bundle-missing", Level: Warning,
 	Reads: []Part{Services, Workloads, Access},
-	Title: "A webhook behind a service has no caBundle",
-	Why: "The API server trusts the authorities of its machine then, and none of them signs certificates for the name of a service, NAME.NAMESPACE.svc. " +
-		"Unless something sets the caBundle later, each call fails.",
-	Fix: "Set clientConfig.caBundle, or have a controller set it, such as cert-manager with the annotation cert-manager.io/inject-ca-from. Among files, the rule " +
-		"is silent if a role allows somebody to change the configuration, and if the files do not have the server.",
-	Fails:  hook(validating, anyPod+outside+"failurePolicy: Ignore\n") + serviceWithPort("443") + server("policies", 2),
-	Passes: bundled("policies", lasting),
 	check: func(p *pass) {
 		for _, c := range p.clients() {
 			if c.Service == nil || len(c.CABundle) > 0 || c.mayBeSet(p) {
@@ -222,12 +200,6 @@ var caBundleMissing = &Rule{
 var caBundleMismatch = &Rule{
 	ID: "ca-bundle-mismatch", Level: Error,
 	Reads: []Part{Certificates},
-	Title: "A webhook presents a certificate that the API server does not trust",
-	Why: "The certificate is signed by somebody else than its caBundle says, or names another host than the one that is called. Each call of the webhook fails. " +
-		"The rule needs --connect: the command then connects to each webhook from where it runs, and sends no request.",
-	Fix:    "Renew the certificate of the server and the caBundle together. The certificate must name the host of the URL, or NAME.NAMESPACE.svc.",
-	Fails:  bundled("policies", lasting),
-	Passes: bundled("policies", own),
 	check: func(p *pass) {
 		for _, c := range p.clients() {
 			address := addressOf(c.ClientConfig)

@@ -56,7 +56,7 @@ func (r *Report) Count(level report.Level) int {
 // Check runs rules over a world. It ends early, with what it has, when ctx ends.
 func Check(ctx context.Context, w *World, o Options) *Report {
 	if o.Rules == nil {
-		o.Rules = rules
+		o.Rules = Rules()
 	}
 	p := &pass{
 		World: w, ctx: ctx, about: o.About, report: &Report{}, unseen: map[string]bool{},

@@ -6,17 +6,6 @@ import (
 
 var conditionAlwaysTrue = &Rule{
 	ID: "condition-always-true", Level: Note,
-	Title: "A match condition is true for every request",
-	Why:   "The condition spares nothing. Either it is not needed, or it does not say what was meant.",
-	Fix:   "Remove the condition, or correct it.",
-	Fails: hook(validating, anyPod+outside+`failurePolicy: Fail
-matchConditions:
-- {name: not-deletions, expression: "request.operation != 'DELETE'"}
-`),
-	Passes: hook(validating, anyPod+outside+`failurePolicy: Fail
-matchConditions:
-- {name: not-nodes, expression: "!('system:nodes' in request.userInfo.groups)"}
-`),
 	check: func(p *pass) {
 		for _, f := range p.analyses() {
 			if f.use != condition {
@@ -31,17 +20,6 @@ matchConditions:
 
 var conditionNeverTrue = &Rule{
 	ID: "condition-never-true", Level: Warning,
-	Title: "A match condition is false for every request",
-	Why:   "The webhook or policy never applies. The condition is false whatever the object is, for all operations and resources of the rules.",
-	Fix:   "Correct the condition, or the rules that it contradicts.",
-	Fails: hook(validating, anyPod+outside+`failurePolicy: Fail
-matchConditions:
-- {name: deletions, expression: "request.operation == 'DELETE'"}
-`),
-	Passes: hook(validating, anyPod+outside+`failurePolicy: Fail
-matchConditions:
-- {name: not-nodes, expression: "!('system:nodes' in request.userInfo.groups)"}
-`),
 	check: func(p *pass) {
 		for _, f := range p.analyses() {
 			if value, same := f.always(nil); f.use == condition && same && !value {
@@ -53,22 +31,6 @@ matchConditions:
 
 var conditionFails = &Rule{
 	ID: "condition-fails", Level: Error, OnWrite: true,
-	Title: "A match condition fails for every request of an operation",
-	Why: "The condition looks at something that such requests do not have: there is no object in a DELETE, and no oldObject in a CREATE. When a condition fails " +
-		"and none is false, the failure policy decides: with Fail, each such request is rejected; with Ignore, it is not judged.",
-	Fix: "Ask for what may be missing: object == null || object.metadata.name != 'x'. Or leave the operation out of the rules.",
-	Fails: hook(validating, `rules:
-- {apiGroups: [""], apiVersions: [v1], operations: [CREATE, DELETE], resources: [pods]}
-failurePolicy: Fail
-matchConditions:
-- {name: by-name, expression: "object.metadata.name.startsWith('web-')"}
-`+outside),
-	Passes: hook(validating, `rules:
-- {apiGroups: [""], apiVersions: [v1], operations: [CREATE, DELETE], resources: [pods]}
-failurePolicy: Fail
-matchConditions:
-- {name: by-name, expression: "object == null || object.metadata.name.startsWith('web-')"}
-`+outside),
 	check: func(p *pass) {
 		for _, f := range p.analyses() {
 			if f.use != condition {
@@ -89,16 +51,6 @@ matchConditions:
 
 var validationConstant = &Rule{
 	ID: "validation-constant", Level: Error,
-	Title: "A validation gives the same for every request, or a mutation fails for every one",
-	Why: "One that is always true enforces nothing. One that is always false, or always fails, rejects everything that the policy is about, or does so for an " +
-		"operation.",
-	Fix: "Correct the expression. To reject an operation on purpose, leave the expression false and name only that operation in the rules.",
-	Fails: policy(`validations:
-- {expression: "oldObject.spec.nodeName == object.spec.nodeName"}
-`),
-	Passes: policy(`validations:
-- {expression: "oldObject == null || oldObject.spec.nodeName == object.spec.nodeName"}
-`),
 	check: func(p *pass) {
 		for _, f := range p.analyses() {
 			if f.use != validation && f.use != mutation {
@@ -130,16 +82,6 @@ var escapedName = regexp.MustCompile(`\.[A-Za-z_]*__(dash|dot|slash|underscores)
 
 var escapedProperty = &Rule{
 	ID: "escaped-property", Level: Warning,
-	Title: "An expression escapes the name of a property",
-	Why: "Names such as foo__dot__bar are for the validation rules of custom resources. In policies and match conditions objects are maps, and " +
-		"there is no such key: the expression fails, or has() is false.",
-	Fix: "Use an index: object.metadata.labels['app.kubernetes.io/name'].",
-	Fails: policy(`validations:
-- {expression: "object.metadata.labels.app__dot__kubernetes__dot__io__slash__name == 'web'"}
-`),
-	Passes: policy(`validations:
-- {expression: "object.metadata.labels['app.kubernetes.io/name'] == 'web'"}
-`),
 	check: func(p *pass) {
 		for _, f := range p.analyses() {
 			if name := escapedName.FindString(f.text); name != "" {

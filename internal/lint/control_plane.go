@@ -62,12 +62,6 @@ func mutates(e *snapshot.Entry) bool { return e.Source == registration.Mutating 
 var controlPlaneNotExempt = &Rule{
 	ID: "control-plane-not-exempt", Level: Error, Advice: "webhook-limit-scope", OnWrite: true,
 	Reads: []Part{Namespaces},
-	Title: "A webhook intercepts pods of kube-system",
-	Why: "The pods of kube-system make the cluster work: the network, DNS, the proxy of services. A webhook that runs in the cluster " +
-		"needs them. When it fails closed and cannot be reached, they cannot be replaced, and nothing makes it reachable again.",
-	Fix:    "Exclude kube-system with a namespaceSelector: kubernetes.io/metadata.name NotIn [kube-system].",
-	Fails:  hook(validating, anyPod+"failurePolicy: Fail\n"),
-	Passes: hook(validating, anyPod+"failurePolicy: Fail\n"+outside),
 	check: func(p *pass) {
 		q := pod("kube-system", "network", "DaemonSet", &corev1.PodTemplateSpec{})
 		for _, h := range p.hits(q, p.isWanted) {
@@ -108,16 +102,6 @@ func (p *pass) consequence(e *snapshot.Entry) string {
 var nodeCriticalNotExempt = &Rule{
 	ID: "node-critical-not-exempt", Level: Error, Advice: "avoid-dependency-loops",
 	Reads: []Part{Namespaces, Workloads},
-	Title: "A webhook intercepts pods that nodes need to become ready",
-	Why: "A network plugin that runs in a namespace of its own is as necessary as one in kube-system. When its pods are lost, the webhook " +
-		"cannot be reached; while the webhook cannot be reached and fails closed, its pods cannot be replaced. Admission judges pods in the " +
-		"host's network, too.",
-	Fix:   "Exclude the namespaces of network and storage plugins with a namespaceSelector.",
-	Fails: hook(validating, anyPod+"failurePolicy: Fail\n"+outside) + "---\n" + networkPlugin,
-	Passes: hook(validating, anyPod+"failurePolicy: Fail\n"+`namespaceSelector:
-  matchExpressions:
-  - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, policies, network]}
-`) + "---\n" + networkPlugin,
 	check: func(p *pass) {
 		found := map[*snapshot.Entry][]string{}
 		var order []hit
@@ -185,41 +169,9 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-const networkPlugin = `apiVersion: apps/v1
-kind: DaemonSet
-metadata: {namespace: network, name: cni}
-spec:
-  selector: {matchLabels: {app: cni}}
-  template:
-    metadata: {labels: {app: cni}}
-    spec:
-      hostNetwork: true
-      priorityClassName: system-node-critical
-      containers: [{name: cni, image: registry.example.com/cni}]
-`
-
 var runlevelNotExempt = &Rule{
 	ID: "runlevel-not-exempt", Level: Error, Advice: "webhook-limit-scope",
 	Reads: []Part{Namespaces},
-	Title: "A webhook intercepts pods of namespaces with run level 0 or 1",
-	Why: "The labels runlevel and openshift.io/run-level mark the namespaces that start before all others. Their pods must not wait " +
-		"for a webhook that starts later.",
-	Fix: "Exclude these namespaces with a namespaceSelector: runlevel NotIn [\"0\", \"1\"].",
-	Fails: hook(validating, anyPod+"failurePolicy: Fail\n"+outside) + `---
-apiVersion: v1
-kind: Namespace
-metadata: {name: storage, labels: {runlevel: "1"}}
-`,
-	Passes: hook(validating, anyPod+`failurePolicy: Fail
-namespaceSelector:
-  matchExpressions:
-  - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, policies]}
-  - {key: runlevel, operator: NotIn, values: ["0", "1"]}
-`) + `---
-apiVersion: v1
-kind: Namespace
-metadata: {name: storage, labels: {runlevel: "1"}}
-`,
 	check: func(p *pass) {
 		found := map[*snapshot.Entry][]string{}
 		var order []hit
@@ -255,22 +207,6 @@ func runlevel(labels map[string]string) string {
 
 var failOnNodes = &Rule{
 	ID: "fail-on-nodes", Level: Error, Advice: "webhook-limit-scope", OnWrite: true,
-	Title: "A webhook that fails closed intercepts what nodes need to join and to stay",
-	Why: "Nodes register themselves, report their status, and ask for certificates. When all nodes start at the same time, no webhook in the cluster " +
-		"runs yet. If it fails closed, no node joins, and it never runs. Nodes and certificate signing requests are in no namespace: a " +
-		"namespaceSelector does not spare them.",
-	Fix: "Leave nodes and certificatesigningrequests out of the rules, or spare them with a match condition: " +
-		"!(request.resource.resource in ['nodes', 'certificatesigningrequests']).",
-	Fails: hook(validating, `rules:
-- {apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: ["*"]}
-failurePolicy: Fail
-`+outside),
-	Passes: hook(validating, `rules:
-- {apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: ["*"]}
-failurePolicy: Fail
-matchConditions:
-- {name: not-nodes, expression: "!(request.resource.resource in ['nodes', 'certificatesigningrequests', 'leases'])"}
-`+outside),
 	check: func(p *pass) {
 		of := func(sub string) target {
 			return target{version: "v1", kind: "Node", resource: "nodes", sub: sub, name: "node-1"}
@@ -305,21 +241,6 @@ const patience = 5 * time.Second
 var failOnLeases = &Rule{
 	ID: "fail-on-leases", Level: Error, Advice: "webhook-limit-scope", OnWrite: true,
 	Reads: []Part{Namespaces},
-	Title: "A webhook intercepts leases of nodes or of the control plane",
-	Why: "A node whose lease is not renewed counts as lost after 40 seconds, and its pods are evicted. The controller manager and the scheduler " +
-		"stop without theirs, and then nothing replaces the pods of the webhook. A renewal that takes longer than five seconds has failed, too.",
-	Fix: "Leave leases of coordination.k8s.io out of the rules, or exclude kube-system and kube-node-lease with a namespaceSelector.",
-	Fails: hook(validating, `rules:
-- {apiGroups: [coordination.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [leases]}
-failurePolicy: Fail
-`),
-	Passes: hook(validating, `rules:
-- {apiGroups: [coordination.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [leases]}
-failurePolicy: Fail
-namespaceSelector:
-  matchExpressions:
-  - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kube-node-lease, policies]}
-`),
 	check: func(p *pass) {
 		lease := func(o admission.Operation, namespace, name string, by user.Info) *probe {
 			return request(o, target{"coordination.k8s.io", "v1", "Lease", "leases", "", namespace, name}, by, nil)
@@ -353,21 +274,6 @@ namespaceSelector:
 var apiServerStart = &Rule{
 	ID: "api-server-start", Level: Warning,
 	Reads: []Part{Namespaces},
-	Title: "A webhook that fails closed intercepts what the API server writes when it starts",
-	Why: "An API server makes the roles, priorities and flow schemas of the system when it starts, and goes through admission like everybody else. While the " +
-		"webhook cannot be reached, a server that has to make or change one of them, such as one of a new release, does not become ready, or ends. It also makes " +
-		"namespaces, a config map, and the service and endpoints of its own, and becomes ready without these.",
-	Fix: "Spare the API server with a match condition: request.userInfo.username != 'system:apiserver'.",
-	Fails: hook(validating, `rules:
-- {apiGroups: [rbac.authorization.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [clusterroles]}
-failurePolicy: Fail
-`),
-	Passes: hook(validating, `rules:
-- {apiGroups: [rbac.authorization.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [clusterroles]}
-failurePolicy: Fail
-matchConditions:
-- {name: not-the-server, expression: "request.userInfo.username != 'system:apiserver'"}
-`),
 	check: func(p *pass) {
 		var probes []*probe
 		const rbac = "rbac.authorization.k8s.io"
@@ -393,13 +299,6 @@ matchConditions:
 var mutatesMirrorPods = &Rule{
 	ID: "mutates-mirror-pods", Level: Note, Advice: "dont-change-immutable-objects",
 	Reads: []Part{Namespaces},
-	Title: "A mutating webhook intercepts mirror pods and other pods of kube-system",
-	Why: "A mirror pod shows a static pod that runs already. Changes of it never reach that pod, and a kubelet whose mirror pod is rejected or changed tries " +
-		"again for ever.",
-	Fix: "Exclude the namespaces in which static pods run, usually kube-system; or spare mirror pods with a match condition: " +
-		"!('kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({})).",
-	Fails:  hook(mutating, anyPod+"failurePolicy: Ignore\n"),
-	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
 	check: func(p *pass) {
 		mirror := request(admission.Create, target{"", "v1", "Pod", "pods", "", "kube-system", "kube-apiserver-node-1"}, node, map[string]any{
 			"metadata": map[string]any{

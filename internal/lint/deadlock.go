@@ -117,34 +117,9 @@ func sliceOf(service string) map[string]any {
 	}}}
 }
 
-// closedHook is a file with one webhook for pods that fails closed and runs in a namespace of the name
-// of the configuration; spares is a selector for it that leaves out namespaces.
-func closedHook(kind, name, service, hook string) string {
-	return "apiVersion: admissionregistration.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: " + name + `}
-webhooks:
-- name: ` + hook + "." + name + `.example.com
-  clientConfig: {service: {namespace: ` + name + ", name: " + service + `}}
-  rules:
-  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
-  admissionReviewVersions: [v1]
-  sideEffects: None
-  failurePolicy: Fail
-`
-}
-
-func spares(namespaces string) string {
-	return "  namespaceSelector:\n    matchExpressions:\n    - {key: kubernetes.io/metadata.name, operator: NotIn, values: [" + namespaces + "]}\n"
-}
-
 var selfDeadlock = &Rule{
 	ID: "self-deadlock", Level: Error, Advice: "avoid-self-mutation", OnWrite: true,
 	Reads: []Part{Namespaces, Services, Workloads},
-	Title: "A webhook intercepts what its own pods need to start",
-	Why: "The webhook fails closed, its server runs in the cluster, and it is asked about the requests that start that server. " +
-		"When no pod of the server runs, for example after the loss of a node, none can start any more.",
-	Fix:    "Exclude the namespace of the server with a namespaceSelector: kubernetes.io/metadata.name NotIn [that namespace].",
-	Fails:  closedHook(validating, "policies", "policies", "pods"),
-	Passes: closedHook(validating, "policies", "policies", "pods") + spares("policies, kube-system"),
 	check: func(p *pass) {
 		if p.about != nil {
 			p.ownDeadlocks()
@@ -194,12 +169,6 @@ func (p *pass) findsDeadlock(b *backend, h hit, q *probe) {
 var deadlockCycle = &Rule{
 	ID: "deadlock-cycle", Level: Error, Advice: "avoid-dependency-loops",
 	Reads: []Part{Namespaces, Services, Workloads},
-	Title: "Webhooks need each other to start",
-	Why: "Each of these webhooks fails closed, and the pods behind one start only if the other answers. " +
-		"When all of them are down at the same time, such as after a restart of the cluster, none can start any more.",
-	Fix:    "Break the cycle at one place: exclude the namespace of one server from the other webhook, or let one of them have failurePolicy Ignore there.",
-	Fails:  closedHook(mutating, "mesh", "injector", "inject") + spares("mesh, kube-system") + "---\n" + closedHook(validating, "policies", "policies", "pods") + spares("policies, kube-system"),
-	Passes: closedHook(mutating, "mesh", "injector", "inject") + spares("mesh, policies, kube-system") + "---\n" + closedHook(validating, "policies", "policies", "pods") + spares("policies, kube-system"),
 	check: func(p *pass) {
 		for _, knot := range p.dependencies().knots() {
 			var steps []string

@@ -4,10 +4,10 @@
 //
 // A World is plain data: a Snapshot of registrations, the known objects around them, such as
 // services and the pods behind them, and why other objects cannot be seen. A Rule is a value, in
-// a file with the rules about the same subject: its name, why it exists, what to do about it, an
-// example that breaks it and one that does not. Check runs rules over a world and returns a
-// Report: the findings, the rules that ran, and the parts that could not be seen. A report without
-// findings does not mean that the configuration is safe.
+// a file with the rules about the same subject. The directory rules has a text for each: why it
+// exists, what to do about it, an example that breaks it and one that does not. Check runs rules
+// over a world and returns a Report: the findings, the rules that ran, and the parts that could not
+// be seen. A report without findings does not mean that the configuration is safe.
 //
 // # No matching of its own
 //

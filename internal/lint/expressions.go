@@ -16,12 +16,6 @@ import (
 
 var expressionInvalid = &Rule{
 	ID: "expression-invalid", Level: Error,
-	Title: "An expression does not compile",
-	Why: "It was stored by another release of Kubernetes, or is refused when it is written. A stored one fails for every request, and the failure policy " +
-		"decides: with Fail, all requests that it is about are rejected.",
-	Fix:    "Correct the expression. The message says where it is wrong.",
-	Fails:  policy("validations:\n- {expression: \"object.spec.containers.all(c, c.image.startsWith('registry.example.com/'\"}\n"),
-	Passes: policy("validations:\n- {expression: \"object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))\"}\n"),
 	check: func(p *pass) {
 		for _, f := range p.analyses() {
 			if f.broken != nil {
@@ -40,17 +34,6 @@ var expressionInvalid = &Rule{
 
 var expressionCost = &Rule{
 	ID: "expression-cost", Level: Warning,
-	Title: "Expressions may cost more than they are allowed to",
-	Why: "The API server ends an evaluation that costs too much, and the failure policy decides. An expression with loops inside loops passes its tests on small " +
-		"objects and fails on the first large one. The estimate is for an object as large as an API server takes it: lists of 200 elements, whose elements have " +
-		"lists of 5, params with lists of 20, and texts of 100 characters.",
-	Fix: "Loop once: filter first, or compare with a map. Put what is used more than once into a variable.",
-	Fails: policy(`validations:
-- expression: "object.spec.containers.all(c, c.env.all(e, object.spec.volumes.exists(v, v.name == e.name)))"
-`),
-	Passes: policy(`validations:
-- expression: "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"
-`),
 	check: func(p *pass) {
 		// sums has the costs of the expressions that share a budget.
 		type budget struct {
@@ -94,18 +77,7 @@ func costText(cost uint64) string {
 
 var expressionTypes = &Rule{
 	ID: "expression-types", Level: Error,
-	Title: "An expression is wrong about types",
-	Why: "The expression names a field that the kind does not have, compares what cannot be compared, or sets a field that the kind does not have. It fails for each " +
-		"object of that kind, and the failure policy decides: with Fail, the request is rejected. An API server takes the webhook or the policy all the same. It only " +
-		"says something in the status of a ValidatingAdmissionPolicy, and only about validations.",
-	Fix:   "Correct the name of the field, or its type. If only some kinds of the rules have the field, write a policy for these.",
 	Reads: []Part{Kinds, Definitions},
-	Fails: policy(`validations:
-- {expression: "object.spec.container.all(c, c.image.startsWith('registry.example.com/'))"}
-`),
-	Passes: policy(`validations:
-- {expression: "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"}
-`),
 	check: func(p *pass) {
 		if p.Schemas == nil {
 			p.misses("the schemas of kinds: %s", p.rule.ID)
@@ -156,12 +128,6 @@ func (p *pass) findsMistakes(f *fact) {
 var variableNull = &Rule{
 	ID: "variable-null", Level: Error,
 	Reads: []Part{Kinds},
-	Title: "An expression reads a variable that is null",
-	Why: "params is null for a binding without paramRef, and namespaceObject is null for namespaces and for other objects that are in no namespace. An expression that " +
-		"reads a field of null fails, and the failure policy decides: with Fail, each such request is rejected.",
-	Fix:    "Name the params in paramRef of the binding. Ask for what may be missing: namespaceObject == null || namespaceObject.metadata.name != 'x'. Or leave these resources out of the rules.",
-	Fails:  strings.Replace(withParams, paramRefOfExample, "", 1),
-	Passes: withParams,
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
 			if e.Policy != nil {

@@ -11,11 +11,6 @@ import (
 
 var initializerCycle = &Rule{
 	ID: "initializer-cycle", Level: Warning,
-	Title:  "Initializers contradict each other about their order",
-	Why:    "The fields after and before ask for an order that cannot be. One of the wishes is not granted, and nothing says which.",
-	Fix:    "Remove one of the wishes of the cycle.",
-	Fails:  initializers("second.example.com", "first.example.com"),
-	Passes: initializers("second.example.com", ""),
 	check: func(p *pass) {
 		p.cycles(registration.Initializing, "initializers", func(c *registration.Constraint) place { return at(c.By) })
 	},
@@ -89,45 +84,12 @@ func around[N comparable, E any](node N, edges func(N) []E, to func(E) N) []E {
 	return nil
 }
 
-// initializers returns an example with two initializers, and the names that each comes after.
-func initializers(first, second string) string {
-	one := func(name, after string) string {
-		return "- name: " + name + "\n  after: [" + after + "]\n  rules: [{apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}]\n"
-	}
-	return "apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: InitializerConfiguration\nmetadata: {name: sidecars}\ninitializers:\n" +
-		one("first.example.com", first) + one("second.example.com", second)
-}
-
 // idle is how long an initializer may leave an object waiting.
 const idle = time.Hour
 
 var initializerIdle = &Rule{
 	ID: "initializer-idle", Level: Warning,
 	Reads: []Part{Waiting},
-	Title: "No controller has acted on an initializer for an hour",
-	Why: "Objects wait for a name in metadata.initializers.pending that no controller removes. Nobody else sees these objects, and with failurePolicy Fail " +
-		"every new object is lost in the same way.",
-	Fix: "Start the controller of that initializer, or delete its configuration and finish the objects: gatehouse initializers list, gatehouse initializers skip.",
-	Fails: initializers("", "") + `---
-apiVersion: v1
-kind: Pod
-metadata:
-  namespace: shop
-  name: web
-  creationTimestamp: "2026-10-31T22:00:00Z"
-  initializers: {pending: [{name: first.example.com}]}
-spec: {containers: [{name: web, image: registry.example.com/web}]}
-`,
-	Passes: initializers("", "") + `---
-apiVersion: v1
-kind: Pod
-metadata:
-  namespace: shop
-  name: web
-  creationTimestamp: "2026-10-31T23:59:50Z"
-  initializers: {pending: [{name: first.example.com}]}
-spec: {containers: [{name: web, image: registry.example.com/web}]}
-`,
 	check: func(p *pass) {
 		waiting := map[string][]string{}
 		oldest := map[string]time.Duration{}

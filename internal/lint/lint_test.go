@@ -41,6 +41,10 @@ func TestRulesAreComplete(t *testing.T) {
 			t.Errorf("%s is not found", r.ID)
 		}
 	}
+	files, err := texts.ReadDir("rules")
+	if err != nil || len(files) != len(seen) {
+		t.Errorf("%d files have texts for %d rules: %v", len(files), len(seen), err)
+	}
 }
 
 func TestSelectorsThatContradictThemselves(t *testing.T) {

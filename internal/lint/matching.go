@@ -18,18 +18,6 @@ import (
 var ruleNeverMatches = &Rule{
 	ID: "rule-never-matches", Level: Warning,
 	Reads: []Part{Kinds},
-	Title: "A rule matches no request",
-	Why: "The API serves no such resource or version, the resource has another scope, or admission is never asked about it. The rule " +
-		"looks as if it enforced something, and it enforces nothing.",
-	Fix: "Name the resource by its plural in lower case, in a group and version that gatehouse kubectl api-resources shows.",
-	Fails: hook(validating, `rules:
-- {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [deployments]}
-failurePolicy: Ignore
-`),
-	Passes: hook(validating, `rules:
-- {apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}
-failurePolicy: Ignore
-`),
 	check: func(p *pass) {
 		if !p.sees(Kinds) {
 			return
@@ -172,12 +160,7 @@ func (p *pass) mismatch(source registration.Source, r *registration.Rule) string
 
 var selectorNeverMatches = &Rule{
 	ID: "selector-never-matches", Level: Warning,
-	Reads:  []Part{Namespaces},
-	Title:  "A selector selects nothing",
-	Why:    "Its requirements contradict each other, or no namespace has these labels. The webhook or policy never applies.",
-	Fix:    "Correct the selector, or label the namespaces that are meant.",
-	Fails:  hook(mutating, anyPod+"failurePolicy: Ignore\nobjectSelector:\n  matchLabels: {inject: \"true\"}\n  matchExpressions:\n  - {key: inject, operator: NotIn, values: [\"true\"]}\n"),
-	Passes: hook(mutating, anyPod+"failurePolicy: Ignore\nobjectSelector:\n  matchLabels: {inject: \"true\"}\n"),
+	Reads: []Part{Namespaces},
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
 			for name, s := range map[string]labels.Selector{"namespaceSelector": e.NamespaceSelector, "objectSelector": e.ObjectSelector} {
@@ -249,20 +232,6 @@ func contradicts(s labels.Selector) bool {
 var exactMissesVersion = &Rule{
 	ID: "exact-misses-version", Level: Warning, Advice: "match-all-versions",
 	Reads: []Part{Kinds},
-	Title: "matchPolicy Exact leaves out versions of a resource",
-	Why: "The same objects can be written through another version, or another group, that the rules do not name. Writes through these versions are not judged, unless " +
-		"another webhook of the same server is about them.",
-	Fix: "Set matchPolicy to Equivalent, the default of v1, or name all versions.",
-	Fails: hook(validating, `rules:
-- {apiGroups: [autoscaling], apiVersions: [v2], operations: [CREATE], resources: [horizontalpodautoscalers]}
-failurePolicy: Fail
-matchPolicy: Exact
-`+outside),
-	Passes: hook(validating, `rules:
-- {apiGroups: [autoscaling], apiVersions: [v2], operations: [CREATE], resources: [horizontalpodautoscalers]}
-failurePolicy: Fail
-matchPolicy: Equivalent
-`+outside),
 	check: func(p *pass) {
 		if !p.sees(Kinds) || p.Equivalents == nil {
 			return
@@ -308,15 +277,6 @@ func matchesAny(rules []registration.Rule, q *plan.Request) bool {
 
 var objectSelectorOptOut = &Rule{
 	ID: "object-selector-opt-out", Level: Warning,
-	Title: "An objectSelector lets users opt out of enforcement",
-	Why:   "The author of an object chooses its labels. A label that spares an object from a validating webhook or policy spares whatever a user wants to be spared.",
-	Fix:   "Select by namespace, or by who makes the request, in a match condition. An objectSelector is for webhooks that users opt into.",
-	Fails: hook(validating, anyPod+outside+`failurePolicy: Fail
-objectSelector:
-  matchExpressions:
-  - {key: policies.example.com/skip, operator: DoesNotExist}
-`),
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n"),
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
 			enforces := e.Source == registration.Validating || e.Source == registration.External || e.Source == registration.ValidatingPolicies
@@ -337,16 +297,6 @@ objectSelector:
 
 var resourceNamesOnDelete = &Rule{
 	ID: "resource-names-on-delete", Level: Warning,
-	Title: "A rule names objects, and is about their deletion",
-	Why: "The request that deletes a collection has no name, neither for the collection nor for each of its objects. The rule does not match it: who may delete " +
-		"the collection deletes the named objects, too.",
-	Fix: "Compare names in a match condition or a validation: oldObject.metadata.name.",
-	Fails: deletions(policy(`validations:
-- {expression: "false"}
-`, "resourceNames: [reserved], ")),
-	Passes: deletions(policy(`validations:
-- {expression: "oldObject.metadata.name != 'reserved'"}
-`)),
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
 			for i := range e.Rules {
@@ -357,9 +307,4 @@ var resourceNamesOnDelete = &Rule{
 			}
 		})
 	},
-}
-
-// deletions makes a policy about deletions.
-func deletions(example string) string {
-	return strings.Replace(example, "[CREATE, UPDATE]", "[DELETE]", 1)
 }

@@ -16,11 +16,6 @@ import (
 
 var invalid = &Rule{
 	ID: "invalid", Level: Error,
-	Title:  "An API server would refuse a registration",
-	Why:    "It breaks the rules of its kind, so nothing of it would be in force. The rule looks at files: a server stores nothing invalid.",
-	Fix:    "Correct the field that the message names.",
-	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fial\n"),
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n"),
 	check: func(p *pass) {
 		for o, w := range p.Written {
 			for _, i := range w.Invalid {
@@ -50,12 +45,6 @@ func parsePath(text string) []any {
 
 var registrationOld = &Rule{
 	ID: "registration-old", Level: Warning,
-	Title: "A registration is written in an old version of the API, or its webhook speaks only an old one",
-	Why: "Kubernetes serves webhook configurations as v1 only since 1.22, and policies as v1 since 1.30 (validating) and 1.36 (mutating). v1beta1 also has other " +
-		"defaults: failurePolicy Ignore, matchPolicy Exact, a timeout of 30 seconds. The review version v1beta1 will be removed.",
-	Fix:    "Write the object as admissionregistration.k8s.io/v1, with its defaults in mind, and have the webhook answer reviews of version v1.",
-	Fails:  inBeta(hook(validating, anyPod+outside+"failurePolicy: Ignore\n"), "", ""),
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Ignore\n"),
 	check: func(p *pass) {
 		for _, o := range slices.SortedFunc(maps.Keys(p.Written), compareObjects) {
 			version := strings.TrimPrefix(p.Written[o].APIVersion, registration.GroupName+"/")
@@ -73,25 +62,9 @@ var registrationOld = &Rule{
 	},
 }
 
-// inBeta returns an example in v1beta1, with a text replaced.
-func inBeta(example, old, by string) string {
-	example = strings.Replace(example, "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", 1)
-	if old == "" {
-		return example
-	}
-	return strings.Replace(example, old, by, 1)
-}
-
 var registrationWritable = &Rule{
 	ID: "registration-writable", Level: Error, Advice: "limit-edit-access",
 	Reads: []Part{Access},
-	Title: "Everybody may change registrations, or what runs a webhook",
-	Why: "A mutating webhook sees and changes the writes of all users, and needs no rights for it. A user who may register one, or replace the server of one, can do " +
-		"everything in the cluster.",
-	Fix: "Give the verbs create, update, patch, delete and deletecollection on admissionregistration.k8s.io, and on everything in the namespace of a webhook's " +
-		"server, to administrators only.",
-	Fails:  hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + grant("system:authenticated"),
-	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + grant("cluster-operators"),
 	check: func(p *pass) {
 		servers := map[string]string{}
 		for _, source := range hooks {
@@ -155,28 +128,8 @@ func writesPods(rules []rbacv1.PolicyRule) bool {
 	})
 }
 
-func grant(group string) string {
-	return `---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: webhooks}
-rules: [{apiGroups: [admissionregistration.k8s.io], resources: [mutatingwebhookconfigurations], verbs: [create, patch]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: webhooks}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: webhooks}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "` + group + `"}]
-`
-}
-
 var duplicate = &Rule{
 	ID: "duplicate", Level: Warning, Advice: "design-admission-webhooks-low-latency",
-	Title:  "The same thing is registered twice",
-	Why:    "A webhook that is registered twice for the same requests is called twice for each, and often it is what remains of an older installation. Bindings that say the same do nothing more.",
-	Fix:    "Delete one of the two.",
-	Fails:  bundled("policies", lasting) + "---\n" + bundled("policies-old", lasting),
-	Passes: bundled("policies", lasting) + "---\n" + hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
 	check: func(p *pass) {
 		first := map[string]*snapshot.Entry{}
 		for _, d := range registration.Sources() {

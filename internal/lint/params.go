@@ -2,7 +2,6 @@ package lint
 
 import (
 	"errors"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,20 +14,6 @@ import (
 var paramsMissing = &Rule{
 	ID: "params-missing", Level: Error,
 	Reads: []Part{Kinds, Params},
-	Title: "A policy refers to params, or to a kind of params, that do not exist",
-	Why: "A kind that is not served is an error for each request that the policy is about, and the failure policy decides. Params that do not exist are what the " +
-		"binding says: with parameterNotFoundAction Deny everything is rejected, with Allow nothing is judged.",
-	Fix: "Create the params, install the definition of their kind, or correct paramKind and paramRef.",
-	Fails: withParams + `---
-apiVersion: v1
-kind: ConfigMap
-metadata: {namespace: policies, name: other}
-`,
-	Passes: withParams + `---
-apiVersion: v1
-kind: ConfigMap
-metadata: {namespace: policies, name: limits}
-`,
 	check: func(p *pass) {
 		if p.Params == nil {
 			return
@@ -110,37 +95,9 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 
 func kindText(k schema.GroupVersionKind) string { return k.Kind + " of " + k.GroupVersion().String() }
 
-// withParams is an example with a policy that takes params.
-const withParams = `apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: replicas}
-spec:
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  matchConstraints:
-    resourceRules:
-    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
-  validations:
-  - {expression: "string(object.spec.replicas) <= params.data.most"}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: replicas}
-spec:
-  policyName: replicas
-  validationActions: [Deny]
-` + paramRefOfExample
-
-const paramRefOfExample = "  paramRef: {namespace: policies, name: limits, parameterNotFoundAction: Deny}\n"
-
 var paramsPerNamespaceDeny = &Rule{
 	ID: "params-per-namespace-deny", Level: Warning,
 	Reads: []Part{Kinds},
-	Title: "A binding denies what is in a namespace without params",
-	Why: "The params are looked for in the namespace of each request. When a namespace is deleted, its params may go first; from then on, updates of everything else " +
-		"there are rejected, also those that remove finalizers, and the namespace is never gone.",
-	Fix:    "Set parameterNotFoundAction to Allow, or keep the params in a namespace of their own, with paramRef.namespace.",
-	Fails:  strings.Replace(withParams, "namespace: policies, ", "", 1),
-	Passes: withParams,
 	check: func(p *pass) {
 		if p.Params == nil {
 			return

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -15,15 +14,6 @@ import (
 var webhookOnEvents = &Rule{
 	ID: "webhook-on-events", Level: Warning, Advice: "prevent-webhook-self-trigger",
 	Reads: []Part{Namespaces},
-	Title: "A webhook intercepts events",
-	Why: "A cluster in trouble writes many events, and each one calls the webhook. If the webhook fails closed, the events that say what is wrong " +
-		"are lost while it is down. If it writes events itself, it calls itself.",
-	Fix: "Leave events out of the rules, or spare them with a match condition: request.resource.resource != 'events'.",
-	Fails: hook(validating, `rules:
-- {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [events]}
-failurePolicy: Fail
-`),
-	Passes: hook(validating, anyPod+"failurePolicy: Fail\n"+outside),
 	check: func(p *pass) {
 		event := func(group, namespace string) *probe {
 			return request(admission.Create, target{group, "v1", "Event", "events", "", namespace, "web.1"}, controller("replicaset-controller"), nil)
@@ -46,12 +36,6 @@ failurePolicy: Fail
 var webhookOnCustomResource = &Rule{
 	ID: "webhook-on-custom-resource", Level: Note, Advice: "no-crd-validation-defaulting",
 	Reads: []Part{Kinds},
-	Title: "A webhook that may be skipped is all that validates a custom resource",
-	Why: "The webhook has failurePolicy Ignore, and the CustomResourceDefinition has no validation rules of its own. The API server applies such rules without a call, and " +
-		"they hold while the webhook is down.",
-	Fix:    "Move what can be said there into x-kubernetes-validations of the definition's schema.",
-	Fails:  hook(validating, widgetRule+"failurePolicy: Ignore\n") + widgets,
-	Passes: hook(validating, widgetRule+"failurePolicy: Ignore\n") + strings.Replace(widgets, "type: object,", "type: object, x-kubernetes-validations: [{rule: \"has(self.spec)\"}],", 1),
 	check: func(p *pass) {
 		builtin := p.builtin()
 		p.webhooks(func(e *snapshot.Entry) {
@@ -76,31 +60,8 @@ var webhookOnCustomResource = &Rule{
 	},
 }
 
-const widgetRule = "rules:\n- {apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [widgets]}\n"
-
-const widgets = `---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.example.com}
-spec:
-  group: example.com
-  scope: Namespaced
-  names: {kind: Widget, plural: widgets}
-  versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-`
-
 var ruleOnReviews = &Rule{
 	ID: "rule-on-reviews", Level: Warning, Advice: "webhook-limit-scope",
-	Title: "A rule names token or access reviews",
-	Why: "These reviews ask who a caller is and what a caller may do. From Kubernetes 1.37 on, webhooks are never asked about them. Older API servers ask, " +
-		"and when the webhook cannot be reached, nobody can log in to components that ask the API server.",
-	Fix: "Remove the rule.",
-	Fails: hook(validating, `rules:
-- {apiGroups: [authentication.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [tokenreviews]}
-failurePolicy: Fail
-`),
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n"),
 	check: func(p *pass) {
 		reviews := map[string][]string{
 			"authentication.k8s.io": {"tokenreviews", "selfsubjectreviews"},
@@ -132,18 +93,6 @@ failurePolicy: Fail
 
 var wildcardEverything = &Rule{
 	ID: "wildcard-everything", Level: Warning, Advice: "webhook-limit-scope",
-	Title: "A rule matches every resource of every group",
-	Why: "The webhook is called for all writes of the cluster: leases, events, status updates, and kinds that come later. Rules cannot exclude " +
-		"resources, and a namespaceSelector does not spare what is in no namespace.",
-	Fix: "Name the resources that the webhook judges, or spare others with match conditions, such as !(request.resource.group in ['coordination.k8s.io']).",
-	Fails: hook(validating, `rules:
-- {apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}
-failurePolicy: Ignore
-`),
-	Passes: hook(validating, `rules:
-- {apiGroups: [apps], apiVersions: ["*"], operations: ["*"], resources: ["*"]}
-failurePolicy: Ignore
-`),
 	check: func(p *pass) {
 		p.webhooks(func(e *snapshot.Entry) {
 			for i := range e.Rules {
@@ -178,12 +127,6 @@ func matchesEverything(r *registration.Rule) bool {
 
 var unscoped = &Rule{
 	ID: "unscoped", Level: Note, Advice: "filter-match-conditions",
-	Title: "A webhook is called for objects in every namespace",
-	Why: "Each call adds to the time of a request, and each request depends on the webhook. Without a namespaceSelector, an objectSelector or match conditions, the " +
-		"webhook is called for the system's own objects, too.",
-	Fix:    "Select the namespaces that are meant, or spare requests that need no answer with match conditions.",
-	Fails:  hook(mutating, anyPod+"failurePolicy: Ignore\n"),
-	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
 	check: func(p *pass) {
 		builtin := p.builtin()
 		p.webhooks(func(e *snapshot.Entry) {
@@ -220,15 +163,6 @@ func isAbout(e *snapshot.Entry, groups map[string]bool) bool {
 var mutatesStatus = &Rule{
 	ID: "mutates-status", Level: Warning, Advice: "ha-deployment",
 	Reads: []Part{Namespaces},
-	Title: "A mutating webhook intercepts status updates of pods or nodes",
-	Why: "When a node or a zone is lost, many pods are marked as not ready at the same time, so that traffic goes elsewhere. A mutating webhook that is called for " +
-		"each of these updates delays that, and is itself overloaded.",
-	Fix: "Leave subresources such as pods/status out of the rules, and the resource */*.",
-	Fails: hook(mutating, `rules:
-- {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ["pods/*"]}
-failurePolicy: Ignore
-`+outside),
-	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
 	check: func(p *pass) {
 		probes := []*probe{
 			request(admission.Update, target{"", "v1", "Pod", "pods", "status", "default", "web-0"}, controller("node-controller"), nil),

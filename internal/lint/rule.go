@@ -21,7 +21,7 @@ type Rule struct {
 	// Level is the level of its worst findings.
 	Level report.Level
 	// Title says in one sentence what the fault is. Why says what happens then, and Fix what to
-	// do.
+	// do. These and the examples are in a file of the directory rules.
 	Title, Why, Fix string
 	// Advice is the anchor of the section of the Kubernetes page "Admission Webhook Good
 	// Practices" that the rule stands for; empty when the page does not have it.
@@ -98,11 +98,14 @@ func pathText(path []any) string {
 
 // Rules returns all rules, in the order in which they are documented. The caller must not
 // change them.
-func Rules() []*Rule { return rules }
+func Rules() []*Rule {
+	describe()
+	return rules
+}
 
 // Find returns the rule of a name, nil when there is none.
 func Find(id string) *Rule {
-	for _, r := range rules {
+	for _, r := range Rules() {
 		if r.ID == id {
 			return r
 		}

@@ -1,5 +1,13 @@
 package lint
 
+import (
+	"embed"
+	"strings"
+	"sync"
+
+	"golang.org/x/tools/txtar"
+)
+
 // rules has every rule, in the order in which they are documented.
 var rules = []*Rule{
 	// What stops a cluster.
@@ -20,3 +28,28 @@ var rules = []*Rule{
 	// Whether an upgrade is safe, if it is asked.
 	upgradeRuleRemoved, upgradeRuleMisses, upgradeAPIVersion, upgradeReview, upgradeExpression, upgradeServer,
 }
+
+// texts has a file for each rule: its title, its Why and its Fix, with an empty line between them,
+// and then its examples.
+//
+//go:embed rules/*.txt
+var texts embed.FS
+
+// describe reads what the files say of the rules.
+var describe = sync.OnceFunc(func() {
+	for _, r := range rules {
+		data, err := texts.ReadFile("rules/" + r.ID + ".txt")
+		if err != nil {
+			panic("lint: a rule without a text: " + err.Error())
+		}
+		file := txtar.Parse(data)
+		paragraphs := strings.Split(string(file.Comment), "\n\n")
+		if len(paragraphs) != 3 || len(file.Files) != 2 {
+			panic("lint: the text of " + r.ID + " needs three paragraphs and two examples")
+		}
+		for i, field := range []*string{&r.Title, &r.Why, &r.Fix} {
+			*field = strings.Join(strings.Fields(paragraphs[i]), " ")
+		}
+		r.Fails, r.Passes = string(file.Files[0].Data), string(file.Files[1].Data)
+	}
+})

@@ -12,21 +12,6 @@ import (
 var serviceMissing = &Rule{
 	ID: "service-missing", Level: Error,
 	Reads: []Part{Services},
-	Title: "A webhook calls a service that does not exist",
-	Why:   "Each call of the webhook fails. It is often what remains of a program that was removed.",
-	Fix:   "Delete the configuration, or create the service. Among files, a service that is missing is no more than a warning.",
-	Fails: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + `---
-apiVersion: v1
-kind: Service
-metadata: {namespace: policies, name: polices}
-spec: {selector: {app: policies}, ports: [{port: 443}]}
-`,
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + `---
-apiVersion: v1
-kind: Service
-metadata: {namespace: policies, name: policies}
-spec: {selector: {app: policies}, ports: [{port: 443}]}
-`,
 	check: func(p *pass) {
 		if !p.sees(Services) {
 			return
@@ -62,12 +47,7 @@ func (p *pass) hasServices(name types.NamespacedName) bool {
 
 var servicePortMissing = &Rule{
 	ID: "service-port-missing", Level: Error,
-	Reads:  []Part{Services},
-	Title:  "A webhook calls a port that its service does not have",
-	Why:    "Each call of the webhook fails.",
-	Fix:    "Set clientConfig.service.port to a port of the service; the default is 443. It is the port of the service, not that of the pods.",
-	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("8443"),
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443"),
+	Reads: []Part{Services},
 	check: func(p *pass) {
 		for _, c := range p.clients() {
 			if c.Service == nil || c.Service.Port == 0 {
@@ -91,37 +71,9 @@ var servicePortMissing = &Rule{
 	},
 }
 
-func serviceWithPort(port string) string {
-	return `---
-apiVersion: v1
-kind: Service
-metadata: {namespace: policies, name: policies}
-spec: {selector: {app: policies}, ports: [{port: ` + port + `}]}
-`
-}
-
 var serviceNoEndpoints = &Rule{
 	ID: "service-no-endpoints", Level: Error,
 	Reads: []Part{Services, Endpoints},
-	Title: "No pod is ready behind the service of a webhook",
-	Why:   "Each call of the webhook fails until one is. If it fails closed, what it intercepts is rejected now.",
-	Fix:   "Look at the pods behind the service. To let requests through meanwhile, set failurePolicy to Ignore or delete the configuration.",
-	Fails: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + `---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: policies, name: policies-1, labels: {kubernetes.io/service-name: policies}}
-addressType: IPv4
-endpoints:
-- {addresses: [10.0.0.1], conditions: {ready: false}}
-`,
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + `---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: policies, name: policies-1, labels: {kubernetes.io/service-name: policies}}
-addressType: IPv4
-endpoints:
-- {addresses: [10.0.0.1], conditions: {ready: true}}
-`,
 	check: func(p *pass) {
 		if !p.sees(Endpoints) {
 			return
@@ -147,12 +99,7 @@ endpoints:
 
 var serviceSelectsNothing = &Rule{
 	ID: "service-selects-nothing", Level: Warning,
-	Reads:  []Part{Services, Workloads},
-	Title:  "The service of a webhook selects no workload",
-	Why:    "No pod will ever be behind the service, and each call of the webhook fails.",
-	Fix:    "Make the selector of the service match the labels of the pods' template.",
-	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("polices", 2),
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("policies", 2),
+	Reads: []Part{Services, Workloads},
 	check: func(p *pass) {
 		if !p.sees(Services) || !p.sees(Workloads) {
 			return
@@ -177,29 +124,9 @@ func (p *pass) hasWorkloads(namespace string) bool {
 	return slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Namespace == namespace })
 }
 
-// server returns the Deployment of the examples, whose pods have the label app.
-func server(app string, replicas int) string {
-	return `---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {namespace: policies, name: policies}
-spec:
-  replicas: ` + string(rune('0'+replicas)) + `
-  selector: {matchLabels: {app: ` + app + `}}
-  template:
-    metadata: {labels: {app: ` + app + `}}
-    spec: {containers: [{name: server, image: registry.example.com/policies}]}
-`
-}
-
 var singleReplica = &Rule{
 	ID: "single-replica", Level: Warning, Advice: "load-balancer-webhook",
-	Reads:  []Part{Services, Workloads},
-	Title:  "A webhook that fails closed has one replica",
-	Why:    "Whenever that pod moves or is updated, what the webhook intercepts is rejected. The rule is not about webhooks for a program's own objects.",
-	Fix:    "Run at least two replicas on different nodes, with a PodDisruptionBudget.",
-	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("policies", 1),
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("policies", 2),
+	Reads: []Part{Services, Workloads},
 	check: func(p *pass) {
 		for _, c := range p.clients() {
 			name, inside := p.serviceOf(c.ClientConfig)

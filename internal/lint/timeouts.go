@@ -18,11 +18,6 @@ const longTimeout = 10 * time.Second
 
 var timeoutLong = &Rule{
 	ID: "timeout-long", Level: Note, Advice: "small-timeout",
-	Title:  "A webhook has a long timeout",
-	Why:    "Webhooks answer within milliseconds. While one does not answer, every request that it intercepts waits for its whole timeout.",
-	Fix:    "Set timeoutSeconds to a small value, such as 5. The default of v1 is 10, that of v1beta1 30.",
-	Fails:  hook(mutating, anyPod+outside+"failurePolicy: Ignore\ntimeoutSeconds: 30\n"),
-	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\ntimeoutSeconds: 5\n"),
 	check: func(p *pass) {
 		p.webhooks(func(e *snapshot.Entry) {
 			if e.Timeout > longTimeout {
@@ -37,33 +32,6 @@ const requestLimit = 34 * time.Second
 
 var timeoutsExceedRequest = &Rule{
 	ID: "timeouts-exceed-request", Level: Warning, Advice: "design-admission-webhooks-low-latency",
-	Title: "The webhooks of one request may take longer than the request",
-	Why: "Mutating webhooks are called one after the other, each with its own timeout, and validating webhooks follow. The API server ends a write after " +
-		"34 seconds. When the servers of these webhooks do not answer, the request fails although each webhook is within its timeout, and although all " +
-		"of them may have failurePolicy Ignore.",
-	Fix: "Lower the timeouts, or narrow the rules. gatehouse explain shows the webhooks of a request and their sum.",
-	Fails: `apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingWebhookConfiguration
-metadata: {name: policies}
-webhooks:
-- name: first.example.com
-  clientConfig: {service: {namespace: policies, name: policies}}
-  rules:
-  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
-  admissionReviewVersions: [v1]
-  sideEffects: None
-  failurePolicy: Ignore
-  timeoutSeconds: 20
-- name: second.example.com
-  clientConfig: {service: {namespace: policies, name: policies}}
-  rules:
-  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
-  admissionReviewVersions: [v1]
-  sideEffects: None
-  failurePolicy: Ignore
-  timeoutSeconds: 20
-`,
-	Passes: hook(mutating, anyPod+"failurePolicy: Ignore\ntimeoutSeconds: 5\n"),
 	check: func(p *pass) {
 		links := []plan.Link{}
 		for _, source := range hooks {

@@ -107,20 +107,8 @@ func (u *Upgrade) gone(l *Life) string {
 // minor writes a release as people do.
 func minor(v *version.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
 
-// upgradeExample is where the examples of the rules about upgrades are: a rule about pods'
-// disruption budgets, whose version v1beta1 Kubernetes 1.25 removed.
-func upgradeExample(apiVersion, more string) string {
-	return hook(validating, "rules:\n- {apiGroups: [policy], apiVersions: ["+apiVersion+"], operations: [CREATE], resources: [poddisruptionbudgets]}\nfailurePolicy: Ignore\n"+more)
-}
-
 var upgradeRuleRemoved = &Rule{
 	ID: "upgrade-rule-removed", Level: Error, Upgrade: true,
-	Title: "A rule or a paramKind names a version that the target of an upgrade does not serve",
-	Why: "A rule that names only such versions matches nothing any more, also with matchPolicy Equivalent: what it enforced is not enforced, without an error. " +
-		"A policy whose paramKind is not served fails.",
-	Fix:    "Name a version that both releases serve, before the upgrade.",
-	Fails:  upgradeExample("v1beta1", ""),
-	Passes: upgradeExample("v1", ""),
 	check: func(p *pass) {
 		u := p.Upgrade
 		p.entries(func(e *snapshot.Entry) {
@@ -189,19 +177,6 @@ func (p *pass) removed(u *Upgrade, e *snapshot.Entry, i int) {
 
 var upgradeRuleMisses = &Rule{
 	ID: "upgrade-rule-misses-version", Level: Warning, Upgrade: true, Advice: "match-all-versions",
-	Title: "With matchPolicy Exact, a rule leaves out a version that the target of an upgrade newly serves",
-	Why:   "The same objects can be written through the new version, and nothing judges these writes.",
-	Fix:   "Set matchPolicy to Equivalent, or name the new version, too.",
-	Fails: hook(validating, `rules:
-- {apiGroups: [autoscaling], apiVersions: [v1], operations: [CREATE], resources: [horizontalpodautoscalers]}
-failurePolicy: Ignore
-matchPolicy: Exact
-`),
-	Passes: hook(validating, `rules:
-- {apiGroups: [autoscaling], apiVersions: [v1], operations: [CREATE], resources: [horizontalpodautoscalers]}
-failurePolicy: Ignore
-matchPolicy: Equivalent
-`),
 	check: func(p *pass) {
 		u := p.Upgrade
 		p.entries(func(e *snapshot.Entry) {
@@ -232,11 +207,6 @@ func probeOf(l *Life) *plan.Request {
 
 var upgradeAPIVersion = &Rule{
 	ID: "upgrade-registration", Level: Error, Upgrade: true,
-	Title:  "A registration is of a version that the target of an upgrade does not serve",
-	Why:    "The target rejects the file. What is stored already stays in force in the versions that the target serves.",
-	Fix:    "Write the object in the version that the finding names, with its defaults in mind.",
-	Fails:  inBeta(upgradeExample("v1", ""), "", ""),
-	Passes: upgradeExample("v1", ""),
 	check: func(p *pass) {
 		u := p.Upgrade
 		for _, o := range slices.SortedFunc(maps.Keys(p.Written), func(a, b Object) int { return strings.Compare(a.String(), b.String()) }) {
@@ -257,12 +227,6 @@ var upgradeAPIVersion = &Rule{
 
 var upgradeReview = &Rule{
 	ID: "upgrade-review-version", Level: Warning, Upgrade: true,
-	Title: "A webhook takes only reviews of a version that is deprecated",
-	Why: "Kubernetes deprecated AdmissionReview of v1beta1 in 1.19. Its servers still send such reviews to webhooks that take nothing else, until a release " +
-		"ends it; then each call fails.",
-	Fix:    "Have the webhook answer reviews of version v1, and put v1 first in admissionReviewVersions.",
-	Fails:  strings.Replace(upgradeExample("v1", ""), "admissionReviewVersions: [v1]", "admissionReviewVersions: [v1beta1]", 1),
-	Passes: upgradeExample("v1", ""),
 	check: func(p *pass) {
 		p.webhooks(func(e *snapshot.Entry) {
 			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {
@@ -274,11 +238,6 @@ var upgradeReview = &Rule{
 
 var upgradeExpression = &Rule{
 	ID: "upgrade-expression", Level: Error, Upgrade: true,
-	Title:  "An expression uses a function that the target does not have",
-	Why:    "The target rejects the object, or fails where it evaluates the expression.",
-	Fix:    "Write the expression without the function, or wait until all servers have it.",
-	Fails:  upgradeExample("v1", "matchConditions:\n- {name: new, expression: 'semver(object.metadata.name).major() > 1'}\n"),
-	Passes: upgradeExample("v1", "matchConditions:\n- {name: new, expression: 'object.metadata.name.size() > 1'}\n"),
 	check: func(p *pass) {
 		u := p.Upgrade
 		if !u.To.LessThan(u.Known) {
@@ -300,11 +259,6 @@ var upgradeExpression = &Rule{
 
 var upgradeServer = &Rule{
 	ID: "upgrade-server-options", Level: Error, Upgrade: true,
-	Title:  "A kube-apiserver is started with a flag or an admission plugin that the target does not have",
-	Why:    "It does not start.",
-	Fix:    "Leave the flag or the plugin out before the upgrade, and put in place what replaces it.",
-	Fails:  apiServerPod("--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"),
-	Passes: apiServerPod("--enable-admission-plugins=NodeRestriction"),
 	check: func(p *pass) {
 		u := p.Upgrade
 		if len(u.Servers) > 0 && u.To.LessThan(u.Known) {
@@ -335,9 +289,4 @@ var upgradeServer = &Rule{
 			}
 		}
 	},
-}
-
-// apiServerPod is an example of a kube-apiserver with a flag.
-func apiServerPod(flag string) string {
-	return "apiVersion: v1\nkind: Pod\nmetadata: {namespace: kube-system, name: kube-apiserver}\nspec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n    - " + flag + "\n"
 }

@@ -95,7 +95,8 @@ func checkData(dir string) error {
 }
 
 // lastEntry returns the number of the last entry in a file of the write-ahead log, or the
-// number of the last entry before the file when the file has no entry. An entry is on disk
+// number of the last entry before the file when the file has no entry. A snapshot, which a member
+// gets from another one, stands for all entries before it. An entry is on disk
 // before it gets into the database. etcd would give the numbers of lost entries to new entries,
 // and would not write these to the database.
 func lastEntry(path string) (uint64, error) {
@@ -121,6 +122,12 @@ func lastEntry(path string) (uint64, error) {
 		switch record.GetType() {
 		case wal.EntryType:
 			last = wal.MustUnmarshalEntry(record.GetData()).GetIndex()
+		case wal.SnapshotType:
+			var snapshot walpb.Snapshot
+			if err := proto.Unmarshal(record.GetData(), &snapshot); err != nil {
+				return 0, err
+			}
+			last = max(last, snapshot.GetIndex())
 		case wal.CrcType:
 			decoder.UpdateCRC(record.GetCrc())
 		}

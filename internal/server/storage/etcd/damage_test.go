@@ -14,6 +14,10 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
 )
 
 // newData makes the data of an etcd that holds something, and returns its
@@ -208,5 +212,28 @@ func TestDataSurvivesARestart(t *testing.T) {
 	response, err := client.KV.Get(context.Background(), "a", clientv3.WithCountOnly())
 	if err != nil || response.Count != 1 {
 		t.Errorf("key a: %v, %v", response, err)
+	}
+}
+
+// A member that got its data from another one has a snapshot in its log, and no entries.
+func TestASnapshotStandsForEntries(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "wal")
+	w, err := wal.Create(zap.NewNop(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, term := uint64(218), uint64(2)
+	if err := w.SaveSnapshot(&walpb.Snapshot{Index: &index, Term: &term, ConfState: &raftpb.ConfState{}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+	if err != nil || len(logs) != 1 {
+		t.Fatal(logs, err)
+	}
+	if last, err := lastEntry(logs[0]); err != nil || last != index {
+		t.Errorf("the log ends at entry %d, %v; want %d", last, err, index)
 	}
 }

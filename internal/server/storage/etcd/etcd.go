@@ -3,6 +3,7 @@ package etcd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -66,8 +67,9 @@ type Server struct {
 	failure *failure
 	space   *space
 	reads   reads
-	// member is nil for an etcd alone.
-	member *Member
+	// member is nil for an etcd alone, and unheard is set when it has started again (errUnheard).
+	member  *Member
+	unheard bool
 
 	// stop ends the goroutines that watch the etcd, and watchers waits for them.
 	stop     context.CancelFunc
@@ -156,19 +158,12 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
-	etcd, err := startSafely(ctx, cfg, s.failure)
+	err := s.startReady(ctx, cfg)
+	if errors.Is(err, errUnheard) {
+		closeEtcd(s.etcd, func() {})
+		err = s.startReady(ctx, cfg)
+	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		return fmt.Errorf("data directory %s cannot be used by etcd: %w", o.Dir, advise(err, o.Dir))
-	}
-	s.etcd = etcd
-	await := s.awaitReady
-	if s.member != nil {
-		await = s.awaitMember
-	}
-	if err := await(ctx); err != nil {
 		return err
 	}
 	if err := s.lock.announce(s.Endpoint(), ""); err != nil {
@@ -178,9 +173,25 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.watchers.Go(func() { s.space.run(watching) })
-	s.watchers.Go(func() { (&quota{limit: s.limit, space: s.space}).run(watching, etcd.Server) })
+	s.watchers.Go(func() { (&quota{limit: s.limit, space: s.space}).run(watching, s.etcd.Server) })
 	s.watchers.Go(func() { s.awaitEnd(watching) })
 	return nil
+}
+
+// startReady starts etcd and waits until it serves.
+func (s *Server) startReady(ctx context.Context, cfg *embed.Config) error {
+	etcd, err := startSafely(ctx, cfg, s.failure)
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("data directory %s cannot be used by etcd: %w", s.dir, advise(err, s.dir))
+	}
+	s.etcd = etcd
+	if s.member != nil {
+		return s.awaitMember(ctx)
+	}
+	return s.awaitReady(ctx)
 }
 
 // removeCopies removes the copies of the database that a process was making smaller when it was

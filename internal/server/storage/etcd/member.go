@@ -25,6 +25,8 @@ const (
 	catchUpTimeout = 30 * time.Minute
 	// promoteAgain is how often a member that joins asks whether it has caught up.
 	promoteAgain = 50 * time.Millisecond
+	// unheardAfter is how long a member may not know that the others have its name.
+	unheardAfter = 500 * time.Millisecond
 )
 
 // Member says how an etcd is one of several.
@@ -80,12 +82,17 @@ func (m *Member) checkListen() error {
 // errRemoved is the error of a member that the others have removed.
 var errRemoved = errors.New("the cluster has removed this member: to bring the server back, start it on an empty data directory with --join and a new token")
 
-// awaitMember waits until a member serves with a vote, and others find it at its address.
+// errUnheard is the error of a member that has to start again: etcd tells the others its name, and serves when it reads that
+// in the log. A member that gets a snapshot with its name in it never reads that, and would tell them again after 7 s.
+var errUnheard = errors.New("the member does not know that the others have its name")
+
+// awaitMember waits until a member serves with a vote, and others find it at its address. It returns errUnheard once at most.
 func (s *Server) awaitMember(ctx context.Context) error {
 	server := s.etcd.Server
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	heard, end := time.Now(), time.Now().Add(catchUpTimeout)
+	var named time.Time
 	for {
 		select {
 		case <-server.ReadyNotify():
@@ -100,6 +107,15 @@ func (s *Server) awaitMember(ctx context.Context) error {
 			if server.Leader() != 0 {
 				heard = now
 			}
+			switch p := s.Progress(); {
+			case s.unheard || p.Committed == 0 || p.Applied < p.Committed || !s.named():
+				named = time.Time{}
+			case named.IsZero():
+				named = now
+			case now.Sub(named) > unheardAfter:
+				s.unheard = true
+				return errUnheard
+			}
 			if now.Sub(heard) > startTimeout {
 				return fmt.Errorf("etcd in %s: the members have no leader for %s: a majority of them must run and reach each other at their peer addresses; if the others are lost for good, run 'gatehouse cluster recover --from-this-member'", s.dir, startTimeout)
 			}
@@ -110,6 +126,12 @@ func (s *Server) awaitMember(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// named reports whether the data of the member have its name.
+func (s *Server) named() bool {
+	self := s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID())
+	return self != nil && self.Name == s.member.Name
 }
 
 // enter gets the member its vote if it has none, and tells the others its address if that is new.

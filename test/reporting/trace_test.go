@@ -190,7 +190,7 @@ func TestTraces(t *testing.T) {
 		if out := k.Must("get", "admissiontraces"); !strings.Contains(out, "configmaps denied") {
 			t.Errorf("kubectl get printed:\n%s", out)
 		}
-		if out := k.Must("explain", "admissiontraces.steps.calls.verdict"); !strings.Contains(out, "allowed, denied, failed or refused") {
+		if out := k.Must("explain", "admissiontraces.steps.calls.verdict"); !strings.Contains(out, "allowed, denied, failed, refused or unknown") {
 			t.Errorf("kubectl explain printed:\n%s", out)
 		}
 	})

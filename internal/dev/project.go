@@ -51,7 +51,7 @@ func readProject(paths, kustomizations []string, stdin io.Reader) (*project, err
 		return nil, errors.Join(problems...)
 	}
 	for _, o := range set.Objects {
-		p.objects = append(p.objects, (&unstructured.Unstructured{Object: o.Content}).DeepCopy())
+		p.objects = append(p.objects, o.Unstructured().DeepCopy())
 	}
 	for _, dir := range kustomizations {
 		infos, err := resource.NewLocalBuilder().Unstructured().Flatten().FilenameParam(false, &resource.FilenameOptions{Kustomize: dir}).Do().Infos()

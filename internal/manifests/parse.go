@@ -58,7 +58,7 @@ func parse(file string, data []byte, most int) (*Content, error) {
 	read := make([]Content, len(parts))
 	left := &atomic.Int64{}
 	left.Store(int64(most))
-	atOnce(len(parts), func(i int) {
+	AtOnce(len(parts), func(i int) {
 		p := parts[i]
 		read[i].left = left
 		if left.Load() < 0 {
@@ -102,9 +102,9 @@ func (c *Content) note(n Note) {
 	c.left.Add(-1)
 }
 
-// atOnce calls f for each of n numbers, as many at the same time as there are processors,
-// and returns when all calls have.
-func atOnce(n int, f func(i int)) {
+// AtOnce calls f for each of the numbers below n, as many at the same time as there are processors, and
+// returns when all calls have.
+func AtOnce(n int, f func(i int)) {
 	var next atomic.Int64
 	var working sync.WaitGroup
 	for range min(n, runtime.GOMAXPROCS(0)) {

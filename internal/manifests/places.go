@@ -5,6 +5,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Places finds where registrations are written in files. The zero value has none.
@@ -70,4 +72,20 @@ func (o *Object) Name() string {
 	metadata, _ := o.Content["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	return name
+}
+
+// Unstructured is the object for client libraries. It shares the Content.
+func (o *Object) Unstructured() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: o.Content}
+}
+
+// Unstructured are the objects for client libraries; none of no set.
+func (s *Set) Unstructured() (list []*unstructured.Unstructured) {
+	if s == nil {
+		return nil
+	}
+	for _, o := range s.Objects {
+		list = append(list, o.Unstructured())
+	}
+	return list
 }

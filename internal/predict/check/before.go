@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
@@ -42,7 +41,7 @@ func (r *run) before(ctx context.Context) error {
 	if r.Snapshot != nil {
 		r.report.Unseen = r.unseen()
 		objects := r.Snapshot.Objects()
-		for _, u := range append(objects, r.stage.Named(slices.Concat(objects, objectsOf(r.Set), objectsOf(r.Old)))...) {
+		for _, u := range append(objects, r.stage.Named(slices.Concat(objects, r.Set.Unstructured(), r.Old.Unstructured()))...) {
 			if r.Old != nil && (refuses(u) || u.GroupVersionKind().GroupKind() == quotaKind) {
 				// A quota of the snapshot counts the objects of the version before already.
 				last = append(last, u)
@@ -94,17 +93,6 @@ func (r *run) load(ctx context.Context, objects []*unstructured.Unstructured) er
 	return nil
 }
 
-// objectsOf returns the objects of a set, which may be nil.
-func objectsOf(set *manifests.Set) (list []*unstructured.Unstructured) {
-	if set == nil {
-		return nil
-	}
-	for _, o := range set.Objects {
-		list = append(list, &unstructured.Unstructured{Object: o.Content})
-	}
-	return list
-}
-
 // quotaKind are quotas, limitsKind limit ranges.
 var (
 	quotaKind  = schema.GroupKind{Kind: "ResourceQuota"}
@@ -143,7 +131,7 @@ func (r *run) identity(kinds *offline.Kinds, u *unstructured.Unstructured) ident
 // planOld makes a task of every object of the version before that the snapshot does not have. Of
 // several documents with the same object, the last one counts.
 func (r *run) planOld(restored []*unstructured.Unstructured) {
-	paramKinds := stage.ParamKinds(objectsOf(r.Old))
+	paramKinds := stage.ParamKinds(r.Old.Unstructured())
 	known := map[schema.GroupKind]map[string]bool{}
 	for _, u := range restored {
 		kind := u.GroupVersionKind().GroupKind()

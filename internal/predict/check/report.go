@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
@@ -183,8 +182,8 @@ func newReport(o *Options) *Report {
 	}
 	if !o.Gatehouse {
 		objects := make([]runtime.Object, 0, len(o.Set.Objects))
-		for _, object := range o.Set.Objects {
-			objects = append(objects, &unstructured.Unstructured{Object: object.Content})
+		for _, u := range o.Set.Unstructured() {
+			objects = append(objects, u)
 		}
 		if o.Snapshot != nil {
 			for _, u := range o.Snapshot.Objects() {

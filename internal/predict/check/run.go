@@ -139,7 +139,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 
 // plan makes a task of every object, in the order of the files.
 func (r *run) plan() {
-	paramKinds := stage.ParamKinds(objectsOf(r.Set))
+	paramKinds := stage.ParamKinds(r.Set.Unstructured())
 	r.groups = map[string]bool{}
 	for _, o := range r.Set.Objects {
 		if text(o.Content, "kind") == "CustomResourceDefinition" {

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	goruntime "runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,14 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
-
-// document is one object of a file.
-type document struct{ *manifests.Object }
-
-func (d *document) object() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: d.Content}
-}
 
 // Objects returns the objects of a file in YAML or JSON: those of all documents, and the items of
 // lists. The error names the file and the line.
@@ -41,7 +32,7 @@ func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
 	}
 	list := make([]*unstructured.Unstructured, len(content.Objects))
 	for i, o := range content.Objects {
-		list[i] = (&document{o}).object()
+		list[i] = o.Unstructured()
 	}
 	return list, nil
 }
@@ -50,38 +41,15 @@ func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
 func strict(problems []manifests.Problem, notes []manifests.Note) error {
 	for _, p := range problems {
 		if !p.Warning {
-			return errors.New(placed(p.File, p.Line, p.Message))
+			return errors.New(report.Place(p.File, p.Line, 0) + ": " + p.Message)
 		}
 	}
 	for _, n := range notes {
 		if n.Line > 0 {
-			return errors.New(placed(n.File, n.Line, n.Message))
+			return errors.New(report.Place(n.File, n.Line, 0) + ": " + n.Message)
 		}
 	}
 	return nil
-}
-
-// placed is a message about a place of a file. A line of 0 stands for the file.
-func placed(file string, line int, message string) string {
-	if line == 0 {
-		return file + ": " + message
-	}
-	return fmt.Sprintf("%s:%d: %s", file, line, message)
-}
-
-// atOnce calls f for each of the numbers below n. As many calls run at the same time as there are
-// processors. atOnce returns when all calls have returned.
-func atOnce(n int, f func(i int)) {
-	var next atomic.Int64
-	var working sync.WaitGroup
-	for range min(n, goruntime.GOMAXPROCS(0)) {
-		working.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	working.Wait()
 }
 
 // files has the content of the files.
@@ -89,7 +57,7 @@ type files struct {
 	manifests.Places
 	namespaces map[string]*corev1.Namespace
 	kinds      *Kinds
-	stored     []*document
+	stored     []*manifests.Object
 	// written says how registrations are written, for rules of lint. static are the registrations
 	// that only manifest files can have.
 	static  []snapshot.Manifest
@@ -121,9 +89,8 @@ func ReadTried(paths []string) (tried []runtime.Object, written []*unstructured.
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, o := range set.Objects {
-		d := &document{o}
-		u := d.object()
+	for _, d := range set.Objects {
+		u := d.Unstructured()
 		if !slices.ContainsFunc(registration.Sources(), func(s registration.Descriptor) bool {
 			return (s.Policies || s.Binds) && s.Kind == u.GetKind() && u.GroupVersionKind().Group == registration.GroupName
 		}) {
@@ -150,10 +117,7 @@ func ObjectsIn(dir string) (list []*unstructured.Unstructured, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range set.Objects {
-		list = append(list, (&document{o}).object())
-	}
-	return list, nil
+	return set.Unstructured(), nil
 }
 
 // readStrictly reads files that must have nothing but objects.
@@ -185,7 +149,7 @@ func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, s
 	}
 	broken := map[string]bool{}
 	for _, p := range set.Problems {
-		text := placed(p.File, p.Line, p.Message)
+		text := report.Place(p.File, p.Line, 0) + ": " + p.Message
 		switch {
 		case p.Warning:
 			skipped = append(skipped, text)
@@ -197,7 +161,7 @@ func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, s
 		}
 	}
 	for _, n := range set.Notes {
-		skipped = append(skipped, placed(n.File, n.Line, n.Message))
+		skipped = append(skipped, report.Place(n.File, n.Line, 0)+": "+n.Message)
 	}
 	if w, err = assemble(set, &skipped); err == nil {
 		w.files.acceptances, w.files.patched = set.Acceptances, set.Patched
@@ -215,10 +179,7 @@ func (w *World) Acceptances() []manifests.Acceptance {
 
 // assemble makes a World of what was read. With skipped it is lenient.
 func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
-	all := make([]*document, len(set.Objects))
-	for i, o := range set.Objects {
-		all[i] = &document{o}
-	}
+	all := set.Objects
 	f := &files{namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
 	w := &World{
 		Kinds: f.kinds, RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
@@ -232,14 +193,14 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 		return nil
 	}
 	registrations := make([]parsed, len(all))
-	atOnce(len(all), func(i int) {
-		if u := all[i].object(); u.GroupVersionKind().Group == registration.GroupName {
+	manifests.AtOnce(len(all), func(i int) {
+		if u := all[i].Unstructured(); u.GroupVersionKind().Group == registration.GroupName {
 			r := &registrations[i]
 			r.object, r.errs, r.err = parse(u)
 		}
 	})
 	for i, d := range all {
-		u := d.object()
+		u := d.Unstructured()
 		gvk := u.GroupVersionKind()
 		var err error
 		switch {
@@ -288,8 +249,8 @@ type parsed struct {
 }
 
 // register adds a registration. With skipped, what is wrong with it is kept.
-func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) error {
-	u := d.object()
+func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]string) error {
+	u := d.Unstructured()
 	if other := f.Find(u.GetKind(), u.GetName()); other != nil && p.err == nil {
 		return fmt.Errorf("%s: %s %q is at %s, too", d.At(), u.GetKind(), u.GetName(), other.At())
 	}
@@ -302,7 +263,7 @@ func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) er
 		if p.err != nil {
 			written.Invalid = append(written.Invalid, lint.Invalid{Message: p.err.Error()})
 		}
-		f.Add(d.Object)
+		f.Add(d)
 		f.written[lint.Object{Kind: u.GetKind(), Name: u.GetName()}] = written
 		if len(written.Invalid) == 0 {
 			f.add(w, d, p.object)
@@ -315,14 +276,14 @@ func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) er
 	if len(p.errs) > 0 {
 		return fmt.Errorf("%s: %s %q: %w", d.At(), u.GetKind(), u.GetName(), p.errs.ToAggregate())
 	}
-	f.Add(d.Object)
+	f.Add(d)
 	f.add(w, d, p.object)
 	return nil
 }
 
 // add adds an object to the registrations. Only manifest files of a server have names of
 // theirs (S21.8).
-func (f *files) add(w *World, d *document, object runtime.Object) {
+func (f *files) add(w *World, d *manifests.Object, object runtime.Object) {
 	if snapshot.IsStatic(object) {
 		f.static = append(f.static, snapshot.Manifest{Object: object, File: d.File})
 		return
@@ -340,7 +301,7 @@ func (f *files) namespace(_ context.Context, name string) (*corev1.Namespace, er
 // find returns an object of the files, in whatever version it is written there.
 func (f *files) find(_ context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	for _, d := range f.stored {
-		u := d.object()
+		u := d.Unstructured()
 		in := u.GetNamespace()
 		if in == "" && kind.Namespaced {
 			in = "default"

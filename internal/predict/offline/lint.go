@@ -110,7 +110,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 			continue
 		}
 		for _, d := range f.files.stored {
-			u := d.object()
+			u := d.Unstructured()
 			if f == over {
 				if err := w.Kinds.define(u); err != nil {
 					return nil, fmt.Errorf("%s: %w", d.At(), err)
@@ -118,7 +118,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 			}
 			s.add(u, custom)
 			if object := (lint.Object{Kind: u.GetKind(), Name: u.GetName()}); u.GroupVersionKind().GroupKind() == definitions && s.converts(object) {
-				s.patched(f.files, object, d.Object)
+				s.patched(f.files, object, d)
 			}
 		}
 		for object, written := range f.files.written {
@@ -196,12 +196,12 @@ func (w *World) About() func(lint.Object) bool {
 }
 
 // document returns the document of an object, nil when no file has it.
-func (f *files) document(o lint.Object) *document {
+func (f *files) document(o lint.Object) *manifests.Object {
 	if found := f.Find(o.Kind, o.Name); found != nil && o.Namespace == "" {
-		return &document{found}
+		return found
 	}
 	for _, d := range f.stored {
-		if u := d.object(); u.GetKind() == o.Kind && u.GetName() == o.Name && (u.GetNamespace() == o.Namespace || u.GetNamespace() == "" && o.Namespace == metav1.NamespaceDefault) {
+		if u := d.Unstructured(); u.GetKind() == o.Kind && u.GetName() == o.Name && (u.GetNamespace() == o.Namespace || u.GetNamespace() == "" && o.Namespace == metav1.NamespaceDefault) {
 			return d
 		}
 	}

@@ -171,7 +171,7 @@ func (f *files) List(_ context.Context, kind schema.GroupVersionKind, namespace 
 func (f *files) params(kind schema.GroupVersionKind, namespace string, meant func(*unstructured.Unstructured) bool) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	for _, d := range f.stored {
-		u := d.object()
+		u := d.Unstructured()
 		in := u.GetNamespace()
 		if in == "" && f.kinds.Of(kind).Namespaced {
 			in = metav1.NamespaceDefault

@@ -99,7 +99,7 @@ func (w *World) ServerOptions() []lint.ServerOption {
 	}
 	var list []lint.ServerOption
 	for _, d := range w.files.stored {
-		u := d.object()
+		u := d.Unstructured()
 		o := lint.Object{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 		switch u.GetKind() {
 		case "Pod":

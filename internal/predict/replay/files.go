@@ -26,7 +26,7 @@ func ReadRegistrations(paths []string) (*manifests.Set, error) {
 		}
 	}
 	for _, o := range set.Objects {
-		u := &unstructured.Unstructured{Object: o.Content}
+		u := o.Unstructured()
 		if u.GetName() == "" && len(stage.Judging([]*unstructured.Unstructured{u})) > 0 {
 			return nil, fmt.Errorf("%s: the %s has no metadata.name that is a text; quote a name such as \"no\"", report.Place(o.File, o.Line, 0), u.GetKind())
 		}

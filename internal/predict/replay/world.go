@@ -43,7 +43,7 @@ func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string
 	var written []*unstructured.Unstructured
 	if c.Set != nil {
 		for _, o := range c.Set.Objects {
-			u := &unstructured.Unstructured{Object: o.Content}
+			u := o.Unstructured()
 			if u.GetName() == "" {
 				continue
 			}
@@ -61,7 +61,7 @@ func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string
 		}
 	}
 	for _, u := range written {
-		list = append(list, &unstructured.Unstructured{Object: files[objectKey(u)].Content})
+		list = append(list, files[objectKey(u)].Unstructured())
 	}
 	return stage.Judging(list), files
 }

@@ -410,7 +410,7 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 	places := map[*unstructured.Unstructured]*manifests.Object{}
 	objects := make([]*unstructured.Unstructured, len(set.Objects))
 	for i, o := range set.Objects {
-		objects[i] = &unstructured.Unstructured{Object: o.Content}
+		objects[i] = o.Unstructured()
 		places[objects[i]] = o
 	}
 	for _, p := range set.Problems {

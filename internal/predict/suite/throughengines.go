@@ -54,7 +54,7 @@ func (p *venue) split(set *worldSet) (policies map[*engines.Engine][]*unstructur
 			return e.Judges(at(o.Content, "apiVersion"), at(o.Content, "kind"))
 		})
 		if i >= 0 {
-			policies[p.engines[i]] = append(policies[p.engines[i]], &unstructured.Unstructured{Object: o.Content})
+			policies[p.engines[i]] = append(policies[p.engines[i]], o.Unstructured())
 		}
 		return i >= 0
 	})
@@ -122,7 +122,7 @@ func (r *runner) alone(ctx context.Context, p *venue, s *Suite, judged []*Result
 	var left []*unstructured.Unstructured
 	for _, o := range set.Objects {
 		if kind := at(o.Content, "kind"); kind != "Namespace" && kind != "CustomResourceDefinition" {
-			left = append(left, &unstructured.Unstructured{Object: o.Content})
+			left = append(left, o.Unstructured())
 		}
 	}
 	return engines.Remove(ctx, p.stage, left)

@@ -117,6 +117,15 @@ func opening(path string, err error) error {
 	return &fs.PathError{Op: "open", Path: path, Err: err}
 }
 
+// Plain is an error of the file system without the name of the system call.
+func Plain(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return fmt.Errorf("%s: %w", at.Path, at.Err)
+	}
+	return err
+}
+
 // refusal says why a file is not read; nil if it is.
 func refusal(path string, info fs.FileInfo, limit int64) error {
 	switch {

@@ -126,7 +126,7 @@ func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, plain(err)
+			return nil, files.Plain(err)
 		}
 		if r.ignored(path, info.IsDir()) {
 			continue
@@ -182,15 +182,6 @@ func (r *reader) ignored(path string, directory bool) bool {
 	return true
 }
 
-// plain is an error of the file system without the name of the system call.
-func plain(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return fmt.Errorf("%s: %w", at.Path, at.Err)
-	}
-	return err
-}
-
 // file reads a file by one of the functions of files, once.
 func (r *reader) file(path string, read func(string, int64) ([]byte, error)) error {
 	if r.seen[filepath.Clean(path)] {
@@ -199,7 +190,7 @@ func (r *reader) file(path string, read func(string, int64) ([]byte, error)) err
 	r.seen[filepath.Clean(path)] = true
 	data, err := read(path, files.Objects)
 	if err != nil {
-		return plain(err)
+		return files.Plain(err)
 	}
 	return r.add(path, data)
 }
@@ -223,7 +214,7 @@ func (r *reader) directory(root string) error {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if err != nil {
 			if name == "." {
-				return plain(&fs.PathError{Path: root, Err: cause(err)})
+				return files.Plain(&fs.PathError{Path: root, Err: cause(err)})
 			}
 			r.set.Problems = append(r.set.Problems, Problem{File: path, Message: cause(err).Error()})
 			return fs.SkipDir

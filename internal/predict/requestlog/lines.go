@@ -32,12 +32,12 @@ func sourceFiles(paths []string) ([]string, error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, shortError(err)
+			return nil, files.Plain(err)
 		}
 		first := len(list)
 		if !info.IsDir() {
 			if err := files.CheckArgument(path, 1<<62); err != nil {
-				return nil, shortError(err)
+				return nil, files.Plain(err)
 			}
 			list = append(list, path)
 			continue
@@ -54,7 +54,7 @@ func sourceFiles(paths []string) ([]string, error) {
 			}
 			return nil
 		}); err != nil {
-			return nil, shortError(err)
+			return nil, files.Plain(err)
 		}
 		inOrder(list[first:])
 	}
@@ -84,15 +84,6 @@ func inOrder(list []string) {
 	slices.SortStableFunc(list, func(a, b string) int {
 		return cmp.Or(cmp.Compare(unrotated(a), unrotated(b)), cmp.Compare(age(b), age(a)))
 	})
-}
-
-// shortError is an error of the file system without the name of the system call.
-func shortError(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return fmt.Errorf("%s: %w", at.Path, at.Err)
-	}
-	return err
 }
 
 // open opens a file, which may be compressed.

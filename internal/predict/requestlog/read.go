@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/aliases"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // notReadable is the reason for a line that is not a JSON object, or not of the form that it
@@ -115,7 +116,7 @@ func (r *Reader) Read(ctx context.Context, take func(*Request) error) (*Count, e
 	for _, name := range list {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, shortError(err)
+			return nil, files.Plain(err)
 		}
 		err = r.file(ctx, name, f, func(q *Request) error {
 			r.count.Requests++

@@ -59,7 +59,7 @@ func Find(paths []string, call bool, through ...string) (*Set, error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, shortError(err)
+			return nil, files.Plain(err)
 		}
 		if !info.IsDir() {
 			without := len(f.set.Without)
@@ -74,7 +74,7 @@ func Find(paths []string, call bool, through ...string) (*Set, error) {
 			case err != nil && name == path:
 				return err
 			case err != nil:
-				f.wrong(name, 0, "%v", shortError(err))
+				f.wrong(name, 0, "%v", files.Plain(err))
 				return nil
 			case entry.IsDir():
 				// Kyverno's policies keep their tests in a hidden directory.
@@ -89,7 +89,7 @@ func Find(paths []string, call bool, through ...string) (*Set, error) {
 			}
 			return nil
 		}); err != nil {
-			return nil, shortError(err)
+			return nil, files.Plain(err)
 		}
 	}
 	f.ambiguous()
@@ -108,15 +108,6 @@ func Find(paths []string, call bool, through ...string) (*Set, error) {
 	})
 	f.set.Errors = slices.CompactFunc(f.set.Errors, func(a, b *FileError) bool { return *a == *b })
 	return &f.set, nil
-}
-
-// shortError is an error of the file system without the name of the system call.
-func shortError(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return fmt.Errorf("%s: %w", at.Path, at.Err)
-	}
-	return err
 }
 
 type finder struct {
@@ -205,7 +196,7 @@ func (f *finder) file(path string, named bool) {
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
 		if named || !errors.As(err, new(files.Refused)) {
-			f.wrong(path, 0, "%v", shortError(err))
+			f.wrong(path, 0, "%v", files.Plain(err))
 		}
 		return
 	}

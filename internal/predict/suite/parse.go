@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
@@ -66,7 +67,7 @@ func (p *parser) parse(root *yamlv3.Node) {
 				}
 				s.paths = append(s.paths, filepath.Join(filepath.Dir(s.File), filepath.FromSlash(path)))
 				if _, err := os.Stat(s.paths[len(s.paths)-1]); err != nil {
-					p.fail(target(n).Content[i], "world: %v", shortError(err))
+					p.fail(target(n).Content[i], "world: %v", files.Plain(err))
 				}
 			}
 		},

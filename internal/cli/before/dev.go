@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -108,7 +109,10 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.guard != "":
-				return o.stand(streams)
+				return o.cluster.Stand(streams, "'gatehouse dev' ended without taking its registrations out of the cluster; that was done",
+					func(ctx context.Context, config *rest.Config) error {
+						return dev.Leave(ctx, config, o.guard, temporary.GuardSettled)
+					})
 			case o.init != "":
 				return o.make(streams.Out)
 			case o.rbac:
@@ -183,21 +187,6 @@ func (o *devOptions) checkLive(f *pflag.FlagSet) error {
 		}
 	}
 	return nil
-}
-
-// stand waits until a session ends, and takes out of the cluster what the session has left there.
-func (o *devOptions) stand(streams command.Streams) error {
-	config, err := o.cluster.Open()
-	if err != nil {
-		return err
-	}
-	removed, err := temporary.Stand(terminal.Exact(streams.Out), func(ctx context.Context) error {
-		return dev.Leave(ctx, config, o.guard, temporary.GuardSettled)
-	})
-	if removed && err == nil {
-		terminal.Fprintf(streams.Err, "gatehouse: 'gatehouse dev' ended without taking its registrations out of the cluster; that was done\n")
-	}
-	return err
 }
 
 // openLive finds the cluster. The program gets a kubeconfig for it alone.

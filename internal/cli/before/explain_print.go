@@ -1,7 +1,6 @@
 package before
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"path"
@@ -9,12 +8,11 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
@@ -34,18 +32,7 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 	if len(found) == 1 {
 		value = found[0]
 	}
-	var data []byte
-	var err error
-	if format == "yaml" {
-		data, err = yaml.Marshal(value)
-	} else if data, err = json.MarshalIndent(value, "", "    "); err == nil {
-		data = append(data, '\n')
-	}
-	if err != nil {
-		return err
-	}
-	_, err = terminal.Exact(out).Write(data)
-	return err
+	return command.PrintAs(out, format, value)
 }
 
 // viewOf is what a person sees of explanations, each with what it is made for.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorder"
@@ -147,7 +148,9 @@ func (o *recordOptions) complete() error {
 
 func (o *recordOptions) run(ctx context.Context, streams command.Streams) error {
 	if o.guard != "" {
-		return o.stand(streams)
+		return o.cluster.Stand(streams, "the recorder ended without removing its registration; it was removed", func(ctx context.Context, config *rest.Config) error {
+			return recorder.Remove(ctx, config, o.guard, temporary.GuardSettled)
+		})
 	}
 	if err := o.log.Start(ctx, o.log.Writer(streams.Err)); err != nil {
 		return err
@@ -234,19 +237,4 @@ func (o *recordOptions) resolve() error {
 func (o *recordOptions) post() (released func(), err error) {
 	args := []string{"record", "--" + guardFlag + "=" + o.Name}
 	return temporary.Post(append(args, o.cluster.Arguments()...)...)
-}
-
-// stand waits until the recorder ends, and removes its registration unless the recorder has done that.
-func (o *recordOptions) stand(streams command.Streams) error {
-	config, err := o.cluster.Open()
-	if err != nil {
-		return err
-	}
-	removed, err := temporary.Stand(terminal.Exact(streams.Out), func(ctx context.Context) error {
-		return recorder.Remove(ctx, config, o.guard, temporary.GuardSettled)
-	})
-	if removed && err == nil {
-		terminal.Fprintf(streams.Err, "gatehouse: the recorder ended without removing its registration; it was removed\n")
-	}
-	return err
 }

@@ -24,7 +24,7 @@ import (
 
 // NewRollout returns the command gatehouse rollout.
 func NewRollout(streams command.Streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return command.Group(&cobra.Command{
 		Use:   "rollout",
 		Short: "Show and set how hard webhooks and policies are",
 		Long: `Show how hard webhook configurations, admission policies and bindings are, and
@@ -40,11 +40,7 @@ softer. A soft one is asked about requests, and rejects and changes nothing.`,
   gatehouse rollout set validatingadmissionpolicy/teams Warn
   gatehouse rollout set validatingadmissionpolicy/teams Warn --in 25%
   gatehouse rollout set validatingadmissionpolicy/teams Deny`,
-		Args: command.KnownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newRolloutStatus(streams), newRolloutSet(streams))
-	return cmd
+	}, newRolloutStatus(streams), newRolloutSet(streams))
 }
 
 type rolloutStatusOptions struct {

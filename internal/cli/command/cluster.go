@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/temporary"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // Cluster is the server that a command works on.
@@ -69,6 +71,20 @@ func (c *Cluster) Arguments() (args []string) {
 		}
 	}
 	return args
+}
+
+// Stand waits until the process that this one guards ends, and takes out of the cluster what that process has left
+// there. said is what people read then.
+func (c *Cluster) Stand(streams Streams, said string, leave func(context.Context, *rest.Config) error) error {
+	config, err := c.Open()
+	if err != nil {
+		return err
+	}
+	removed, err := temporary.Stand(terminal.Exact(streams.Out), func(ctx context.Context) error { return leave(ctx, config) })
+	if removed && err == nil {
+		terminal.Fprintf(streams.Err, "gatehouse: %s\n", said)
+	}
+	return err
 }
 
 // Objects returns a client for objects of all kinds, and the configuration that it was made with.

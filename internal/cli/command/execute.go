@@ -61,6 +61,14 @@ func KnownCommand(cmd *cobra.Command, args []string) error {
 	return Usagef("unknown command %q%s", args[0], nearest.Suggestion("", args[0], names))
 }
 
+// Group makes a command of commands: alone it prints its help.
+func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.Args = KnownCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 // NoArgs refuses arguments, as cobra.NoArgs does, by a UsageError.
 func NoArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {

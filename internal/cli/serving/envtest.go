@@ -38,10 +38,8 @@ it. The suites themselves do not change.`,
 
   # a folder for other libraries, or to keep
   gatehouse envtest install ./bin`,
-		Args: command.KnownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(
+	command.Group(cmd,
 		&cobra.Command{
 			Use:   "install DIR",
 			Short: "Put kube-apiserver, etcd and kubectl into a folder",

@@ -2,7 +2,6 @@ package upkeep
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +23,7 @@ import (
 
 // NewBackup returns the command gatehouse backup.
 func NewBackup(streams command.Streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return command.Group(&cobra.Command{
 		Use:   "backup",
 		Short: "Save and restore the data of a server with an embedded etcd",
 		Long: `Save the data of a server to a file, while the server runs or when it does not,
@@ -44,11 +43,7 @@ etcdctl saves them. 'gatehouse serve --backup-schedule' makes backups by itself.
 
   # go back to a backup: stop the server, restore, start the server
   gatehouse backup restore gatehouse.tar`,
-		Args: command.KnownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newBackupSave(streams), newBackupList(streams), newBackupPrune(streams), newBackupVerify(streams), newBackupRestore(streams))
-	return cmd
+	}, newBackupSave(streams), newBackupList(streams), newBackupPrune(streams), newBackupVerify(streams), newBackupRestore(streams))
 }
 
 // backupOptions are what the commands below backup have in common.
@@ -190,9 +185,7 @@ func (o *backupOptions) list(out io.Writer) error {
 		return err
 	}
 	if o.output == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(list)
+		return writeJSON(out, list)
 	}
 	if len(list) == 0 {
 		terminal.Fprintf(out, "no backups in %s\n", o.backups())

@@ -37,7 +37,6 @@ import (
 
 // NewCluster returns the command gatehouse cluster.
 func NewCluster(streams command.Streams) *cobra.Command {
-	help := func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Let servers join, and look after those that share an etcd",
@@ -57,10 +56,8 @@ as root.`,
 
   # who is there?
   gatehouse cluster status`,
-		Args: command.KnownCommand, RunE: help,
 	}
-	token := &cobra.Command{Use: "token", Short: "Make, list and revoke the tokens by which servers join", Args: command.KnownCommand, RunE: help}
-	token.AddCommand(newTokenCreate(streams),
+	token := command.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke the tokens by which servers join"}, newTokenCreate(streams),
 		newClusterCommand("list", "List the tokens that are good", `List the tokens that are good: until when, and for how many more servers. The
 tokens themselves are not stored.`, streams, (*cluster).listTokens),
 		newClusterCommand("revoke ID", "End a token", "", streams, (*cluster).revoke))
@@ -68,12 +65,11 @@ tokens themselves are not stored.`, streams, (*cluster).listTokens),
 member has yet to take in, how large its database is, and by which revision of
 the registrations its server judges requests. The exit code is 1 when a member
 does not answer.`, streams, (*cluster).status)
-	cmd.AddCommand(token, status,
+	return command.Group(cmd, token, status,
 		newClusterCommand("remove MEMBER", "Take a member out, also one that is dead", `Take a member out of the cluster, by its name or ID, also one that is dead. Its
 server ends, and can join again with an empty data directory and a new token.
 The command refuses to leave a cluster without a majority that answers.`, streams, (*cluster).remove),
 		newClusterRecover(streams))
-	return cmd
 }
 
 // cluster is a command about the members of an embedded etcd.

@@ -2,7 +2,6 @@ package upkeep
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,7 @@ import (
 
 // NewEtcd returns the command gatehouse etcd.
 func NewEtcd(streams command.Streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return command.Group(&cobra.Command{
 		Use:   "etcd",
 		Short: "Look after the etcd of a server: status, defrag, alarms",
 		Long: `Look after the etcd of a server. The commands work on the embedded etcd of the
@@ -38,31 +37,20 @@ of a full database when there is room again.`,
 
   # anything else, by etcdctl
   etcdctl --endpoints "$(gatehouse etcd endpoints)" endpoint health`,
-		Args: command.KnownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	alarm := &cobra.Command{
-		Use:   "alarm",
-		Short: "List and take back the alarms of an etcd",
-		Args:  command.KnownCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	alarm.AddCommand(
-		newEtcdCommand("list", "List the alarms", "", streams, (*maintenance).listAlarms),
-		newEtcdCommand("disarm", "Take back all alarms", `Take back all alarms. An etcd whose database has reached its quota raises the
-alarm NOSPACE and accepts only deletions, until somebody makes the database
-smaller (gatehouse etcd defrag) or the quota larger, and takes the alarm back.
-The server does both for its embedded etcd.`, streams, (*maintenance).disarm),
-	)
-	cmd.AddCommand(newEtcdStatus(streams),
+	},
+		newEtcdStatus(streams),
 		newEtcdCommand("defrag", "Make the database as small as what is in use", `Make the database as small as what is in use, on one member of the etcd after
 the other. A member answers nothing meanwhile: about 2 s for each 100 MiB in use
 on a very busy machine. The disk needs room for a copy of what is in use.`, streams, (*maintenance).defrag),
-		alarm,
+		command.Group(&cobra.Command{Use: "alarm", Short: "List and take back the alarms of an etcd"},
+			newEtcdCommand("list", "List the alarms", "", streams, (*maintenance).listAlarms),
+			newEtcdCommand("disarm", "Take back all alarms", `Take back all alarms. An etcd whose database has reached its quota raises the
+alarm NOSPACE and accepts only deletions, until somebody makes the database
+smaller (gatehouse etcd defrag) or the quota larger, and takes the alarm back.
+The server does both for its embedded etcd.`, streams, (*maintenance).disarm)),
 		newEtcdCommand("endpoints", "Print the endpoints of the etcd, for etcdctl", `Print the endpoints of the members of the etcd, separated by commas, as etcdctl
 takes them. That of an embedded etcd is a socket that changes with each start of
 the server.`, streams, (*maintenance).endpoints))
-	return cmd
 }
 
 // maintenance is a command that works on an etcd.
@@ -192,9 +180,7 @@ func (m *maintenance) status(ctx context.Context) error {
 		all = append(all, s)
 	}
 	if m.output == "json" {
-		e := json.NewEncoder(m.out)
-		e.SetIndent("", "  ")
-		err = e.Encode(all)
+		err = writeJSON(m.out, all)
 	} else {
 		err = printMembers(m.out, all)
 	}

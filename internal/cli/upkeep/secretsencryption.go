@@ -2,7 +2,6 @@ package upkeep
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,7 +22,7 @@ import (
 
 // NewSecretsEncryption returns the command gatehouse secrets-encryption.
 func NewSecretsEncryption(streams command.Streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return command.Group(&cobra.Command{
 		Use:   "secrets-encryption",
 		Short: "Encrypt the Secrets in the etcd of a server",
 		Long: `Encrypt the Secrets in the etcd of a server. The key is in the data directory,
@@ -40,10 +39,7 @@ root. Each may be killed at any moment and run again. Servers that share an etcd
 
   # with a new key
   gatehouse secrets-encryption rotate`,
-		Args: command.KnownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(
+	},
 		newSecretsEncryptionCommand("enable", "Encrypt all Secrets, and make a key if there is none", `Make a key, have the server use it, and encrypt all stored Secrets. What was
 stored in clear stays in the history of etcd for some minutes, and in its log and
 in free parts of its database until these are used again.`, streams, (*secretsEncryption).enable),
@@ -54,9 +50,7 @@ before stays in the file until the next rotation: backups may need it.
 With --encryption-provider-config no key is made: the command waits until all
 servers of the etcd use that file, and encrypts the Secrets as it says.`, streams, (*secretsEncryption).rotate),
 		newSecretsEncryptionCommand("status", "Show with which keys the Secrets are encrypted", `Show with which keys the stored Secrets are encrypted, and which configurations
-the servers use. Secrets that the servers share as keys of theirs count, too.`, streams, (*secretsEncryption).status),
-	)
-	return cmd
+the servers use. Secrets that the servers share as keys of theirs count, too.`, streams, (*secretsEncryption).status))
 }
 
 // secretsEncryption is a command that encrypts the Secrets in an etcd.
@@ -212,9 +206,7 @@ func (o *secretsEncryption) status(ctx context.Context) error {
 		return err
 	}
 	if o.output == "json" {
-		e := json.NewEncoder(o.out)
-		e.SetIndent("", "  ")
-		return e.Encode(s)
+		return writeJSON(o.out, s)
 	}
 	table := terminal.NewTable(terminal.Titles("SECRETS", "PROVIDER", "KEY")...)
 	for _, one := range s.Secrets {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +39,7 @@ func read(c *Converter, events []string) map[string]*trace.Record {
 			found[t.ID] = record(t)
 		}
 	}
-	for _, t := range c.Unanswered() {
+	for _, t := range c.Unanswered(time.Time{}) {
 		found[t.ID] = record(t)
 	}
 	return found
@@ -136,6 +137,7 @@ func TestWhoRejected(t *testing.T) {
 		{"no object", "pods", "", "web", metav1.Status{Code: 404, Message: `pods "web" not found`, Details: &metav1.StatusDetails{Name: "web", Kind: "pods"}}, cause{by: "Storage"}},
 		{"another resource is forbidden", "pods", "", "web", metav1.Status{Code: 403, Message: `configmaps "web" is forbidden: violates PodSecurity "baseline:latest"`}, cause{by: unknown}},
 		{"a plugin that nobody knows", "pods", "", "web", metav1.Status{Code: 403, Message: `pods "web" is forbidden: because`}, cause{by: unknown}},
+		{"a body that cannot be read", "pods", "", "", metav1.Status{Code: 400, Reason: metav1.StatusReasonBadRequest, Message: `the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: unexpected end of JSON input ({"kind":)`}, cause{by: "Decoding"}},
 		{"the time is over", "pods", "", "web", metav1.Status{Code: 504, Message: "Timeout: request did not complete within requested timeout"}, cause{by: unknown}},
 		{"nothing rejects", "pods", "", "web", metav1.Status{Code: 201}, cause{}},
 	} {
@@ -206,11 +208,15 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	for n := range 100 {
 		c.Add([]byte(strings.Replace(received[i], `"auditID":"b1"`, fmt.Sprintf(`"auditID":"c%d"`, n), 1)), "")
 	}
-	if n := len(c.Unanswered()); n != 10 || len(c.seen) != 10 || c.latest.Len() != 10 {
-		t.Errorf("%d waiting, %d seen, %d in order, want 10 of each", n, len(c.seen), c.latest.Len())
+	waiting := c.Unanswered(time.Time{})
+	if n := len(waiting); n != 10 || len(c.seen) != 10 || c.latest.Len() != 10 {
+		t.Fatalf("%d waiting, %d seen, %d in order, want 10 of each", n, len(c.seen), c.latest.Len())
 	}
-	if got := c.Unanswered()[9].AuditID; got != "c99" {
+	if got := waiting[9].AuditID; got != "c99" {
 		t.Errorf("the latest one is %s, want c99", got)
+	}
+	if n := len(c.Unanswered(time.Time{})); n != 0 {
+		t.Errorf("%d are returned twice", n)
 	}
 }
 
@@ -223,7 +229,7 @@ func FuzzAdd(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := NewConverter(NewWorld(nil))
 		got, _ := c.Add(data, "audit.log:1")
-		for _, one := range append(c.Unanswered(), got) {
+		for _, one := range append(c.Unanswered(time.Time{}), got) {
 			if one == nil {
 				continue
 			}

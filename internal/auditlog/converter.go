@@ -3,6 +3,7 @@ package auditlog
 import (
 	"container/list"
 	"sync"
+	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
@@ -74,13 +75,15 @@ func (c *Converter) Add(data []byte, source string) (t *trace.Trace, why string)
 	return t, ""
 }
 
-// Unanswered returns the traces of the remembered requests that were received, and of which no later event came.
-func (c *Converter) Unanswered() (list []*trace.Trace) {
+// Unanswered returns the traces of the remembered requests that were received before a time, any if it is zero,
+// and of which no later event came. It returns each once.
+func (c *Converter) Unanswered(before time.Time) (list []*trace.Trace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.latest.Back(); e != nil; e = e.Prev() {
-		if t := e.Value.(*request).waits; t != nil {
-			list = append(list, t)
+		if r := e.Value.(*request); r.waits != nil && (before.IsZero() || r.waits.Start.Before(before)) {
+			list = append(list, r.waits)
+			r.waits = nil
 		}
 	}
 	return list

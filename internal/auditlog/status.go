@@ -162,7 +162,8 @@ func ofServer(e *event, s *metav1.Status) (cause, bool) {
 		return cause{by: "NamespaceLifecycle"}, true
 	case s.Code == http.StatusNotFound && s.Details != nil && s.Details.Name == ref.Name && s.Details.Kind == ref.Resource && s.Details.Group == ref.APIGroup:
 		return cause{by: plan.StorageName}, true
-	case s.Code == http.StatusBadRequest && strings.Contains(s.Message, " cannot be handled as a "), s.Code == http.StatusBadRequest && strings.HasPrefix(s.Message, "strict decoding error: "):
+	case s.Code == http.StatusBadRequest && strings.Contains(s.Message, " cannot be handled as a "), s.Code == http.StatusBadRequest && strings.HasPrefix(s.Message, "strict decoding error: "),
+		s.Code == http.StatusBadRequest && strings.HasPrefix(s.Message, "the object provided is unrecognized (must be of type "):
 		return cause{by: plan.DecodingName}, true
 	}
 	return cause{}, false

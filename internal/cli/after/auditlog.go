@@ -1,12 +1,15 @@
 package after
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -19,6 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/auditlog"
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
@@ -42,7 +47,9 @@ type auditLog struct {
 	// the requests.
 	registrations []string
 	fromCluster   string
-	cluster       *command.Cluster
+	// snapshot is a file of gatehouse snapshot with them.
+	snapshot string
+	cluster  *command.Cluster
 }
 
 // addFlags adds the flags that name the log.
@@ -50,6 +57,7 @@ func (a *auditLog) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&a.paths, "audit-log", nil, "`path` of an audit log of any cluster, a file or a directory with rotated files, or - for standard input; may be repeated")
 	f.StringArrayVar(&a.registrations, "registrations", nil, "`path` of the webhooks and policies that judged its requests; derives who was asked; may be repeated")
 	f.StringVar(&a.fromCluster, "from-cluster", "", "`kubeconfig` of the cluster of the log, whose webhooks and policies judged its requests")
+	f.StringVar(&a.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' with the webhooks and policies that judged its requests")
 }
 
 // check says what does not go together, and has the cluster of the log be the one that is meant.
@@ -59,8 +67,10 @@ func (a *auditLog) check() error {
 		return command.Usagef("--registrations derives who was asked from an audit log: name it with --audit-log")
 	case len(a.paths) == 0 && a.fromCluster != "":
 		return command.Usagef("--from-cluster derives who was asked from an audit log: name it with --audit-log, or name a server with --kubeconfig")
-	case len(a.registrations) > 0 && a.fromCluster != "":
-		return command.Usagef("--registrations and --from-cluster exclude each other: both say which webhooks and policies judged the requests")
+	case len(a.paths) == 0 && a.snapshot != "":
+		return command.Usagef("--snapshot derives who was asked from an audit log: name it with --audit-log")
+	case len(a.registrations) > 0 && a.fromCluster != "", a.snapshot != "" && len(a.registrations)+len(a.fromCluster) > 0:
+		return command.Usagef("--registrations, --from-cluster and --snapshot exclude each other: each says which webhooks and policies judged the requests")
 	case len(a.paths) > 0 && *a.cluster.Flags.KubeConfig+*a.cluster.Flags.Context != "":
 		return command.Usagef("--audit-log reads no server: name the cluster that it is of with --from-cluster")
 	case len(a.paths) > 1 && slices.Contains(a.paths, requestlog.Stdin):
@@ -79,6 +89,21 @@ func (a *auditLog) world(ctx context.Context) (auditlog.World, error) {
 		w, err := offline.Read(a.registrations)
 		if err != nil {
 			return auditlog.World{}, fmt.Errorf("--registrations: %w", err)
+		}
+		w.Registrations.Kubernetes = true
+		return auditlog.NewWorld(w), nil
+	case a.snapshot != "":
+		s, err := clustersnapshot.Read(a.snapshot)
+		if err != nil {
+			return auditlog.World{}, fmt.Errorf("--snapshot: %w", err)
+		}
+		data, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": s.Items})
+		if err != nil {
+			return auditlog.World{}, fmt.Errorf("--snapshot: %w", err)
+		}
+		w, _, _, err := offline.Survey([]string{manifests.Stdin}, bytes.NewReader(data), &manifests.Ignore{})
+		if err != nil {
+			return auditlog.World{}, fmt.Errorf("--snapshot %s: %w", a.snapshot, err)
 		}
 		w.Registrations.Kubernetes = true
 		return auditlog.NewWorld(w), nil
@@ -133,7 +158,7 @@ func (a *auditLog) read(ctx context.Context, streams command.Streams, wanted fun
 	if err != nil {
 		return nil, command.UsageError{Err: fmt.Errorf("--audit-log: %w", err)}
 	}
-	for _, t := range converter.Unanswered() {
+	for _, t := range converter.Unanswered(time.Time{}) {
 		keep(t)
 	}
 	shown.End()

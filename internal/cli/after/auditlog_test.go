@@ -22,11 +22,33 @@ const events = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestR
 {"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a2","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/yard/pods","verb":"create","user":{"username":"bob"},"objectRef":{"resource":"pods","namespace":"yard","name":"big","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"pods \"big\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces","reason":"Forbidden","code":403},"requestReceivedTimestamp":"2026-11-28T01:22:05.000000Z","stageTimestamp":"2026-11-28T01:22:05.250000Z"}
 `
 
+// clusterSnapshot is a snapshot of the cluster of the log.
+const clusterSnapshot = `apiVersion: gatehouse.dev/v1alpha1
+kind: ClusterSnapshot
+cluster: {kubernetesVersion: v1.37.1}
+items:
+- {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {judged: "yes"}}}
+- apiVersion: admissionregistration.k8s.io/v1
+  kind: ValidatingWebhookConfiguration
+  metadata: {name: checks}
+  webhooks:
+  - name: checks.example.com
+    admissionReviewVersions: [v1]
+    sideEffects: None
+    clientConfig: {url: "https://127.0.0.1:1/"}
+    namespaceSelector: {matchLabels: {judged: "yes"}}
+    rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+`
+
 // S30.1, S30.9: the commands read a log in place of a server.
 func TestCommandsReadAuditLogs(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	log := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(log, []byte(events), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(snapshot, []byte(clusterSnapshot), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	trace, blame := NewTrace, NewBlame
@@ -49,6 +71,9 @@ func TestCommandsReadAuditLogs(t *testing.T) {
 		{"a server and a log", trace, "--context c", []string{"--audit-log reads no server"}, nil},
 		{"two sources of registrations", trace, "--registrations a --from-cluster b", []string{"exclude each other"}, nil},
 		{"registrations that are not there", trace, "--registrations none", []string{"--registrations: none: no such file or directory"}, nil},
+		{"S30.6: a snapshot says who was asked", trace, "a1 --snapshot " + snapshot, []string{"checks/checks.example.com: allowed", "derived"}, nil},
+		{"a snapshot that is none", trace, "--snapshot " + log, []string{"--snapshot: ", "audit.log"}, nil},
+		{"a snapshot and files", trace, "--registrations a --snapshot b", []string{"exclude each other"}, nil},
 		{"who set which field", blame, "pod/web -n shop", []string{"metadata.labels.team", `+ "a"`, "labels/labels.example.com", "unknown", "since 2026-11-28T01:22:06Z"}, nil},
 		{"a kind that is not built in", blame, "widget/web", []string{"name it as PLURAL.GROUP"}, nil},
 	} {

@@ -1,0 +1,387 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+)
+
+var errDifferent = errors.New("records of the audit log are not what happened")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r := &agreement{}
+	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
+	server := flag.String("kube-apiserver", "", "`path` of another kube-apiserver than that of the directory")
+	flag.IntVar(&r.requests, "requests", 1000, "how many requests are made")
+	flag.IntVar(&r.blames, "blames", 50, "how many objects are asked about by gatehouse blame, on gatehouse, too")
+	flag.Uint64Var(&r.seed, "seed", 1, "what the requests are made of")
+	flag.StringVar(&r.keep, "keep", "", "`directory` that keeps the audit logs")
+	flag.Parse()
+	if err := r.run(ctx, *binaries, *server); err != nil {
+		fmt.Fprintln(os.Stderr, "auditagreement:", err)
+		os.Exit(1)
+	}
+}
+
+// agreement is one comparison.
+type agreement struct {
+	requests, blames int
+	seed             uint64
+	keep             string
+	program          string
+}
+
+// auditPolicy has the level of the requests of makers.
+const auditPolicy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  verbs: [get, list, watch]
+- level: %s
+  namespaces: [red, blue, green, full, nowhere]
+- level: None
+`
+
+func (r *agreement) run(ctx context.Context, binaries, server string) (err error) {
+	if binaries == "" {
+		if binaries, err = peer.Dir(); err != nil {
+			return err
+		}
+	}
+	b, err := peer.Build(ctx, ".", binaries)
+	if err != nil {
+		return err
+	}
+	if server != "" {
+		b.KubeAPIServer = server
+	}
+	r.program = b.Gatehouse
+	dir := r.keep
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "auditagreement-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	}
+	different := false
+	for _, level := range []string{"RequestResponse", "Metadata"} {
+		differs, err := r.level(ctx, b, filepath.Join(dir, level), level)
+		if err != nil {
+			return fmt.Errorf("level %s: %w", level, err)
+		}
+		different = different || differs
+	}
+	if different {
+		return errDifferent
+	}
+	return nil
+}
+
+// level plays the requests on a kube-apiserver with a level of its audit policy, and at level RequestResponse on
+// gatehouse, too.
+func (r *agreement) level(ctx context.Context, b peer.Binaries, dir, level string) (different bool, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, err
+	}
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policy, fmt.Appendf(nil, auditPolicy, level), 0o600); err != nil {
+		return false, err
+	}
+	if err := os.RemoveAll(log); err != nil {
+		return false, err
+	}
+	kube, err := r.play(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), nil, "--audit-policy-file="+policy, "--audit-log-path="+log, "--audit-log-maxsize=100000")
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, kube.end()) }()
+	snapshot := filepath.Join(dir, "cluster.yaml")
+	if _, err := r.gatehouse(ctx, "snapshot", "--kubeconfig", kube.kubeconfig, "-o", snapshot); err != nil {
+		return false, err
+	}
+	for _, known := range [][]string{nil, {"--from-cluster", kube.kubeconfig}, {"--snapshot", snapshot}} {
+		out, err := r.gatehouse(ctx, append([]string{"trace", "-A", "-o", "jsonl", "--audit-log", log}, known...)...)
+		if err != nil {
+			return false, err
+		}
+		records := map[string]*trace.Record{}
+		for lines := json.NewDecoder(bytes.NewReader(out)); ; {
+			record := &trace.Record{}
+			if err := lines.Decode(record); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return false, err
+			}
+			records[record.Request.User] = record
+		}
+		t := &tally{level: level, known: len(known) > 0}
+		for i := range kube.done {
+			t.compare(&kube.done[i], records[kube.done[i].user])
+		}
+		t.print(known)
+		different = different || len(t.differences) > 0 || t.derived.wrong*100 > t.derived.right
+	}
+	if level != "RequestResponse" || r.blames == 0 {
+		return different, nil
+	}
+	serve, err := r.play(ctx, b, peer.Gatehouse, filepath.Join(dir, "gatehouse"), kube.done, "--controllers=-*", "--admission-trace-bytes=268435456")
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, serve.end()) }()
+	differs, err := r.blame(ctx, kube, serve, log)
+	return different || differs, err
+}
+
+// played is a server to which the requests were made.
+type played struct {
+	*peer.Server
+	hooks      *hooks
+	kubeconfig string
+	done       []done
+	// alive are the objects that are there at the end.
+	alive []made
+}
+
+func (p *played) end() error { return errors.Join(p.Stop(), p.hooks.close()) }
+
+// done is a request that was made: what webhooks got of it, and its answer.
+type done struct {
+	attempt
+	calls   []call
+	code    int
+	message string
+}
+
+// play starts a server, and makes the requests to it one after the other: those that another server got, or new ones.
+func (r *agreement) play(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, again []done, flags ...string) (_ *played, err error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	p := &played{}
+	if p.hooks, err = newHooks(); err != nil {
+		return nil, err
+	}
+	if p.Server, err = peer.Start(ctx, b, kind, dir, flags...); err != nil {
+		return nil, errors.Join(err, p.hooks.close())
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.end())
+		}
+	}()
+	if p.kubeconfig, err = p.WriteKubeconfig(dir); err != nil {
+		return nil, err
+	}
+	client, err := rest.HTTPClientFor(p.Config)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range append(setup(), p.hooks.configurations()...) {
+		if _, s, err := p.do(ctx, client, &attempt{method: http.MethodPost, path: o.path, contentType: "application/json", body: o.body}); err != nil || s.Code >= 300 {
+			return nil, fmt.Errorf("%s: %d %s: %w", o.path, s.Code, s.Message, err)
+		}
+	}
+	quota := &attempt{method: http.MethodPatch, path: "/api/v1/namespaces/full/resourcequotas/none/status", contentType: "application/merge-patch+json", body: `{"status":{"hard":{"count/configmaps":"0"},"used":{"count/configmaps":"0"}}}`}
+	if _, s, err := p.do(ctx, client, quota); err != nil || s.Code >= 300 {
+		return nil, fmt.Errorf("quota: %d %s: %w", s.Code, s.Message, err)
+	}
+	if err := p.awaitForce(ctx, client); err != nil {
+		return nil, err
+	}
+	begin, rejected, calls := time.Now(), 0, 0
+	m := &maker{Rand: rand.New(rand.NewPCG(r.seed, 0)), hangs: r.requests / 50}
+	for i := range r.requests {
+		d := done{}
+		if again != nil {
+			d.attempt = again[i].attempt
+		} else {
+			d.attempt = m.next(i)
+		}
+		code, s, err := p.do(ctx, client, &d.attempt)
+		if err != nil {
+			return nil, err
+		}
+		m.took(&d.attempt, code)
+		d.code, d.message, d.calls = code, s.Message, p.hooks.take(d.user)
+		if calls += len(d.calls); code >= 300 {
+			rejected++
+		}
+		p.done = append(p.done, d)
+	}
+	p.alive = m.made
+	fmt.Printf("%s: %d requests in %s, %d rejected, %d calls of webhooks\n", kind, r.requests, time.Since(begin).Round(time.Second), rejected, calls)
+	return p, nil
+}
+
+// do makes a request, and returns the code and, of a failure, the status.
+func (p *played) do(ctx context.Context, client *http.Client, q *attempt) (int, metav1.Status, error) {
+	req, err := http.NewRequestWithContext(ctx, q.method, p.Config.Host+q.path, bytes.NewReader([]byte(q.body)))
+	if err != nil {
+		return 0, metav1.Status{}, err
+	}
+	if q.contentType != "" {
+		req.Header.Set("Content-Type", q.contentType)
+	}
+	if q.user != "" {
+		req.Header.Set("Impersonate-User", q.user)
+		req.Header.Set("Impersonate-Group", q.group)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, metav1.Status{}, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	s := metav1.Status{Code: int32(resp.StatusCode)}
+	if resp.StatusCode >= 300 && err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	return resp.StatusCode, s, err
+}
+
+// awaitForce returns when the registrations judge.
+func (p *played) awaitForce(ctx context.Context, client *http.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		inForce := true
+		for i, want := range []struct {
+			namespace, labels string
+		}{{"red", `"m4":"d"`}, {"red", `"v3":"d"`}, {"blue", `"v4":"d"`}, {"red", `"policy":"x"`}, {"red", `"map":"fail"`}, {"full", ``}} {
+			body := fmt.Sprintf(`{"metadata":{"name":"probe","labels":{%s}}}`, want.labels)
+			user := fmt.Sprintf("probe-%d", i)
+			code, _, err := p.do(ctx, client, &attempt{user: user, group: "makers", method: http.MethodPost, path: fmt.Sprintf(paths["configmaps"], want.namespace) + "?dryRun=All", contentType: "application/json", body: body})
+			if err != nil {
+				return err
+			}
+			if code < 300 {
+				inForce = false
+			}
+			p.hooks.take(user)
+		}
+		if inForce {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the registrations are not in force: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// gatehouse runs a command.
+func (r *agreement) gatehouse(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, r.program, args...)
+	var notes bytes.Buffer
+	cmd.Stderr = &notes
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("gatehouse %s: %w: %s", args[0], err, notes.Bytes())
+	}
+	return out, nil
+}
+
+// blame compares what gatehouse blame says of objects by the audit log of kube-apiserver with what it says on
+// gatehouse, of what webhooks changed.
+func (r *agreement) blame(ctx context.Context, kube, serve *played, log string) (different bool, err error) {
+	asked, changes := 0, 0
+	for _, o := range kube.alive {
+		if asked >= r.blames {
+			break
+		}
+		// Both servers answered all requests for it with the same code.
+		same := slices.ContainsFunc(serve.alive, func(other made) bool {
+			return other.kind == o.kind && other.namespace == o.namespace && other.name == o.name
+		})
+		for i := range kube.done {
+			if a, b := &kube.done[i], &serve.done[i]; a.name == o.name && (a.path != b.path || (a.code < 300) != (b.code < 300)) {
+				same = false
+			}
+		}
+		if !same {
+			continue
+		}
+		asked++
+		args := []string{"blame", o.kind + "/" + o.name, "-n", o.namespace, "-o", "json"}
+		written, whole, err := kube.changes(ctx, r, append(args, "--audit-log", log, "--from-cluster", kube.kubeconfig)...)
+		if err != nil {
+			return false, err
+		}
+		seen, shown, err := serve.changes(ctx, r, append(args, "--kubeconfig", serve.kubeconfig)...)
+		if err != nil {
+			return false, err
+		}
+		// The event of a patch does not have the object, and so not the values before.
+		for i, w := range whole {
+			if w == "" && i < len(shown) {
+				shown[i] = ""
+			}
+		}
+		if changes += len(seen); !slices.Equal(written, seen) || !slices.Equal(whole, shown) {
+			different = true
+			fmt.Printf("blame %s/%s in %s:\n  audit log: %q\n  gatehouse: %q\n", o.kind, o.name, o.namespace, written, seen)
+		}
+	}
+	fmt.Printf("blame of %d objects: %d changes of webhooks\n", asked, changes)
+	if asked < r.blames {
+		return true, fmt.Errorf("%d objects can be compared, and %d were to be", asked, r.blames)
+	}
+	return different, nil
+}
+
+// changes are what webhooks changed of an object in requests that succeeded, as gatehouse blame says it: who changed
+// what, and which fields that gave another value.
+func (p *played) changes(ctx context.Context, r *agreement, args ...string) (list, fields []string, err error) {
+	out, err := r.gatehouse(ctx, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	var b struct{ Changes []map[string]any }
+	if err := json.Unmarshal(out, &b); err != nil {
+		return nil, nil, err
+	}
+	for _, c := range b.Changes {
+		i := slices.IndexFunc(p.done, func(d done) bool { return d.user == c["user"] })
+		// A trace of gatehouse does not say that a write was not stored since another one came first. To
+		// kube-apiserver, a patch is a change if the object gets its defaults with it.
+		if c["byKind"] != trace.ByWebhook || i < 0 || p.done[i].code >= 300 || c["value"] == "n" {
+			continue
+		}
+		field := ""
+		if c["field"] != nil {
+			field = encode([]any{c["field"], c["differences"], c["was"]})
+		}
+		for _, key := range []string{"trace", "time", "field", "differences", "was", "wasBytes"} {
+			delete(c, key)
+		}
+		list, fields = append(list, encode(c)), append(fields, field)
+	}
+	return list, fields, nil
+}

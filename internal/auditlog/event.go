@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -56,10 +57,9 @@ func decode(data []byte, source string) (e *event, why string) {
 }
 
 // object returns an object of an event; nil if it shows none.
-func object(raw any) *unstructured.Unstructured {
-	data, err := json.Marshal(raw)
+func object(raw *runtime.Unknown) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	if err != nil || len(data) < 3 || u.UnmarshalJSON(data) != nil {
+	if raw == nil || len(raw.Raw) < 3 || u.UnmarshalJSON(raw.Raw) != nil {
 		return nil
 	}
 	switch kind := u.GetKind(); {

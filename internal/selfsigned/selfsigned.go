@@ -27,13 +27,18 @@ const (
 // Write writes the files of a certificate that is its own authority into a directory, for host names and IP addresses, and
 // returns the authority in PEM. Only the owner may read the files.
 func Write(dir string, hosts ...string) (authority []byte, err error) {
+	return WriteFor(dir, Life, hosts...)
+}
+
+// WriteFor is Write for a certificate that is valid for some time.
+func WriteFor(dir string, life time.Duration, hosts ...string) (authority []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gatehouse"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(Life),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IsCA: true, BasicConstraintsValid: true,
 	}

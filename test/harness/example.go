@@ -15,6 +15,18 @@ func StartExample(t testing.TB, name string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startUntilTheEnd(t, name, path, args...)
+}
+
+// StartCommand runs a command of gatehouse that serves, until the test is over. It returns what the
+// command says it is ready at.
+func StartCommand(t testing.TB, args ...string) string {
+	t.Helper()
+	return startUntilTheEnd(t, args[0], Binary(t), args...)
+}
+
+func startUntilTheEnd(t testing.TB, name, path string, args ...string) string {
+	t.Helper()
 	p, match, err := startProcess(exampleReady, path, args...)
 	if err != nil {
 		t.Fatal(err)

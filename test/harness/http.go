@@ -37,7 +37,7 @@ func (s *Server) HTTP(t testing.TB, c *rest.Config) *HTTP {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &HTTP{t: t, client: client, config: c, base: s.URL}
+	return &HTTP{t: t, client: client, config: c, base: c.Host}
 }
 
 // Dial opens a connection of its own, on which nothing has been sent.

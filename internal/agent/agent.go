@@ -1,0 +1,294 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/auditlog"
+	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/publish"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/survive"
+)
+
+// Options are what an Agent is made of.
+type Options struct {
+	// Kubeconfig is that of the cluster, which says who callers are and what they may do; empty in a pod of the
+	// cluster.
+	Kubeconfig string
+	// Credentials is the directory with the certificate and the token of the API server, as EnsureCredentials makes
+	// it.
+	Credentials string
+	// BindAddress and Port are where it listens; port 0 stands for any free one.
+	BindAddress string
+	Port        int
+	// Follow are files of audit logs that are followed.
+	Follow []string
+	// TraceBytes bounds the memory of the traces.
+	TraceBytes int
+	// ShutdownDelay is how long requests are still served after the end was asked for.
+	ShutdownDelay time.Duration
+}
+
+// maxConnections bounds the connections to an Agent.
+const maxConnections = 1024
+
+// Agent takes audit events and serves traces. It is made by New.
+type Agent struct {
+	options   Options
+	converter *auditlog.Converter
+	ring      *traces.Ring
+	queue     *queue
+	token     []byte
+	listener  net.Listener
+	server    *genericapiserver.GenericAPIServer
+}
+
+// scheme knows the kinds that are served.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	metav1.AddToGroupVersion(s, metav1.Unversioned)
+	return s
+}()
+
+// definitions describe them.
+var definitions = openapi.Reflect([]openapi.Package{
+	{Example: v1alpha1.AdmissionTrace{}, FieldDocs: v1alpha1.FieldDocs}, {Example: trace.Record{}, FieldDocs: trace.FieldDocs},
+}, &v1alpha1.AdmissionTraceList{})
+
+// New asks the cluster by whom callers are known, and listens. It serves nothing yet. The caller must call Run.
+func New(o Options) (_ *Agent, err error) {
+	token, err := os.ReadFile(filepath.Join(o.Credentials, TokenFile))
+	if err != nil {
+		return nil, fmt.Errorf("--credentials: %w", err)
+	}
+	a := &Agent{
+		options: o, converter: auditlog.NewConverter(auditlog.NewWorld(nil)), ring: traces.NewRing(o.TraceBytes),
+		queue: newQueue(), token: []byte(strings.TrimSpace(string(token))),
+	}
+	if len(a.token) < minToken {
+		return nil, fmt.Errorf("--credentials: %s has fewer than %d characters: remove the directory, and a new one is made", TokenFile, minToken)
+	}
+	registerMetrics(a)
+	listener, err := net.Listen("tcp", net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			listener.Close()
+		}
+	}()
+	a.listener = netutil.LimitListener(listener, maxConnections)
+	config, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	if a.server, err = config.Complete(nil).New("gatehouse-agent", genericapiserver.NewEmptyDelegate()); err != nil {
+		return nil, err
+	}
+	return a, a.install(config)
+}
+
+// config is how the library is to serve.
+func (a *Agent) config() (*genericapiserver.Config, error) {
+	o := &a.options
+	config := genericapiserver.NewConfig(initialization.Codecs(scheme))
+	config.EffectiveVersion, config.FeatureGate = catalog.EffectiveVersion(), utilfeature.DefaultFeatureGate
+	config.EnableDiscovery, config.EnableProfiling, config.SkipOpenAPIInstallation = false, false, true
+	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 100, 10
+	config.ShutdownDelayDuration = o.ShutdownDelay
+	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return a.intake(genericapiserver.DefaultBuildHandlerChain(api, c))
+	}
+	config.HealthzChecks = append(config.HealthzChecks, survive.Check())
+	config.AddReadyzChecks(healthz.NamedCheck("parts", survive.Check().Check))
+
+	serving := genericoptions.NewSecureServingOptions()
+	serving.Listener, serving.BindPort = a.listener, a.Port()
+	serving.ServerCert.CertKey.CertFile = filepath.Join(o.Credentials, selfsigned.CertificateFile)
+	serving.ServerCert.CertKey.KeyFile = filepath.Join(o.Credentials, selfsigned.KeyFile)
+	if err := serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+		return nil, fmt.Errorf("--credentials: %w", err)
+	}
+	// The cluster says who a caller is, and what they may do. A ConfigMap there has the authorities of its API
+	// server's certificate and of callers' certificates.
+	authentication := genericoptions.NewDelegatingAuthenticationOptions()
+	authentication.RemoteKubeConfigFile = o.Kubeconfig
+	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, nil); err != nil {
+		return nil, fmt.Errorf("the cluster does not say by whom callers are known: %w", err)
+	}
+	authorization := genericoptions.NewDelegatingAuthorizationOptions().WithAlwaysAllowPaths("/healthz", "/livez", "/readyz")
+	authorization.RemoteKubeConfigFile = o.Kubeconfig
+	if err := authorization.ApplyTo(&config.Authorization); err != nil {
+		return nil, fmt.Errorf("the cluster does not say what callers may do: %w", err)
+	}
+	return config, nil
+}
+
+// Port is the port that it listens on.
+func (a *Agent) Port() int { return a.listener.Addr().(*net.TCPAddr).Port }
+
+// install serves the traces, with discovery and OpenAPI documents.
+func (a *Agent) install(config *genericapiserver.Config) error {
+	group := &resources.Group{
+		GroupVersion: v1alpha1.SchemeGroupVersion, Hub: v1alpha1.SchemeGroupVersion,
+		Scheme: scheme, Codec: initialization.NewCodec(initialization.Codecs(scheme)), ParameterCodec: runtime.NewParameterCodec(scheme),
+		Storage:    map[string]rest.Storage{traces.Resource: traces.NewStorage(a.ring, nil, trace.RecordOptions{})},
+		Authorizer: config.Authorization.Authorizer, MaxRequestBodyBytes: 1 << 20,
+		Equivalents: runtime.NewEquivalentResourceRegistry(),
+		// Nothing is applied here.
+		TypeConverter: managedfields.NewDeducedTypeConverter(),
+	}
+	endpoints, err := group.Endpoints()
+	if err != nil {
+		return err
+	}
+	served := resources.Static{}
+	served.Add(endpoints)
+	found, err := discovery.New(config.ExternalAddress, publish.Prioritized(publish.Versions(endpoints)))
+	if err != nil {
+		return err
+	}
+	documents := openapi.New(openapi.Options{Models: openapi.NewModels(definitions, scheme), Endpoints: endpoints, Version: "v1alpha1"})
+	handler := &resources.Handler{Sources: []resources.Source{served}, NotFound: found}
+	m := a.server.Handler.NonGoRestfulMux
+	m.Handle("/apis", handler)
+	m.HandlePrefix("/apis/", handler)
+	m.Handle("/openapi/v2", documents)
+	m.Handle("/openapi/v3", documents)
+	m.HandlePrefix("/openapi/v3/", documents)
+	return nil
+}
+
+// Run takes events and serves traces until ctx ends. It calls ready once, when it serves.
+func (a *Agent) Run(ctx context.Context, ready func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	parts := []struct {
+		name string
+		run  func(context.Context)
+	}{{"audit events", a.convert}, {"unanswered requests", a.unanswered}}
+	for _, path := range a.options.Follow {
+		f := &follower{path: path, take: a.take}
+		parts = append(parts, struct {
+			name string
+			run  func(context.Context)
+		}{"audit log " + path, f.run})
+	}
+	ended := make(chan struct{}, len(parts))
+	for _, p := range parts {
+		go func() {
+			survive.Run(ctx, p.name, p.run)
+			ended <- struct{}{}
+		}()
+	}
+	defer func() {
+		stop()
+		for range parts {
+			<-ended
+		}
+	}()
+	if err := a.server.AddPostStartHook("ready", func(genericapiserver.PostStartHookContext) error {
+		ready()
+		return nil
+	}); err != nil {
+		return err
+	}
+	err := a.server.PrepareRun().RunWithContext(ctx)
+	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// take makes a trace of an event, and keeps it.
+func (a *Agent) take(event []byte, source string) {
+	t, why := a.converter.Add(event, source)
+	switch {
+	case why != "":
+		events.WithLabelValues("unreadable").Inc()
+	case t == nil:
+		events.WithLabelValues("unused").Inc()
+	default:
+		events.WithLabelValues("kept").Inc()
+		a.ring.Add(t)
+	}
+}
+
+// convert takes the events of the queue until ctx ends.
+func (a *Agent) convert(ctx context.Context) {
+	for {
+		b, ok := a.queue.next(ctx)
+		if !ok {
+			return
+		}
+		for _, event := range b.events {
+			a.take(event, b.source)
+		}
+	}
+}
+
+// patience is how long the answer to a request is waited for, until the trace says that it did not come.
+const patience = time.Minute
+
+// unanswered keeps the traces of requests that were received, and of which no later event came.
+func (a *Agent) unanswered(ctx context.Context) {
+	tick := time.NewTicker(patience / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			a.keepUnanswered(now.Add(-patience))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// keepUnanswered keeps those that were received before a time.
+func (a *Agent) keepUnanswered(before time.Time) {
+	for _, t := range a.converter.Unanswered(before) {
+		a.ring.Add(t)
+	}
+}
+
+// known reports whether a request is from the API server, by the token of its kubeconfig.
+func (a *Agent) known(r *http.Request) bool {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && subtle.ConstantTimeCompare([]byte(token), a.token) == 1
+}
+
+// hostOf is where a request comes from.
+func hostOf(r *http.Request) string {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return cmp.Or(host, r.RemoteAddr)
+}

@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Path is where the API server sends its audit events.
+const Path = "/audit"
+
+// Bounds of what the API server sends.
+const (
+	// maxBody bounds the body of a request, in bytes. The backend sends 400 events at most by default.
+	maxBody = 32 << 20
+	// maxEvents bounds the events of a request.
+	maxEvents = 10_000
+	// maxReading bounds the bodies that are read at the same time; the backend sends others again later.
+	maxReading = 4
+	// readTimeout bounds how long a body may take.
+	readTimeout = 30 * time.Second
+	// maxQueued bounds the events that wait to become traces, in bytes.
+	maxQueued = 16 << 20
+)
+
+// intake takes the audit events of the API server, and leaves other requests to next.
+func (a *Agent) intake(next http.Handler) http.Handler {
+	reading := make(chan struct{}, maxReading)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != Path {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if !a.known(r) {
+			// An event of somebody else would be a false fact.
+			http.Error(w, "only the API server sends audit events here, with the token of its kubeconfig", http.StatusUnauthorized)
+			return
+		}
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "audit events are sent by POST", http.StatusMethodNotAllowed)
+			return
+		}
+		select {
+		case reading <- struct{}{}:
+			defer func() { <-reading }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests with audit events at the same time", http.StatusTooManyRequests)
+			return
+		}
+		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		list, size, err := readEvents(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			events.WithLabelValues("refused").Inc()
+			code := http.StatusBadRequest
+			var large *http.MaxBytesError
+			if errors.As(err, &large) || errors.Is(err, errTooMany) {
+				code = http.StatusRequestEntityTooLarge
+			}
+			http.Error(w, err.Error(), code)
+			return
+		}
+		dropped.Add(float64(a.queue.add(batch{list, "audit webhook of " + hostOf(r), size})))
+		w.WriteHeader(http.StatusOK)
+	})
+}
+
+// errTooMany is the error of a list with more than maxEvents.
+var errTooMany = fmt.Errorf("more than %d audit events in one request", maxEvents)
+
+// readEvents reads an EventList of audit.k8s.io/v1, event by event.
+func readEvents(r io.Reader) (list []json.RawMessage, size int, err error) {
+	in := json.NewDecoder(r)
+	if t, err := in.Token(); err != nil || t != json.Delim('{') {
+		return nil, 0, errors.Join(errors.New("the body is not an EventList of audit.k8s.io/v1 in JSON"), err)
+	}
+	var kind, version string
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return nil, 0, err
+		}
+		switch key {
+		case "kind":
+			err = in.Decode(&kind)
+		case "apiVersion":
+			err = in.Decode(&version)
+		case "items":
+			list, size, err = readItems(in)
+		default:
+			err = in.Decode(&json.RawMessage{})
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	if kind != "EventList" || version != "audit.k8s.io/v1" {
+		return nil, 0, fmt.Errorf("the body is %.80q of %.80q, and not an EventList of audit.k8s.io/v1", kind, version)
+	}
+	return list, size, nil
+}
+
+func readItems(in *json.Decoder) (list []json.RawMessage, size int, err error) {
+	t, err := in.Token()
+	if err != nil || t == nil {
+		return nil, 0, err
+	}
+	if t != json.Delim('[') {
+		return nil, 0, errors.New("items is not a list")
+	}
+	for in.More() {
+		var event json.RawMessage
+		if err := in.Decode(&event); err != nil {
+			return nil, 0, err
+		}
+		if list, size = append(list, event), size+len(event); len(list) > maxEvents {
+			return nil, 0, errTooMany
+		}
+	}
+	_, err = in.Token()
+	return list, size, err
+}
+
+// batch are the events of one request.
+type batch struct {
+	events []json.RawMessage
+	source string
+	size   int
+}
+
+// queue holds the events that wait to become traces, within maxQueued bytes.
+type queue struct {
+	mu      sync.Mutex
+	batches []batch
+	size    int
+	wake    chan struct{}
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+// add adds events. It returns how many had to go for them, the oldest ones.
+func (q *queue) add(b batch) (dropped int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.batches, q.size = append(q.batches, b), q.size+b.size
+	for q.size > maxQueued && len(q.batches) > 1 {
+		dropped += len(q.batches[0].events)
+		q.size -= q.batches[0].size
+		q.batches[0] = batch{}
+		q.batches = q.batches[1:]
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return dropped
+}
+
+// next takes the oldest events. It waits for some until ctx ends.
+func (q *queue) next(ctx context.Context) (batch, bool) {
+	for {
+		q.mu.Lock()
+		if len(q.batches) > 0 {
+			b := q.batches[0]
+			q.batches[0] = batch{}
+			q.batches, q.size = q.batches[1:], q.size-b.size
+			q.mu.Unlock()
+			return b, ctx.Err() == nil
+		}
+		q.mu.Unlock()
+		select {
+		case <-q.wake:
+		case <-ctx.Done():
+			return batch{}, false
+		}
+	}
+}

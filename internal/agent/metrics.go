@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// The metrics of an Agent.
+var (
+	events = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "gatehouse_agent_events_total", StabilityLevel: metrics.ALPHA,
+		Help: "Audit events that came, by result: kept as a trace, unused since admission does not judge the request or nothing new is known, unreadable, or refused with the whole request.",
+	}, []string{"result"})
+	dropped = metrics.NewCounter(&metrics.CounterOpts{
+		Name: "gatehouse_agent_dropped_events_total", StabilityLevel: metrics.ALPHA,
+		Help: "Audit events that were dropped, the oldest first, since more came than the agent makes traces of.",
+	})
+	held = metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name: "gatehouse_agent_trace_bytes", StabilityLevel: metrics.ALPHA,
+		Help: "Bytes of the traces that the agent keeps.",
+	}, func() float64 {
+		if a := current.Load(); a != nil {
+			return float64(a.ring.Bytes())
+		}
+		return 0
+	})
+
+	current atomic.Pointer[Agent]
+	once    sync.Once
+)
+
+// registerMetrics has the metrics be about an Agent. A process has one.
+func registerMetrics(a *Agent) {
+	current.Store(a)
+	once.Do(func() {
+		legacyregistry.MustRegister(events, dropped)
+		legacyregistry.RawMustRegister(held)
+	})
+}

@@ -15,9 +15,12 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
@@ -107,10 +110,18 @@ type session struct {
 	printed *subprocess.Tail
 	// said are the mistakes that were named.
 	said map[string]bool
-	// changes has the files that changed; nil if none are watched.
-	changes <-chan string
-	// later are the objects that the program judges.
-	later []*unstructured.Unstructured
+	// changes has the files that changed; nil if none are watched. So has manifests of those that the objects are
+	// read from; nil with a cluster.
+	changes   <-chan string
+	manifests *manifestWatcher
+	// piped is what standard input had. broken says why the manifests could not be read the last time.
+	piped  []byte
+	broken string
+	// later are the objects that the program judges. applied are those that the server has taken, as the manifests
+	// have them, by their keys. made are the names of those that it took since the manifests were read.
+	later   []*unstructured.Unstructured
+	applied map[string]*unstructured.Unstructured
+	made    []string
 	// served is called when the program begins to serve, and ended, if set, when it has ended by itself.
 	served func(context.Context) error
 	ended  func(context.Context)
@@ -122,12 +133,19 @@ type session struct {
 
 // Run runs a session until ctx ends. The error says in one sentence what keeps the session from starting.
 func Run(ctx context.Context, o Options) error {
-	s := &session{Options: o, said: map[string]bool{}, printed: &subprocess.Tail{}}
+	s := &session{Options: o, said: map[string]bool{}, applied: map[string]*unstructured.Unstructured{}, printed: &subprocess.Tail{}}
 	var err error
-	if s.project, err = readProject(o.Paths, o.Kustomizations, o.Stdin); err != nil {
-		return err
+	if slices.Contains(o.Paths, manifests.Stdin) {
+		if s.piped, err = files.ReadFrom(o.Stdin, files.Objects); err != nil {
+			return fmt.Errorf("standard input: %w", err)
+		}
 	}
-	if err := s.project.choose(o.Service, o.Port); err != nil {
+	if o.Live == nil && len(o.Paths)+len(o.Kustomizations) > 0 {
+		if s.manifests, err = watchManifests(ctx); err != nil {
+			return fmt.Errorf("watching the manifests: %w", err)
+		}
+	}
+	if s.project, err = s.read(); err != nil {
 		return err
 	}
 	if s.recipe, err = newRecipe(o.Command, o.Build); err != nil {
@@ -175,6 +193,15 @@ func Run(ctx context.Context, o Options) error {
 		return s.runLive(ctx)
 	}
 	return s.run(ctx)
+}
+
+// read reads the manifests, and watches the files that they are made of.
+func (s *session) read() (*project, error) {
+	p, err := readProject(s.Paths, s.Kustomizations, s.piped, s.manifests.reading)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.choose(s.Service, s.Port)
 }
 
 // free says that another process has the port of the program.
@@ -268,11 +295,11 @@ func (s *session) run(ctx context.Context) error {
 		}
 		return nil
 	}
-	return s.loop(ctx, files)
+	return s.loop(ctx, authority, files)
 }
 
 // loop runs the program, and replaces it when something changes.
-func (s *session) loop(ctx context.Context, files string) (err error) {
+func (s *session) loop(ctx context.Context, authority []byte, files string) (err error) {
 	if s.changes, err = s.watched(ctx); err != nil {
 		return err
 	}
@@ -320,6 +347,11 @@ func (s *session) loop(ctx context.Context, files string) (err error) {
 		case name := <-s.changes:
 			s.Say("%s changed.", name)
 		case <-s.Restart:
+		case <-s.manifests.changed():
+			changed = false
+			if err := s.again(ctx, authority, files); err != nil && ctx.Err() == nil {
+				return err
+			}
 		}
 	}
 }
@@ -352,6 +384,7 @@ func (s *session) open(ctx context.Context) error {
 
 // load gives the server the objects of the project, but for those that the program judges.
 func (s *session) load(ctx context.Context) error {
+	s.later = nil
 	judging := stage.Judging(s.project.objects)
 	if err := s.apply(ctx, judging); err != nil {
 		return err
@@ -389,10 +422,10 @@ func (s *session) load(ctx context.Context) error {
 		}
 	}
 	for _, u := range s.project.programs {
-		s.Say("Left out: %s, which is the program.", stage.Title(u.GetKind(), u.GetNamespace(), u.GetName()))
+		s.sayOnce("Left out: %s, which is the program.", titleOf(u))
 	}
 	if without > 0 && s.FakeNodes == 0 {
-		s.Say("Left out: %s, since there are no nodes; --fake-nodes 1 makes one.", report.Count(without, "object"))
+		s.sayOnce("Left out: %s, since there are no nodes; --fake-nodes 1 makes one.", report.Count(without, "object"))
 	}
 	return s.apply(ctx, now)
 }
@@ -416,11 +449,25 @@ func (s *session) judged(ctx context.Context, planner *offline.World, hooks map[
 	return false
 }
 
-// apply gives the server objects, and says which it does not take.
+// apply gives the server objects that it does not have yet, and says which it does not take.
 func (s *session) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
+	objects = slices.DeleteFunc(slices.Clone(objects), func(u *unstructured.Unstructured) bool {
+		had := s.applied[keyOf(u)]
+		return had != nil && equality.Semantic.DeepEqual(had.Object, u.Object)
+	})
 	refused, notes, err := s.stage.Load(ctx, metav1.FieldValidationStrict, objects)
 	if err != nil {
 		return err
+	}
+	without := map[*unstructured.Unstructured]bool{}
+	for _, r := range refused {
+		without[r.Object] = true
+	}
+	for _, u := range objects {
+		if !without[u] {
+			s.applied[keyOf(u)] = u
+			s.made = append(s.made, titleOf(u))
+		}
 	}
 	unserved := map[string]int{}
 	for _, r := range refused {
@@ -428,10 +475,10 @@ func (s *session) apply(ctx context.Context, objects []*unstructured.Unstructure
 			unserved[r.Object.GetAPIVersion()+" "+r.Object.GetKind()]++
 			continue
 		}
-		s.Say("%s was not applied: %s", stage.Title(r.Object.GetKind(), r.Object.GetNamespace(), r.Object.GetName()), r.Status.Message)
+		s.Say("%s was not applied: %s", titleOf(r.Object), r.Status.Message)
 	}
 	for kind, n := range unserved {
-		s.Say("Left out: %d of the kind %s, which nobody defines.", n, kind)
+		s.sayOnce("Left out: %d of the kind %s, which nobody defines.", n, kind)
 	}
 	for _, note := range notes {
 		s.Say("%s", note)
@@ -448,7 +495,7 @@ func (s *session) watched(ctx context.Context) (<-chan string, error) {
 		}
 		patterns = goFiles
 	}
-	changes, err := watch(ctx, ".", patterns)
+	changes, err := watchSource(ctx, patterns)
 	if err != nil {
 		return nil, fmt.Errorf("--watch: %w", err)
 	}
@@ -497,13 +544,22 @@ func (s *session) replace(ctx context.Context, files string) error {
 	if restarts {
 		s.Say("The new program serves, after %s.", time.Since(began).Round(10*time.Millisecond))
 	}
-	for _, mistake := range s.mistakes(ctx, files) {
-		if !s.said[mistake] {
-			s.said[mistake] = true
-			s.Say("%s", mistake)
-		}
-	}
+	s.sayMistakes(ctx, files)
 	return s.served(ctx)
+}
+
+func (s *session) sayMistakes(ctx context.Context, files string) {
+	for _, mistake := range s.mistakes(ctx, files) {
+		s.sayOnce("%s", mistake)
+	}
+}
+
+// sayOnce says a sentence that was not said before.
+func (s *session) sayOnce(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !s.said[text] {
+		s.said[text] = true
+		s.Say("%s", text)
+	}
 }
 
 // listening reports whether the program listens. It says why not.

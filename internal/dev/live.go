@@ -649,5 +649,5 @@ func (s *session) runLive(ctx context.Context) (err error) {
 		return nil
 	}
 	s.ended = func(ctx context.Context) { _ = l.serves(ctx, false) }
-	return s.loop(ctx, files)
+	return s.loop(ctx, nil, files)
 }

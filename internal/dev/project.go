@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"slices"
@@ -16,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/resource"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
@@ -34,12 +34,51 @@ type project struct {
 	programs, others []*unstructured.Unstructured
 }
 
-// readProject reads manifests.
-func readProject(paths, kustomizations []string, stdin io.Reader) (*project, error) {
+// readProject reads manifests. reading is called with the path of each file or directory before it is read.
+func readProject(paths, kustomizations []string, stdin []byte, reading func(path string)) (*project, error) {
 	p := &project{}
-	set, err := manifests.Read(paths, stdin)
-	if err != nil {
+	for _, path := range paths {
+		if path != manifests.Stdin {
+			reading(path)
+		}
+	}
+	if err := p.read(paths, stdin); err != nil {
 		return nil, err
+	}
+	disk := noted{filesys.MakeFsOnDisk(), reading}
+	for _, dir := range kustomizations {
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, dir)
+		var data []byte
+		if err == nil {
+			data, err = built.AsYaml()
+		}
+		if err == nil {
+			err = p.read([]string{manifests.Stdin}, data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kustomize %s: %w", dir, err)
+		}
+	}
+	return p, nil
+}
+
+// noted is a file system that says which files are read.
+type noted struct {
+	filesys.FileSystem
+	reading func(path string)
+}
+
+// ReadFile implements filesys.FileSystem.
+func (n noted) ReadFile(path string) ([]byte, error) {
+	n.reading(path)
+	return n.FileSystem.ReadFile(path)
+}
+
+// read adds the objects of files.
+func (p *project) read(paths []string, stdin []byte) error {
+	set, err := manifests.Read(paths, bytes.NewReader(stdin))
+	if err != nil {
+		return err
 	}
 	var problems []error
 	for _, one := range set.Problems {
@@ -47,22 +86,10 @@ func readProject(paths, kustomizations []string, stdin io.Reader) (*project, err
 			problems = append(problems, fmt.Errorf("%s:%d: %s", one.File, one.Line, one.Message))
 		}
 	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
 	for _, o := range set.Objects {
 		p.objects = append(p.objects, o.Unstructured().DeepCopy())
 	}
-	for _, dir := range kustomizations {
-		infos, err := resource.NewLocalBuilder().Unstructured().Flatten().FilenameParam(false, &resource.FilenameOptions{Kustomize: dir}).Do().Infos()
-		if err != nil {
-			return nil, fmt.Errorf("kustomize %s: %w", dir, err)
-		}
-		for _, info := range infos {
-			p.objects = append(p.objects, info.Object.(*unstructured.Unstructured))
-		}
-	}
-	return p, nil
+	return errors.Join(problems...)
 }
 
 // text reads a string of an object.

@@ -48,7 +48,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// Of a command line, the names of values in braces are replaced, and what a script may mean stays.
+// S33.3: of a command line, the names of values in braces are replaced, and what a script may mean stays.
 func TestCommandsAreFilled(t *testing.T) {
 	r := &recipe{run: []string{"--port=${PORT}", "$PORT ${OTHER} $$ $(x) a$"}}
 	r.fill(map[string]string{"PORT": "1"})
@@ -64,7 +64,7 @@ func TestWatch(t *testing.T) {
 	if err := os.Mkdir("node_modules", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	changes, err := watch(t.Context(), ".", goFiles)
+	changes, err := watchSource(t.Context(), goFiles)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestTheGuardCleansUp(t *testing.T) {
 	}
 }
 
-// The port is that of the command line, of the manifests, or of controller-runtime.
+// S33.1: the port is that of the command line, of the manifests, or of controller-runtime.
 func TestPorts(t *testing.T) {
 	for _, tc := range []struct {
 		name, manifests, service string
@@ -152,7 +152,7 @@ func TestPorts(t *testing.T) {
 		{name: "a service of the command line", service: "c/d", want: 9443, services: "c/d"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, err := readProject([]string{"-"}, nil, strings.NewReader(tc.manifests))
+			p, err := readProject([]string{"-"}, nil, []byte(tc.manifests), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ const pods = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, na
 func TestSecretsAreMounted(t *testing.T) {
 	const mounting = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b}}, " +
 		"spec: {volumes: [{name: one, secret: {secretName: own}}, {name: two, secret: {secretName: metrics}}]}}}\n"
-	p, err := readProject([]string{"-"}, nil, strings.NewReader(hook("service: {namespace: a, name: b}")+serviceOf("8443")+mounting))
+	p, err := readProject([]string{"-"}, nil, []byte(hook("service: {namespace: a, name: b}")+serviceOf("8443")+mounting), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,6 @@ func TestSecretsAreMounted(t *testing.T) {
 	if err := p.prepare(ours, dir); err != nil {
 		t.Fatal(err)
 	}
-	s := &session{project: p}
 	for _, tc := range []struct {
 		namespace, name, host string
 		mounted               bool
@@ -219,7 +218,9 @@ func TestSecretsAreMounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.mount(secret, dir)
+		if err := p.mount(secret, dir); err != nil {
+			t.Fatal(err)
+		}
 		got, err := os.ReadFile(filepath.Join(dir, selfsigned.CertificateFile))
 		if err != nil {
 			t.Fatal(err)

@@ -39,6 +39,7 @@ func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (
 		cancel()
 		return nil, err
 	}
+	project := s.project
 	informers := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	for _, resource := range append(slices.Clone(trustful), secrets) {
 		fix := func(object any) {
@@ -47,10 +48,12 @@ func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (
 				return
 			}
 			if resource == secrets {
-				s.mount(u, dir)
+				if err := project.mount(u, dir); err != nil {
+					s.Say("The certificate of the secret %s is not in %s: %v", u.GetName(), dir, err)
+				}
 				return
 			}
-			if u = u.DeepCopy(); !s.project.trust(u, authority, false) {
+			if u = u.DeepCopy(); !project.trust(u, authority, false) {
 				return
 			}
 			_, err := client.Resource(resource).Update(ctx, u, metav1.UpdateOptions{FieldManager: "gatehouse-dev"})
@@ -75,27 +78,27 @@ func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (
 
 // mount writes a secret into a directory if the pods of the program mount it, and it has a certificate for the
 // service.
-func (s *session) mount(secret *unstructured.Unstructured, dir string) {
-	mounts := slices.ContainsFunc(s.project.programs, func(u *unstructured.Unstructured) bool {
+func (p *project) mount(secret *unstructured.Unstructured, dir string) error {
+	mounts := slices.ContainsFunc(p.programs, func(u *unstructured.Unstructured) bool {
 		volumes := list(u.Object, "spec", "template", "spec", "volumes")
 		return u.GetNamespace() == secret.GetNamespace() &&
 			slices.ContainsFunc(volumes, func(v any) bool { return text(v, "secret", "secretName") == secret.GetName() })
 	})
 	if !mounts {
-		return
+		return nil
 	}
 	content := map[string][]byte{}
 	for _, file := range []string{selfsigned.AuthorityFile, selfsigned.KeyFile, selfsigned.CertificateFile} {
 		content[file], _ = base64.StdEncoding.DecodeString(text(secret.Object, "data", file))
 	}
 	pair, err := tls.X509KeyPair(content[selfsigned.CertificateFile], content[selfsigned.KeyFile])
-	if err != nil || pair.Leaf.VerifyHostname(s.project.hosts()[1]) != nil {
-		return
+	if err != nil || pair.Leaf.VerifyHostname(p.hosts()[1]) != nil {
+		return nil
 	}
 	for file, data := range content {
 		if err := files.Replace(filepath.Join(dir, file), data, 0o600, false); err != nil {
-			s.Say("The certificate of the secret %s is not in %s: %v", secret.GetName(), dir, err)
-			return
+			return err
 		}
 	}
+	return nil
 }

@@ -31,63 +31,94 @@ const mostWatched = 10_000
 // errManyDirectories is a tree that is too large to watch.
 var errManyDirectories = errors.New("there are too many directories")
 
-// watch reports changes of files below dir that patterns match, which are written as those of a .gitignore. It
-// watches until ctx ends.
-func watch(ctx context.Context, dir string, patterns []string) (<-chan string, error) {
+// watcher reports changes of files.
+type watcher struct {
+	files *fsnotify.Watcher
+	// matches reports whether a change of a file counts.
+	matches func(path string) bool
+	// changes has the name of a file that changed; it has a buffer.
+	changes chan string
+}
+
+// newWatcher makes a watcher that watches until ctx ends. It watches nothing yet.
+func newWatcher(ctx context.Context, matches func(path string) bool) (*watcher, error) {
+	files, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{files, matches, make(chan string, 1)}
+	go w.run(ctx)
+	return w, nil
+}
+
+// watchSource reports changes of files below the working directory that patterns match, which are written as those
+// of a .gitignore.
+func watchSource(ctx context.Context, patterns []string) (<-chan string, error) {
 	matching, err := manifests.NewPatterns(patterns)
 	if err != nil {
 		return nil, err
 	}
-	w, err := fsnotify.NewWatcher()
+	w, err := newWatcher(ctx, func(path string) bool { return matching.Ignores(path, false) })
 	if err != nil {
 		return nil, err
 	}
-	if err := watchBelow(w, dir); err != nil {
-		w.Close()
-		return nil, fmt.Errorf("watching %s: %w", dir, err)
+	if err := w.below("."); err != nil {
+		return nil, fmt.Errorf("watching the working directory: %w", err)
 	}
-	changes := make(chan string, 1)
-	go func() {
-		defer w.Close()
-		settled := time.NewTimer(0)
-		<-settled.C
-		changed := ""
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case err := <-w.Errors:
-				if errors.Is(err, fsnotify.ErrEventOverflow) {
-					// What was lost may be a change.
-					changed = dir
-					settled.Reset(settle)
-				}
-			case e := <-w.Events:
-				name, err := filepath.Rel(dir, e.Name)
-				if err != nil || e.Op == fsnotify.Chmod {
-					continue
-				}
-				if info, err := os.Stat(e.Name); err == nil && info.IsDir() {
-					_ = watchBelow(w, e.Name)
-					continue
-				}
-				if matching.Ignores(e.Name, false) {
-					changed = name
-					settled.Reset(settle)
-				}
-			case <-settled.C:
-				select {
-				case changes <- changed:
-				default:
-				}
-			}
-		}
-	}()
-	return changes, nil
+	return w.changes, nil
 }
 
-// watchBelow adds a directory with those below it.
-func watchBelow(w *fsnotify.Watcher, dir string) error {
+// around watches a path that is about to be read: what is below a directory, or the directory of a file, since editors
+// put another file in its place.
+func (w *watcher) around(path string) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		_ = w.below(path)
+		return
+	}
+	// What cannot be watched can be read all the same.
+	_ = w.files.Add(filepath.Dir(path))
+}
+
+// run reports changes until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	defer w.files.Close()
+	settled := time.NewTimer(0)
+	<-settled.C
+	changed := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case err := <-w.files.Errors:
+			if errors.Is(err, fsnotify.ErrEventOverflow) {
+				// What was lost may be a change.
+				changed = "A file"
+				settled.Reset(settle)
+			}
+		case e := <-w.files.Events:
+			if e.Op == fsnotify.Chmod {
+				continue
+			}
+			if info, err := os.Stat(e.Name); err == nil && info.IsDir() {
+				_ = w.below(e.Name)
+				continue
+			}
+			if w.matches(e.Name) {
+				changed = filepath.Clean(e.Name)
+				settled.Reset(settle)
+			}
+		case <-settled.C:
+			select {
+			case w.changes <- changed:
+			default:
+			}
+		}
+	}
+}
+
+// below watches a directory with those below it.
+func (w *watcher) below(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || !d.IsDir():
@@ -95,9 +126,9 @@ func watchBelow(w *fsnotify.Watcher, dir string) error {
 			return nil
 		case path != dir && (strings.HasPrefix(d.Name(), ".") || slices.Contains(unwatched, d.Name())):
 			return fs.SkipDir
-		case len(w.WatchList()) >= mostWatched:
+		case len(w.files.WatchList()) >= mostWatched:
 			return errManyDirectories
 		}
-		return w.Add(path)
+		return w.files.Add(path)
 	})
 }

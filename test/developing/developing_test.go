@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,13 +18,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A new webhook of each language rejects a pod, passes its own tests, and leaves nothing behind.
+// S33.9: a new webhook of each language rejects a pod, passes its own tests, and leaves nothing behind.
 func TestFromNothingToAWebhookThatRejects(t *testing.T) {
 	for language := range runtimes {
 		t.Run(language, func(t *testing.T) {
@@ -53,7 +55,7 @@ func TestFromNothingToAWebhookThatRejects(t *testing.T) {
 	}
 }
 
-// A user that creates objects all the time sees no failure while a program is built and replaced, and
+// S33.6: a user that creates objects all the time sees no failure while a program is built and replaced, and
 // the new one judges.
 func TestAChangeFailsNoRequest(t *testing.T) {
 	dir, command := initialized(t, "go")
@@ -168,13 +170,14 @@ func TestThreeCommands(t *testing.T) {
 	s.end()
 }
 
-// Common mistakes are named before the first request, with what to do.
+// S33.5: common mistakes are named before the first request, with what to do.
 func TestCommonMistakes(t *testing.T) {
 	other := t.TempDir()
 	if _, err := selfsigned.Write(other, "other.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	for how, want := range map[string]string{
+	port := freePort(t)
+	wants := map[string]string{
 		"http":        `hook/judge\.example\.com: .*\. API servers call webhooks by HTTPS only: serve TLS with tls\.crt and tls\.key of `,
 		"other name":  `hook/judge\.example\.com: .*\. (The certificate is for other names|The caBundle does not trust the certificate): serve TLS with`,
 		"elsewhere":   `hook/judge\.example\.com: .*\. Nothing is served at the path of the registration: serve the webhook there`,
@@ -182,10 +185,14 @@ func TestCommonMistakes(t *testing.T) {
 		"old version": `hook/judge\.example\.com: .*\. API servers refuse the answer: answer with an AdmissionReview in the apiVersion of the request`,
 		"no review":   `hook/judge\.example\.com: .*\. API servers refuse the answer: `,
 		"ends":        `The program looks for the files of a pod`,
-	} {
+	}
+	if _, err := os.Stat("/proc/net/tcp"); err == nil {
+		wants["other port"] = `The program does not listen on port \d+ yet\. It listens on port ` + port + `: if that is for the webhook, say so with --webhook-port\.`
+	}
+	for how, want := range wants {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=" + how, "OTHER_CERT_DIR=" + other},
+			s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=" + how, "OTHER_CERT_DIR=" + other, "OTHER_PORT=" + port},
 				"-f", "-", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
 			s.says(want)
 			s.end()
@@ -193,7 +200,7 @@ func TestCommonMistakes(t *testing.T) {
 	}
 }
 
-// What works on objects in a cluster is played: those who inject authorities, and make certificates. What the
+// S33.2: what works on objects in a cluster is played: those who inject authorities, and make certificates. What the
 // program judges is applied when it listens, what needs nodes is left out, and foreign text does not act on the
 // terminal.
 func TestWhatWorksInAClusterIsPlayed(t *testing.T) {
@@ -296,7 +303,81 @@ metadata: {name: any, namespace: hooks}
 	s.end()
 }
 
-// With -o jsonl, standard output has the traces of judged requests and nothing else.
+// S33.7: changed manifests are applied again. What is taken out of them is deleted if the session applied it; namespaces
+// and what others made stay, and so does everything while a file is broken.
+func TestChangedManifestsAreAppliedAgain(t *testing.T) {
+	const objects = "apiVersion: v1\nkind: Namespace\nmetadata: {name: hooks}\n---\n" +
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: first, namespace: hooks}\ndata: {a: %q}\n"
+	const more = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: second}\n"
+	dir := t.TempDir()
+	for _, name := range []string{"base", "overlay"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base, hook := filepath.Join(dir, "base", "objects.yaml"), filepath.Join(dir, "hook.yaml")
+	write(t, base, fmt.Sprintf(objects, "1"))
+	write(t, filepath.Join(dir, "base", "kustomization.yaml"), "resources: [objects.yaml]\n")
+	write(t, filepath.Join(dir, "overlay", "kustomization.yaml"), "resources: [../base]\n")
+	write(t, hook, manifest(""))
+	s := start(t, dir, "", []string{behaviour + "=right"}, "-f", "hook.yaml", "-k", "overlay", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
+	client := s.ready()
+	s.says(`allowed  CREATE configmaps first in hooks`)
+	if err := create(t.Context(), client, "forbidden:1"); err == nil {
+		t.Error("the program was not asked")
+	}
+	value := func() string {
+		got, err := client.CoreV1().ConfigMaps("hooks").Get(t.Context(), "first", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Data["a"]
+	}
+	write(t, base, fmt.Sprintf(objects, "2")+more)
+	s.says(`The manifests changed: applied ConfigMap hooks/first, ConfigMap second\.`)
+	if got := value(); got != "2" {
+		t.Errorf("it has %q", got)
+	}
+	// What the program rejects stays as it was, and is tried again with the next change.
+	write(t, base, fmt.Sprintf(objects, "3")+more+"data: {a: forbidden}\n")
+	s.says(`ConfigMap second was not applied: admission webhook "judge\.example\.com" denied the request`)
+	s.says(`The manifests changed: applied ConfigMap hooks/first\.`)
+	write(t, base, "a: [")
+	s.says(`The manifests changed and cannot be read; what was applied stays: kustomize overlay: .*objects\.yaml`)
+	if got := value(); got != "3" {
+		t.Errorf("it has %q", got)
+	}
+	write(t, base, fmt.Sprintf(objects, "4")+more+"data: {a: forbidden}\n")
+	s.says(`The manifests changed: applied ConfigMap hooks/first\.(.|\n)*The manifests changed: applied ConfigMap hooks/first\.`)
+	write(t, hook, strings.ReplaceAll(manifest(""), "name: judge,", "name: other,"))
+	s.says(`The manifests changed: the program has another service or port now; what was applied stays`)
+	if err := create(t.Context(), client, "forbidden:1"); err == nil {
+		t.Error("the program was not asked")
+	}
+	write(t, hook, "# nothing\n")
+	s.says(`The manifests changed: applied ConfigMap second; deleted ValidatingWebhookConfiguration hook\.`)
+	if err := create(t.Context(), client, "forbidden:1"); err != nil {
+		t.Error(err)
+	}
+	write(t, hook, manifest(""))
+	s.says(`The manifests changed: applied ValidatingWebhookConfiguration hook\.`)
+	if err := create(t.Context(), client, "forbidden:1"); err == nil {
+		t.Error("the program was not asked")
+	}
+	if _, err := client.CoreV1().ConfigMaps("hooks").Create(t.Context(), configMap("foreign", "1"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "overlay", "kustomization.yaml"), "resources: []\n")
+	s.says(`Namespace hooks is no longer in the manifests\. It stays, since others may have objects in it\.`)
+	s.says(`The manifests changed: deleted ConfigMap second, ConfigMap hooks/first\.`)
+	list, err := client.CoreV1().ConfigMaps("hooks").List(t.Context(), metav1.ListOptions{})
+	if err != nil || !slices.ContainsFunc(list.Items, func(c corev1.ConfigMap) bool { return c.Name == "foreign" }) || slices.ContainsFunc(list.Items, func(c corev1.ConfigMap) bool { return c.Name == "first" }) {
+		t.Errorf("there are %v, %v", list, err)
+	}
+	s.end()
+}
+
+// S33.4: with -o jsonl, standard output has the traces of judged requests and nothing else.
 func TestTracesForPrograms(t *testing.T) {
 	s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=right"},
 		"-f", "-", "-o", "jsonl", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
@@ -317,7 +398,7 @@ func TestTracesForPrograms(t *testing.T) {
 // kills is the environment variable with how often TestKillsLeaveNothing kills.
 const kills = "GATEHOUSE_TEST_KILLS"
 
-// A session that is killed at any moment leaves no process, no port and no file behind.
+// S33.8: a session that is killed at any moment leaves no process, no port and no file behind.
 func TestKillsLeaveNothing(t *testing.T) {
 	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
 		t.Skip("this machine does not say which processes there are")

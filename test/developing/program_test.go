@@ -59,6 +59,8 @@ func program(how string) {
 	server := &http.Server{Addr: "localhost:" + os.Getenv("PORT"), Handler: mux, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}
 	files := os.Getenv("CERT_DIR")
 	switch how {
+	case "other port":
+		server.Addr = "localhost:" + os.Getenv("OTHER_PORT")
 	case "http":
 		panic(server.ListenAndServe())
 	case "other name":

@@ -1,0 +1,63 @@
+package before
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+)
+
+// S33.4: what comes again is counted: after a second, then more and more seldom, and at the latest when another
+// request comes or the session ends.
+func TestRepeatsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		s := &shown{streams: command.Streams{Out: &out}, output: "text"}
+		request := func(outcome trace.Outcome, name string) {
+			t.Helper()
+			r := &trace.Record{Outcome: outcome, Request: trace.RequestRecord{
+				Operation: "CREATE", Resource: trace.ResourceRecord{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: name, User: "controller",
+			}}
+			if err := s.show(r, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		says := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			got := regexp.MustCompile(`(?m)^(\d\d:\d\d:\d\d |  +)`).ReplaceAllString(out.String(), "")
+			got = regexp.MustCompile(`(CREATE pods) (\S*).*`).ReplaceAllString(got, "$2")
+			if want := strings.Join(want, "\n"); strings.TrimSpace(got) != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+			out.Reset()
+		}
+		// Names that a controller generates are alike when they are rejected, and are not when they are allowed.
+		for i := range 4 {
+			request(trace.OutcomeDenied, fmt.Sprint("web-", i))
+		}
+		says("rejected web-0")
+		time.Sleep(firstAgain)
+		says("... again, 3 times")
+		request(trace.OutcomeDenied, "web-5")
+		time.Sleep(firstAgain)
+		says("")
+		time.Sleep(firstAgain)
+		says("... again")
+		request(trace.OutcomeDenied, "web-6")
+		request(trace.OutcomeAllowed, "web-7")
+		request(trace.OutcomeAllowed, "web-8")
+		says("... again", "allowed  web-7", "allowed  web-8")
+		request(trace.OutcomeAllowed, "web-8")
+		s.sayAgain()
+		says("... again")
+		time.Sleep(time.Hour)
+		says("")
+	})
+}

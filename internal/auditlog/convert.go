@@ -171,11 +171,12 @@ func failedOpen(call *trace.Call) {
 	call.Verdict, call.Ignored, call.Err, call.FailurePolicy, call.Sent = trace.Failed, true, errFailedOpen, registration.Ignore, false
 }
 
-// describe names the fields that patches changed, and the earlier values, on the object as the request sent it.
+// describe names the fields that patches changed, and the earlier values, on the object as the request sent it. The
+// API server writes it into the event with its defaults.
 func (c *conversion) describe() {
 	var object map[string]any
-	if c.e.sent != nil {
-		object = c.world.defaulted(c.e.sent)
+	if c.e.sent != nil && slices.ContainsFunc(slices.Concat(c.mutating[0], c.mutating[1]), func(call trace.Call) bool { return len(call.Patch) > 0 }) {
+		object = c.e.sent.DeepCopy().Object
 	}
 	ctx := context.Background()
 	for round := range c.mutating {

@@ -19,7 +19,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
 // World is what is known of the cluster that wrote a log. The zero value knows the built-in kinds.
@@ -89,23 +88,6 @@ func (w World) kind(resource schema.GroupVersionResource) schema.GroupVersionKin
 		return k.Kind
 	}
 	return schema.GroupVersionKind{}
-}
-
-// defaulted is an object as webhooks get it: with its defaults, if it is of a built-in kind.
-func (w World) defaulted(u *unstructured.Unstructured) map[string]any {
-	typed, err := catalog.Scheme.New(u.GroupVersionKind())
-	if err != nil {
-		return u.Object
-	}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) != nil {
-		return nil
-	}
-	catalog.Scheme.Default(typed)
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-	if err != nil {
-		return nil
-	}
-	return content
 }
 
 // named finds the webhook of a name and a source that judged requests at a time; nil if there is none, or

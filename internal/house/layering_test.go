@@ -45,7 +45,7 @@ var groups = []group{
 
 	{"internal/agent", []string{"internal/auditlog", "internal/predict", "internal/server/reporting", "internal/server/api", "initialization", "admission", "internal"},
 		"traces of audit events, served as a server serves its own; a line of a log has the bound of a recording"},
-	{"internal/auditlog", []string{"internal/predict", "internal/server/api", "admission"}, "events become traces of the engine; a plan derives what they lack, and the built-in kinds have defaults"},
+	{"internal/auditlog", []string{"internal/predict", "admission"}, "events become traces of the engine; a plan derives what they lack"},
 	{"internal/dev", []string{"internal/predict", "internal/manifests", "internal/server", "admission", "internal"},
 		"a stage that others reach, with the objects of a project; a question to a program is a review of the engine"},
 	{"internal/predict", []string{"internal/manifests", "internal/server", "internal/server/api", "internal/server/reporting", "internal/lint", "internal/view", "plugins", "admission", "internal"},

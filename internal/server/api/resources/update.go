@@ -17,13 +17,15 @@ import (
 type updater struct {
 	rest.Updater
 	call *call
+	own  *ownFields
 }
 
 func (u updater) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
 	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
 	stack.Grow()
-	stored, created, err := u.Updater.Update(ctx, name, obj, validateCreate, validate, force, options)
+	stored, created, err := u.Updater.Update(ctx, name, completeUpdate{obj, u.own}, validateCreate, validate, force, options)
+	u.own.updated = true
 	u.call.uninitialized = err == nil && created && initializers.Has(stored)
 	if u.call.bare {
 		stored = bare(stored)
@@ -34,10 +36,11 @@ func (u updater) Update(ctx context.Context, name string, obj rest.UpdatedObject
 type patcher struct {
 	rest.Patcher
 	call *call
+	own  *ownFields
 }
 
 func (p patcher) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
 	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	return updater{p.Patcher, p.call}.Update(ctx, name, obj, validateCreate, validate, force, options)
+	return updater{p.Patcher, p.call, p.own}.Update(ctx, name, obj, validateCreate, validate, force, options)
 }

@@ -216,7 +216,8 @@ func (c *call) create() http.HandlerFunc {
 	case c.info.Name != "":
 		return nil
 	}
-	creater = plainCreater{creater, c.Kind}
+	own := &ownFields{Interface: c.admit}
+	creater = completeCreater{plainCreater{creater, c.Kind}, own}
 	if c.waits {
 		if !initialization.Includes(c.req) {
 			c.mayLeave = !c.bare
@@ -224,15 +225,17 @@ func (c *call) create() http.HandlerFunc {
 		}
 		creater = notingCreater{creater, c}
 	}
-	return handlers.CreateResource(creater, c.Scope, c.admit)
+	return handlers.CreateResource(creater, c.Scope, own)
 }
 
 func (c *call) update() http.HandlerFunc {
-	return handlers.UpdateResource(updater{c.Storage.(rest.Updater), c}, c.Scope, c.admit)
+	own := &ownFields{Interface: c.admit}
+	return handlers.UpdateResource(updater{c.Storage.(rest.Updater), c, own}, c.Scope, own)
 }
 
 func (c *call) patch() http.HandlerFunc {
-	return c.Endpoint.patch(patcher{c.Storage.(rest.Patcher), c}, c.admit)
+	own := &ownFields{Interface: c.admit}
+	return c.Endpoint.patch(patcher{c.Storage.(rest.Patcher), c, own}, own)
 }
 
 func (c *call) delete() http.HandlerFunc {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
 // Factory makes the storage of every resource. It is a
@@ -185,7 +186,7 @@ func (f *Factory) watching() (client *kubernetes.Client, closeWatcher func()) {
 	shared := f.client.Client
 	own := clientv3.NewCtxClient(shared.Ctx())
 	own.Cluster, own.KV, own.Lease, own.Auth, own.Maintenance = shared.Cluster, shared.KV, shared.Lease, shared.Auth, shared.Maintenance
-	own.Watcher = clientv3.NewWatcher(shared)
+	own.Watcher = etcd.NewWatcher(shared)
 	return &kubernetes.Client{Client: own, Kubernetes: f.client.Kubernetes}, func() { own.Watcher.Close() }
 }
 

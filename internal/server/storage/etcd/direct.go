@@ -14,11 +14,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Direct makes a client of this etcd read and write by function calls: a connection inside of
-// one process costs more than etcd itself. Watches use the connection, because etcd's own adapter
-// for watches hangs when many watches of a stream end at once.
+// Direct makes a client of this etcd read, write and watch by function calls: a connection inside
+// of one process costs more than etcd itself. The watches of one of several members use the
+// connection, which ends them while there is no leader.
 func (s *Server) Direct(c *clientv3.Client) {
 	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), &s.reads, c.Ctx()}, c)
+	if s.member != nil {
+		return
+	}
+	calls := watches{server: v3rpc.NewWatchServer(s.etcd.Server), reads: &s.reads, closing: s.closing, client: c.Ctx()}
+	var another func() clientv3.Watcher
+	another = func() clientv3.Watcher { return calledWatcher{clientv3.NewWatchFromWatchClient(calls, c), another} }
+	c.Watcher = another()
 }
 
 // direct reads and writes the keys of an etcd in this process.
@@ -94,14 +101,14 @@ func again(err error) bool {
 	return status.Code(err) == codes.Unavailable || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// reads are the reads by function calls that run now. etcd must not be closed under them.
+// reads are the reads and watches by function calls that run now. etcd must not be closed under them.
 type reads struct {
 	mu      sync.RWMutex
 	closed  bool
 	running sync.WaitGroup
 }
 
-// begin begins a read, unless etcd is being closed.
+// begin begins a read or a watch, unless etcd is being closed.
 func (r *reads) begin() bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -112,7 +119,7 @@ func (r *reads) begin() bool {
 	return true
 }
 
-// end returns when no read runs, and none will.
+// end returns when no read and no watch runs, and none will.
 func (r *reads) end() {
 	r.mu.Lock()
 	r.closed = true

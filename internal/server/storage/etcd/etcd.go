@@ -67,6 +67,9 @@ type Server struct {
 	failure *failure
 	space   *space
 	reads   reads
+	// closing ends, by close, when the etcd is about to be closed: no watch by a call goes on.
+	closing context.Context
+	close   context.CancelFunc
 	// member is nil for an etcd alone, and unheard is set when it has started again (errUnheard).
 	member  *Member
 	unheard bool
@@ -99,6 +102,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		dir: o.Dir, limit: cmp.Or(o.Quota, DefaultQuota), lock: lock, sockets: sockets, failure: newFailure(), space: newSpace(o),
 		stop: func() {}, errors: make(chan error, 1),
 	}
+	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.start(ctx, o); err != nil {
 		s.Close()
 		return nil, err
@@ -264,6 +268,7 @@ func (s *Server) Guard(inner kubernetes.Interface) kubernetes.Interface {
 // may hang: Close then does not stop etcd, and the process should end.
 func (s *Server) Close() {
 	s.stop()
+	s.close()
 	s.watchers.Wait()
 	if s.etcd != nil && s.failure.get() == nil {
 		closeEtcd(s.etcd, s.reads.end)

@@ -1,8 +1,7 @@
-// Package engines builds Gatekeeper as docs/test.md says, from an empty directory, and has it judge a suite by
-// 'gatehouse test --engine'. With -kyverno it does so with Kyverno, by kyverno.sh and the recipe kyverno.yaml,
-// which were not run yet: it becomes a recipe of the program when this test passes.
+// Package engines builds Gatekeeper and Kyverno as docs/test.md says, each from an empty directory, and has them judge
+// suites by 'gatehouse test --engine'.
 //
-//	cd bench && go test ./engines
+//	cd bench && go test ./engines -timeout 2h
 //
-// The first run compiles the engine, which takes many minutes.
+// The first run compiles the engines, which takes many minutes.
 package engines

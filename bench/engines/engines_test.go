@@ -2,7 +2,6 @@ package engines
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,8 +22,6 @@ func output(t *testing.T, cmd *exec.Cmd) []byte {
 	return out
 }
 
-var kyverno = flag.Bool("kyverno", false, "build and run Kyverno, too")
-
 // Engines are built by commands that are written down, and judge suites in their own formats.
 func TestEnginesJudgeTheirSuites(t *testing.T) {
 	if testing.Short() {
@@ -44,38 +41,16 @@ func TestEnginesJudgeTheirSuites(t *testing.T) {
 	}
 	for engine, tests := range map[string]int{"gatekeeper": 3, "kyverno": 6} {
 		t.Run(engine, func(t *testing.T) {
-			home, named := t.TempDir(), engine
-			var text []byte
-			if engine == "kyverno" {
-				if !*kyverno {
-					t.Skip("needs -kyverno")
-				}
-				named = filepath.Join(home, ".cache", "gatehouse", "engines", engine, "engine.yaml")
-				recipe, err := os.ReadFile("kyverno.yaml")
-				if err == nil {
-					text, err = os.ReadFile("kyverno.sh")
-				}
-				if err == nil {
-					err = os.MkdirAll(filepath.Dir(named), 0o700)
-				}
-				if err == nil {
-					err = os.WriteFile(named, recipe, 0o600)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				block := regexp.MustCompile("(?s)```sh\n# " + engine + "\n(.*?)```").FindSubmatch(page)
-				if block == nil {
-					t.Fatal("docs/test.md does not say how to build it")
-				}
-				text = block[1]
+			home := t.TempDir()
+			block := regexp.MustCompile("(?s)```sh\n# " + engine + "\n(.*?)```").FindSubmatch(page)
+			if block == nil {
+				t.Fatal("docs/test.md does not say how to build it")
 			}
 			env := append(env, "HOME="+home, "XDG_CACHE_HOME=")
-			commands := exec.CommandContext(t.Context(), "sh", "-e", "-c", string(text))
+			commands := exec.CommandContext(t.Context(), "sh", "-e", "-c", string(block[1]))
 			commands.Env, commands.Dir = env, home
 			output(t, commands)
-			test := exec.CommandContext(t.Context(), gatehouse, "test", "testdata/"+engine, "--engine", named, "-o", "json")
+			test := exec.CommandContext(t.Context(), gatehouse, "test", "testdata/"+engine, "--engine", engine, "-o", "json")
 			test.Env = env
 			var report struct {
 				Summary struct{ Tests, Passed int }

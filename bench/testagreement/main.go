@@ -55,7 +55,7 @@ func run(ctx context.Context, out io.Writer, binaries string, paths []string, ve
 			return err
 		}
 	}
-	set, err := suite.Find(paths, false)
+	set, err := suite.Find(paths, suite.Reading{})
 	if err != nil {
 		return err
 	}

@@ -89,8 +89,9 @@ PATH is a file or a directory, and by default the current one.`,
   gatehouse test policies/ --mutate
   gatehouse test policies/ --mutate=changed --base main -o github
 
-  # suites of gator by Gatekeeper itself, and what another engine judges
+  # suites of gator by Gatekeeper itself, those of Kyverno, and what another engine judges
   gatehouse test library/ --engine gatekeeper
+  gatehouse test policies/ --engine kyverno
   gatehouse test policies/ --engine ./engine.yaml
 
   # through webhooks that the files start, and through others that run
@@ -132,7 +133,7 @@ PATH is a file or a directory, and by default the current one.`,
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.BoolVar(&o.call, "call", false, "call the webhooks that no file answers for")
 		f.BoolVar(&o.startPrograms, "start-programs", false, "start the programs that files with tests, and the configuration file, name; only for files that you trust")
-		f.StringArrayVar(&o.engines, "engine", nil, "start an `engine` of policies, and have it judge by its own: gatekeeper, the same with its directory as gatekeeper=PATH, or the path of a recipe; may be repeated")
+		f.StringArrayVar(&o.engines, "engine", nil, "start an `engine` of policies, and have it judge by its own: gatekeeper, kyverno, the same with its directory as NAME=PATH, or the path of a recipe; may be repeated")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
@@ -228,7 +229,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	for _, recipe := range o.recipes {
 		through = append(through, recipe.Name)
 	}
-	set, err := suite.Find(o.paths, o.call, through...)
+	set, err := suite.Find(o.paths, suite.Reading{Call: o.call, Through: through, Update: o.update})
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
@@ -245,6 +246,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	if err := o.log.StartFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
+	command.BoundMemory(streams, testMemory)
 	mutates, err := o.mutates(ctx)
 	if err != nil {
 		return err
@@ -280,6 +282,10 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	}
 	return o.ended(streams, set, err)
 }
+
+// testMemory is the size, in bytes, from which on the heap is collected more often than by its growth. The server
+// and some thousand tests live in it.
+const testMemory = 420 << 20
 
 // first writes first tests for the policies in a file.
 func (o *testOptions) first(ctx context.Context, streams command.Streams) error {

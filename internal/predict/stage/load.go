@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,7 +122,12 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(u.Object)}
 	object.SetNamespace(l.namespace)
 	object.SetResourceVersion("")
-	PruneNulls(object.Object)
+	if group := u.GroupVersionKind().Group; !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") {
+		PruneNulls(object.Object)
+	} else if metadata := object.Object["metadata"]; metadata != nil {
+		// The schema of a custom resource says what becomes of a null.
+		PruneNulls(metadata)
+	}
 	if later := s.TakeLater(object.Object, u.GroupVersionKind()); len(later) > 0 && validation == metav1.FieldValidationStrict {
 		status := offline.StrictError(u.GroupVersionKind(), "", later).Status()
 		l.refused = &status

@@ -21,7 +21,7 @@ import (
 // nothing; what they say of the request of each test shows whether the test finds the change.
 func TestSuitesFindChanges(t *testing.T) {
 	const ways, least = 10, 90
-	set, err := Find([]string{"testdata/changed"}, false)
+	set, err := Find([]string{"testdata/changed"}, Reading{})
 	if err != nil || len(set.Errors) > 0 || len(set.Suites) != 1 {
 		t.Fatal(err, set)
 	}

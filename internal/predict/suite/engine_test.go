@@ -217,6 +217,37 @@ func TestEngineJudges(t *testing.T) {
 		{"only by policies that are there", func(files map[string]string) {
 			files["policies/tests.yaml"] = strings.Replace(files["policies/tests.yaml"], "policy: owned", "policy: owner", 1)
 		}, []Status{Passed, Broken, Passed}, `the world has no policy "owner" (did you mean owned?)`},
+		// What no webhook is called for is skipped by the policies; kinds that no file defines are defined for each suite.
+		{"as Kyverno, in its suites", func(files map[string]string) {
+			files["engine/engine.yaml"] = strings.Replace(files["engine/engine.yaml"], "name: engine", "name: kyverno", 1)
+			delete(files, "policies/tests.yaml")
+			for _, version := range []string{"v1", "v2"} {
+				files["policies/"+version+"/kyverno-test.yaml"] = `
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+policies: [../rules.yaml]
+resources: [resources.yaml]
+results:
+- {policy: owned, isValidatingPolicy: true, kind: ConfigMap, resources: [default/taken], result: pass}
+- {policy: owned, kind: Secret, resources: [other], result: skip}
+- {policy: owned, kind: Widget, resources: [some], result: skip}
+- {policy: owned, kind: Widget, resources: [some], result: pass}
+`
+				files["policies/"+version+"/resources.yaml"] = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: taken, labels: {price: "1", owner: me}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: other}
+---
+apiVersion: example.com/` + version + `
+kind: Widget
+metadata: {name: some}
+`
+			}
+		}, []Status{Passed, Passed, Passed, Skipped, Passed, Passed, Passed, Skipped}, uncalled},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			texts := engineFiles(t)
@@ -226,7 +257,7 @@ func TestEngineJudges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set, err := Find([]string{"policies"}, false, recipe.Name)
+			set, err := Find([]string{"policies"}, Reading{Through: []string{recipe.Name}})
 			if err != nil || len(set.Errors) > 0 {
 				t.Fatal(err, set.Errors)
 			}

@@ -51,11 +51,19 @@ type Set struct {
 	Without []string
 }
 
-// Find reads the tests in paths, which are files and directories. call has the policies of other
-// engines judged by webhooks that run (S24.17), and through names the engines that judge their own (S24.33). The
-// error says that a path cannot be read.
-func Find(paths []string, call bool, through ...string) (*Set, error) {
-	f := &finder{roots: paths, call: call, engines: through, seen: map[string]bool{}}
+// Reading says how tests are read.
+type Reading struct {
+	// Call has the policies of other engines judged by webhooks that run (S24.17), and Through names the engines that
+	// judge their own (S24.33).
+	Call    bool
+	Through []string
+	// Update keeps where tests are written, which Report.Update needs, and which takes more memory than the tests.
+	Update bool
+}
+
+// Find reads the tests in paths, which are files and directories. The error says that a path cannot be read.
+func Find(paths []string, how Reading) (*Set, error) {
+	f := &finder{roots: paths, Reading: how, seen: map[string]bool{}}
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -111,12 +119,10 @@ func Find(paths []string, call bool, through ...string) (*Set, error) {
 }
 
 type finder struct {
+	Reading
 	roots []string
-	call  bool
-	// engines are those that judge the suites of their tools.
-	engines []string
-	set     Set
-	seen    map[string]bool
+	set   Set
+	seen  map[string]bool
 	// hooks are the registrations of webhooks in the paths, once they are read.
 	hooks *[]*manifests.Object
 	// contents are what running engines are to have under a name.
@@ -271,6 +277,12 @@ func (f *finder) own(path string, data []byte, root *yamlv3.Node) bool {
 		return pick(set.Objects, set.Problems, of)
 	}
 	p.parse(root)
+	if !f.Update {
+		s.document = document{}
+		for _, t := range s.Tests {
+			t.place = place{}
+		}
+	}
 	if !s.own {
 		s.paths = f.worldOf()
 	}

@@ -13,7 +13,7 @@ import (
 // wrong checks that one error of the files of the working directory says texts, and that there are no tests.
 func wrong(t *testing.T, says ...string) {
 	t.Helper()
-	set, err := Find([]string{"."}, false)
+	set, err := Find([]string{"."}, Reading{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestFilesThatLookLikeTestsAreErrors(t *testing.T) {
 			if tc.says == "" {
 				want = []string{tc.file}
 			}
-			set, err := Find([]string{"."}, false)
+			set, err := Find([]string{"."}, Reading{})
 			if err != nil || len(set.Errors)+len(set.Suites) > 0 {
 				t.Fatal(err, set.Errors)
 			}
@@ -178,7 +178,7 @@ func TestAWorldThatIsNotThereIsAnError(t *testing.T) {
 func TestAWrongFileLeavesTheOthers(t *testing.T) {
 	const good = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\nworld: []\ntests: [{name: a, request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}, expect: {allowed: true}}]\n"
 	write(t, map[string]string{"a.yaml": strings.Replace(good, "tests:", "test:", 1), "b.yaml": good})
-	set, err := Find([]string{"."}, false)
+	set, err := Find([]string{"."}, Reading{})
 	if err != nil || len(set.Errors) == 0 || len(set.Suites) != 1 {
 		t.Fatal(err, set)
 	}

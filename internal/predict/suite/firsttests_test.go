@@ -65,7 +65,7 @@ spec: {policyName: ` + name + `, validationActions: [Deny]}
 			if err := os.WriteFile("policies-tests.yaml", text, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			set, err := Find([]string{"."}, false)
+			set, err := Find([]string{"."}, Reading{})
 			if err != nil || len(set.Errors) > 0 {
 				t.Fatalf("%v %v\n%s", err, set.Errors, text)
 			}

@@ -9,7 +9,7 @@ import (
 func resultsOf(t *testing.T, texts map[string]string) []*Result {
 	t.Helper()
 	write(t, texts)
-	set, err := Find([]string{"."}, false)
+	set, err := Find([]string{"."}, Reading{})
 	if err != nil || len(set.Errors) > 0 {
 		t.Fatal(err, set)
 	}
@@ -52,6 +52,44 @@ func TestParamsOfKaptestHaveTheirPlace(t *testing.T) {
 		"suite.yaml":   "policies: [policy.yaml]\nresources: [objects.yaml]\nvapTestSuites: [{policy: p, tests: [{object: {kind: Secret, name: s}, param: {name: a}, expect: admit}]}]\n",
 	})
 	if len(results) != 1 || results[0].Status != Broken || !strings.Contains(results[0].Message, "objects.yaml:") || strings.Contains(results[0].Message, "suite.yaml:1") {
+		t.Errorf("%+v", results[0])
+	}
+}
+
+// A null in a custom resource stays, as its API server keeps it: policies may ask for it (S24.4).
+func TestNullsOfCustomResourcesStay(t *testing.T) {
+	results := resultsOf(t, map[string]string{
+		"world.yaml": `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: limits.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {kind: Limit, plural: limits}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+---
+apiVersion: example.com/v1
+kind: Limit
+metadata: {name: some, creationTimestamp: null}
+spec: {none: null}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: p, creationTimestamp: null}
+spec:
+  paramKind: {apiVersion: example.com/v1, kind: Limit}
+  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: "!('none' in params.spec)", message: there is a null}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: p}
+spec: {policyName: p, validationActions: [Deny], paramRef: {name: some, parameterNotFoundAction: Deny}}
+`,
+		"tests.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests: [{name: a, request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}, expect: {allowed: false, message: {contains: there is a null}}}]\n",
+	})
+	if len(results) != 1 || results[0].Status != Passed {
 		t.Errorf("%+v", results[0])
 	}
 }

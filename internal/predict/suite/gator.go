@@ -54,7 +54,7 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 	if len(doc.Tests) == 0 {
 		s.empty(root, "Suite", "tests")
 	}
-	if f.call && !g.engine {
+	if f.Call && !g.engine {
 		g.running = f.running(s)
 	}
 	for i, node := range elementsOf(member(root, "tests"), len(doc.Tests))[:len(doc.Tests)] {
@@ -117,7 +117,7 @@ func (g *gator) test(test *gatorTest, node *yamlv3.Node, skipped bool) {
 			engine, constraint = gatekeeper(policy), s.named(constraints[0], policy)
 			s = g.through(test.Template, templates)
 			s.objects = append(s.objects, constraint)
-		case f.call:
+		case f.Call:
 			engine = gatekeeper(at(constraints[0].Content, "metadata", "name"))
 			f.same(engine, constraints[0])
 			skip = cmp.Or(g.running, enforcesSilently(constraints[0]))

@@ -53,7 +53,7 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 	if !isKyvernoTest(header(root)) {
 		return false
 	}
-	k := &kyverno{foreign: newForeign(path, "kyverno"), call: f.call || f.hasEngine(kyvernoName), engine: f.hasEngine(kyvernoName), same: f.same, root: root, policies: map[string]*manifests.Object{}}
+	k := &kyverno{foreign: newForeign(path, "kyverno"), call: f.Call || f.hasEngine(kyvernoName), engine: f.hasEngine(kyvernoName), same: f.same, root: root, policies: map[string]*manifests.Object{}}
 	if err := decodeNode(root, &k.doc); err != nil {
 		k.fail(root.Line, "%s", plainYAML(err))
 	}
@@ -65,7 +65,7 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 		k.empty(root, "Test", "results")
 	}
 	k.readPolicies()
-	if f.call && !k.engine {
+	if f.Call && !k.engine {
 		k.running = f.running(k.foreign)
 	}
 	if k.ours || k.call {
@@ -253,12 +253,13 @@ func (k *kyverno) result(r *kyvernoResult, node *yamlv3.Node) {
 		kind = at(o.Content, "kind")
 	}
 	skip := k.skip
-	switch more := strange(node, "policy", "rule", "isValidatingAdmissionPolicy", "isMutatingAdmissionPolicy", "kind", "result", "operation", "resources", "resourceSpecs", "patchedResource", "patchedResources", "failOnMissingResources"); {
+	switch more := strange(node, "policy", "rule", "isValidatingAdmissionPolicy", "isMutatingAdmissionPolicy", "isValidatingPolicy", "isMutatingPolicy",
+		"isImageValidatingPolicy", "isGeneratingPolicy", "isDeletingPolicy", "kind", "result", "operation", "resources", "resourceSpecs", "patchedResource", "patchedResources", "failOnMissingResources"); {
 	case skip != "":
 	case o == nil:
 		skip = "the policy is in none of the files"
 	case !isPolicy(kind) && k.call:
-		skip = cmp.Or(k.running, more, acts(o, r.Rule))
+		skip = cmp.Or(k.running, acts(o, r.Rule), more)
 	case !isPolicy(kind):
 		skip = fmt.Sprintf("a %s of %s is Kyverno's own: a running Kyverno judges by it", kind, at(o.Content, "apiVersion"))
 	case more != "":
@@ -299,7 +300,7 @@ func (k *kyverno) result(r *kyvernoResult, node *yamlv3.Node) {
 		namespace, own, qualified := strings.Cut(resource, "/")
 		test(r.Kind+" "+resource, func(content map[string]any) bool {
 			title := at(content, "metadata", "name")
-			return ofKind(content) && (title == resource || qualified && title == own && at(content, "metadata", "namespace") == namespace)
+			return ofKind(content) && (title == resource || qualified && title == own && cmp.Or(at(content, "metadata", "namespace"), "default") == namespace)
 		})
 	}
 	for _, spec := range r.ResourceSpecs {
@@ -402,7 +403,12 @@ func (k *kyverno) test(r *kyvernoResult, name, policy, kind string, node *yamlv3
 // holds from one that does not apply.
 func (k *kyverno) ruled(t *Test, r *kyvernoResult, o *Outcome, patched any) (failures []Failure, skip string) {
 	var messages []string
-	if messages, o.named, skip = t.running.heardOf(o); skip != "" {
+	messages, o.named, skip = t.running.heardOf(o)
+	if skip == uncalled && k.engine && r.Result == "skip" {
+		// The engine registered its webhooks for what its policies are about.
+		skip = ""
+	}
+	if skip != "" {
 		return nil, skip
 	}
 	got, rejects := "pass or skip", r.Result == "fail" || r.Result == "error" || r.Result == "warn"

@@ -26,7 +26,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const (
@@ -321,7 +320,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	defer running.stop()
 	options.MayConvert = r.mayConvert(running.services)
 	opening := time.Now()
-	p := &venue{running: running, definitions: map[schema.GroupKind]*unstructured.Unstructured{}}
+	p := &venue{running: running}
 	if p.stage, err = stage.Open(ctx, options); err != nil {
 		return broken(fmt.Errorf("starting a server to test with: %w", err))
 	}

@@ -25,7 +25,7 @@ func runWith(t *testing.T, text string, o Options) *Report {
 		t.Fatal(err)
 	}
 	var err error
-	if o.Set, err = Find([]string{file}, o.Call); err != nil || len(o.Set.Errors) > 0 {
+	if o.Set, err = Find([]string{file}, Reading{Call: o.Call, Update: true}); err != nil || len(o.Set.Errors) > 0 {
 		t.Fatal(err, o.Set.Errors)
 	}
 	report, err := Run(t.Context(), o)

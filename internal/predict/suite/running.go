@@ -54,6 +54,9 @@ func (o *Outcome) heard() heard {
 	return h
 }
 
+// uncalled is why the answers of webhooks say nothing when there are none.
+const uncalled = "no webhook is called for the request"
+
 // heardOf returns what the answers of webhooks say against an object because of a policy. skip says
 // why they say nothing.
 func (a *about) heardOf(o *Outcome) (messages []string, named bool, skip string) {
@@ -69,7 +72,7 @@ func (a *about) heardOf(o *Outcome) (messages []string, named bool, skip string)
 	case !o.Allowed && len(o.By) > 0 && o.By[0].Webhook == "":
 		return nil, false, fmt.Sprintf("the API server rejects the request before all webhooks have judged it (%s): %s", o.By[0].Plugin, o.Message)
 	case len(h.answers) == 0:
-		return nil, false, "no webhook is called for the request"
+		return nil, false, uncalled
 	}
 	return messages, named, ""
 }
@@ -203,10 +206,16 @@ func kyvernoEngine(policy, rule string) *about {
 // acts says why the answer of Kyverno has nothing of a rule; empty if it has. The policy is one of
 // Kyverno's own.
 func acts(policy *manifests.Object, rule string) string {
+	switch kind := at(policy.Content, "kind"); {
+	case strings.HasSuffix(kind, "GeneratingPolicy"):
+		return "the policy generates objects after the answer of the webhook"
+	case strings.HasSuffix(kind, "DeletingPolicy"), strings.HasSuffix(kind, "CleanupPolicy"):
+		return "the policy deletes objects at times, and judges no request"
+	}
 	rules, _ := walk(policy.Content, "spec", "rules").([]any)
 	for _, r := range rules {
 		m, _ := r.(map[string]any)
-		if name := at(m, "name"); name != rule && name != strings.TrimPrefix(strings.TrimPrefix(rule, "autogen-"), "cronjob-") {
+		if name := at(m, "name"); rule != "" && name != rule && name != strings.TrimPrefix(strings.TrimPrefix(rule, "autogen-"), "cronjob-") {
 			continue
 		}
 		if _, ok := m["generate"]; ok {

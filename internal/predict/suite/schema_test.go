@@ -44,7 +44,7 @@ func TestTheSchemaHasTheFieldsThatAreRead(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tc.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		set, err := Find([]string{file}, false)
+		set, err := Find([]string{file}, Reading{})
 		if err != nil {
 			t.Fatal(err)
 		}

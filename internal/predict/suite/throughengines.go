@@ -1,29 +1,32 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/engines"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // someone makes the requests of suites for Kyverno that name no user: its policies may except administrators.
 var someone = user.DefaultInfo{Name: "gatehouse-test", Groups: []string{"system:authenticated"}}
 
 // hasEngine reports whether an engine was named that judges the suites of a tool.
-func (f *finder) hasEngine(name string) bool { return slices.Contains(f.engines, name) }
+func (f *finder) hasEngine(name string) bool { return slices.Contains(f.Through, name) }
 
 // recipes are those of the engines that suites with one world need: the one that judges them, or those whose
 // policies are in the world.
@@ -42,8 +45,6 @@ func (r *runner) recipes(suites []*Suite, set *worldSet) (list []*engines.Recipe
 type venue struct {
 	*running
 	stage *stage.Stage
-	// definitions are those that were made of kinds that no file defines, by group and kind.
-	definitions map[schema.GroupKind]*unstructured.Unstructured
 }
 
 // split takes what engines judge by out of the objects of a world.
@@ -96,15 +97,20 @@ func (r *runner) alone(ctx context.Context, p *venue, s *Suite, judged []*Result
 		return r.broken(ctx, judged, err)
 	}
 	policies := p.split(set)
-	if err := p.define(ctx, set, judged); err != nil {
-		return r.broken(ctx, judged, err)
+	left, err := p.define(ctx, set, judged)
+	for _, o := range set.Objects {
+		if kind := at(o.Content, "kind"); kind != "Namespace" && kind != "CustomResourceDefinition" {
+			left = append(left, o.Unstructured())
+		}
 	}
-	_, failures, err := load(ctx, p.stage, set.Set)
-	if err == nil && len(failures) > 0 {
-		err = &worldError{failures}
+	if err == nil {
+		var failures []report.Finding
+		if _, failures, err = load(ctx, p.stage, set.Set); err == nil && len(failures) > 0 {
+			err = &worldError{failures}
+		}
 	}
 	if err != nil {
-		return r.broken(ctx, judged, err)
+		return cmp.Or(r.broken(ctx, judged, err), p.clear(ctx, left))
 	}
 	take, err := p.give(ctx, policies)
 	switch {
@@ -113,32 +119,25 @@ func (r *runner) alone(ctx context.Context, p *venue, s *Suite, judged []*Result
 	case err == nil:
 		err = r.all(ctx, p, judged)
 	}
-	if ended := take(ctx); err == nil {
-		err = ended
-	}
-	if err != nil {
-		return err
-	}
-	var left []*unstructured.Unstructured
-	for _, o := range set.Objects {
-		if kind := at(o.Content, "kind"); kind != "Namespace" && kind != "CustomResourceDefinition" {
-			left = append(left, o.Unstructured())
-		}
-	}
-	return engines.Remove(ctx, p.stage, left)
+	return cmp.Or(err, take(ctx), p.clear(ctx, left))
+}
+
+// clear deletes what a suite left. Definitions go, too: engines do not tell kinds of one name apart.
+func (p *venue) clear(ctx context.Context, left []*unstructured.Unstructured) error {
+	return cmp.Or(engines.Remove(ctx, p.stage, left), p.stage.Discover())
 }
 
 // define makes definitions of the kinds of requests and objects that neither the server nor a file has. Their
 // objects may have any field.
-func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) error {
-	needed := map[schema.GroupKind]bool{}
+func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) (made []*unstructured.Unstructured, err error) {
+	definitions := map[schema.GroupKind]*unstructured.Unstructured{}
 	need := func(content map[string]any) {
 		gvk := schema.FromAPIVersionAndKind(at(content, "apiVersion"), at(content, "kind"))
 		if content == nil || !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") || !p.stage.Kinds().Of(gvk).Guessed ||
 			set.has("CustomResourceDefinition", "", strings.ToLower(plural(gvk))+"."+gvk.Group) {
 			return
 		}
-		crd := p.definitions[gvk.GroupKind()]
+		crd := definitions[gvk.GroupKind()]
 		if crd == nil {
 			resource := plural(gvk)
 			crd = &unstructured.Unstructured{Object: map[string]any{
@@ -148,7 +147,8 @@ func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) err
 					"versions": []any{},
 				},
 			}}
-			p.definitions[gvk.GroupKind()] = crd
+			definitions[gvk.GroupKind()] = crd
+			made = append(made, crd)
 		}
 		spec := crd.Object["spec"].(map[string]any)
 		versions := spec["versions"].([]any)
@@ -159,7 +159,6 @@ func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) err
 			"name": gvk.Version, "served": true, "storage": len(versions) == 0,
 			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
 		})
-		needed[gvk.GroupKind()] = true
 	}
 	for _, o := range set.Objects {
 		need(o.Content)
@@ -168,18 +167,11 @@ func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) err
 		need(result.test.request.object)
 		need(result.test.request.old)
 	}
-	var made []*manifests.Object
-	for gk := range needed {
-		made = append(made, &manifests.Object{File: "the tests", Line: 1, Content: runtime.DeepCopyJSON(p.definitions[gk].Object)})
+	refused, _, err := p.stage.Load(ctx, metav1.FieldValidationStrict, made)
+	if err == nil && len(refused) > 0 {
+		err = fmt.Errorf("a definition for %s: %s", refused[0].Object.GetName(), refused[0].Status.Message)
 	}
-	if len(made) == 0 {
-		return nil
-	}
-	_, failures, err := load(ctx, p.stage, &manifests.Set{Objects: made})
-	if err == nil && len(failures) > 0 {
-		err = &worldError{failures}
-	}
-	return err
+	return made, err
 }
 
 func plural(gvk schema.GroupVersionKind) string {

@@ -32,8 +32,9 @@ func TestRecipesFindTheirEngine(t *testing.T) {
 		{"a directory", "gatekeeper=" + whole, filepath.Join(whole, "gatekeeper"), ""},
 		{"a program", "gatekeeper=" + filepath.Join(whole, "gatekeeper"), filepath.Join(whole, "gatekeeper"), ""},
 		{"a directory without manifests", "gatekeeper=" + half, "", "the engine gatekeeper: " + filepath.Join(half, "gatekeeper.yaml") + " is not there"},
+		{"the other one", "kyverno=" + installed(t, "kyverno"), "", "kyverno.yaml is not there"},
 		{"an empty cache", "gatekeeper", "", `is not there: docs/test.md says in "Real engines" how to build it there`},
-		{"an unknown name", "gatekeper", "", `there is no engine "gatekeper" (did you mean gatekeeper?): the program knows gatekeeper, and reads others`},
+		{"an unknown name", "gatekeper", "", `there is no engine "gatekeper" (did you mean gatekeeper?): the program knows gatekeeper and kyverno, and reads others`},
 		{"no file", "./none.yaml", "", "./none.yaml: no such file or directory"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -5,7 +5,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 )
+
+func init() {
+	gates := utilfeature.DefaultMutableFeatureGate
+	runtime.Must(gates.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
+		"NeedsLater": {{Version: version.MustParse("1.34"), PreRelease: featuregate.Alpha}},
+		"Later":      {{Version: version.MustParse("1.37"), PreRelease: featuregate.Alpha}},
+	}))
+	runtime.Must(gates.AddDependencies(map[featuregate.Feature][]featuregate.Feature{"NeedsLater": {"Later"}}))
+}
 
 // S26.1: the forms of --emulated-version are those of kube-apiserver.
 func TestVersionsAreReadAsUpstreamReadsThem(t *testing.T) {
@@ -108,6 +121,9 @@ func TestJudgingLikeACluster(t *testing.T) {
 		{name: "gates that differ from the defaults", cluster: Cluster{Version: "v1.34.1", Gates: map[string]bool{
 			"MutatingAdmissionPolicy": true, "WatchList": true, "NoSuchGate": true, "AllAlpha": true,
 		}}, flags: Flags{EmulatedVersion: []string{"1.34"}, FeatureGates: []string{"MutatingAdmissionPolicy=true"}}},
+		{name: "a gate that needs one of a later release, and others", cluster: Cluster{Version: "v1.34.1", Gates: map[string]bool{"NeedsLater": true, "MutatingAdmissionPolicy": true}},
+			flags: Flags{EmulatedVersion: []string{"1.34"}, FeatureGates: []string{"MutatingAdmissionPolicy=true"}},
+			line:  "some feature gates of the cluster cannot be set here: NeedsLater is enabled, but depends on features that are disabled: [Later]; objects are judged by what Kubernetes 1.34 has by default in their place"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, line, err := Like(tt.cluster, tt.wanted)

@@ -55,14 +55,14 @@ func Like(c Cluster, wanted string) (f Flags, line string, err error) {
 		return f, fmt.Sprintf("the cluster runs Kubernetes %s; objects are judged as by %s, the nearest release that can be emulated", c.Version, release), nil
 	}
 	if f.FeatureGates, err = switched(release, c.Gates); err != nil {
-		f.FeatureGates = nil
-		line = fmt.Sprintf("the feature gates of the cluster cannot be set here: %v; objects are judged by those that Kubernetes %s has by default", err, release)
+		line = fmt.Sprintf("some feature gates of the cluster cannot be set here: %v; objects are judged by what Kubernetes %s has by default in their place", err, release)
 	}
 	return f, line, nil
 }
 
 // switched are the entries of --feature-gates for the gates that are not as a release has them by
-// default, as far as they can be switched.
+// default, as far as they can be switched. The error names one that cannot, such as one that needs a gate
+// of a later release.
 func switched(release string, gates map[string]bool) ([]string, error) {
 	if len(gates) == 0 {
 		return nil, nil
@@ -84,10 +84,29 @@ func switched(release string, gates map[string]bool) ([]string, error) {
 		}
 		entries = append(entries, name+"="+strconv.FormatBool(gates[name]))
 	}
+	// The library keeps what it refuses.
+	set := func(entries []string) error { return trial.DeepCopy().Set(strings.Join(entries, ",")) }
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	return entries, trial.Set(strings.Join(entries, ","))
+	err = set(entries)
+	if err == nil {
+		return entries, nil
+	}
+	var taken []string
+	for before := -1; before < len(taken); {
+		// A gate may need one that comes after it.
+		before = len(taken)
+		entries = slices.DeleteFunc(entries, func(entry string) bool {
+			with := append(slices.Clip(taken), entry)
+			if set(with) != nil {
+				return false
+			}
+			taken = with
+			return true
+		})
+	}
+	return taken, err
 }
 
 // Behaves returns the release that this process behaves as, for reports: own, the whole version of

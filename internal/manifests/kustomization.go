@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/aliases"
@@ -50,7 +51,7 @@ func (r *reader) kustomization(path string) {
 			patches = append(patches, patch{Path: one})
 		}
 	}
-	read := map[string][]about{}
+	read := map[string][]Patch{}
 	for _, p := range patches {
 		if p.Path != "" {
 			name := filepath.Join(dir, filepath.FromSlash(p.Path))
@@ -84,10 +85,12 @@ type patch struct {
 // about says which objects a patch is for. Empty names stand for any.
 type about struct{ Kind, Name string }
 
-// Patch says that a kustomization changes more than the metadata of an object.
+// Patch says that a kustomization changes an object: more than its metadata, or its annotations.
 type Patch struct {
 	// Kustomization is the file that says so.
 	Kustomization string
+	// Annotations are what is set if nothing else is changed; otherwise nil.
+	Annotations map[string]string
 	about
 	// files are those that the kustomization builds on.
 	files map[string]bool
@@ -115,31 +118,32 @@ func (r *reader) builtOn(dir string) map[string]bool {
 }
 
 // changes notes the objects that a patch changes. of is what its text changes.
-func (r *reader) changes(kustomization string, p *patch, of []about) {
+func (r *reader) changes(kustomization string, p *patch, of []Patch) {
 	for _, to := range of {
 		if p.Target != nil {
-			to = *p.Target
+			to.about = *p.Target
 		}
-		if to.Kind != "" {
-			r.set.Patched = append(r.set.Patched, Patch{Kustomization: kustomization, about: to})
+		if to.Kustomization = kustomization; to.Kind != "" {
+			r.set.Patched = append(r.set.Patched, to)
 		}
 	}
 }
 
-// changed returns which objects the text of a patch changes, in so far as it changes more than their metadata.
-// A JSON patch names none.
-func changed(text string) (list []about) {
+// changed returns which objects the text of a patch changes, in so far as it changes more than their metadata, or
+// sets annotations. A JSON patch names none.
+func changed(text string) (list []Patch) {
 	for _, part := range split([]byte(text)) {
 		var content any
 		if aliases.Check(part.text, files.Configuration) != nil || yaml.Unmarshal(part.text, &content) != nil {
 			continue
 		}
-		to, more := about{}, false
+		to, more := Patch{}, false
 		switch content := content.(type) {
 		case map[string]any:
 			to.Kind, _ = content["kind"].(string)
 			metadata, _ := content["metadata"].(map[string]any)
 			to.Name, _ = metadata["name"].(string)
+			to.Annotations, _, _ = unstructured.NestedStringMap(content, "metadata", "annotations")
 			for key := range content {
 				more = more || !slices.Contains([]string{"apiVersion", "kind", "metadata"}, key)
 			}
@@ -151,6 +155,9 @@ func changed(text string) (list []about) {
 			}
 		}
 		if more {
+			to.Annotations = nil
+		}
+		if more || to.Annotations != nil {
 			list = append(list, to)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // A kustomization changes the objects that it builds on and that its patches name, unless a patch is
-// about metadata only. The same name in other files is another object.
+// about metadata only. What it sets of annotations is known. The same name in other files is another object.
 func TestPatchesChangeObjects(t *testing.T) {
 	const base = "resources: [hook.yaml]\n"
 	for _, tc := range []struct {
@@ -39,12 +39,15 @@ func TestPatchesChangeObjects(t *testing.T) {
 					hook = o
 				}
 			}
-			changes := false
+			changes, annotated := false, ""
 			for i := range set.Patched {
-				changes = changes || set.Patched[i].Changes(hook)
+				if p := &set.Patched[i]; p.Changes(hook) {
+					changes = changes || p.Annotations == nil
+					annotated += p.Annotations["b"]
+				}
 			}
-			if changes != tc.changes {
-				t.Errorf("changes: %v, want %v: %+v", changes, tc.changes, set.Patched)
+			if want := strings.Contains(tc.more, "{b: c}"); changes != tc.changes || (annotated == "c") != want {
+				t.Errorf("changes: %v, want %v, annotated: %q: %+v", changes, tc.changes, annotated, set.Patched)
 			}
 		})
 	}

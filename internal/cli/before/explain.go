@@ -546,7 +546,12 @@ func (o *explainOptions) offline(world *offline.World, caller func() user.Info) 
 		}
 		var made *unstructured.Unstructured
 		e.Status.Plan, made, err = world.Try(ctx, q)
+		if err != nil {
+			e.Status.Error = world.Refusal(ctx, q, err)
+		}
 		switch {
+		case e.Status.Error != nil:
+			return e, nil, nil
 		case apierrors.IsForbidden(err):
 			return nil, nil, fmt.Errorf("explaining this %s needs the stored object: you need to be allowed to get it, or give it with --old: %w", q.Operation, err)
 		case apierrors.IsNotFound(err):

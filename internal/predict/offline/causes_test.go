@@ -133,6 +133,7 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 		inFiles  bool
 	}{
 		{"a service with port 0", "", "CREATE", "{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 0}]}}", "", "spec.ports[0].port", plan.ValidationName, true},
+		{"a service with an address outside of the range", "", "CREATE", "{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {clusterIP: 172.31.9.9, ports: [{port: 80}]}}", "", "172.31.9.9) is not in the valid range", plan.ValidationName, false},
 		{"an immutable secret that changes", "", "UPDATE", "{apiVersion: v1, kind: Secret, metadata: {name: fixed}, immutable: true, data: {a: eQ==}}", "", "immutable", plan.ValidationName, true},
 		{"a custom resource against its schema", "", "CREATE", widget("{size: 0}"), "", "spec.size", plan.ValidationName, true},
 		{"against a rule", "", "CREATE", widget("{size: 100}"), "", "large widgets are blue", plan.ValidationName, true},
@@ -242,6 +243,46 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 			}
 		}
 	})
+	// An object that cannot be planned is refused in the words of the cluster, and who may not make the request learns that.
+	for name, tc := range map[string]struct{ as, operation, object, says string }{
+		"a definition without a schema":              {"", "CREATE", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: as.example.com}, spec: {group: example.com, scope: Namespaced, names: {kind: A, plural: as}, versions: [{name: v1, served: true, storage: true}]}}", "openAPIV3Schema: Required value"},
+		"a definition of another scope":              {"", "UPDATE", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.example.com}, spec: {group: example.com, scope: Cluster, names: {kind: Widget, plural: widgets}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}", "spec.scope"},
+		"a number that is a text":                    {"", "CREATE", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: three}}", `Deployment in version "v1" cannot be handled as a Deployment: `},
+		"an object that is gone":                     {"", "UPDATE", "{apiVersion: v1, kind: ConfigMap, metadata: {name: gone}}", `configmaps "gone" not found`},
+		"of a user without the right":                {"ada", "UPDATE", "{apiVersion: v1, kind: ConfigMap, metadata: {name: gone}}", `configmaps "gone" is forbidden: User "ada" cannot update resource "configmaps"`},
+		"a namespace of a user without the right":    {"ada", "UPDATE", "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}", `in the namespace "shop"`},
+		"an object that has changed in the meantime": {"", "UPDATE", "{apiVersion: v1, kind: ConfigMap, metadata: {name: there, resourceVersion: '1'}}", "the object has been modified"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := written(t, tc.object)
+			q := &offline.Request{Operation: tc.operation, Kind: world.Kinds.Of(object.GroupVersionKind()), Name: object.GetName(), Object: object, Access: offline.OwnAccess}
+			if q.Kind.Namespaced {
+				q.Namespace = "shop"
+			}
+			config := s.Admin
+			if tc.as != "" {
+				config, q.User, q.Access = s.As(tc.as, user.AllAuthenticated), &user.DefaultInfo{Name: tc.as, Groups: []string{user.AllAuthenticated}}, offline.UserAccess
+			}
+			if stored, err := world.Stored(t.Context(), q.Kind, q.Namespace, q.Name); err == nil && tc.operation == "UPDATE" && object.GetResourceVersion() == "" {
+				q.Object.SetResourceVersion(stored.GetResourceVersion())
+			}
+			answer := answerOf(t, config, q)
+			if !strings.Contains(answer, tc.says) {
+				t.Fatalf("the server answers %q, want %q", answer, tc.says)
+			}
+			said, err := "", error(nil)
+			if p, unplanned := world.Plan(t.Context(), q); unplanned == nil {
+				said = p.Rejection
+			} else if status := world.Refusal(t.Context(), q, unplanned); status != nil {
+				said = status.Message
+			} else {
+				err = unplanned
+			}
+			if said != answer {
+				t.Errorf("the plan says %q (%v), and the server %q", said, err, answer)
+			}
+		})
+	}
 	t.Run("rights that cannot be read", func(t *testing.T) {
 		q := &offline.Request{Operation: "CREATE", Object: written(t, roleFor("delete")), User: &user.DefaultInfo{Name: "blind"}, Access: offline.OwnAccess}
 		p := planIn(t, withPlugins(t, t.Context(), s.As("blind", user.AllAuthenticated), offline.Flags{}), q)

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,6 +178,15 @@ func (w *World) Acceptances() []manifests.Acceptance {
 	return w.files.acceptances
 }
 
+// hollow is 1 for a configuration without webhooks, and 0 for every other object.
+func hollow(o *manifests.Object) int {
+	kind := o.Content["kind"]
+	if webhooks, _ := o.Content["webhooks"].([]any); len(webhooks) == 0 && (kind == registration.MutatingKind || kind == registration.ValidatingKind) {
+		return 1
+	}
+	return 0
+}
+
 // assemble makes a World of what was read. With skipped it is lenient.
 func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 	all := set.Objects
@@ -191,6 +201,11 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 		}
 		*skipped = append(*skipped, err.Error())
 		return nil
+	}
+	if skipped != nil {
+		// A patch that no kustomization applies has the name of a configuration, and no webhooks.
+		all = slices.Clone(all)
+		slices.SortStableFunc(all, func(a, b *manifests.Object) int { return cmp.Compare(hollow(a), hollow(b)) })
 	}
 	registrations := make([]parsed, len(all))
 	manifests.AtOnce(len(all), func(i int) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -150,11 +151,22 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	return s.world, nil
 }
 
-// patched notes an object that a kustomization of the files changes.
+// patched notes what a kustomization of the files changes of an object.
 func (s *survey) patched(f *files, object lint.Object, written *manifests.Object) {
 	for i := range f.patched {
-		if p := &f.patched[i]; p.Changes(written) {
+		p := &f.patched[i]
+		switch as, known := s.world.Written[object]; {
+		case !p.Changes(written):
+		case p.Annotations == nil:
 			s.world.Patched[object] = filepath.ToSlash(p.Kustomization)
+		case known:
+			// Such as the one that has a controller set the caBundle.
+			as.Annotations = maps.Clone(as.Annotations)
+			if as.Annotations == nil {
+				as.Annotations = map[string]string{}
+			}
+			maps.Copy(as.Annotations, p.Annotations)
+			s.world.Written[object] = as
 		}
 	}
 }

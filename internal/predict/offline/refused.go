@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -15,11 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/explain"
 )
 
@@ -36,8 +40,8 @@ const (
 )
 
 // before returns what refuses a request before admission. strict is why a strict decoder refuses the object, nil
-// when it does not.
-func (w *World) before(ctx context.Context, q *Request, strict error) (links []plan.Link) {
+// when it does not; old is the stored object.
+func (w *World) before(ctx context.Context, q *Request, old *unstructured.Unstructured, strict error) (links []plan.Link) {
 	if !w.preparing {
 		return nil
 	}
@@ -47,8 +51,12 @@ func (w *World) before(ctx context.Context, q *Request, strict error) (links []p
 	if w.cluster != nil && q.Access != NoAccess {
 		r := q.Kind.Resource
 		asked := authorizer.AttributesRecord{APIGroup: r.Group, APIVersion: r.Version, Resource: r.Resource, Subresource: q.Subresource, Name: q.Name}
-		if q.Kind.Namespaced {
+		switch {
+		case q.Kind.Namespaced:
 			asked.Namespace = q.Namespace
+		case r.GroupResource() == ofNamespaces && q.Operation != "CREATE":
+			// What a role binding in a namespace allows, it allows for the namespace, too.
+			asked.Namespace = q.Name
 		}
 		if asked.User = q.User; q.User == nil {
 			asked.User = &user.DefaultInfo{}
@@ -58,12 +66,40 @@ func (w *World) before(ctx context.Context, q *Request, strict error) (links []p
 	if strict != nil {
 		links = append(links, explain.Refuses(plan.DecodingName, registration.MutatingPass, strict))
 	}
+	if q.Object != nil && old != nil && q.Object.GetResourceVersion() != "" && old.GetResourceVersion() != "" && q.Object.GetResourceVersion() != old.GetResourceVersion() {
+		links = append(links, explain.Refuses(plan.StorageName, registration.MutatingPass, apierrors.NewConflict(q.Kind.Resource.GroupResource(), q.Name, errors.New(registry.OptimisticLockErrorMsg))))
+	}
 	return links
 }
 
-// after returns what refuses a request after admission: the object that is there.
-func (w *World) after(ctx context.Context, q *Request) (links []plan.Link) {
-	if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && d.unread != "" && q.Object != nil {
+var ofNamespaces = schema.GroupResource{Resource: "namespaces"}
+
+// Refusal returns what the cluster answers to a request that cannot be planned, since the stored object cannot be
+// read, or the object of the request is not one of its kind; nil when err does not say that.
+func (w *World) Refusal(ctx context.Context, q *Request, err error) *metav1.Status {
+	if w.cluster == nil {
+		return nil
+	}
+	for _, link := range w.before(ctx, q, nil, nil) {
+		if link.Judge != nil {
+			_, err = link.Judge(ctx, registration.MutatingPass)
+			return responsewriters.ErrorToAPIStatus(err)
+		}
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
+		return responsewriters.ErrorToAPIStatus(err)
+	}
+	return nil
+}
+
+// after returns what refuses a request after admission: the object that is there, and what is wrong with a definition.
+// old is the stored object.
+func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstructured) (links []plan.Link) {
+	if defines := q.Kind.Kind.GroupKind() == definitions; w.preparing && defines && q.Object != nil && q.Subresource == "" {
+		if err := customresources.Accepts(ctx, q.Object, old); err != nil {
+			links = append(links, explain.Refuses(plan.ValidationName, registration.ValidatingPass, err))
+		}
+	} else if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && d.unread != "" && q.Object != nil {
 		links = append(links, explain.Unknown(plan.ValidationName, registration.ValidatingPass, "the object is not validated: "+d.unread))
 	}
 	if !w.preparing || w.cluster == nil || q.Operation != "CREATE" || q.Subresource != "" || q.Name == "" || q.Kind.Guessed || registration.IsVirtual(q.Kind.Resource.GroupResource()) {

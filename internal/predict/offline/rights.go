@@ -45,6 +45,8 @@ func Rules() []rbacv1.PolicyRule {
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets", "deployments", "replicasets", "statefulsets"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{definitions.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"}},
+		// The addresses that services may ask for.
+		rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ipaddresses", "servicecidrs"}, Verbs: []string{"get", "list"}},
 		// Whether users give others more rights than they have.
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterrolebindings", "clusterroles", "rolebindings", "roles"}, Verbs: []string{"get", "list"}},
 		rbacv1.PolicyRule{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},

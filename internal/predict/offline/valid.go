@@ -131,6 +131,10 @@ func (r *registryReader) Get(ctx context.Context, resource schema.GroupResource,
 
 // List implements catalog.Reader.
 func (r *registryReader) List(ctx context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
+	if r.world.cluster == nil {
+		// Files have not all objects of a cluster.
+		return nil, nil
+	}
 	kind, err := r.kind(resource)
 	if err != nil {
 		return nil, err

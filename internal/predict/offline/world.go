@@ -163,7 +163,7 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	if in.Prepare, err = w.prepares(q, attributes); err != nil {
 		return nil, nil, err
 	}
-	links = slices.Concat(w.before(ctx, q, strict), links, w.after(ctx, q))
+	links = slices.Concat(w.before(ctx, q, old, strict), links, w.after(ctx, q, old))
 	p := plan.New(ctx, links, compiled, &prediction.Request, w.Kinds.equivalents, in, q.All)
 	if p.Notes = notes; w.cluster != nil {
 		p.Notes = append(p.Notes, Missing(p)...)
@@ -340,7 +340,7 @@ func (w *World) decoded(q *Request, sent schema.GroupVersionKind, object, old *u
 	}
 	typedObject, err := w.decode(q, object)
 	if err != nil {
-		return nil, fmt.Errorf("the object: %w", err)
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", sent.Kind, sent.Version, sent.Kind, err))
 	}
 	typedOld, err := w.decode(q, old)
 	if err != nil {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"path"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -30,6 +33,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/networking"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
 	"k8s.io/kubernetes/pkg/registry/core/event"
@@ -131,7 +135,10 @@ func (s Strategies) Registry(a admission.Attributes) rest.Storage {
 		},
 		CreateStrategy: s.Create, UpdateStrategy: s.Update,
 		Storage: genericregistry.DryRunnableStorage{Storage: standIn{resource: resource}},
-		BeginCreate: func(_ context.Context, object runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+		BeginCreate: func(ctx context.Context, object runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+			if err := allocatable(ctx, object); err != nil {
+				return nil, err
+			}
 			allocate(object, nil)
 			return func(context.Context, bool) {}, nil
 		},
@@ -140,6 +147,49 @@ func (s Strategies) Registry(a admission.Attributes) rest.Storage {
 			return func(context.Context, bool) {}, nil
 		},
 	}
+}
+
+// allocatable returns why a new service cannot have the addresses that it asks for; nil if it can, or nobody knows
+// the ranges of the cluster.
+func allocatable(ctx context.Context, object runtime.Object) error {
+	s, ok := object.(*core.Service)
+	if !ok || s.Spec.Type == core.ServiceTypeExternalName || s.Spec.ClusterIP == "" || s.Spec.ClusterIP == core.ClusterIPNone {
+		return nil
+	}
+	reader := ctx.Value(readerKey{}).(Reader)
+	ranges, err := reader.List(ctx, networking.Resource("servicecidrs"), "")
+	if err != nil || len(ranges) == 0 {
+		return err
+	}
+	addresses := s.Spec.ClusterIPs
+	if len(addresses) == 0 {
+		addresses = []string{s.Spec.ClusterIP}
+	}
+	for _, text := range addresses {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			// Validation says so.
+			continue
+		}
+		within, family := false, []string(nil)
+		for _, r := range ranges {
+			for _, cidr := range r.(*networking.ServiceCIDR).Spec.CIDRs {
+				if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Addr().Is4() == address.Is4() {
+					within, family = within || prefix.Contains(address), append(family, cidr)
+				}
+			}
+		}
+		why := "provided IP is already allocated"
+		if !within {
+			why = fmt.Sprintf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, strings.Join(family, ", "))
+		} else if _, err := reader.Get(ctx, networking.Resource("ipaddresses"), "", text); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		return apierrors.NewInvalid(core.Kind("Service"), s.Name, field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), addresses, fmt.Sprintf("failed to allocate IP %s: %s", text, why))})
+	}
+	return nil
 }
 
 // allocate gives a service an address, as a server does before it validates the service. A changed service

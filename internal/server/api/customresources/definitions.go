@@ -8,7 +8,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kserializer "k8s.io/apimachinery/pkg/runtime/serializer"
@@ -37,6 +39,42 @@ var codecs = kserializer.NewCodecFactory(scheme,
 // Scheme returns the scheme that knows CustomResourceDefinition, for OpenAPI
 // documents. The caller must not change it.
 func Scheme() *runtime.Scheme { return scheme }
+
+// Accepts returns why a server refuses a definition, or the change of an old one; old is nil for a new one.
+func Accepts(ctx context.Context, object, old *unstructured.Unstructured) error {
+	ctx = request.WithNamespace(ctx, metav1.NamespaceNone)
+	internal := func(u *unstructured.Unstructured) (runtime.Object, error) {
+		data, err := u.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		return runtime.Decode(codecs.UniversalDecoder(), data)
+	}
+	strategy := customresourcedefinition.NewStrategy(scheme)
+	if old == nil {
+		made, err := internal(object)
+		if err != nil {
+			return err
+		}
+		m, err := meta.Accessor(made)
+		if err != nil {
+			return err
+		}
+		rest.FillObjectMetaSystemFields(m)
+		return rest.BeforeCreate(strategy, ctx, made)
+	}
+	changed := object.DeepCopy()
+	changed.SetResourceVersion(old.GetResourceVersion())
+	made, err := internal(changed)
+	if err != nil {
+		return err
+	}
+	stored, err := internal(old)
+	if err != nil {
+		return err
+	}
+	return rest.BeforeUpdate(strategy, ctx, made, stored)
+}
 
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -93,7 +94,7 @@ type stream struct {
 // ended is the error of a stream that has ended.
 func (s *stream) ended() error {
 	err := context.Cause(s.ctx)
-	if err == s.ctx.Err() {
+	if errors.Is(err, s.ctx.Err()) {
 		return status.FromContextError(err).Err()
 	}
 	return err

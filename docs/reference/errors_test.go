@@ -129,6 +129,7 @@ var elsewhere = map[string]string{
 	"internal/server/api/resources/later.go":             "a field that the emulated release does not have, as a server of that release answers (S26.13)",
 	"internal/server/api/resources/handler.go":           "a verb that the resource does not have, as in any cluster",
 	"internal/server/api/catalog/addresses.go":           "the first check of the addresses of services gets it inside the server; no client does",
+	"internal/server/api/catalog/prepare.go":             "an explanation says what the allocator of a cluster would answer",
 	"internal/server/handling/waiting/visit.go":          "a request that waits outside of its handler; no client gets it",
 	"admission/plan/policy.go":                           "what admission/plan/judge.go says, as a status",
 }

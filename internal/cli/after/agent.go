@@ -32,15 +32,16 @@ func NewAgent(streams command.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent --credentials DIR",
 		Short: "Serve traces of a cluster with a kube-apiserver",
-		Long: `Take the audit events of a cluster with a kube-apiserver, and serve the traces of
-its latest writes through that cluster, so that 'gatehouse trace', 'gatehouse
+		Long: `Take the audit events of a cluster with a kube-apiserver, and serve the traces
+of its latest writes through that cluster, so that 'gatehouse trace', 'gatehouse
 blame' and kubectl show them as those of a Gatehouse server. Who may read which
 traces is what the roles of the cluster say about admissiontraces.gatehouse.dev.
 
 The API server sends events to the agent with the credential of the kubeconfig
-that --webhook-kubeconfig prints; events of anybody else are refused. Or the agent
-follows a log file that the API server writes. The agent judges no requests: the
-cluster goes on without it. It keeps traces in memory, and stores nothing.
+that --webhook-kubeconfig prints; events of anybody else are refused. Or the
+agent follows a log file that the API server writes. The agent judges no
+requests: the cluster goes on without it. It keeps traces in memory, and stores
+nothing.
 
 deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 		Example: `  # make the credentials, and the file for --audit-webhook-config-file

@@ -68,9 +68,10 @@ controller-runtime looks for it. Of COMMAND, ${PORT}, ${CERT_DIR} and
 ${KUBECONFIG} are replaced.
 
 When a file changes, the program is built and started again; the old one serves
-until the new one is built, and requests wait while they change places. Manifests
-that change are applied again. Keys of the terminal: r restarts, e explains the
-last rejected request. Ctrl-C ends everything, and nothing is left behind.
+until the new one is built, and requests wait while they change places.
+Manifests that change are applied again. Keys of the terminal: r restarts, e
+explains the last rejected request. Ctrl-C ends everything, and nothing is left
+behind.
 
 With --live, a cluster that reaches this machine calls COMMAND instead, for the
 requests of your own user alone, or those in the namespaces of --namespace: but

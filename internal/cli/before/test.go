@@ -89,7 +89,7 @@ PATH is a file or a directory, and by default the current one.`,
   gatehouse test policies/ --mutate
   gatehouse test policies/ --mutate=changed --base main -o github
 
-  # suites of gator by Gatekeeper itself, those of Kyverno, and what another engine judges
+  # judge by Gatekeeper itself, by Kyverno, or by another engine
   gatehouse test library/ --engine gatekeeper
   gatehouse test policies/ --engine kyverno
   gatehouse test policies/ --engine ./engine.yaml

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -73,11 +72,6 @@ rules:
 `
 
 func (s *session) run(ctx context.Context, binaries string) (err error) {
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err
@@ -87,7 +81,7 @@ func (s *session) run(ctx context.Context, binaries string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(s.dir)
-	if s.port, err = freePort(); err != nil {
+	if s.port, err = peer.FreePort(); err != nil {
 		return err
 	}
 	credentials := filepath.Join(s.dir, "credentials")
@@ -517,15 +511,6 @@ func memory(pid int) (own, all int64, err error) {
 		}
 	}
 	return own, all, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // frontProxy writes the certificate by which the agent knows kube-apiserver. It is its own authority.

@@ -3,21 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 func init() {
@@ -104,19 +101,7 @@ func (h hostile) prepare(ctx context.Context, t *target) error {
 
 // serve answers reviews until the server under attack is stopped.
 func (h hostile) serve(t *target) (url string, ca []byte, err error) {
-	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		return "", nil, err
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return "", nil, err
-	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
-	if err != nil {
-		return "", nil, err
-	}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	listener, err := hooktest.Listen(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var sent struct {
 			Request struct {
 				UID string `json:"uid"`
@@ -132,10 +117,12 @@ func (h hostile) serve(t *target) (url string, ca []byte, err error) {
 		_, _ = bytes.NewReader([]byte(head)).WriteTo(w)
 		_, _ = strings.NewReader(h.answer).WriteTo(w)
 		_, _ = strings.NewReader("}}").WriteTo(w)
-	})}
-	go func() { _ = server.Serve(listener) }()
-	t.atEnd(func() { _ = server.Close() })
-	return "https://" + listener.Addr().String() + "/", certificate, nil
+	}))
+	if err != nil {
+		return "", nil, err
+	}
+	t.atEnd(func() { _ = listener.Close() })
+	return listener.URL + "/", listener.CA, nil
 }
 
 // crowd is how many requests strike at once.

@@ -66,11 +66,6 @@ rules:
 `
 
 func (r *agreement) run(ctx context.Context, binaries, server string) (err error) {
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err
@@ -166,7 +161,7 @@ type played struct {
 	alive []made
 }
 
-func (p *played) end() error { return errors.Join(p.Stop(), p.hooks.close()) }
+func (p *played) end() error { return errors.Join(p.Stop(), p.hooks.listener.Close()) }
 
 // done is a request that was made: what webhooks got of it, and its answer.
 type done struct {
@@ -186,7 +181,7 @@ func (r *agreement) play(ctx context.Context, b peer.Binaries, kind peer.Kind, d
 		return nil, err
 	}
 	if p.Server, err = peer.Start(ctx, b, kind, dir, flags...); err != nil {
-		return nil, errors.Join(err, p.hooks.close())
+		return nil, errors.Join(err, p.hooks.listener.Close())
 	}
 	defer func() {
 		if err != nil {

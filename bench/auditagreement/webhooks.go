@@ -1,21 +1,15 @@
 package main
 
 import (
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"maps"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
-	"k8s.io/client-go/util/cert"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // call is what a webhook got and did.
@@ -72,42 +66,17 @@ var registered = []webhook{
 
 // hooks is an HTTPS server with all webhooks. It keeps what they got, by user.
 type hooks struct {
-	server   *http.Server
-	listener net.Listener
-	ended    chan error
-	ca       []byte
+	listener *hooktest.Listener
 
 	mu    sync.Mutex
 	calls map[string][]call
 }
 
 func newHooks() (*hooks, error) {
-	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return nil, err
-	}
-	h := &hooks{ca: certificate, ended: make(chan error, 1), calls: map[string][]call{}}
-	if h.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, err
-	}
-	h.server = &http.Server{
-		Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
-	}
-	go func() { h.ended <- h.server.ServeTLS(h.listener, "", "") }()
-	return h, nil
-}
-
-func (h *hooks) close() error {
-	err := h.server.Close()
-	if ended := <-h.ended; !errors.Is(ended, http.ErrServerClosed) {
-		err = errors.Join(err, ended)
-	}
-	return err
+	h := &hooks{calls: map[string][]call{}}
+	var err error
+	h.listener, err = hooktest.Listen(h)
+	return h, err
 }
 
 // configurations are the registrations of the webhooks.
@@ -117,7 +86,7 @@ func (h *hooks) configurations() (list []object) {
 		w := &registered[i]
 		one := map[string]any{
 			"name": w.name, "sideEffects": "None", "admissionReviewVersions": []string{"v1"}, "timeoutSeconds": 1,
-			"clientConfig":      map[string]any{"url": fmt.Sprintf("https://%s/%d", h.listener.Addr(), i), "caBundle": h.ca},
+			"clientConfig":      map[string]any{"url": fmt.Sprintf("%s/%d", h.listener.URL, i), "caBundle": h.listener.CA},
 			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"judged": "yes"}},
 			"failurePolicy":     map[bool]string{true: "Ignore", false: "Fail"}[w.ignores],
 			"rules":             []any{map[string]any{"apiGroups": []string{"", "apps"}, "apiVersions": []string{"v1"}, "operations": []string{"CREATE", "UPDATE", "DELETE"}, "resources": []string{"configmaps", "pods", "pods/*", "deployments", "deployments/scale"}}},

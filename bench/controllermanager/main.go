@@ -39,11 +39,6 @@ var rounds = []struct{ name, flag string }{
 }
 
 func run(ctx context.Context, out io.Writer, binaries string) (err error) {
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err

@@ -53,11 +53,6 @@ func run(ctx context.Context, binaries, only, compatibility string, upstream boo
 	if err != nil {
 		return err
 	}
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err

@@ -59,11 +59,7 @@ var objects = []struct {
 func TestBothReadWhatTheOtherOneEncrypted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	programs, err := peer.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binaries, err := peer.Build(ctx, "..", programs)
+	binaries, err := peer.Build(ctx, "..", "")
 	if err != nil {
 		t.Fatal(err)
 	}

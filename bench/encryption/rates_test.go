@@ -28,11 +28,7 @@ func TestRates(t *testing.T) {
 	if !*rates {
 		t.Skip("needs a quiet machine: -rates")
 	}
-	programs, err := peer.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binaries, err := peer.Build(t.Context(), "..", programs)
+	binaries, err := peer.Build(t.Context(), "..", "")
 	if err != nil {
 		t.Fatal(err)
 	}

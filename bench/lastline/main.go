@@ -68,11 +68,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
-	gatehouse := flag.String("gatehouse", "", "`program` to use instead of building gatehouse")
 	only := flag.String("run", "", "make only the requests whose names match a `regexp`")
 	verbose := flag.Bool("v", false, "print every request with its last line")
 	flag.Parse()
-	if err := run(ctx, os.Stdout, *binaries, *gatehouse, *only, *verbose); err != nil {
+	if err := run(ctx, os.Stdout, *binaries, *only, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "lastline:", err)
 		os.Exit(1)
 	}
@@ -80,21 +79,14 @@ func main() {
 
 var errDifferent = errors.New("last lines of gatehouse explain are wrong")
 
-func run(ctx context.Context, out io.Writer, binaries, gatehouse, only string, verbose bool) (err error) {
+func run(ctx context.Context, out io.Writer, binaries, only string, verbose bool) (err error) {
 	chosen, err := regexp.Compile(only)
 	if err != nil {
 		return err
 	}
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
-	b := peer.Binaries{KubeAPIServer: filepath.Join(binaries, "kube-apiserver"), Etcd: filepath.Join(binaries, "etcd"), Webhook: filepath.Join(binaries, "webhook"), Gatehouse: gatehouse}
-	if gatehouse == "" {
-		if b, err = peer.Build(ctx, ".", binaries); err != nil {
-			return err
-		}
+	b, err := peer.Build(ctx, ".", binaries)
+	if err != nil {
+		return err
 	}
 	var list []request
 	if err := yaml.UnmarshalStrict(requests, &list); err != nil {

@@ -138,11 +138,6 @@ type bench struct {
 }
 
 func run(ctx context.Context, binaries string, kills int) (err error) {
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	programs, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err

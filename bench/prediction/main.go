@@ -33,11 +33,6 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, binaries string, seed, cases uint64) (err error) {
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err

@@ -104,11 +104,6 @@ const (
 )
 
 func (r *agreement) run(ctx context.Context, binaries string) (err error) {
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err

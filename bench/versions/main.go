@@ -61,11 +61,6 @@ type facts struct {
 }
 
 func run(ctx context.Context, binaries, page string) (err error) {
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err

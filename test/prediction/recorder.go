@@ -2,30 +2,21 @@ package prediction
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/util/cert"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // Recorder is an HTTPS server on a loopback address with all webhooks of a World. It keeps
 // what they received. It is safe for concurrent use.
 type Recorder struct {
-	server   *http.Server
-	listener net.Listener
-	ended    chan error
-	// ca is the PEM certificate by which callers trust it.
-	ca []byte
+	listener *hooktest.Listener
 
 	mu struct {
 		sync.Mutex
@@ -38,39 +29,19 @@ type Recorder struct {
 
 // NewRecorder starts a Recorder. Close ends it.
 func NewRecorder() (*Recorder, error) {
-	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return nil, err
-	}
-	r := &Recorder{ca: certificate, ended: make(chan error, 1)}
+	r := &Recorder{}
 	r.mu.marked = map[string]bool{}
-	if r.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, err
-	}
-	r.server = &http.Server{
-		Handler: http.HandlerFunc(r.serve), ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
-	}
-	go func() { r.ended <- r.server.ServeTLS(r.listener, "", "") }()
-	return r, nil
+	var err error
+	r.listener, err = hooktest.Listen(http.HandlerFunc(r.serve))
+	return r, err
 }
 
 // Close ends the Recorder.
-func (r *Recorder) Close() error {
-	err := r.server.Close()
-	if ended := <-r.ended; !errors.Is(ended, http.ErrServerClosed) {
-		err = errors.Join(err, ended)
-	}
-	return err
-}
+func (r *Recorder) Close() error { return r.listener.Close() }
 
 // client is the clientConfig of a webhook.
 func (r *Recorder) client(name string) map[string]any {
-	return map[string]any{"url": "https://" + r.listener.Addr().String() + "/" + name, "caBundle": base64.StdEncoding.EncodeToString(r.ca)}
+	return map[string]any{"url": r.listener.URL + "/" + name, "caBundle": base64.StdEncoding.EncodeToString(r.listener.CA)}
 }
 
 // begin forgets what was received, and answers as the World says.

@@ -42,12 +42,6 @@ func main() {
 var kinds = []peer.Kind{peer.KubeAPIServer, peer.Gatehouse}
 
 func run(ctx context.Context, binaries string) error {
-	if binaries == "" {
-		var err error
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
 		return err

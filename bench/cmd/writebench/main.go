@@ -84,11 +84,6 @@ func main() {
 
 func run(ctx context.Context, module, dir string, kinds []peer.Kind, blocks, size, clients int) error {
 	var err error
-	if dir == "" {
-		if dir, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
 	b, err := peer.Build(ctx, module, dir)
 	if err != nil {
 		return err

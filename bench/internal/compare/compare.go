@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
@@ -61,14 +60,11 @@ func (o *Options) Main(run func(ctx context.Context, out, progress io.Writer) er
 }
 
 // complete checks the flags and sets what has no fixed default.
-func (o *Options) complete() (err error) {
+func (o *Options) complete() error {
 	if o.Rounds < 1 {
 		return errors.New("-rounds must be positive")
 	}
-	if o.Binaries == "" {
-		o.Binaries, err = peer.Dir()
-	}
-	return err
+	return nil
 }
 
 // Alternate calls measure for each side in each round, with a directory of its own that

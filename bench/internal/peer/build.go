@@ -16,7 +16,13 @@ type Binaries struct {
 }
 
 // Dir returns the directory that programs are kept in when no flag names one.
-func Dir() (string, error) {
+func Dir() (string, error) { return directory("") }
+
+// directory returns the path of a directory for programs; an empty one stands for Dir.
+func directory(dir string) (string, error) {
+	if dir != "" {
+		return filepath.Abs(dir)
+	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -39,7 +45,7 @@ func Build(ctx context.Context, module, dir string) (Binaries, error) {
 	if err != nil {
 		return Binaries{}, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return Binaries{}, err
 	}
 	b := Binaries{
@@ -97,7 +103,7 @@ func BuildAssets(ctx context.Context, module, dir string) (Assets, error) {
 	if err != nil {
 		return Assets{}, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return Assets{}, err
 	}
 	a := Assets{Real: filepath.Join(dir, "envtest", "real"), Gatehouse: filepath.Join(dir, "envtest", "gatehouse")}

@@ -13,6 +13,9 @@ func BuildControllerManager(ctx context.Context, module, dir string) (string, er
 	if err != nil {
 		return "", err
 	}
+	if dir, err = directory(dir); err != nil {
+		return "", err
+	}
 	path := filepath.Join(dir, "kube-controller-manager")
 	return path, buildAll(ctx, []program{
 		{path, filepath.Join(module, "conformance"), "k8s.io/kubernetes/cmd/kube-controller-manager", stamp, true},

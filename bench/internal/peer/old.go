@@ -14,10 +14,11 @@ const OldRelease, OldMinor = "v1.35.4", "1.35"
 // BuildOld builds the real kube-apiserver of an older release into dir if it is missing, which
 // takes minutes, and returns its path. module is the directory of the module bench.
 func BuildOld(ctx context.Context, module, dir string) (string, error) {
-	path, err := filepath.Abs(filepath.Join(dir, "kube-apiserver-"+OldMinor))
+	dir, err := directory(dir)
 	if err != nil {
 		return "", err
 	}
+	path := filepath.Join(dir, "kube-apiserver-"+OldMinor)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}

@@ -97,7 +97,7 @@ func start(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string, flag
 	if err != nil {
 		return nil, fmt.Errorf("credentials of %s: %w", kind, err)
 	}
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,8 @@ func (s *Server) Stop() error {
 	return errors.Join(errs...)
 }
 
-func freePort() (int, error) {
+// FreePort returns a port of this machine that nothing listens at.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err

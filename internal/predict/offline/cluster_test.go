@@ -137,8 +137,8 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 						if err != nil {
 							t.Fatalf("%s: %s %s: %v", name, operation, resource, err)
 						}
-						for i := range got.Steps {
-							got.Steps[i].Location = nil
+						for s := range got.Each() {
+							s.Location = nil
 						}
 						if diff := cmp.Diff(want.Steps, got.Steps); diff != "" {
 							t.Errorf("%s: %s %s in %s (-server +offline):\n%s", name, operation, resource, ns, diff)
@@ -149,7 +149,7 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 						}
 					}
 					asked++
-					for _, step := range want.Steps {
+					for step := range want.Each() {
 						if step.Effect != plan.Skip {
 							steps++
 						}

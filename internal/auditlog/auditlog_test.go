@@ -220,6 +220,30 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 }
 
+// S30.7: the memory of the traces that wait for the ends of their requests is bounded. What has no room is a trace at once.
+func TestWhatWaitsIsBounded(t *testing.T) {
+	received := recorded(t)
+	begin := received[slices.IndexFunc(received, func(e string) bool { return strings.Contains(e, `"stage":"RequestReceived"`) })]
+	c := NewConverter(NewWorld(nil))
+	named := func(n int) []byte { return []byte(strings.Replace(begin, `"auditID":"b1"`, fmt.Sprintf(`"auditID":"c%d"`, n), 1)) }
+	if got, _ := c.Add(named(0), ""); got != nil || c.waiting == 0 {
+		t.Fatalf("got %v, %d bytes wait", got, c.waiting)
+	}
+	c.room = 3 * c.waiting
+	at := 0
+	for n := 1; n < 100; n++ {
+		if got, _ := c.Add(named(n), ""); got != nil {
+			at++
+		}
+	}
+	if n := len(c.Unanswered(time.Time{})); n != 3 || at != 97 || c.waiting != 0 {
+		t.Errorf("%d waited and %d were traces at once, %d bytes are left", n, at, c.waiting)
+	}
+	if got, _ := c.Add([]byte(strings.Replace(string(named(50)), `"stage":"RequestReceived"`, `"stage":"ResponseComplete"`, 1)), ""); got == nil {
+		t.Error("the end of a request that did not wait is no trace")
+	}
+}
+
 // Whatever is in a log, a trace of it is bounded, and can be shown.
 func FuzzAdd(f *testing.F) {
 	for _, e := range recorded(f) {

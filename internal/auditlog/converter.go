@@ -15,13 +15,15 @@ import (
 // concurrent use.
 type Converter struct {
 	world World
-	// remembered is how many requests are remembered.
-	remembered int
+	// remembered is how many requests are remembered, and room how many bytes the traces that wait may take.
+	remembered, room int
 
 	mu   sync.Mutex
 	seen map[string]*list.Element
 	// latest has the requests, those of the latest events in front, as *request.
 	latest list.List
+	// waiting is the memory of the traces that wait, in bytes.
+	waiting int
 }
 
 // request is what is remembered of one.
@@ -29,16 +31,21 @@ type request struct {
 	id string
 	// said is of the event that said most.
 	said rank
-	// waits is the trace of a request whose end was not seen; nil for others.
+	// waits is the trace of a request whose end was not seen, and size its memory; nil for others.
 	waits *trace.Trace
+	size  int
 }
 
-// maxRemembered is how many requests a Converter remembers.
-const maxRemembered = 100_000
+const (
+	// maxRemembered is how many requests a Converter remembers.
+	maxRemembered = 100_000
+	// maxWaiting bounds the memory of the traces that wait for the ends of their requests, in bytes.
+	maxWaiting = 16 << 20
+)
 
 // NewConverter returns a Converter that knows a World.
 func NewConverter(w World) *Converter {
-	return &Converter{world: w, remembered: maxRemembered, seen: map[string]*list.Element{}}
+	return &Converter{world: w, remembered: maxRemembered, room: maxWaiting, seen: map[string]*list.Element{}}
 }
 
 // Add reads an event of audit.k8s.io/v1. source names where it was read. It returns the trace of its request, nil if
@@ -62,17 +69,32 @@ func (c *Converter) Add(data []byte, source string) (t *trace.Trace, why string)
 		element = c.latest.PushFront(&request{id: id})
 		c.seen[id] = element
 		if c.latest.Len() > c.remembered {
-			delete(c.seen, c.latest.Remove(c.latest.Back()).(*request).id)
+			oldest := c.latest.Remove(c.latest.Back()).(*request)
+			c.settle(oldest)
+			delete(c.seen, oldest.id)
 		}
 	}
 	r := element.Value.(*request)
-	r.said, r.waits = said, nil
+	c.settle(r)
+	r.said = said
 	t = convert(e, c.world)
-	if e.Stage == auditv1.StageRequestReceived {
-		r.waits = t
+	if e.Stage != auditv1.StageRequestReceived {
+		return t, ""
+	}
+	// What has no room does not wait: a trace of the end replaces this one.
+	if size := t.Size(); c.waiting+size <= c.room {
+		r.waits, r.size = t, size
+		c.waiting += size
 		return nil, ""
 	}
 	return t, ""
+}
+
+// settle has a request wait no longer. It returns the trace that waited, nil if none did.
+func (c *Converter) settle(r *request) (t *trace.Trace) {
+	t, c.waiting = r.waits, c.waiting-r.size
+	r.waits, r.size = nil, 0
+	return t
 }
 
 // Unanswered returns the traces of the remembered requests that were received before a time, any if it is zero,
@@ -82,8 +104,7 @@ func (c *Converter) Unanswered(before time.Time) (list []*trace.Trace) {
 	defer c.mu.Unlock()
 	for e := c.latest.Back(); e != nil; e = e.Prev() {
 		if r := e.Value.(*request); r.waits != nil && (before.IsZero() || r.waits.Start.Before(before)) {
-			list = append(list, r.waits)
-			r.waits = nil
+			list = append(list, c.settle(r))
 		}
 	}
 	return list

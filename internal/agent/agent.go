@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/auditlog"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
@@ -87,7 +87,7 @@ var definitions = openapi.Reflect([]openapi.Package{
 
 // New asks the cluster by whom callers are known, and listens. It serves nothing yet. The caller must call Run.
 func New(o Options) (_ *Agent, err error) {
-	token, err := os.ReadFile(filepath.Join(o.Credentials, TokenFile))
+	token, err := files.Read(filepath.Join(o.Credentials, TokenFile), files.Configuration)
 	if err != nil {
 		return nil, fmt.Errorf("--credentials: %w", err)
 	}

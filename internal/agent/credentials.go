@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
@@ -78,11 +79,11 @@ func WebhookKubeconfig(dir, address string, s Service) ([]byte, error) {
 	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 		return nil, fmt.Errorf("%q is not of the form HOST:PORT", address)
 	}
-	authority, err := os.ReadFile(filepath.Join(dir, selfsigned.AuthorityFile))
+	authority, err := files.Read(filepath.Join(dir, selfsigned.AuthorityFile), files.Configuration)
 	if err != nil {
 		return nil, err
 	}
-	token, err := os.ReadFile(filepath.Join(dir, TokenFile))
+	token, err := files.Read(filepath.Join(dir, TokenFile), files.Configuration)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func WebhookKubeconfig(dir, address string, s Service) ([]byte, error) {
 
 // APIService is the manifest by which the cluster passes requests for traces on to the service.
 func APIService(dir string, s Service) (string, error) {
-	authority, err := os.ReadFile(filepath.Join(dir, selfsigned.AuthorityFile))
+	authority, err := files.Read(filepath.Join(dir, selfsigned.AuthorityFile), files.Configuration)
 	if err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -374,8 +375,8 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: tried-by-explain}
 spec: {policyName: tried-by-explain, validationActions: [Deny]}
 `
-	object := harness.WriteFile(t, "object.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: "+ns+"}, data: {a: b}}")
-	with := harness.WriteFile(t, "policy.yaml", policy)
+	object := harness.WriteFile(t, filepath.Join(t.TempDir(), "object.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: "+ns+"}, data: {a: b}}")
+	with := harness.WriteFile(t, filepath.Join(t.TempDir(), "policy.yaml"), policy)
 	explain := func(args ...string) harness.Result {
 		return harness.Run(t, append([]string{"explain", "--kubeconfig", s.Kubeconfig, "-f", object}, args...)...)
 	}

@@ -225,7 +225,9 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	received := recorded(t)
 	begin := received[slices.IndexFunc(received, func(e string) bool { return strings.Contains(e, `"stage":"RequestReceived"`) })]
 	c := NewConverter(NewWorld(nil))
-	named := func(n int) []byte { return []byte(strings.Replace(begin, `"auditID":"b1"`, fmt.Sprintf(`"auditID":"c%d"`, n), 1)) }
+	named := func(n int) []byte {
+		return []byte(strings.Replace(begin, `"auditID":"b1"`, fmt.Sprintf(`"auditID":"c%d"`, n), 1))
+	}
 	if got, _ := c.Add(named(0), ""); got != nil || c.waiting == 0 {
 		t.Fatalf("got %v, %d bytes wait", got, c.waiting)
 	}

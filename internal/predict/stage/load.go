@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
 // Patience is how long the server may take to serve a new kind, or to read a stored object.
@@ -122,11 +122,11 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(u.Object)}
 	object.SetNamespace(l.namespace)
 	object.SetResourceVersion("")
-	if group := u.GroupVersionKind().Group; !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") {
+	if catalog.Scheme.Recognizes(u.GroupVersionKind()) {
 		PruneNulls(object.Object)
-	} else if metadata := object.Object["metadata"]; metadata != nil {
+	} else {
 		// The schema of a custom resource says what becomes of a null.
-		PruneNulls(metadata)
+		PruneNulls(object.Object["metadata"])
 	}
 	if later := s.TakeLater(object.Object, u.GroupVersionKind()); len(later) > 0 && validation == metav1.FieldValidationStrict {
 		status := offline.StrictError(u.GroupVersionKind(), "", later).Status()

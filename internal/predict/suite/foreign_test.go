@@ -62,14 +62,14 @@ func TestNullsOfCustomResourcesStay(t *testing.T) {
 		"world.yaml": `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: limits.example.com}
+metadata: {name: limits.sample.k8s.io, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}}
 spec:
-  group: example.com
+  group: sample.k8s.io
   scope: Cluster
   names: {kind: Limit, plural: limits}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 ---
-apiVersion: example.com/v1
+apiVersion: sample.k8s.io/v1
 kind: Limit
 metadata: {name: some, creationTimestamp: null}
 spec: {none: null}
@@ -78,7 +78,7 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: p, creationTimestamp: null}
 spec:
-  paramKind: {apiVersion: example.com/v1, kind: Limit}
+  paramKind: {apiVersion: sample.k8s.io/v1, kind: Limit}
   matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
   validations: [{expression: "!('none' in params.spec)", message: there is a null}]
 ---

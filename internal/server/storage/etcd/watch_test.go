@@ -95,7 +95,7 @@ func TestWatchesByCallsAreThoseOfAConnection(t *testing.T) {
 
 // Watchers that come and go, and others that are slow, lose no event and hold up nobody.
 func TestWatchersByCallsComeAndGo(t *testing.T) {
-	const writes, each = 500, 20
+	const writes, each = 200, 8
 	direct, _ := clients(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

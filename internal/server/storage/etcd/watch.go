@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -186,12 +185,9 @@ func (s servedStream) Recv() (*pb.WatchRequest, error) {
 	}
 }
 
-// Send sends a response. All streams share etcd's events, and etcd sets the previous value in an event for a
-// stream that asks for it: the client gets its own.
+// Send sends a response. Its events are those of this stream alone, so that etcd may set the previous value in them;
+// their keys and values are shared, and nobody changes them.
 func (s servedStream) Send(r *pb.WatchResponse) error {
-	for i, e := range r.Events {
-		r.Events[i] = &mvccpb.Event{Type: e.Type, Kv: e.Kv, PrevKv: e.PrevKv}
-	}
 	select {
 	case s.responses <- r:
 		return nil

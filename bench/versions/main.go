@@ -34,8 +34,18 @@ func main() {
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
 	page := flag.String("page", "../docs/versions.md", "`file` whose generated part is written")
 	fields := flag.String("fields", "../internal/emulation/fields.txt", "`file` with the fields in which releases differ, which is written")
+	release := flag.String("release", "", "only compare Gatehouse as this `release` with -real, by requests of each field and function")
+	real := flag.String("real", "", "`program` of a real kube-apiserver of -release")
+	gatehouse := flag.String("gatehouse", "", "`program` to use with -release instead of building gatehouse")
 	only := flag.Bool("only-fields", false, "write the fields only, and ask no server")
 	flag.Parse()
+	if *release != "" {
+		if err := compareWith(ctx, *binaries, *gatehouse, *release, *real); err != nil {
+			fmt.Fprintln(os.Stderr, "versions:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := writeFields(ctx, *fields); err != nil || *only {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "versions:", err)
@@ -47,6 +57,27 @@ func main() {
 		fmt.Fprintln(os.Stderr, "versions:", err)
 		os.Exit(1)
 	}
+}
+
+// compareWith compares Gatehouse as a release with a real server.
+func compareWith(ctx context.Context, binaries, gatehouse, release, real string) (err error) {
+	if binaries == "" {
+		if binaries, err = peer.Dir(); err != nil {
+			return err
+		}
+	}
+	b := peer.Binaries{KubeAPIServer: real, Etcd: filepath.Join(binaries, "etcd"), Gatehouse: gatehouse}
+	if gatehouse == "" {
+		if b, err = peer.Build(ctx, ".", binaries); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp("", "versions-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	return compareRequests(ctx, os.Stdout, b, release, real, dir)
 }
 
 // facts are what a server says of itself.

@@ -303,8 +303,8 @@ func (p *project) trust(u *unstructured.Unstructured, authority []byte, always b
 }
 
 // prepare plays what works on the objects in a cluster: it takes out the workloads, and the certificates and
-// issuers of cert-manager, and adds the secrets of these, and namespaces that nobody defines. files is where the
-// certificate is.
+// issuers of cert-manager, and adds the secrets of these, and namespaces that nobody defines. A secret with a
+// certificate of the program, as charts make one, gets that of the session. files is where the certificate is.
 func (p *project) prepare(authority []byte, files string) error {
 	defined, namespaces := map[string]bool{}, map[string]bool{"": true}
 	for _, name := range stage.Everywhere {
@@ -355,6 +355,21 @@ func (p *project) prepare(authority []byte, files string) error {
 				return err
 			}
 			kept = append(kept, made)
+		}
+	}
+	for _, u := range kept {
+		if u.GroupVersionKind() != secretKind || p.serving(u) == nil {
+			continue
+		}
+		made, err := secretOf(u.GetNamespace(), u.GetName(), files)
+		if err != nil {
+			return err
+		}
+		for file, data := range made.Object["data"].(map[string]any) {
+			unstructured.RemoveNestedField(u.Object, "stringData", file)
+			if err := unstructured.SetNestedField(u.Object, data, "data", file); err != nil {
+				return err
+			}
 		}
 	}
 	for _, u := range append(slices.Clone(kept), p.others...) {

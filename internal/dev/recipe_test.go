@@ -1,15 +1,19 @@
 package dev
 
 import (
+	"encoding/base64"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
@@ -228,5 +232,63 @@ func TestSecretsAreMounted(t *testing.T) {
 		if mounted := strings.TrimSpace(string(got)) == strings.TrimSpace(string(authority)); mounted != tc.mounted {
 			t.Errorf("%s/%s for %s: mounted %t", tc.namespace, tc.name, tc.host, mounted)
 		}
+	}
+}
+
+// S33.2: a chart that makes a certificate puts it into a secret, and its authority into the registration. The program, and who
+// reads the secret, have the certificate of the session, which the registration trusts.
+func TestSecretsOfChartsHaveTheCertificateOfTheSession(t *testing.T) {
+	chart := t.TempDir()
+	if _, err := selfsigned.Write(chart, "b.a.svc"); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"data", "stringData"} {
+		t.Run(field, func(t *testing.T) {
+			const mounting = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b}}, " +
+				"spec: {volumes: [{name: one, secret: {secretName: own}}]}}}\n---\n"
+			made, err := secretOf("a", "own", chart)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if field == "stringData" {
+				values := map[string]any{}
+				for file, data := range made.Object["data"].(map[string]any) {
+					plain, err := base64.StdEncoding.DecodeString(data.(string))
+					if err != nil {
+						t.Fatal(err)
+					}
+					values[file] = string(plain)
+				}
+				delete(made.Object, "data")
+				made.Object["stringData"] = values
+			}
+			secret, err := made.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := readProject([]string{"-"}, nil, []byte(hook("caBundle: Cg==, service: {namespace: a, name: b}")+serviceOf("8443")+mounting+string(secret)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.choose("", 0); err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			ours, err := selfsigned.Write(dir, p.hosts()...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.prepare(ours, dir); err != nil {
+				t.Fatal(err)
+			}
+			want, err := secretOf("a", "own", dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(p.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Secret" })
+			if got := p.objects[i].Object; !reflect.DeepEqual(got["data"], want.Object["data"]) || text(got, "stringData", selfsigned.KeyFile) != "" {
+				t.Errorf("the secret has %v", got)
+			}
+		})
 	}
 }

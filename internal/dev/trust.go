@@ -76,9 +76,12 @@ func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (
 	}, nil
 }
 
-// mount writes a secret into a directory if the pods of the program mount it, and it has a certificate for the
-// service.
-func (p *project) mount(secret *unstructured.Unstructured, dir string) error {
+// secretKind is the kind of secrets.
+var secretKind = secrets.GroupVersion().WithKind("Secret")
+
+// serving returns the files of a secret if the pods of the program mount it, and it has a certificate for the service;
+// nil otherwise.
+func (p *project) serving(secret *unstructured.Unstructured) map[string][]byte {
 	mounts := slices.ContainsFunc(p.programs, func(u *unstructured.Unstructured) bool {
 		volumes := list(u.Object, "spec", "template", "spec", "volumes")
 		return u.GetNamespace() == secret.GetNamespace() &&
@@ -90,12 +93,20 @@ func (p *project) mount(secret *unstructured.Unstructured, dir string) error {
 	content := map[string][]byte{}
 	for _, file := range []string{selfsigned.AuthorityFile, selfsigned.KeyFile, selfsigned.CertificateFile} {
 		content[file], _ = base64.StdEncoding.DecodeString(text(secret.Object, "data", file))
+		if plain := text(secret.Object, "stringData", file); plain != "" {
+			content[file] = []byte(plain)
+		}
 	}
 	pair, err := tls.X509KeyPair(content[selfsigned.CertificateFile], content[selfsigned.KeyFile])
 	if err != nil || pair.Leaf.VerifyHostname(p.hosts()[1]) != nil {
 		return nil
 	}
-	for file, data := range content {
+	return content
+}
+
+// mount writes a secret into a directory if it is one of serving.
+func (p *project) mount(secret *unstructured.Unstructured, dir string) error {
+	for file, data := range p.serving(secret) {
 		if err := files.Replace(filepath.Join(dir, file), data, 0o600, false); err != nil {
 			return err
 		}

@@ -36,5 +36,12 @@ func TestObjectsTakeLittleMemory(t *testing.T) {
 	if line, column := content.Objects[1].Place("data.key2"); line != 53 || column != 3 {
 		t.Errorf("a field is at %d:%d", line, column)
 	}
+	for _, o := range content.Objects {
+		o.Place("data.key2")
+	}
+	if each := (heap() - before) / objects; each > most {
+		t.Errorf("%d objects take %d bytes each once a place in each was asked for, more than %d", objects, each, most)
+	}
 	runtime.KeepAlive(data)
+	runtime.KeepAlive(content)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -245,16 +246,10 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 		// elements of a list need them at once.
 		root = nil
 	}
-	o.node = sync.OnceValue(func() *yamlv3.Node {
-		if root != nil {
-			return root
-		}
-		node := &yamlv3.Node{}
-		if yamlv3.Unmarshal(p.text, node) != nil || len(node.Content) != 1 {
-			return nil
-		}
-		return node.Content[0]
-	})
+	o.node = func() *yamlv3.Node { return root }
+	if root == nil {
+		o.node = nodeOf(p.text)
+	}
 	apiVersion, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
 	switch {
@@ -271,6 +266,26 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 		return
 	}
 	c.flatten(o)
+}
+
+// nodeOf returns a function that reads the node of a document; nil when it has none. The node stays in memory while
+// places in it are asked for, and not for the time of a check.
+func nodeOf(text []byte) func() *yamlv3.Node {
+	var mu sync.Mutex
+	var kept weak.Pointer[yamlv3.Node]
+	return func() *yamlv3.Node {
+		mu.Lock()
+		defer mu.Unlock()
+		if n := kept.Value(); n != nil {
+			return n
+		}
+		document := &yamlv3.Node{}
+		if yamlv3.Unmarshal(text, document) != nil || len(document.Content) != 1 {
+			return nil
+		}
+		kept = weak.Make(document.Content[0])
+		return document.Content[0]
+	}
 }
 
 // ownKinds are those of files of gatehouse, which no server has. Nobody needs to hear that they are in a tree.

@@ -285,8 +285,8 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 // checkMemory is the size, in bytes, from which on the heap is collected more often than by its growth. The server
 // and manyObjects of usual size live in it, and each object more needs objectMemory.
 const (
-	checkMemory  = 420 << 20
-	manyObjects  = 20_000
+	checkMemory  = 256 << 20
+	manyObjects  = 5_000
 	objectMemory = 12 << 10
 )
 

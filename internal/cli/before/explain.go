@@ -157,7 +157,7 @@ command lists as unknown what it cannot read.`,
 		o.enforcer.AddFlag(f, "that of the cluster, or with --registrations kubernetes")
 		o.release.AddFlag(f, "that of the cluster, or with --registrations that of this program")
 		f.StringSliceVar(&o.registrations, "registrations", nil,
-			"file or directory with webhook configurations, admission policies, params, namespaces and custom resource definitions; may be repeated (`path`)")
+			"`path` of a file or directory with webhook configurations, admission policies, params, namespaces and custom resource definitions; may be repeated")
 	})
 	o.cluster = command.NewCluster(cmd)
 	command.CompletesObject(cmd, o.cluster.KindNames, o.cluster.ObjectNames(cmd))

@@ -13,7 +13,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -141,7 +140,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 		known[kind][u.GetNamespace()+"/"+u.GetName()] = true
 	}
 	for _, o := range r.Old.Objects {
-		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}, removed: true}
+		t := &task{object: o, sent: r.toSend(o.Content), removed: true}
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		if t.name == "" {
 			// Each apply makes another object.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -145,7 +147,7 @@ func (r *run) plan() {
 		if text(o.Content, "kind") == "CustomResourceDefinition" {
 			r.groups[text(o.Content, "spec", "group")] = true
 		}
-		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}}
+		t := &task{object: o, sent: r.toSend(o.Content)}
 		t.later = r.stage.TakeLater(t.sent.Object, t.sent.GroupVersionKind())
 		t.phase = stage.PhaseOf(t.sent, paramKinds)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
@@ -158,6 +160,22 @@ func (r *run) plan() {
 		r.tasks = append(r.tasks, t)
 	}
 	r.joinServices()
+}
+
+// toSend returns an object of a file to be sent. What is changed before that shares nothing with the file: the
+// namespace, the addresses of a service, and fields that came after the release. The rest of a large repository is
+// in memory once.
+func (r *run) toSend(content map[string]any) *unstructured.Unstructured {
+	if r.Fields != nil {
+		return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
+	}
+	object := maps.Clone(content)
+	for _, member := range []string{"metadata", "spec"} {
+		if inner, ok := object[member].(map[string]any); ok {
+			object[member] = maps.Clone(inner)
+		}
+	}
+	return &unstructured.Unstructured{Object: object}
 }
 
 // joinServices puts the variants of a service into one phase: only some of them may ask for an
@@ -353,7 +371,8 @@ func badMetadata(content map[string]any) (field string, err error) {
 
 // after completes a phase, so that the objects of the next phase can be applied.
 func (r *run) after(ctx context.Context, at stage.Phase, batch []*task) error {
-	ctx, cancel := context.WithTimeout(ctx, stage.Patience)
+	patience := time.Duration(1+len(batch)) * stage.Patience
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the server has not caught up with %d objects within %s", len(batch), patience))
 	defer cancel()
 	switch at {
 	case stage.Definitions:

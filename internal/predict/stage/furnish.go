@@ -128,14 +128,16 @@ func aggregated(role *rbacv1.ClusterRole, all []rbacv1.ClusterRole) ([]rbacv1.Po
 	return rules, nil
 }
 
-// definitionInterval is how often AwaitServed checks.
-const definitionInterval = 5 * time.Millisecond
+// AwaitServed checks after definitionInterval, and then after twice as long each time up to definitionPause: some
+// definitions have megabytes.
+const (
+	definitionInterval = 5 * time.Millisecond
+	definitionPause    = 320 * time.Millisecond
+)
 
 // AwaitServed returns when a custom resource is served. A text says why it never is.
 func (s *Stage) AwaitServed(ctx context.Context, name string) (problem string, err error) {
-	tick := time.NewTicker(definitionInterval)
-	defer tick.Stop()
-	for {
+	for pause := definitionInterval; ; pause = min(2*pause, definitionPause) {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := s.Admin().Must(ctx, Request{Method: http.MethodGet, Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)}, crd); err != nil {
 			return "", err
@@ -151,7 +153,7 @@ func (s *Stage) AwaitServed(ctx context.Context, name string) (problem string, e
 			}
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return "", fmt.Errorf("waiting until %s is served: %w", name, context.Cause(ctx))
 		}

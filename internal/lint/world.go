@@ -50,6 +50,9 @@ type World struct {
 	// Patched are objects of files that a kustomization changes, with its file: they are not applied
 	// as they are written, and nothing is found in them.
 	Patched map[Object]string
+	// Several are custom resources that files define with other versions again: a repository has several states
+	// of a program, and nobody knows which versions are served together.
+	Several map[schema.GroupResource]bool
 	// Hidden says of sources why their entries cannot be seen.
 	Hidden map[registration.Source]string
 

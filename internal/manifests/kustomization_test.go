@@ -56,14 +56,14 @@ func TestPatchesChangeObjects(t *testing.T) {
 // What is for tests is left out below a directory, if that is asked for, and named in one note.
 func TestWhatIsForTestsIsLeftOut(t *testing.T) {
 	files := map[string]string{}
-	for _, dir := range []string{"deploy", "deploy/tests", "pkg/testdata", "pkg/testdata/deep", "contest"} {
-		files[dir+"/a.yaml"] = "apiVersion: v1\nkind: A\n"
+	for _, name := range []string{"deploy/a", "deploy/tests/a", "pkg/testdata/a", "pkg/testdata/deep/a", "pkg/test-resources/a", "contest/test", "hack/kind-e2e"} {
+		files[name+".yaml"] = "apiVersion: v1\nkind: A\n"
 	}
-	if set := readFiles(t, files, &manifests.Ignore{}); len(set.Objects) != 5 || len(set.Notes) > 0 {
+	if set := readFiles(t, files, &manifests.Ignore{}); len(set.Objects) != 7 || len(set.Notes) > 0 {
 		t.Errorf("%d objects, %v", len(set.Objects), set.Notes)
 	}
 	set := readFiles(t, files, &manifests.Ignore{Tests: true})
-	if len(set.Objects) != 2 || len(set.Notes) != 1 || !strings.HasSuffix(set.Notes[0].File, filepath.FromSlash("deploy/tests")) || !strings.Contains(set.Notes[0].Message, "in 2 directories") {
+	if len(set.Objects) != 2 || len(set.Notes) != 1 || !strings.HasSuffix(set.Notes[0].File, filepath.FromSlash("deploy/tests")) || !strings.Contains(set.Notes[0].Message, "in 4 places") {
 		t.Errorf("%d objects, %v", len(set.Objects), set.Notes)
 	}
 }

@@ -88,7 +88,7 @@ type reader struct {
 	// of a directory names.
 	patches   map[string]string
 	resources map[string][]string
-	// tests are the directories that were left out.
+	// tests are the directories and files that were left out.
 	tests []string
 	// seen are the files that were read.
 	seen map[string]bool
@@ -148,9 +148,9 @@ func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
 	if n := len(r.tests); n > 0 {
 		where := ""
 		if n > 1 {
-			where = fmt.Sprintf(" in %d directories, of which this is the first", n)
+			where = fmt.Sprintf(" in %d places, of which this is the first", n)
 		}
-		r.set.Notes = append(r.set.Notes, Note{File: r.tests[0], Message: "what is for tests is not looked at" + where + ": name a directory to do so"})
+		r.set.Notes = append(r.set.Notes, Note{File: r.tests[0], Message: "what is for tests is not looked at" + where + ": name one to do so"})
 	}
 	return &r.set, nil
 }
@@ -198,8 +198,16 @@ func (r *reader) file(path string, read func(string, int64) ([]byte, error)) err
 // chartFile is the file that makes a directory a Helm chart.
 const chartFile = "Chart.yaml"
 
-// ofTests are the names of directories with files for tests, which often have faults on purpose.
+// ofTests are words in the names of directories with files for tests, which often have faults on purpose. A file is
+// for tests if its name has the first of these words.
 var ofTests = []string{"e2e", "fixtures", "test", "testdata", "tests"}
+
+// isOfTests reports whether a word of a name is one of some, as in test-resources.
+func isOfTests(name string, words []string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("-_.", r) }), func(word string) bool {
+		return slices.Contains(words, word)
+	})
+}
 
 // IsManifest reports whether a file of a name is read in a directory.
 func IsManifest(name string) bool { return slices.Contains(extensions, filepath.Ext(name)) }
@@ -220,7 +228,11 @@ func (r *reader) directory(root string) error {
 			return fs.SkipDir
 		}
 		if !d.IsDir() {
-			if (IsManifest(name) || isKustomization(path)) && !r.ignored(path, false) {
+			switch {
+			case !IsManifest(name) && !isKustomization(path) || r.ignored(path, false):
+			case r.ignore.Tests && isOfTests(d.Name(), ofTests[:1]):
+				r.tests = append(r.tests, path)
+			default:
 				found = append(found, path)
 			}
 			return nil
@@ -231,7 +243,7 @@ func (r *reader) directory(root string) error {
 		if name != "." && r.ignored(path, true) {
 			return fs.SkipDir
 		}
-		if name != "." && r.ignore.Tests && slices.Contains(ofTests, d.Name()) {
+		if name != "." && r.ignore.Tests && isOfTests(d.Name(), ofTests) {
 			r.tests = append(r.tests, path)
 			return fs.SkipDir
 		}

@@ -76,7 +76,7 @@ func newSurvey(now time.Time) *survey {
 	return &survey{
 		world: &lint.World{
 			Reviews: emulation.JudgesReviews(),
-			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{}, Patched: map[lint.Object]string{},
+			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{}, Patched: map[lint.Object]string{}, Several: map[schema.GroupResource]bool{},
 			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
 		},
 		roles: map[lint.Object][]rbacv1.PolicyRule{}, least: map[lint.Object]int{}, definitions: map[string]*unstructured.Unstructured{},
@@ -469,7 +469,11 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
 	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
-	custom[schema.GroupResource{Group: group, Resource: plural}] = hasRules(versions)
+	resource := schema.GroupResource{Group: group, Resource: plural}
+	custom[resource] = hasRules(versions)
+	if before := s.definitions[u.GetName()]; before != nil && s.world.Partial && !slices.Equal(versionsOf(before), versionsOf(u)) {
+		s.world.Several[resource] = true
+	}
 	s.definitions[u.GetName()] = u
 	content, found, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
 	// Objects of a definition with one version are never converted.
@@ -500,6 +504,17 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 	s.world.Written[object] = writtenOf(u)
 	s.world.Conversions = append(slices.DeleteFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object }),
 		lint.Conversion{Object: object, Client: client})
+}
+
+// versionsOf returns the names of the versions of a definition, in order.
+func versionsOf(u *unstructured.Unstructured) (names []string) {
+	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		names = append(names, fmt.Sprint(version["name"]))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // hasRules reports whether a part of a definition has validation rules.

@@ -20,6 +20,8 @@ const IgnoreFile = ".gatehouseignore"
 type Ignore struct {
 	// Tests leaves out what is for tests below a directory.
 	Tests bool
+	// Files are files that are left out, by their clean paths.
+	Files map[string]bool
 	rules []ignoreRule
 	// known are the directories whose IgnoreFile was read.
 	known map[string]bool
@@ -149,8 +151,11 @@ func compile(pattern string) (*regexp.Regexp, error) {
 // Ignores reports whether a file or a directory is not read. A file in a directory that is not
 // read is not read, either.
 func (i *Ignore) Ignores(name string, directory bool) bool {
-	if i == nil || len(i.rules) == 0 {
+	if i == nil {
 		return false
+	}
+	if named := i.Files[filepath.Clean(name)]; named || len(i.rules) == 0 {
+		return named
 	}
 	name = clean(name)
 	for parent := filepath.Dir(name); parent != filepath.Dir(parent); parent = filepath.Dir(parent) {

@@ -285,7 +285,7 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 
 // testMemory is the size, in bytes, from which on the heap is collected more often than by its growth. The server
 // and some thousand tests live in it.
-const testMemory = 420 << 20
+const testMemory = 390 << 20
 
 // first writes first tests for the policies in a file.
 func (o *testOptions) first(ctx context.Context, streams command.Streams) error {

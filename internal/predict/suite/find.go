@@ -226,17 +226,26 @@ func (f *finder) file(path string, named bool) {
 // documents reads the documents of a file.
 func (f *finder) documents(path string, data []byte) {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
+	before, only := len(f.set.Suites), true
 	for {
 		root := &yamlv3.Node{}
 		err := decoder.Decode(root)
 		if errors.Is(err, io.EOF) {
+			for _, s := range f.set.Suites[before:] {
+				s.only = only
+			}
 			return
 		}
 		if err != nil {
 			f.wrong(path, lineIn(err), "%s", plainYAML(err))
 			return
 		}
-		if len(root.Content) > 0 && !slices.ContainsFunc(readers(), func(r reader) bool { return r.read(f, path, data, root.Content[0]) }) {
+		if len(root.Content) == 0 {
+			continue
+		}
+		apiVersion, kind := header(root.Content[0])
+		only = only && kind == ownKind && apiVersion == ownVersion
+		if !slices.ContainsFunc(readers(), func(r reader) bool { return r.read(f, path, data, root.Content[0]) }) {
 			f.stray(path, root.Content[0])
 		}
 	}
@@ -435,8 +444,13 @@ func world(suites []*Suite) (*worldSet, error) {
 	s := suites[0]
 	set := &manifests.Set{}
 	if len(s.paths) > 0 {
+		// Thousands of tests are not read once more.
+		ignore := &manifests.Ignore{Files: map[string]bool{}}
+		for _, s := range suites {
+			ignore.Files[filepath.Clean(s.File)] = s.only
+		}
 		var err error
-		if set, err = manifests.Read(s.paths, nil); err != nil {
+		if set, err = manifests.ReadBut(ignore, s.paths, nil); err != nil {
 			return nil, err
 		}
 	}

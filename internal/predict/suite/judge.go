@@ -555,5 +555,10 @@ func (o *Outcome) title() string {
 
 // storedAs is an object as a rehearsal finds it.
 func storedAs(kind *offline.Kind, u *unstructured.Unstructured) []server.Stored {
-	return []server.Stored{{Resource: kind.Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName(), Object: u}}
+	resource := kind.Resource.GroupResource()
+	if resource.Group == "events.k8s.io" {
+		// Both groups of events have one storage.
+		resource.Group = ""
+	}
+	return []server.Stored{{Resource: resource, Namespace: u.GetNamespace(), Name: u.GetName(), Object: u}}
 }

@@ -46,6 +46,8 @@ spec:
 		{"the status of a custom object", "oldObject: {apiVersion: example.com/v1, kind: Widget, metadata: {name: a}, spec: {size: 8}, status: {ready: true}}", "string(oldObject.status.ready)", "true", "metadata.generation=1"},
 		{"nobody validates it", "oldObject: {apiVersion: example.com/v1, kind: Widget, metadata: {name: a}, spec: {size: 12}}", "string(oldObject.spec.size)", "12", "metadata.generation=1"},
 		{"no plugin judges it", "oldObject: {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {priorityClassName: missing, " + containers + "}}", "oldObject.spec.priorityClassName + string(has(oldObject.spec.serviceAccountName))", "missingfalse", `spec.dnsPolicy="ClusterFirst"`},
+		{"an event is found by both groups", "oldObject: {apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: a}, eventTime: '2026-01-01T00:00:00.000000Z', reportingController: example.com/c, reportingInstance: i, action: a, reason: r, type: Normal, regarding: {kind: Pod, namespace: default, name: p}}, patch: {merge: {metadata: {labels: {a: b}}}}",
+			"string(oldObject.reason)", "r", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := runWith(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests: [{name: a, request: {"+tc.request+"}, expect: {allowed: true, auditAnnotations: {p/old: \""+tc.want+"\"}}}]\n"+strings.Replace(policy, "EXPRESSION", tc.expression, 1), Options{}).Tests[0]

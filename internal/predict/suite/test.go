@@ -20,6 +20,8 @@ type Suite struct {
 	paths  []string
 	inside []section
 	own    bool
+	// only reports whether the file has nothing but tests.
+	only bool
 	// Authorize has RBAC decide about the requests.
 	authorize bool
 	answers   []answer

@@ -206,7 +206,8 @@ func (s *settings) renewPeers(ctx context.Context) {
 	}
 }
 
-// judgedBy is what a server judges requests by that must be the same on all servers: values of flags, by their names.
+// judgedBy is what a server judges requests by that must be the same on all servers: values of flags, by their names, and the
+// format of the data.
 func (s *settings) judgedBy() (map[string]string, error) {
 	var gates []string
 	for name := range utilfeature.DefaultMutableFeatureGate.GetAll() {
@@ -222,6 +223,7 @@ func (s *settings) judgedBy() (map[string]string, error) {
 		"later-fields":             s.LaterFields,
 		"admission-consistency":    s.AdmissionConsistency,
 		"etcd-prefix":              s.EtcdPrefix,
+		members.DataFormat:         strconv.Itoa(datadir.Shared),
 	}
 	for flag, file := range map[string]string{"admission-control-config-file": s.AdmissionConfigFile, "encryption-provider-config": s.EncryptionProviderConfig} {
 		if judging[flag] = "no file"; file == "" {

@@ -23,6 +23,8 @@ const (
 	plain = 1
 	// Format is the highest format that this version reads: values may be encrypted.
 	Format = 2
+	// Shared is the format of what servers keep in an etcd that they share.
+	Shared = plain
 )
 
 // formatName is the name of the file that has the format.
@@ -98,7 +100,7 @@ func Mark(to auth.Files, dir string, format int) error {
 }
 
 // sharedFormat is the value of the key in an etcd that servers share.
-var sharedFormat = fmt.Sprintf("gatehouse data, format %d", plain)
+var sharedFormat = fmt.Sprintf("gatehouse data, format %d", Shared)
 
 // Agree checks that this version can read what servers keep in an etcd that they share, and marks an
 // etcd without a mark. It changes nothing in one that has data of another format.

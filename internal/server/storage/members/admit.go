@@ -35,8 +35,9 @@ const (
 	// maxAsk bounds what a server that joins sends and gets, in bytes, and admitTimeout the work for it.
 	maxAsk       = 256 << 10
 	admitTimeout = 10 * time.Second
-	// prefixFlag is the flag that must be the same in any case.
+	// prefixFlag is the flag that must be the same in any case, and DataFormat what must be, too, and is no flag.
 	prefixFlag = "etcd-prefix"
+	DataFormat = "data format"
 	// asksPerSecond and asksAtOnce bound the attempts to join, of all servers together.
 	asksPerSecond, asksAtOnce = 5, 20
 	// neverCame is how long after it was added a learner has to start that keeps others from joining.
@@ -81,7 +82,7 @@ type Admitter struct {
 	Prefix string
 	// Peers signs certificates; nil when the administrator makes those.
 	Peers *auth.Peers
-	// Judging is what this server judges requests by: values of flags, by their names.
+	// Judging is what this server judges requests by: values of flags, by their names, and DataFormat.
 	Judging map[string]string
 
 	rate *rate.Limiter
@@ -158,6 +159,9 @@ func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, 
 	}
 	if one, other := a.Judging[prefixFlag], in.Judging[prefixFlag]; one != other {
 		return nil, refuse(http.StatusConflict, "--%s: the servers of the cluster have %q, and this one has %q: it would not see their objects", prefixFlag, one, other)
+	}
+	if one, other := a.Judging[DataFormat], in.Judging[DataFormat]; one != other {
+		return nil, refuse(http.StatusConflict, "the servers of the cluster keep data of format %q, and the program of this one has format %q: start the version that they have", one, other)
 	}
 	if !in.Different {
 		if err := Differ(a.Judging, in.Judging); err != nil {

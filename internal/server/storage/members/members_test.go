@@ -30,7 +30,7 @@ type cluster struct {
 	url    string
 }
 
-var judging = map[string]string{"enable-admission-plugins": "A,B", "etcd-prefix": "/registry", "feature-gates": "X=true"}
+var judging = map[string]string{"enable-admission-plugins": "A,B", "etcd-prefix": "/registry", "feature-gates": "X=true", DataFormat: "1"}
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
@@ -223,10 +223,12 @@ func TestServersThatMayNotJoin(t *testing.T) {
 		j.Judging[flag] = "A,C"
 		c.refused(j, want)
 	}
+	j.Different, j.Judging = true, map[string]string{"etcd-prefix": "/registry", DataFormat: "2"}
+	c.refused(j, `keep data of format "1", and the program of this one has format "2"`)
+	j.Judging[DataFormat] = "1"
 	if n := c.learners(); n != 0 {
 		t.Errorf("%d learners", n)
 	}
-	j.Different, j.Judging = true, map[string]string{"etcd-prefix": "/registry"}
 	c.joins(j, "b=https://10.0.0.2:2380")
 }
 

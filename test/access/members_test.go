@@ -1,8 +1,15 @@
 package access
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -99,6 +106,7 @@ func TestNobodyGetsAmongTheMembers(t *testing.T) {
 			t.Errorf("%.40s: %d, %s", body, r.Code, r.Raw)
 		}
 	}
+	tokensAreForOne(t, s)
 	// Without --cluster nobody listens, and nobody joins.
 	alone := harness.Start(t)
 	if r := alone.HTTP(t, nil).Do("POST", "/cluster/join", "{}"); r.Code != http.StatusNotFound {
@@ -110,5 +118,73 @@ func TestNobodyGetsAmongTheMembers(t *testing.T) {
 	}
 	if r := h.Do("GET", "/api/v1/secrets", ""); strings.Contains(string(r.Raw), "gatehouse1") {
 		t.Errorf("secrets: %s", r.Raw)
+	}
+}
+
+// S31.3, S31.4: a token that was revoked, used or sent again lets nobody in who has not the key that it was used with.
+func tokensAreForOne(t *testing.T, s *harness.Server) {
+	t.Helper()
+	newToken := func() string {
+		t.Helper()
+		r := harness.Run(t, "cluster", "token", "create", "--data-dir", s.DataDir)
+		if r.Code != 0 {
+			t.Fatal(r.Err)
+		}
+		return strings.TrimSpace(r.Out)
+	}
+	ask := func(token, name, address string, key *ecdsa.PrivateKey) string {
+		t.Helper()
+		request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(map[string]any{
+			"token": token, "name": name, "address": address, "different": true, "judging": map[string]string{"etcd-prefix": "/registry", "data format": "1"},
+			"request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	keys := make([]*ecdsa.PrivateKey, 2)
+	for i := range keys {
+		var err error
+		if keys[i], err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := s.HTTP(t, rest.AnonymousClientConfig(s.Admin))
+	token, revoked := newToken(), newToken()
+	if r := harness.Run(t, "cluster", "token", "revoke", strings.Split(revoked, ".")[1], "--data-dir", s.DataDir); r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	const name, address = "one", "127.0.0.1:1"
+	used := ask(token, name, address, keys[0])
+	h.Must(http.StatusOK, "POST", "/cluster/join", used)
+	for who, body := range map[string]string{
+		"another key":                  ask(token, name, address, keys[1]),
+		"another server":               ask(token, "two", "127.0.0.1:2", keys[1]),
+		"a revoked token":              ask(revoked, "two", "127.0.0.1:2", keys[1]),
+		"a wrong secret":               ask(strings.Replace(token, ".", ".x", 2), "two", "127.0.0.1:2", keys[1]),
+		"a request that nobody signed": strings.Replace(used, `"request":"`, `"request":"AAAA`, 1),
+	} {
+		if r := h.Do("POST", "/cluster/join", body); r.Code < 400 || r.Code >= 500 || strings.Contains(string(r.Raw), "BEGIN CERTIFICATE") {
+			t.Errorf("%s: %d, %s", who, r.Code, r.Raw)
+		}
+	}
+	// What was sent once brings a certificate for the same key, which whoever sends it again has not.
+	again := h.Must(http.StatusOK, "POST", "/cluster/join", used)
+	cert, err := base64.StdEncoding.DecodeString(fmt.Sprint(again.Body["cert"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(cert)
+	if block == nil {
+		t.Fatalf("%s", again.Raw)
+	}
+	signed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || !keys[0].PublicKey.Equal(signed.PublicKey) {
+		t.Errorf("a certificate for another key: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -205,6 +206,7 @@ const (
 	linkUp linkState = iota
 	linkCut
 	linkHangs
+	linkShakes
 )
 
 // NewLink starts a link to an address, which ends with the test.
@@ -238,6 +240,9 @@ func (l *Link) Cut() { l.become(linkCut) }
 // Hang keeps all connections and lets nothing through.
 func (l *Link) Hang() { l.become(linkHangs) }
 
+// Shake delays what passes, each part by another time, so that connections overtake each other, and now and then breaks one.
+func (l *Link) Shake() { l.become(linkShakes) }
+
 // Restore makes the link work again.
 func (l *Link) Restore() { l.become(linkUp) }
 
@@ -263,6 +268,10 @@ func (l *Link) pass() bool {
 		l.mu.Lock()
 		state, resumed := l.mu.state, l.mu.resumed
 		l.mu.Unlock()
+		if state == linkShakes {
+			time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+			return rand.IntN(50) > 0
+		}
 		if state != linkHangs {
 			return state == linkUp
 		}

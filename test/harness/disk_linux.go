@@ -2,6 +2,7 @@ package harness
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,37 +14,46 @@ import (
 
 // Disk is a small disk of a server's own, in memory.
 type Disk struct {
-	// ballast is the path of a file on it, as others see it.
-	ballast string
+	// Dir is a directory on it, which is there until the test ends.
+	Dir string
 }
 
-// StartOnDisk starts a server whose data directory is on a disk of so many bytes. Users
-// may have such disks in namespaces of their own; the test is skipped on a machine that
-// does not let them.
-func StartOnDisk(t testing.TB, size int64, args ...string) (*Server, *Disk) {
+// NewDisk makes a disk of so many bytes. Users may have such disks in namespaces of their own; the error is that of a machine
+// that does not let them.
+func NewDisk(t testing.TB, size int64) (*Disk, error) {
 	t.Helper()
 	dir := t.TempDir()
-	wrap := func(name string, args ...string) []string {
-		return append([]string{"-c", `mount -t tmpfs -o size="$1",mode=700 tmpfs "$2" && shift 2 && exec "$@"`, "sh", strconv.FormatInt(size, 10), dir, name}, args...)
+	// The disk lives as long as a process in its namespace.
+	holder := exec.Command("/bin/sh", "-c", `mount -t tmpfs -o size="$1",mode=700 tmpfs "$2" && echo mounted && exec sleep 86400`, "sh", strconv.FormatInt(size, 10), dir)
+	holder.SysProcAttr = ownMounts()
+	log := &log{}
+	holder.Stderr = log
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		return nil, err
 	}
-	probe := exec.Command("/bin/sh", wrap("true")...)
-	probe.SysProcAttr = ownMounts()
-	if out, err := probe.CombinedOutput(); err != nil {
-		t.Skipf("this machine does not let a test mount a disk of its own: %v %s", err, out)
-	}
-	s := &Server{DataDir: dir, args: append([]string{"--kubeconfig-out", filepath.Join(t.TempDir(), "kubeconfig")}, args...)}
-	s.wrap = func(name string, args ...string) (string, []string, *syscall.SysProcAttr) {
-		return "/bin/sh", wrap(name, args...), ownMounts()
-	}
-	if err := s.start("0"); err != nil {
-		t.Fatal(err)
+	if err := holder.Start(); err != nil {
+		return nil, err
 	}
 	t.Cleanup(func() {
-		if s.runner != nil {
-			s.Stop(t)
-		}
+		_ = holder.Process.Kill()
+		_ = holder.Wait()
 	})
-	return s, &Disk{filepath.Join("/proc", strconv.Itoa(s.PID()), "root", dir, "ballast")}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		return nil, fmt.Errorf("mounting a disk: %w: %s", err, log)
+	}
+	return &Disk{filepath.Join("/proc", strconv.Itoa(holder.Process.Pid), "root", dir)}, nil
+}
+
+// StartOnDisk starts a server whose data directory is on a disk of so many bytes. The test is skipped on a machine that does
+// not let it have one.
+func StartOnDisk(t testing.TB, size int64, args ...string) (*Server, *Disk) {
+	t.Helper()
+	disk, err := NewDisk(t, size)
+	if err != nil {
+		t.Skipf("this machine does not let a test have a disk of its own: %v", err)
+	}
+	return StartOn(t, disk.Dir, args...), disk
 }
 
 // ownMounts are the attributes of a process that may mount what nobody else sees.
@@ -58,10 +68,11 @@ func ownMounts() *syscall.SysProcAttr {
 // Leave fills the disk so that so many bytes are free, or gives them back.
 func (d *Disk) Leave(t testing.TB, free int64) {
 	t.Helper()
-	if err := os.Remove(d.ballast); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	ballast := filepath.Join(d.Dir, "ballast")
+	if err := os.Remove(ballast); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	f, err := os.Create(d.ballast)
+	f, err := os.Create(ballast)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +80,7 @@ func (d *Disk) Leave(t testing.TB, free int64) {
 	// The server writes, too.
 	Eventually(t, "the disk is filled", func() error {
 		var stat syscall.Statfs_t
-		if err := syscall.Statfs(filepath.Dir(d.ballast), &stat); err != nil {
+		if err := syscall.Statfs(d.Dir, &stat); err != nil {
 			return err
 		}
 		fill := int64(stat.Bavail)*stat.Bsize - free

@@ -42,11 +42,11 @@ type process struct {
 // startProcess runs the command until it prints a line that matches ready, and
 // returns the match.
 func startProcess(ready *regexp.Regexp, name string, args ...string) (p *process, match []string, err error) {
-	return startProcessAs(tied(), ready, name, args...)
+	return startProcessAs(tied(), 0, ready, name, args...)
 }
 
-// startProcessAs is startProcess with attributes of the process.
-func startProcessAs(attr *syscall.SysProcAttr, ready *regexp.Regexp, name string, args ...string) (p *process, match []string, err error) {
+// startProcessAs is startProcess with attributes of the process, and with a clock that is ahead.
+func startProcessAs(attr *syscall.SysProcAttr, clock time.Duration, ready *regexp.Regexp, name string, args ...string) (p *process, match []string, err error) {
 	p = &process{cmd: exec.Command(name, args...), log: &log{}, done: make(chan struct{})}
 	p.cmd.SysProcAttr = attr
 	p.cmd.Stderr = p.log
@@ -55,7 +55,7 @@ func startProcessAs(attr *syscall.SysProcAttr, ready *regexp.Regexp, name string
 		return nil, nil, err
 	}
 	p.cmd.Stdout = in
-	if err := p.cmd.Start(); err != nil {
+	if err := startWithClock(p.cmd, clock); err != nil {
 		return nil, nil, err
 	}
 	in.Close()

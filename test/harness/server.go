@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,6 +33,8 @@ type Server struct {
 	program string
 	args    []string
 	runner  Runner
+	// clock is how far ahead the clock of the next process is.
+	clock time.Duration
 	// ended is the log of the last process that was stopped.
 	ended string
 	// wrap, when set, says what is run in place of a command, and how.
@@ -159,7 +162,7 @@ func (s *Server) start(port string) error {
 	if s.wrap != nil {
 		name, args, attr = s.wrap(name, args...)
 	}
-	p, match, err := startProcessAs(attr, readyLine, name, args...)
+	p, match, err := startProcessAs(attr, s.clock, readyLine, name, args...)
 	if err != nil {
 		return err
 	}

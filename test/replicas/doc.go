@@ -9,5 +9,11 @@
 //
 //	GATEHOUSE_JUDGED=10000 go test ./test/replicas -run TestHistories -v -timeout 30m
 //
-// it is as many as that in each mode.
+// it is as many as that in each mode. Servers that joined meet a few faults by default, and with
+//
+//	GATEHOUSE_FAULTS=60 go test ./test/replicas -run TestHistoriesOfJoinedServers/strict -v -timeout 60m
+//
+// sixty of all kinds: kills of each server, of the leader, of two, of one that joins or leaves; a leader that hangs for
+// 20 s; a full disk; a network that breaks, delays, reorders or is cut; clocks that are wrong by five minutes.
+// GATEHOUSE_JOIN_KILLS=30 has TestAServerIsKilledWhileItJoins kill at 30 moments.
 package replicas

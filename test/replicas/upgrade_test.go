@@ -1,8 +1,12 @@
 package replicas
 
 import (
+	"bytes"
 	"context"
 	"net/http"
+	"os"
+	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,7 +29,7 @@ func TestRollingUpgrade(t *testing.T) {
 			for _, change := range []struct{ name, program string }{{"to this program", ""}, {"back to the latest release", released}} {
 				t.Run(change.name, func(t *testing.T) {
 					h := newHistory()
-					f.record(t, h, judged, f.replacing(t, h, change.program))
+					f.record(t, h, judged, f.replacing(t, h, func(s *harness.Server) { s.Become(t, change.program) }))
 					bound := time.Duration(0)
 					if mode == "bounded" {
 						bound = interval + f.slowestRead() + scheduling
@@ -48,13 +52,59 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 }
 
-// replacing gives the servers another program, one after the other. The next one is replaced when the one
+// TestRollingUpgradeOfJoinedServers does the same with servers that joined (S31.9): from the latest release, or, when that cannot
+// join, from the program that GATEHOUSE_OLDER names, or else from an older release that this program emulates.
+func TestRollingUpgradeOfJoinedServers(t *testing.T) {
+	t.Parallel()
+	older, emulated := os.Getenv("GATEHOUSE_OLDER"), []string(nil)
+	if older == "" {
+		older = harness.Previous(t)
+	}
+	if help, err := exec.Command(older, "serve", "--help").CombinedOutput(); err != nil || !bytes.Contains(help, []byte("--join-token-file")) {
+		older, emulated = "", []string{"--emulated-version", "1.36"}
+	}
+	judged, scheduling := extent()
+	for _, mode := range []string{"bounded", "strict"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			flags := []string{"--admission-consistency", mode}
+			f := newJoinedFleetOn(t, t.TempDir(), older, append(flags, emulated...)...)
+			f.tellers()
+			for _, change := range []struct {
+				name, program string
+				flags         []string
+			}{{"to this program", "", nil}, {"back", older, emulated}} {
+				t.Run(change.name, func(t *testing.T) {
+					h := newHistory()
+					f.record(t, h, judged, f.replacing(t, h, func(s *harness.Server) {
+						s.Flags(slices.Concat(flags, change.flags)...)
+						s.Become(t, change.program)
+					}))
+					bound := time.Duration(0)
+					if mode == "bounded" {
+						bound = interval + f.slowestRead() + scheduling
+					}
+					h.report(t, bound, 0)
+					// A server that is being replaced takes no connection, and refuses what comes at its end.
+					delete(h.refused, "nothing")
+					delete(h.refused, "503 ServiceUnavailable")
+					for answer, n := range h.refused {
+						t.Errorf("%d writes were answered %s", n, answer)
+					}
+					f.keeps(t, h)
+				})
+			}
+		})
+	}
+}
+
+// replacing has each of the servers replaced, one after the other. The next one is replaced when the one
 // before judges, and when those of both versions find what is registered in force.
-func (f *fleet) replacing(t *testing.T, h *history, program string) func(context.Context) {
+func (f *fleet) replacing(t *testing.T, h *history, replace func(*harness.Server)) func(context.Context) {
 	return func(ctx context.Context) {
 		for i, s := range f.servers {
 			s.Stop(t)
-			s.Become(t, program)
+			replace(s)
 			goal := h.count() + 50
 			for h.count() < goal && ctx.Err() == nil {
 				pause(ctx, 50*time.Millisecond)

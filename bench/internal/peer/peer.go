@@ -75,6 +75,11 @@ func Start(ctx context.Context, b Binaries, kind Kind, dir string, flags ...stri
 	return start(ctx, b, kind, dir, "", flags)
 }
 
+// StartOn starts a server on an etcd that runs, such as that of StartMembers.
+func StartOn(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string, flags ...string) (*Server, error) {
+	return start(ctx, b, kind, dir, etcdURL, flags)
+}
+
 // Join starts another server of the same kind on the same etcd, which must not be
 // embedded. Stop it before the first one. The server gets the flags of the first one, and more.
 func (s *Server) Join(ctx context.Context, b Binaries, dir string, flags ...string) (*Server, error) {

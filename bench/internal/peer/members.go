@@ -1,0 +1,77 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// BuildEtcd builds etcd as it is released into dir, if it is missing there, and returns its path.
+func BuildEtcd(ctx context.Context, module, dir string) (string, error) {
+	dir, err := directory(dir)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "etcdmain")
+	return path, buildAll(ctx, []program{{path, module, "./cmd/etcdmain", "", true}})
+}
+
+// StartMembers starts an etcd of several members, with everything that they keep in dir, and returns what --etcd-servers takes.
+// etcd is the program of BuildEtcd.
+func StartMembers(ctx context.Context, etcd, dir string, members int) (all []*Process, urls string, err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range all {
+				_ = p.Stop()
+			}
+		}
+	}()
+	var clients, peers, cluster []string
+	for i := range members {
+		for _, to := range []*[]string{&clients, &peers} {
+			port, err := FreePort()
+			if err != nil {
+				return nil, "", err
+			}
+			*to = append(*to, fmt.Sprintf("http://127.0.0.1:%d", port))
+		}
+		cluster = append(cluster, fmt.Sprintf("m%d=%s", i, peers[i]))
+	}
+	for i := range members {
+		p, err := launch(dir, etcd, nil, "--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(dir, fmt.Sprintf("m%d", i)),
+			"--listen-client-urls", clients[i], "--advertise-client-urls", clients[i], "--listen-peer-urls", peers[i],
+			"--initial-advertise-peer-urls", peers[i], "--initial-cluster", strings.Join(cluster, ","), "--log-level", "error")
+		if err != nil {
+			return all, "", err
+		}
+		all = append(all, p)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for _, url := range clients {
+		for !healthy(ctx, url) {
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return all, "", fmt.Errorf("etcd at %s is not healthy within %s", url, readyTimeout)
+			}
+		}
+	}
+	return all, strings.Join(clients, ","), nil
+}
+
+func healthy(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
+	if err != nil {
+		return false
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}

@@ -95,7 +95,8 @@ func (j *Join) Do(ctx context.Context) (joins string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	for said := ""; ; {
+	var before error
+	for {
 		out, again, err := j.try(ctx, client, body)
 		if err == nil {
 			if !j.Given {
@@ -104,13 +105,16 @@ func (j *Join) Do(ctx context.Context) (joins string, err error) {
 			return out.Joins, err
 		}
 		err = fmt.Errorf("--join %s: %w", j.URL, err)
-		if !again {
+		switch {
+		case ctx.Err() != nil && before != nil:
+			// Why it had to wait says more.
+			return "", before
+		case !again:
 			return "", err
+		case before == nil || err.Error() != before.Error():
+			klog.Warningf("Cannot join yet, and tries again: %v", err)
 		}
-		if text := err.Error(); text != said {
-			klog.Warningf("Cannot join yet, and tries again: %s", text)
-			said = text
-		}
+		before = err
 		select {
 		case <-time.After(askAgain):
 		case <-ctx.Done():

@@ -27,8 +27,8 @@ type judgement struct {
 	revision int64
 	// versions are those that it was judged by.
 	versions map[string]int
-	// created is the object that it made; empty when it was rejected.
-	created string
+	// created is the object that it made; empty when it was rejected. answer is what a client was told.
+	created, answer string
 }
 
 // history is what was seen. It is safe for concurrent use.
@@ -107,7 +107,7 @@ func (h *history) check(bound, own time.Duration) (escapes []string, longest tim
 				limit = own
 			}
 			if age > limit {
-				escapes = append(escapes, fmt.Sprintf("server %d, %s after the acknowledgement of %s: judged %s", j.server, age, r.hook, what))
+				escapes = append(escapes, fmt.Sprintf("server %d, %s after the acknowledgement of %s: judged %s: %s", j.server, age, r.hook, what, j.answer))
 			}
 		}
 	}

@@ -370,9 +370,10 @@ func TestAServerIsKilledWhileItJoins(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_JOIN_KILLS")); err == nil {
 		moments = n
 	}
+	began := time.Now()
 	first, _ := begun(t, t.TempDir())
-	// A start takes about that long.
-	const whole = 2 * time.Second
+	// A join takes about as long as this start, and not much more.
+	whole := 2 * time.Since(began)
 	dir, flags := t.TempDir(), joins(first, newToken(t, first, 1), newPeer(t))
 	for i := range moments {
 		after := whole * time.Duration(i+1) / time.Duration(moments)
@@ -388,7 +389,8 @@ func TestAServerIsKilledWhileItJoins(t *testing.T) {
 // S31.8: without a majority, writes and reads that must be fresh end with an error within their time. What may be old is read.
 func (f *fleet) withoutMajority(t *testing.T) {
 	t.Helper()
-	f.must(http.StatusCreated, 0, "POST", leases, configMap("there"))
+	named := func(name string) any { return map[string]any{"metadata": map[string]any{"name": name}} }
+	f.must(http.StatusCreated, 0, "POST", leases, named("there"))
 	f.must(http.StatusOK, 0, "GET", leases+"/there?resourceVersion=0", nil)
 	f.servers[1].Kill(t)
 	f.servers[2].Kill(t)
@@ -398,8 +400,11 @@ func (f *fleet) withoutMajority(t *testing.T) {
 	} {
 		began := time.Now()
 		var body any
-		if c.method != "GET" && c.method != "DELETE" {
-			body = configMap("without")
+		switch c.method {
+		case "POST":
+			body = named("without")
+		case "PATCH":
+			body = named("there")
 		}
 		a, err := f.client(0).send(harness.Context(t), c.method, c.path+"?timeout="+limit.String(), body)
 		// A busy machine answers late.

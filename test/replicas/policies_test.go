@@ -127,9 +127,14 @@ func mutatingPolicy(name string, kind map[string]any, label, value string) map[s
 	}}
 }
 
+// unread reports whether a write was rejected because params could not be read, as by a server that is ending.
+func (a *answer) unread() bool {
+	_, message := a.status()
+	return a.code >= 400 && strings.Contains(message, "failed to configure binding") && !a.withoutParams()
+}
+
 // withoutParams reports whether a write was rejected because a param, which was there before
-// the binding that names it, was not found. That is an escape. A write that was rejected
-// because params could not be read is none.
+// the binding that names it, was not found. That is an escape.
 func (a *answer) withoutParams() bool {
 	_, message := a.status()
 	return a.code >= 400 && strings.Contains(message, "no params found")

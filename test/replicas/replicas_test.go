@@ -185,10 +185,13 @@ func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, na
 	switch {
 	case err != nil:
 		h.notJudged("nothing")
-	case a.code == http.StatusCreated || a.code == http.StatusForbidden || a.withoutParams():
+	case a.code == http.StatusCreated || a.code == http.StatusForbidden && !a.unread() || a.withoutParams():
 		j := judgement{server: server, began: began, revision: a.revision(), versions: versions(a.header)}
+		j.answer = strconv.Itoa(a.code)
 		if a.code == http.StatusCreated {
 			j.created = name
+		} else if len(j.versions) == 0 {
+			j.answer += " " + string(a.body)
 		}
 		h.judged(j)
 	default:

@@ -173,7 +173,7 @@ func tokensAreForOne(t *testing.T, s *harness.Server) {
 			t.Errorf("%s: %d, %s", who, r.Code, r.Raw)
 		}
 	}
-	// What was sent once brings a certificate for the same key, which whoever sends it again has not.
+	// What was sent once brings a certificate for the same key, and the sender has not got the key.
 	again := h.Must(http.StatusOK, "POST", "/cluster/join", used)
 	cert, err := base64.StdEncoding.DecodeString(fmt.Sprint(again.Body["cert"]))
 	if err != nil {

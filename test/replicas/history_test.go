@@ -27,7 +27,7 @@ type judgement struct {
 	revision int64
 	// versions are those that it was judged by.
 	versions map[string]int
-	// created is the object that it made; empty when it was rejected. answer is what a client was told.
+	// created is the object that it made; empty when it was rejected. answer is what the client got.
 	created, answer string
 }
 

@@ -35,7 +35,7 @@ const (
 	// maxAsk bounds what a server that joins sends and gets, in bytes, and admitTimeout the work for it.
 	maxAsk       = 256 << 10
 	admitTimeout = 10 * time.Second
-	// prefixFlag is the flag that must be the same in any case, and DataFormat what must be, too, and is no flag.
+	// prefixFlag and DataFormat must be the same in any case. The second is not a flag.
 	prefixFlag = "etcd-prefix"
 	DataFormat = "data format"
 	// asksPerSecond and asksAtOnce bound the attempts to join, of all servers together.

@@ -278,9 +278,9 @@ quality report. ` + "`-o html`" + ` writes a page that needs nothing from elsewh
 
 ## Accept findings
 
-Of a directory, the command leaves out those named test, tests, testdata, fixtures and e2e, and what a
-kustomization changes, since that is not applied as it is written: give the command what
-` + "`kubectl kustomize`" + ` makes. "Not seen" names both.
+Of a directory, the command leaves out directories for tests, whose names have one of the words test, tests,
+testdata, fixtures and e2e, files with the word e2e, and what a kustomization changes, since that is not
+applied as it is written: give the command what ` + "`kubectl kustomize`" + ` makes. "Not seen" names them.
 
 ` + "`--disable RULE`" + ` leaves out a rule, ` + "`--skip KIND/NAME`" + ` the findings about an object, ` + "`--exclude PATTERN`" + ` and
 ` + "`.gatehouseignore`" + ` leave out files. A comment accepts one finding, and says why: at one of the first lines

@@ -99,6 +99,10 @@ func TestTheManifests(t *testing.T) {
 	if err := os.Symlink(deployed(t), filepath.Join(a.Dir, "deploy")); err != nil {
 		t.Fatal(err)
 	}
+	// The folder passes a check as it is, without kustomize.
+	if r := harness.Run(t, "check", deployed(t)); r.Code != 0 {
+		t.Errorf("check of the folder: exit code %d\n%s%s", r.Code, r.Out, r.Err)
+	}
 	a.Follow(t, service, "kustomize/base")
 	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
 		a.Write(t, name, []byte("x"))

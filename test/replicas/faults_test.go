@@ -231,6 +231,25 @@ func (f *fleet) fill(t *testing.T, disk *harness.Disk) {
 	t.Helper()
 	disk.Leave(t, 0)
 	c := f.client(0)
+	const at = "/api/v1/namespaces/kube-public/secrets"
+	i := 0
+	write := func() bool {
+		i++
+		body := map[string]any{"metadata": map[string]any{"name": "filler"}, "stringData": map[string]any{"value": strings.Repeat("x", 1_000_000) + strconv.Itoa(i)}}
+		// The others may have no leader for a moment, and it may be there.
+		a, err := c.send(harness.Context(t), http.MethodPut, at+"/filler", body)
+		if err == nil && a.code == http.StatusNotFound {
+			a, err = c.send(harness.Context(t), http.MethodPost, at, body)
+		}
+		return err == nil && a.code < 300
+	}
+	// The file that the log is written to has its room already, 64 MB. A slow machine takes its time to fill it.
+	deadline := time.Now().Add(5 * time.Minute)
+	for written := 0; written < 64 && time.Now().Before(deadline); {
+		if write() {
+			written++
+		}
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -238,17 +257,12 @@ func (f *fleet) fill(t *testing.T, disk *harness.Disk) {
 			t.Errorf("the server without space ended with %d and\n%s", code, log)
 		}
 	}()
-	const at = "/api/v1/namespaces/kube-public/secrets"
-	for i := 0; ; i++ {
+	for {
 		select {
 		case <-ended:
 			return
 		default:
-		}
-		body := map[string]any{"metadata": map[string]any{"name": "filler"}, "stringData": map[string]any{"value": strings.Repeat("x", 1_000_000) + strconv.Itoa(i)}}
-		// The others may have no leader for a moment, and it may be there.
-		if a, err := c.send(harness.Context(t), http.MethodPut, at+"/filler", body); err == nil && a.code == http.StatusNotFound {
-			_, _ = c.send(harness.Context(t), http.MethodPost, at, body)
+			write()
 		}
 	}
 }

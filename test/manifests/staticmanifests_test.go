@@ -246,13 +246,13 @@ func TestStaticManifests(t *testing.T) {
 			r := h.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", fmt.Sprintf(
 				`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AdmissionExplanation","spec":{"resource":{"version":"v1","resource":%q},"namespace":"default","object":%s}}`, c.resource, c.object))
 			found := false
-			for _, step := range r.At("status", "plan", "steps").([]any) {
-				if harness.At(step, "entry", "configuration") == c.configuration {
-					found = true
-					at := fmt.Sprintf("%v:%v: %v", harness.At(step, "location", "file"), harness.At(step, "location", "line"), harness.At(step, "location", "field"))
-					if harness.At(step, "entry", "source") != "static" || !strings.HasSuffix(at, c.at) {
-						t.Errorf("%v at %s, want %s", step, at, c.at)
-					}
+			for step := range harness.PlanOf(t, r.Raw).Each() {
+				if step.Entry == nil || step.Entry.Configuration != c.configuration {
+					continue
+				}
+				found = true
+				if at := step.Location; at == nil || step.Entry.Source != "static" || !strings.HasSuffix(at.String(), c.at) {
+					t.Errorf("%+v at %v, want %s", step.Entry, at, c.at)
 				}
 			}
 			if !found {

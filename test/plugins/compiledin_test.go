@@ -89,11 +89,10 @@ func TestCompiledInPlugins(t *testing.T) {
 
 	t.Run("S9.18 a trace says what each changed", func(t *testing.T) {
 		changed := map[string][]string{}
-		for _, step := range traceOf(t, h, h.Must(http.StatusCreated, "POST", in("pods"), podOf("", "", ""))).At("steps").([]any) {
-			patch, _ := harness.At(step, "patch").([]any)
-			for _, p := range patch {
-				plugin := fmt.Sprint(harness.At(step, "plugin"))
-				changed[plugin] = append(changed[plugin], fmt.Sprint(harness.At(p, "path")))
+		found := traceOf(t, h, h.Must(http.StatusCreated, "POST", in("pods"), podOf("", "", "")))
+		for step := range harness.RecordOf(t, found).Each() {
+			for _, p := range step.Patch {
+				changed[step.Plugin] = append(changed[step.Plugin], p.Path)
 			}
 		}
 		for plugin, path := range map[string]string{
@@ -110,8 +109,8 @@ func TestCompiledInPlugins(t *testing.T) {
 		explain := func(body string, headers ...string) map[string]string {
 			found := map[string]string{}
 			r := h.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", body, headers...)
-			for _, step := range r.At("status", "plan", "steps").([]any) {
-				found[fmt.Sprint(harness.At(step, "plugin"))] += fmt.Sprint(harness.At(step, "effect"), " ", harness.At(step, "patch"), harness.At(step, "reason"))
+			for step := range harness.PlanOf(t, r.Raw).Each() {
+				found[step.Plugin] += fmt.Sprintf("%s %s%v", step.Effect, step.Patch, step.Reason)
 			}
 			return found
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,21 +111,16 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 
 			// The trace of the denial has what was evaluated.
 			found := traceOf(t, h, denied)
-			var judgement any
-			for _, step := range found.At("steps").([]any) {
-				if list, ok := harness.At(step, "judgements").([]any); ok {
-					judgement = list[0]
-				}
+			judgements := slices.Collect(harness.RecordOf(t, found).Judged())
+			if len(judgements) == 0 || len(judgements[0].Evaluations) == 0 || judgements[0].Evaluations[0].Param == nil {
+				t.Fatalf("the trace has no judgement with a param: %s", found.Raw)
 			}
-			if judgement == nil {
-				t.Fatalf("the trace has no judgement: %s", found.Raw)
-			}
-			evaluation := harness.At(judgement, "evaluations").([]any)[0]
-			if got := fmt.Sprint(harness.At(judgement, "policy", "configuration"), harness.At(evaluation, "param", "name"), harness.At(evaluation, "bindings")); got != "shop.replicas.example.comlimits[shop-binding]" {
+			evaluation := judgements[0].Evaluations[0]
+			if got := fmt.Sprint(judgements[0].Policy.Configuration, evaluation.Param.Name, evaluation.Bindings); got != "shop.replicas.example.comlimits[shop-binding]" {
 				t.Errorf("the trace says %s", got)
 			}
-			if cost, ok := harness.At(evaluation, "cost").(float64); !ok || cost < 1 {
-				t.Errorf("the trace says cost %v", harness.At(evaluation, "cost"))
+			if evaluation.Cost < 1 {
+				t.Errorf("the trace says cost %d", evaluation.Cost)
 			}
 			shown := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, "-n", ns, denied.Header.Get("Gatehouse-Trace"))
 			for _, want := range []string{"shop.replicas.example.com", "with shop/limits", "violated", "object.spec.replicas <= variables.most", "at most 5 replicas, not 6 (Deny)"} {

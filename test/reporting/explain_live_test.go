@@ -1,7 +1,6 @@
 package reporting
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -19,16 +18,11 @@ import (
 func steps(t *testing.T, args ...string) (map[string]*plan.Step, harness.Result) {
 	t.Helper()
 	r := harness.Run(t, append([]string{"explain", "-o", "json"}, args...)...)
-	var e struct {
-		Status struct {
-			Plan plan.Plan
-		}
-	}
-	if err := json.Unmarshal([]byte(r.Out), &e); err != nil {
-		t.Fatalf("%v in %s%s", err, r.Out, r.Err)
+	if r.Out == "" {
+		t.Fatal(r.Err)
 	}
 	found := map[string]*plan.Step{}
-	for s := range e.Status.Plan.Each() {
+	for s := range harness.PlanOf(t, []byte(r.Out)).Each() {
 		if s.Entry != nil {
 			found[s.Entry.Name] = s
 		}

@@ -74,14 +74,13 @@ func TestTraces(t *testing.T) {
 		want(t, "uid", created.Text("request", "uid"), stored.Text("metadata", "uid"))
 		want(t, "namespace", created.Text("metadata", "namespace"), shop)
 		var plugins, paths []string
-		for _, step := range created.At("steps").([]any) {
-			plugins = append(plugins, fmt.Sprint(harness.At(step, "pass"), " ", harness.At(step, "plugin")))
-			calls, _ := harness.At(step, "calls").([]any)
-			for _, call := range calls {
-				patch, _ := harness.At(call, "patch").([]any)
-				for _, p := range patch {
-					paths = append(paths, fmt.Sprint(harness.At(p, "path")))
-				}
+		record := harness.RecordOf(t, created)
+		for step := range record.Each() {
+			plugins = append(plugins, step.Pass+" "+step.Plugin)
+		}
+		for call := range record.Calls() {
+			for _, p := range call.Patch {
+				paths = append(paths, p.Path)
 			}
 		}
 		want(t, "steps", plugins, []string{

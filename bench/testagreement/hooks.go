@@ -1,12 +1,10 @@
 package main
 
 import (
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // service is the service of the webhooks that this program serves, as the cases name it.
@@ -28,37 +26,26 @@ const service = "hooks/hook"
 //	/count    counts in the label count how often it was called
 //	/sidecar  gives a Pod a container that is called sidecar, if the Pod has none
 type hooks struct {
-	address   string
-	authority []byte
-	server    *http.Server
+	*hooktest.Listener
+	address string
 }
 
 func startHooks(dir string) (*hooks, error) {
-	authority, err := selfsigned.Write(dir, "127.0.0.1", "hook.hooks.svc")
+	mux := http.NewServeMux()
+	mux.HandleFunc("/convert", hooktest.ConvertWidgets)
+	mux.HandleFunc("/judge", review(judge))
+	mux.HandleFunc("/count", review(count))
+	mux.HandleFunc("/sidecar", review(sidecar))
+	l, err := hooktest.Listen(mux, "hook.hooks.svc")
 	if err != nil {
 		return nil, err
 	}
 	// Registrations without a caBundle are trusted by the authorities of the system.
 	file := filepath.Join(dir, "authority.crt")
-	if err := errors.Join(os.WriteFile(file, authority, 0o600), os.Setenv("SSL_CERT_FILE", file)); err != nil {
-		return nil, err
+	if err := errors.Join(os.WriteFile(file, l.CA, 0o600), os.Setenv("SSL_CERT_FILE", file)); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
-	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-	if err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/convert", convert)
-	mux.HandleFunc("/judge", review(judge))
-	mux.HandleFunc("/count", review(count))
-	mux.HandleFunc("/sidecar", review(sidecar))
-	h := &hooks{address: l.Addr().String(), authority: authority, server: &http.Server{Handler: mux, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}}
-	go func() { _ = h.server.ServeTLS(l, "", "") }()
-	return h, nil
+	return &hooks{l, strings.TrimPrefix(l.URL, "https://")}, nil
 }
 
 // reached has the registrations of an object that name the service call its address.
@@ -66,7 +53,7 @@ func (h *hooks) reached(u *unstructured.Unstructured) {
 	at := func(config map[string]any) {
 		if s, ok := config["service"].(map[string]any); ok && fmt.Sprintf("%v/%v", s["namespace"], s["name"]) == service {
 			delete(config, "service")
-			config["url"], config["caBundle"] = fmt.Sprintf("https://%s%v", h.address, s["path"]), base64.StdEncoding.EncodeToString(h.authority)
+			config["url"], config["caBundle"] = fmt.Sprint(h.URL, s["path"]), base64.StdEncoding.EncodeToString(h.CA)
 		}
 	}
 	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "webhooks")
@@ -80,37 +67,6 @@ func (h *hooks) reached(u *unstructured.Unstructured) {
 	if config, ok, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "conversion", "webhook", "clientConfig"); ok {
 		at(config.(map[string]any))
 	}
-}
-
-func convert(w http.ResponseWriter, r *http.Request) {
-	var sent struct {
-		APIVersion string `json:"apiVersion"`
-		Request    struct {
-			UID               string           `json:"uid"`
-			DesiredAPIVersion string           `json:"desiredAPIVersion"`
-			Objects           []map[string]any `json:"objects"`
-		} `json:"request"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	from, to := "size", "replicas"
-	if strings.HasSuffix(sent.Request.DesiredAPIVersion, "/v1beta1") {
-		from, to = to, from
-	}
-	for _, o := range sent.Request.Objects {
-		o["apiVersion"] = sent.Request.DesiredAPIVersion
-		if spec, ok := o["spec"].(map[string]any); ok {
-			if value, ok := spec[from]; ok {
-				spec[to] = value
-				delete(spec, from)
-			}
-		}
-	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": sent.APIVersion, "kind": "ConversionReview", "response": map[string]any{
-		"uid": sent.Request.UID, "result": map[string]any{"status": "Success"}, "convertedObjects": sent.Request.Objects,
-	}})
 }
 
 // review serves a webhook. What it returns are the fields of the response; a patch is a list of operations.

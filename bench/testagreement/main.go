@@ -80,7 +80,7 @@ func run(ctx context.Context, out io.Writer, binaries string, paths []string, ve
 	if err != nil {
 		return err
 	}
-	defer h.server.Close()
+	defer h.Close()
 	b := peer.Binaries{KubeAPIServer: filepath.Join(binaries, "kube-apiserver"), Etcd: filepath.Join(binaries, "etcd")}
 	s, err := peer.Start(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"))
 	if err != nil {

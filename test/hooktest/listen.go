@@ -22,9 +22,9 @@ type Listener struct {
 	ended  chan error
 }
 
-// Listen starts a Listener. Close ends it.
-func Listen(h http.Handler) (*Listener, error) {
-	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+// Listen starts a Listener, which is known by other names, too. Close ends it.
+func Listen(h http.Handler, names ...string) (*Listener, error) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, names)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
 // A test binary with this variable is a webhook that converts widgets.
@@ -29,39 +30,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	dir := os.Getenv("CERT_DIR")
-	err := http.ListenAndServeTLS("127.0.0.1:"+os.Getenv("PORT"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), http.HandlerFunc(convertWidgets))
+	err := http.ListenAndServeTLS("127.0.0.1:"+os.Getenv("PORT"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), http.HandlerFunc(hooktest.ConvertWidgets))
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
-}
-
-// convertWidgets is a webhook: what is spec.size in v1beta1 is spec.replicas in v1.
-func convertWidgets(w http.ResponseWriter, r *http.Request) {
-	var review struct {
-		APIVersion string `json:"apiVersion"`
-		Request    struct {
-			UID               string           `json:"uid"`
-			DesiredAPIVersion string           `json:"desiredAPIVersion"`
-			Objects           []map[string]any `json:"objects"`
-		} `json:"request"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	from, to := "size", "replicas"
-	if strings.HasSuffix(review.Request.DesiredAPIVersion, "/v1beta1") {
-		from, to = to, from
-	}
-	for _, o := range review.Request.Objects {
-		o["apiVersion"] = review.Request.DesiredAPIVersion
-		if spec, ok := o["spec"].(map[string]any); ok {
-			spec[to] = spec[from]
-			delete(spec, from)
-		}
-	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review.APIVersion, "kind": "ConversionReview", "response": map[string]any{
-		"uid": review.Request.UID, "result": map[string]any{"status": "Success"}, "convertedObjects": review.Request.Objects,
-	}})
 }
 
 // widgets are the definition of a kind with two versions, and a policy about the fields of one.
@@ -116,7 +87,7 @@ const widgetUpdate = `- name: an update of what the world has
 // S24.19: a webhook that converts custom resources is called if the file starts it, or with --call. Otherwise
 // what needs it is not judged.
 func TestConversionWebhooksAreCalled(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(convertWidgets))
+	server := httptest.NewTLSServer(http.HandlerFunc(hooktest.ConvertWidgets))
 	t.Cleanup(server.Close)
 	program, err := os.Executable()
 	if err != nil {

@@ -1,6 +1,7 @@
 // Joinbench compares three servers: those of gatehouse that joined, those of gatehouse on an etcd of three members, and
 // kube-apiservers on the same. Clients create ConfigMaps through all three at once. Only one of the three kinds runs at a time, in
-// turns. It prints the medians with the smallest and largest value, and the times of the joins.
+// turns. It prints the medians with the smallest and largest value, and the times of the joins, and writes them into a report if
+// a flag names one.
 package main
 
 import (
@@ -15,10 +16,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
 // servers is how many there are of a kind.
@@ -30,6 +33,8 @@ type kind struct {
 	start func(*bench, context.Context, string) ([]*peer.Server, error)
 }
 
+const joinedName = "gatehouse, three that joined"
+
 var kinds = []kind{
 	{"kube-apiserver, three etcd members", func(b *bench, ctx context.Context, dir string) ([]*peer.Server, error) {
 		return b.external(ctx, peer.KubeAPIServer, dir)
@@ -37,16 +42,16 @@ var kinds = []kind{
 	{"gatehouse, three etcd members", func(b *bench, ctx context.Context, dir string) ([]*peer.Server, error) {
 		return b.external(ctx, peer.Gatehouse, dir)
 	}},
-	{"gatehouse, three that joined", (*bench).joined},
+	{joinedName, (*bench).joined},
 }
 
 type bench struct {
 	programs peer.Binaries
 	clients  int
 	duration time.Duration
-	// running are the processes of a kind, the last to end first, and joins the times of joins.
+	table    report.Table
+	// running are the processes of a kind, the last to end first.
 	running []*peer.Process
-	joins   []time.Duration
 }
 
 func main() {
@@ -58,14 +63,15 @@ func main() {
 	rounds := flag.Int("rounds", 3, "how often each kind is measured")
 	flag.IntVar(&b.clients, "clients", 12, "how many clients there are")
 	flag.DurationVar(&b.duration, "duration", 5*time.Second, "how long each measurement takes")
+	page := flag.String("report", "", "`file` to write the table into")
 	flag.Parse()
-	if err := b.run(ctx, *module, *dir, *rounds); err != nil {
+	if err := b.run(ctx, *module, *dir, *rounds, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "joinbench:", err)
 		os.Exit(1)
 	}
 }
 
-func (b *bench) run(ctx context.Context, module, dir string, rounds int) error {
+func (b *bench) run(ctx context.Context, module, dir string, rounds int, page string) error {
 	var err error
 	if b.programs, err = peer.Build(ctx, module, dir); err != nil {
 		return err
@@ -73,40 +79,38 @@ func (b *bench) run(ctx context.Context, module, dir string, rounds int) error {
 	if b.programs.Etcd, err = peer.BuildEtcd(ctx, module, dir); err != nil {
 		return err
 	}
-	rates, cpus := make([][]float64, len(kinds)), make([][]float64, len(kinds))
+	var columns []string
+	for _, k := range kinds {
+		columns = append(columns, k.name)
+	}
 	for round := range rounds {
 		for i := range kinds {
 			// The order changes, so that no kind is always the first.
-			i = (i + round) % len(kinds)
-			rate, cpu, err := b.measure(ctx, kinds[i])
-			if err != nil {
-				return fmt.Errorf("%s: %w", kinds[i].name, err)
+			k := kinds[(i+round)%len(kinds)]
+			if err := b.measure(ctx, k); err != nil {
+				return fmt.Errorf("%s: %w", k.name, err)
 			}
-			rates[i], cpus[i] = append(rates[i], rate), append(cpus[i], cpu)
 		}
 	}
-	fmt.Println("| three servers | creates a second | CPU of a create, ms |\n|---|---|---|")
-	for i, k := range kinds {
-		fmt.Printf("| %s | %s | %s |\n", k.name, spread(rates[i], "%.0f"), spread(cpus[i], "%.2f"))
+	b.table.Print(os.Stdout, columns)
+	if page == "" {
+		return nil
 	}
-	var seconds []float64
-	for _, j := range b.joins {
-		seconds = append(seconds, j.Seconds())
-	}
-	fmt.Printf("\n%d joins took %s s each.\n", len(seconds), spread(seconds, "%.2f"))
-	return nil
+	var body strings.Builder
+	fmt.Fprintf(&body, `%d clients create ConfigMaps through all three servers at once, which run on one machine with what they store. etcd
+syncs each write to disk. Medians of %d alternating rounds, with the smallest and largest value; the CPU time is that of all
+servers and members of etcd. The members of servers that joined speak TLS with each other, the members of the other etcds do not.
+
+`, b.clients, rounds)
+	b.table.Print(&body, columns)
+	return report.Write(page, "joinbench", "Three servers that joined", "cd bench && go run ./cmd/joinbench "+strings.Join(os.Args[1:], " "), body.String())
 }
 
-func spread(values []float64, format string) string {
-	slices.Sort(values)
-	return fmt.Sprintf(format+" ("+format+" to "+format+")", values[len(values)/2], values[0], values[len(values)-1])
-}
-
-// measure starts the servers of a kind, and returns creates a second and milliseconds of CPU for each.
-func (b *bench) measure(ctx context.Context, k kind) (rate, cpu float64, err error) {
+// measure starts the servers of a kind, and notes what a create takes.
+func (b *bench) measure(ctx context.Context, k kind) (err error) {
 	dir, err := os.MkdirTemp("", "joinbench-")
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	defer func() {
@@ -117,7 +121,7 @@ func (b *bench) measure(ctx context.Context, k kind) (rate, cpu float64, err err
 	}()
 	all, err := k.start(b, ctx, dir)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	clients := make([]*load.Client, b.clients)
 	for i := range clients {
@@ -135,20 +139,22 @@ func (b *bench) measure(ctx context.Context, k kind) (rate, cpu float64, err err
 		return len(done), err
 	}
 	if _, err := create(b.duration / 4); err != nil {
-		return 0, 0, err
+		return err
 	}
 	before, err := b.cpu()
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	began := time.Now()
 	n, err := create(b.duration)
 	if err != nil || n == 0 {
-		return 0, 0, errors.Join(errors.New("nothing was created"), err)
+		return errors.Join(errors.New("nothing was created"), err)
 	}
 	took := time.Since(began).Seconds()
 	after, err := b.cpu()
-	return float64(n) / took, (after - before).Seconds() * 1000 / float64(n), err
+	b.table.Add("create ConfigMap", "/s", k.name, float64(n)/took)
+	b.table.Add("create ConfigMap: CPU", "us", k.name, (after-before).Seconds()*1e6/float64(n))
+	return err
 }
 
 // cpu is the time that all processes have used.
@@ -196,7 +202,7 @@ func (b *bench) joined(ctx context.Context, dir string) (all []*peer.Server, err
 		}
 		all, b.running = append(all, s), append(b.running, s.Process)
 		if i > 0 {
-			b.joins = append(b.joins, time.Since(began))
+			b.table.Add("join", "s", joinedName, time.Since(began).Seconds())
 			continue
 		}
 		text, err := exec.CommandContext(ctx, b.programs.Gatehouse, "cluster", "token", "create", "--uses", strconv.Itoa(servers-1), "--data-dir", filepath.Join(own, "data")).Output()

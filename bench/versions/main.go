@@ -36,11 +36,10 @@ func main() {
 	fields := flag.String("fields", "../internal/emulation/fields.txt", "`file` with the fields in which releases differ, which is written")
 	release := flag.String("release", "", "only compare Gatehouse as this `release` with -real, by requests of each field and function")
 	real := flag.String("real", "", "`program` of a real kube-apiserver of -release")
-	gatehouse := flag.String("gatehouse", "", "`program` to use with -release instead of building gatehouse")
 	only := flag.Bool("only-fields", false, "write the fields only, and ask no server")
 	flag.Parse()
 	if *release != "" {
-		if err := compareWith(ctx, *binaries, *gatehouse, *release, *real); err != nil {
+		if err := compareWith(ctx, *binaries, *release, *real); err != nil {
 			fmt.Fprintln(os.Stderr, "versions:", err)
 			os.Exit(1)
 		}
@@ -60,17 +59,10 @@ func main() {
 }
 
 // compareWith compares Gatehouse as a release with a real server.
-func compareWith(ctx context.Context, binaries, gatehouse, release, real string) (err error) {
-	if binaries == "" {
-		if binaries, err = peer.Dir(); err != nil {
-			return err
-		}
-	}
-	b := peer.Binaries{KubeAPIServer: real, Etcd: filepath.Join(binaries, "etcd"), Gatehouse: gatehouse}
-	if gatehouse == "" {
-		if b, err = peer.Build(ctx, ".", binaries); err != nil {
-			return err
-		}
+func compareWith(ctx context.Context, binaries, release, real string) error {
+	b, err := peer.Build(ctx, ".", binaries)
+	if err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "versions-")
 	if err != nil {

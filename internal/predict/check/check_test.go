@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
@@ -181,6 +183,72 @@ func TestAThousandManifests(t *testing.T) {
 	}
 	if r.Summary.Accepted != 1000 || len(r.Findings) > 0 {
 		t.Errorf("%+v: %v", r.Summary, r.Findings)
+	}
+}
+
+// What is sent shares its content with the objects of the files, and a check changes nothing of them.
+func TestObjectsOfFilesStay(t *testing.T) {
+	const more = `---
+apiVersion: v1
+kind: Service
+metadata: {name: fixed, creationTimestamp: null}
+spec: {clusterIP: 10.43.0.10, clusterIPs: [10.43.0.10], ports: [{port: 80, nodePort: null}], selector: {app: a}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team, namespace: wrong}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {kind: Widget, plural: widgets}
+  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {namespace: team, name: app}}}}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+apiVersion: example.com/v2
+kind: Widget
+metadata: {name: w, labels: {a: null}}
+spec: {list: [{a: null, b: 1}]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hook}
+webhooks:
+- name: hook.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {service: {namespace: team, name: app}}
+  matchConditions: [{name: any, expression: "has(object.metadata)"}]
+  rules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}]
+`
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	if err := os.WriteFile(file, []byte(application+more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := manifests.Read([]string{file}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before []map[string]any
+	for _, o := range set.Objects {
+		before = append(before, runtime.DeepCopyJSON(o.Content))
+	}
+	for _, old := range []*manifests.Set{nil, set} {
+		for _, serverSide := range []bool{false, true} {
+			if _, err := check.Run(t.Context(), check.Options{Set: set, Old: old, Namespace: "team", Expand: true, Diff: true, ServerSide: serverSide}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, o := range set.Objects {
+		if diff := cmp.Diff(before[i], o.Content); diff != "" {
+			t.Errorf("%s:%d changed:\n%s", o.File, o.Line, diff)
+		}
 	}
 }
 

@@ -369,9 +369,13 @@ func badMetadata(content map[string]any) (field string, err error) {
 	return "metadata", err
 }
 
+// definitionPatience is how much longer the server may take for each object of a phase: some definitions have
+// megabytes.
+const definitionPatience = 2 * time.Second
+
 // after completes a phase, so that the objects of the next phase can be applied.
 func (r *run) after(ctx context.Context, at stage.Phase, batch []*task) error {
-	patience := time.Duration(1+len(batch)) * stage.Patience
+	patience := stage.Patience + time.Duration(len(batch))*definitionPatience
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the server has not caught up with %d objects within %s", len(batch), patience))
 	defer cancel()
 	switch at {

@@ -184,26 +184,33 @@ func serviceOf(target string) string {
 
 const pods = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b, tier: z}}, spec: {containers: [{name: b, ports: [{name: hooks, containerPort: 10250}]}]}}}\n"
 
+// prepared is a project of manifests with the certificate of a session, which is in the directory.
+func prepared(t *testing.T, manifests string) (p *project, dir string) {
+	t.Helper()
+	p, err := readProject([]string{"-"}, nil, []byte(manifests), nil)
+	if err == nil {
+		err = p.choose("", 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	authority, err := selfsigned.Write(dir, p.hosts()...)
+	if err == nil {
+		err = p.prepare(authority, dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, dir
+}
+
 // The certificate that a program makes for itself, and keeps in a secret that its pods mount, is where the program
 // looks for it. Others are not.
 func TestSecretsAreMounted(t *testing.T) {
 	const mounting = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b}}, " +
 		"spec: {volumes: [{name: one, secret: {secretName: own}}, {name: two, secret: {secretName: metrics}}]}}}\n"
-	p, err := readProject([]string{"-"}, nil, []byte(hook("service: {namespace: a, name: b}")+serviceOf("8443")+mounting), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.choose("", 0); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	ours, err := selfsigned.Write(dir, p.hosts()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.prepare(ours, dir); err != nil {
-		t.Fatal(err)
-	}
+	p, dir := prepared(t, hook("service: {namespace: a, name: b}")+serviceOf("8443")+mounting)
 	for _, tc := range []struct {
 		namespace, name, host string
 		mounted               bool
@@ -266,21 +273,7 @@ func TestSecretsOfChartsHaveTheCertificateOfTheSession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := readProject([]string{"-"}, nil, []byte(hook("caBundle: Cg==, service: {namespace: a, name: b}")+serviceOf("8443")+mounting+string(secret)), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.choose("", 0); err != nil {
-				t.Fatal(err)
-			}
-			dir := t.TempDir()
-			ours, err := selfsigned.Write(dir, p.hosts()...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.prepare(ours, dir); err != nil {
-				t.Fatal(err)
-			}
+			p, dir := prepared(t, hook("caBundle: Cg==, service: {namespace: a, name: b}")+serviceOf("8443")+mounting+string(secret))
 			want, err := secretOf("a", "own", dir)
 			if err != nil {
 				t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // of one process costs more than etcd itself. The watches of one of several members use the
 // connection, which ends them while there is no leader.
 func (s *Server) Direct(c *clientv3.Client) {
-	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), &s.reads, c.Ctx()}, c)
+	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), &s.reads, &s.ending, c.Ctx()}, c)
 	if s.member != nil {
 		return
 	}
@@ -33,6 +33,7 @@ type direct struct {
 	pb.KVClient
 	server pb.KVServer
 	reads  *reads
+	ending *ending
 	// client is a context that ends when the client is closed.
 	client context.Context
 }
@@ -78,8 +79,12 @@ func (d direct) Range(ctx context.Context, in *pb.RangeRequest, options ...grpc.
 	answers := make(chan answer, 1)
 	go func() {
 		defer d.reads.running.Done()
-		response, err := d.server.Range(call, in)
-		answers <- answer{response, err}
+		var a answer
+		a.err = d.ending.call(func() (err error) {
+			a.response, err = d.server.Range(call, in)
+			return err
+		})
+		answers <- a
 	}()
 	select {
 	case a := <-answers:

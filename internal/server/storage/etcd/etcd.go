@@ -67,6 +67,7 @@ type Server struct {
 	failure *failure
 	space   *space
 	reads   reads
+	ending  ending
 	// closing ends, by close, when the etcd is about to be closed: no watch by a call goes on.
 	closing context.Context
 	close   context.CancelFunc
@@ -159,6 +160,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.QuotaBackendBytes = s.limit
 	cfg.UnsafeNoFsync = o.NoFsync
+	cfg.GRPCAdditionalServerOptions = s.ending.options()
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
@@ -192,6 +194,7 @@ func (s *Server) startReady(ctx context.Context, cfg *embed.Config) error {
 		return fmt.Errorf("data directory %s cannot be used by etcd: %w", s.dir, advise(err, s.dir))
 	}
 	s.etcd = etcd
+	s.ending.server.Store(etcd.Server)
 	if s.member != nil {
 		return s.awaitMember(ctx)
 	}

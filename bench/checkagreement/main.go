@@ -1,8 +1,8 @@
 // Checkagreement compares what gatehouse check says about manifests with what kubectl apply
 // --dry-run=server says on a kube-apiserver with its default admission plugins.
 //
-// The manifests are the objects of the differential corpus and the examples in the modules of
-// modules.txt, as the module cache has them. Each set of manifests gets a new kube-apiserver.
+// The manifests are those of the directories that it is given, each a set, or else the objects of the
+// differential corpus and the examples in the modules of modules.txt, as the module cache has them. Each set of manifests gets a new kube-apiserver.
 // As gatehouse check does, it makes what other objects need for real, in an order of its own:
 // namespaces and definitions, what admission plugins read, policies. Every object is judged by
 // a dry run of kubectl. A verdict or a message that differs is printed, and the program
@@ -40,7 +40,7 @@ func main() {
 	keep := flag.String("keep", "", "`directory` for the manifests of each set (default: a temporary one)")
 	release := flag.String("kubernetes-version", "", "`release` that gatehouse check judges as; kube-apiserver is a real one of 1.35, and emulates another release")
 	flag.Parse()
-	if err := run(ctx, *binaries, *gatehouse, *only, *keep, *release); err != nil {
+	if err := run(ctx, *binaries, *gatehouse, *only, *keep, *release, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "checkagreement:", err)
 		os.Exit(1)
 	}
@@ -48,7 +48,7 @@ func main() {
 
 var errDifferent = errors.New("gatehouse check and kube-apiserver differ")
 
-func run(ctx context.Context, binaries, gatehouse, only, keep, release string) error {
+func run(ctx context.Context, binaries, gatehouse, only, keep, release string, dirs []string) error {
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func run(ctx context.Context, binaries, gatehouse, only, keep, release string) e
 		}
 		defer os.RemoveAll(keep)
 	}
-	sets, err := allSets(ctx, keep)
+	sets, err := allSets(ctx, keep, dirs)
 	if err != nil {
 		return err
 	}

@@ -43,8 +43,18 @@ type object struct {
 	origin  string
 }
 
-// allSets returns the corpus, which is written below dir, and the modules.
-func allSets(ctx context.Context, dir string) ([]*set, error) {
+// allSets returns those of directories; if there are none, the corpus, which is written below dir, and the modules.
+func allSets(ctx context.Context, dir string, dirs []string) (sets []*set, err error) {
+	for _, at := range dirs {
+		s, err := read(filepath.Base(at), at)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, s)
+	}
+	if len(dirs) > 0 {
+		return sets, nil
+	}
 	corpus := filepath.Join(dir, "corpus")
 	if out, err := exec.CommandContext(ctx, "go", "run", "./differential", "-objects", corpus).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("objects of the differential corpus: %w\n%s", err, out)
@@ -53,7 +63,6 @@ func allSets(ctx context.Context, dir string) ([]*set, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sets []*set
 	for _, n := range names {
 		s, err := read("corpus/"+n.Name(), filepath.Join(corpus, n.Name()))
 		if err != nil {

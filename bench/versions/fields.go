@@ -18,14 +18,14 @@ import (
 	"strings"
 )
 
-// types are the modules with the types of the releases, the oldest one first. Fields do not come in
-// patch releases.
-var types = []struct{ release, module string }{
-	{"1.34", "k8s.io/api@v0.34.0"},
-	{"1.35", "k8s.io/api@v0.35.4"},
-	{"1.36", "k8s.io/api@v0.36.3"},
-	{"1.37", "k8s.io/api@v0.37.1"},
+// types are the versions of the modules with the types of the releases, the oldest one first. Fields do not come
+// in patch releases.
+var types = []struct{ release, version string }{
+	{"1.34", "v0.34.2"}, {"1.35", "v0.35.4"}, {"1.36", "v0.36.3"}, {"1.37", "v0.37.1"},
 }
+
+// definitions is the module with the type of definitions of custom resources.
+const definitions = "k8s.io/apiextensions-apiserver"
 
 // writeFields writes which fields of the types of Kubernetes came after the oldest of the releases, and
 // which went. A decoder of the newest release knows fields that a real server of an older one
@@ -35,12 +35,22 @@ func writeFields(ctx context.Context, path string) error {
 	has := make([]map[string]map[string]bool, len(types))
 	for i, t := range types {
 		names = append(names, t.release)
-		dir, err := moduleDir(ctx, t.module)
+		dir, err := moduleDir(ctx, "k8s.io/api@"+t.version)
 		if err != nil {
 			return err
 		}
 		if has[i], err = structsIn(dir); err != nil {
-			return fmt.Errorf("%s: %w", t.module, err)
+			return fmt.Errorf("k8s.io/api@%s: %w", t.version, err)
+		}
+		if dir, err = moduleDir(ctx, definitions+"@"+t.version); err != nil {
+			return err
+		}
+		defined, err := structsIn(filepath.Join(dir, "pkg/apis/apiextensions/v1"))
+		if err != nil {
+			return fmt.Errorf("%s@%s: %w", definitions, t.version, err)
+		}
+		for name, fields := range defined {
+			has[i][definitions+"/pkg/apis/apiextensions/v1"+strings.TrimPrefix(name, ".")] = fields
 		}
 	}
 	var lines []string

@@ -242,6 +242,9 @@ func newExposed(p *populated) (*exposed, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, e := range endpoints {
+		e.Later = s.later()
+	}
 	a.static.Add(endpoints)
 	a.endpoints = append(a.endpoints, endpoints...)
 	definitions.Resources = discovery.Resources(endpoints)

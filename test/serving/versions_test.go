@@ -253,7 +253,12 @@ func TestWhatAReleaseSays(t *testing.T) {
 			if warnings := made.Header.Values("Warning"); (len(warnings) > 0) != tt.own {
 				t.Errorf("a registration has the warnings %q", warnings)
 			}
-			h.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+			const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+			observed := strings.TrimSuffix(crd, "}") + `,"status":{"observedGeneration":1}}`
+			if r := h.Do("POST", definitions+"?dryRun=All&fieldValidation=Strict", observed); (r.Code == http.StatusBadRequest) != (tt.name == "1.34") {
+				t.Errorf("a definition with a field that came with 1.35: %d %.300s", r.Code, r.Raw)
+			}
+			h.Must(http.StatusCreated, "POST", definitions, crd)
 			for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v3/apis/example.com/v1", "/openapi/v2"} {
 				harness.Eventually(t, path+" is served", func() error {
 					r := h.Do("GET", path, "")

@@ -150,19 +150,46 @@ func (r *run) unconverted(t *task, send func(*task) (*stage.Answer, error)) (*st
 // create creates an object.
 func (r *run) create(ctx context.Context, c *stage.Client, t *task) (*stage.Answer, error) {
 	return r.unconverted(t, func(t *task) (*stage.Answer, error) {
-		object := t.sent.DeepCopy()
-		if err := util.CreateApplyAnnotation(object, unstructured.UnstructuredJSONScheme); err != nil {
+		body, err := t.body()
+		if err != nil {
 			return nil, err
 		}
-		stage.PruneNulls(object.Object)
-		if object.GetResourceVersion() != "" {
-			// The object was read from a cluster. kubectl leaves the resourceVersion out.
-			object.SetResourceVersion("")
-		}
 		return c.Do(ctx, stage.Request{
-			Method: http.MethodPost, Path: stage.Collection(t.kind, t.namespace), ContentType: stage.JSON, Query: t.query(clientSideManager), Body: stage.Encode(object.Object),
+			Method: http.MethodPost, Path: stage.Collection(t.kind, t.namespace), ContentType: stage.JSON, Query: t.query(clientSideManager), Body: body,
 		})
 	})
+}
+
+// body returns the object as kubectl sends it to create it.
+func (t *task) body() ([]byte, error) {
+	object := t.sent.DeepCopy()
+	if err := util.CreateApplyAnnotation(object, unstructured.UnstructuredJSONScheme); err != nil {
+		return nil, err
+	}
+	stage.PruneNulls(object.Object)
+	if object.GetResourceVersion() != "" {
+		// The object was read from a cluster. kubectl leaves the resourceVersion out.
+		object.SetResourceVersion("")
+	}
+	return stage.Encode(object.Object), nil
+}
+
+// mostJudged is the most bytes of an object that is judged alone: etcd takes no more than 1.5 MiB.
+const mostJudged = 1 << 20
+
+// alone reports whether an object is judged without being stored, since no other one needs it, and accepted without a
+// warning. All others are created, so that the server's handler says what becomes of them.
+func (r *run) alone(ctx context.Context, t *task, variants []*task) bool {
+	if t.phase != stage.Others || len(variants) != 1 || r.user != r.admin || r.Call || r.Old != nil || r.Diff || r.ServerSide || t.serverSide ||
+		r.seesManagers || len(t.later) > 0 || r.Expand && offline.IsWorkload(t.kind.Kind.GroupKind()) || !r.stage.Alone(t.kind, t.namespace, t.sent) {
+		return false
+	}
+	body, err := t.body()
+	if err != nil || len(body) > mostJudged {
+		return false
+	}
+	a, err := r.admin.Judge(ctx, t.kind, t.namespace, t.query(clientSideManager), body)
+	return err == nil && a.OK() && len(a.Warnings) == 0
 }
 
 // query has the parameters of a write of the object.

@@ -126,6 +126,108 @@ func repository(tb testing.TB) string {
 	return dir
 }
 
+// What an object that is judged alone could miss: each is judged as through the server, which makes all objects
+// when their changes are asked for.
+func TestObjectsJudgedAloneAreJudgedAsStored(t *testing.T) {
+	const objects = `
+{apiVersion: v1, kind: ConfigMap, metadata: {name: plain}, data: {a: b}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: unknown}, dada: {a: b}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: Wrong_Name}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: lost, namespace: missing}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: twice}, data: {a: b}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: twice}, data: {a: 1}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: kubernetes}, spec: {type: ExternalName, externalName: a.example.com, clusterIP: 10.96.0.9}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: plain}, spec: {ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: balanced}, spec: {type: LoadBalancer, ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: ComponentStatus, metadata: {name: none}}
+---
+{apiVersion: v1, kind: Endpoints, metadata: {name: old}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: privileged, namespace: baseline}, spec: {hostNetwork: true, containers: [{name: a, image: a}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: warned, namespace: warned}, spec: {hostNetwork: true, containers: [{name: a, image: a}]}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: baseline, labels: {pod-security.kubernetes.io/enforce: baseline}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: warned, labels: {pod-security.kubernetes.io/warn: baseline}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: limited}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: one, namespace: limited}, spec: {hard: {count/configmaps: 1, count/secrets: 0}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: none, namespace: limited}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: limited}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: second, namespace: limited}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: job}, spec: {template: {spec: {restartPolicy: Always, containers: [{name: a, image: a}]}}}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: as.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: as, kind: A}
+  versions:
+  - {name: v1, served: true, storage: true, schema: &schema {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, maximum: 3}}}}}}}
+  - {name: v0, served: true, storage: false, deprecated: true, schema: *schema}
+---
+{apiVersion: example.com/v1, kind: A, metadata: {name: good}, spec: {size: 3}}
+---
+{apiVersion: example.com/v1, kind: A, metadata: {name: large}, spec: {size: 4}}
+---
+{apiVersion: example.com/v1, kind: A, metadata: {name: unknown}, spec: {sice: 3}}
+---
+{apiVersion: example.com/v0, kind: A, metadata: {name: deprecated}, spec: {size: 3}}
+`
+	const policy = `
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: managed}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: ["*"], operations: [CREATE], resources: ["configmaps"]}]}
+  validations: [{expression: "!has(object.metadata.managedFields)", message: somebody manages it}]
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: managed}, spec: {policyName: managed, validationActions: [Deny]}}
+`
+	for _, text := range []string{objects, objects + policy} {
+		file := filepath.Join(t.TempDir(), "objects.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var judged [2][]check.Object
+		for i := range judged {
+			set, err := manifests.Read([]string{file}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", Diff: i == 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range r.Objects {
+				o.Diff, o.Changes = "", nil
+				judged[i] = append(judged[i], *o)
+			}
+		}
+		if diff := cmp.Diff(judged[1], judged[0]); diff != "" || judged[0][0].Name != "plain" || (judged[0][0].Verdict == check.Accepted) != (text == objects) {
+			t.Errorf("stored (-), and judged alone (+):\n%s", diff)
+		}
+	}
+}
+
 // BenchmarkAThousandManifests measures a check of 1,000 manifests after the start of the
 // server, reading them included: the time and the CPU time, in seconds.
 func BenchmarkAThousandManifests(b *testing.B) {

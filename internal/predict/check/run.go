@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
@@ -43,6 +45,8 @@ type run struct {
 	old, removed []*task
 	// groups are the API groups in which the set defines kinds.
 	groups map[string]bool
+	// seesManagers reports whether a registration is about the managers of fields, which only a handler writes.
+	seesManagers bool
 	// mu guards the notes of the report while objects are explained, and done.
 	mu sync.Mutex
 	// done counts the objects of the part of the check that doing names.
@@ -143,6 +147,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 func (r *run) plan() {
 	paramKinds := stage.ParamKinds(r.Set.Unstructured())
 	r.groups = map[string]bool{}
+	r.seesManagers = r.Snapshot != nil && slices.ContainsFunc(r.Snapshot.Objects(), seesManagers)
 	for _, o := range r.Set.Objects {
 		if text(o.Content, "kind") == "CustomResourceDefinition" {
 			r.groups[text(o.Content, "spec", "group")] = true
@@ -150,6 +155,7 @@ func (r *run) plan() {
 		t := &task{object: o, sent: r.toSend(o.Content)}
 		t.later = r.stage.TakeLater(t.sent.Object, t.sent.GroupVersionKind())
 		t.phase = stage.PhaseOf(t.sent, paramKinds)
+		r.seesManagers = r.seesManagers || seesManagers(t.sent)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		t.result = r.report.add(t)
 		if t.skipped = r.skips(t); t.skipped {
@@ -160,6 +166,11 @@ func (r *run) plan() {
 		r.tasks = append(r.tasks, t)
 	}
 	r.joinServices()
+}
+
+// seesManagers reports whether an object is a registration whose text names the managers of fields.
+func seesManagers(u *unstructured.Unstructured) bool {
+	return u.GroupVersionKind().Group == registration.GroupName && bytes.Contains(stage.Encode(u.Object), []byte("managedFields"))
 }
 
 // toSend returns an object of a file to be sent. What is changed before that shares nothing with the file: the
@@ -243,6 +254,10 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		a, err := r.apply(ctx, r.admin, t)
 		t.answer = r.read(a)
 		return err
+	}
+	if r.alone(ctx, t, variants) {
+		t.answer = &answer{Answer: &stage.Answer{Code: http.StatusCreated}}
+		return nil
 	}
 	dryRun := t.dryRun
 	t.dryRun = dryRun || len(t.later) > 0

@@ -78,6 +78,13 @@ func (c *Client) Do(ctx context.Context, q Request) (*Answer, error) {
 	return c.stage.send(ctx, q, &c.user, nil)
 }
 
+// Judge judges the create of an object by admission and validation alone, as Stage.Judge does.
+func (c *Client) Judge(ctx context.Context, k *offline.Kind, namespace string, query url.Values, body []byte) (*Answer, error) {
+	q := &Question{Method: http.MethodPost, Kind: k, Namespace: namespace, Query: query, ContentType: JSON, Body: body, User: c.user}
+	q.User.Groups = append(slices.Clone(c.user.Groups), user.AllAuthenticated)
+	return c.stage.Judge(ctx, q)
+}
+
 // Must is Do for requests that the server refuses only because of a fault. A refusal is an error.
 // into, which may be nil, takes the object of the answer.
 func (c *Client) Must(ctx context.Context, q Request, into any) error {

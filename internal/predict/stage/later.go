@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -21,6 +22,9 @@ import (
 func (o *Options) TakeLater(content map[string]any, kind schema.GroupVersionKind) (later []string) {
 	if o.Fields == nil {
 		return nil
+	}
+	if kind == apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
+		return o.Fields.Remove(content, reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]())
 	}
 	if typed, err := scheme.Scheme.New(kind); err == nil {
 		later = o.Fields.Remove(content, reflect.TypeOf(typed))

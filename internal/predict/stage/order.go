@@ -152,6 +152,20 @@ func (s *Stage) Lane(k *offline.Kind, namespace, name string) string {
 	return Key(k, namespace, name)
 }
 
+// Alone reports whether a create takes from no pool that others of its phase take from.
+func (s *Stage) Alone(k *offline.Kind, namespace string, u *unstructured.Unstructured) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k.Resource.Group == "" && k.Resource.Resource == "services" {
+		// The default range has addresses for all services, and ports are few.
+		of, _, _ := unstructured.NestedString(u.Object, "spec", "type")
+		if s.ServiceRange != "" || s.Snapshot != nil || of != "" && of != string(corev1.ServiceTypeClusterIP) && of != string(corev1.ServiceTypeExternalName) {
+			return false
+		}
+	}
+	return !s.mu.quotas[namespace]
+}
+
 // Limit notes that a namespace has a quota, or will have one after this phase.
 func (s *Stage) Limit(namespace string) {
 	s.mu.Lock()

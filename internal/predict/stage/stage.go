@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -71,9 +72,11 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 
 // Judge answers a question by admission and validation alone, in a fraction of the time of Ask, where
 // that can be: creates, updates and deletions with what they find in Rehearsal.Stored. It does not
-// look for existing objects, and the object of the answer is in Answer.Tried. It asks the others.
+// look for existing objects unless fields are validated strictly, and the object of the answer is in
+// Answer.Tried. It asks the others.
 func (s *Stage) Judge(ctx context.Context, q *Question) (*Answer, error) {
-	t := &resources.Trial{Resource: q.Kind.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name, Body: q.Body, Invalid: q.Invalid}
+	t := &resources.Trial{Resource: q.Kind.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name, Body: q.Body, Invalid: q.Invalid,
+		Strict: q.Query.Get("fieldValidation") == metav1.FieldValidationStrict}
 	success := http.StatusOK
 	switch {
 	case q.Method == http.MethodPost:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,8 @@ type Trial struct {
 	Body []byte
 	// Invalid has a Create judged whose object the validation of its kind would reject.
 	Invalid bool
+	// Strict leaves a Create to its handler if the object has unknown fields or exists, or if the kind has warnings.
+	Strict bool
 }
 
 // Tried is the object of a trial that admission let pass.
@@ -134,8 +137,11 @@ func (w *trying) decode(into runtime.Object) (runtime.Object, metav1.Object, err
 	if !ok {
 		return nil, nil, ErrOnlyServed
 	}
-	kind := w.Scope.Kind
-	obj, gvk, err := w.Scope.Serializer.DecoderToVersion(info.Serializer, w.Scope.HubGroupVersion).Decode(w.Body, &kind, into)
+	kind, serializer := w.Scope.Kind, info.Serializer
+	if w.Strict {
+		serializer = info.StrictSerializer
+	}
+	obj, gvk, err := w.Scope.Serializer.DecoderToVersion(serializer, w.Scope.HubGroupVersion).Decode(w.Body, &kind, into)
 	if err != nil || !w.Scope.AcceptsGroupVersion(gvk.GroupVersion()) {
 		return nil, nil, ErrOnlyServed
 	}
@@ -168,6 +174,11 @@ func (w *trying) create(ctx context.Context) error {
 		namespace = name
 	}
 	ctx = request.WithNamespace(ctx, namespace)
+	if w.Strict {
+		if _, err := w.Storage.(rest.Getter).Get(ctx, name, &metav1.GetOptions{}); !apierrors.IsNotFound(err) || len(w.Warnings) > 0 {
+			return ErrOnlyServed
+		}
+	}
 	rest.WipeObjectMetaSystemFields(m)
 	if err := rest.EnsureObjectNamespaceMatchesRequestNamespace(rest.ExpectedNamespaceForResource(namespace, w.Resource), m); err != nil {
 		return err

@@ -467,6 +467,7 @@ func (v *viewer) servers(s *seen) []string {
 			list = append(list, "This server is ready.")
 		}
 	}
+	list = append(list, v.members(s)...)
 	var leases coordinationv1.LeaseList
 	if !s.optional("the leaders of controllers", v.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?limit=500", &leases)) {
 		return list
@@ -488,6 +489,38 @@ func (v *viewer) servers(s *seen) []string {
 		list = append(list, "No Lease in kube-system names a leader of controllers. A server with an embedded etcd is alone and runs them itself.")
 	}
 	return list
+}
+
+// members says who are the members of an embedded etcd of several servers.
+func (v *viewer) members(s *seen) (list []string) {
+	var own struct {
+		Behind   uint64   `json:"behind"`
+		Problems []string `json:"problems"`
+		Members  []struct {
+			Name    string `json:"name"`
+			Address string `json:"address"`
+			Leader  bool   `json:"leader"`
+			Joining bool   `json:"joining"`
+		} `json:"members"`
+	}
+	// Only a server that is one of several has it.
+	if err := v.get("/cluster/member", &own); codeOf(err) == http.StatusNotFound || !s.optional("the members of the cluster", err) {
+		return nil
+	}
+	for _, m := range own.Members {
+		as := "is a member"
+		switch {
+		case m.Leader:
+			as = "is the member that leads"
+		case m.Joining:
+			as = "is joining, and has no vote yet"
+		}
+		list = append(list, cmp.Or(m.Name, "A server")+" at "+m.Address+" "+as+".")
+	}
+	if own.Behind > 0 {
+		list = append(list, "This server has yet to take in "+report.Count(int(own.Behind), "entry")+" of the log of the members.")
+	}
+	return append(list, own.Problems...)
 }
 
 // health is what is wrong: findings of lint, registrations that are not in force, webhooks that are

@@ -144,6 +144,8 @@ func TestViews(t *testing.T) {
 			"a at 10.0.0.1:6443 judges by 1 registration, of revisions up to 42", "b judges by 1 registration, of revisions up to 41; 1 are not in force there", "gatehouse-controllers runs on a.",
 			"The server b does not judge requests by it as it is stored", "not in force everywhere", "This server is ready."}},
 		{"health", `{}`, api{"GET /readyz": "500[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed"}, []string{"This server is not ready: [-]etcd failed"}},
+		{"health", `{}`, api{"GET /cluster/member": `{"behind":2,"problems":["<i>no space"],"members":[{"name":"<x-b>a","address":"10.0.0.1:2380","leader":true},{"name":"b","address":"10.0.0.2:2380"},{"address":"10.0.0.3:2380","joining":true}]}`},
+			[]string{"&lt;x-b&gt;a at 10.0.0.1:2380 is the member that leads.", "b at 10.0.0.2:2380 is a member.", "A server at 10.0.0.3:2380 is joining", "has yet to take in 2 entries of the log", "&lt;i&gt;no space"}},
 		{"calls", `{"seconds":61.2,` + before + `}`, nil, []string{`"validating/deny.example.com":"3 calls, 3 rejected, p50 \u003e 5ms, p99 \u003e 5ms in the last 1m1s, 4 since the server started"`,
 			`"policy-validating/p":"5 evaluations, 2 violated in the last`, `"counts":{"policy-validating/p":{"calls":5,"rejected":2},"validating/deny.example.com":{"calls":4,"rejected":4,"buckets":{"0.005":1}}}`}},
 		{"calls", `{"seconds":10,"before":{"validating/deny.example.com":{"calls":4,"rejected":4}}}`, nil, []string{"none in the last 10s, 4 since the server started"}},

@@ -293,6 +293,7 @@ func (j *judging) memberStatus(w http.ResponseWriter, req *http.Request) {
 	out := members.Status{
 		ID: strconv.FormatUint(progress.ID, 16), Version: j.settings.ProgramVersion, Leader: status.Leader == progress.ID,
 		Behind: progress.Committed - min(progress.Applied, progress.Committed), Applied: progress.Applied, SizeBytes: status.DbSize, InUse: status.DbSizeInUse, Problems: status.Errors,
+		Members: j.db.embedded.Peers(),
 	}
 	if now := j.admitter.refresher.Current(); now != nil {
 		out.Registrations = now.Revision

@@ -212,6 +212,10 @@ func TestServersJoin(t *testing.T) {
 			t.Error("the log has the secret of the token")
 		}
 	}
+	health := first.HTTP(t, nil).Must(http.StatusOK, "POST", "/console/view/health", `{}`)
+	if body := string(health.Raw); strings.Count(body, "is the member that leads") != 1 || strings.Count(body, " is a member.") != 2 {
+		t.Errorf("the console does not name the members:\n%s", body)
+	}
 	if r := harness.Run(t, "cluster", "token", "list", "--data-dir", third.DataDir); !strings.Contains(r.Out, " 0 ") || strings.Contains(r.Out, secret) {
 		t.Errorf("%s%s", r.Out, r.Err)
 	}

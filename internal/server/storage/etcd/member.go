@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -169,10 +171,34 @@ func (s *Server) Leads() (leads, led bool) {
 	return leader == s.etcd.Server.MemberID(), leader != 0
 }
 
+// Peer is a member as the others know it.
+type Peer struct {
+	Name string `json:"name"`
+	// Address is the HOST:PORT at which the other members reach it.
+	Address string `json:"address"`
+	Leader  bool   `json:"leader,omitempty"`
+	// Joining reports whether it has no vote yet.
+	Joining bool `json:"joining,omitempty"`
+}
+
+// Peers returns the members, this one among them, by their names.
+func (s *Server) Peers() []Peer {
+	var all []Peer
+	for _, m := range s.etcd.Server.Cluster().Members() {
+		p := Peer{Name: m.Name, Leader: m.ID == s.etcd.Server.Leader(), Joining: m.IsLearner}
+		if len(m.PeerURLs) > 0 {
+			p.Address = strings.TrimPrefix(m.PeerURLs[0], "https://")
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 // Members counts the members with a vote, and those that are joining.
 func (s *Server) Members() (voters, learners int) {
-	for _, m := range s.etcd.Server.Cluster().Members() {
-		if m.IsLearner {
+	for _, m := range s.Peers() {
+		if m.Joining {
 			learners++
 		} else {
 			voters++

@@ -1,5 +1,7 @@
 package members
 
+import "github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+
 // Status is how a member is, as its server says. Fields are only ever added.
 type Status struct {
 	// ID is that of the member in etcd, in hexadecimal.
@@ -15,4 +17,6 @@ type Status struct {
 	// Registrations is the revision of the registrations that the server judges requests by.
 	Registrations string   `json:"registrations"`
 	Problems      []string `json:"problems,omitempty"`
+	// Members are all members, as this one knows them.
+	Members []etcd.Peer `json:"members"`
 }

@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -37,55 +38,58 @@ func main() {
 	defer stop()
 	s := &session{}
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
-	flag.IntVar(&s.kills, "kills", 20, "how often the agent is killed while requests are made")
+	only := flag.String("steps", "read,console,own,namespace,kill,load,creates", "what is done, one after the other")
+	flag.StringVar(&s.helm, "helm", "", "`path` of Helm's program (default: it is built)")
+	flag.IntVar(&s.kills, "kills", 20, "how often the agents are killed while requests are made")
 	flag.IntVar(&s.rate, "rate", 2000, "events that are sent in a second")
 	flag.DurationVar(&s.load, "load", time.Minute, "how long they are sent")
+	flag.IntVar(&s.replicas, "replicas", 2, "how many agents run")
+	flag.IntVar(&s.rounds, "rounds", 8, "how often blocks of creates are made with the agent, and without")
 	flag.Parse()
-	if err := s.run(ctx, *binaries); err != nil {
+	if err := s.run(ctx, *binaries, strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		os.Exit(1)
 	}
 }
 
-// session is a kube-apiserver with an agent.
+// session is a kube-apiserver with agents.
 type session struct {
-	kills, rate int
-	load        time.Duration
+	kills, rate, replicas, rounds int
+	load                          time.Duration
+	helm                          string
 
 	*peer.Server
+	binaries                 peer.Binaries
 	program, dir, kubeconfig string
-	// port is that of the agent.
-	port  int
-	agent *exec.Cmd
+	// ports are those of the agents. The API server sends events to the first one, and asks the last one for traces.
+	ports  []int
+	agents []*exec.Cmd
+	// args are the flags of the agents, as the chart has them.
+	args []string
 }
 
-const auditPolicy = `
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: None
-  verbs: [get, list, watch]
-- level: RequestResponse
-  namespaces: [shop, bank]
-- level: None
-`
-
-func (s *session) run(ctx context.Context, binaries string) (err error) {
-	b, err := peer.Build(ctx, ".", binaries)
+func (s *session) run(ctx context.Context, binaries string, only []string) (err error) {
+	if s.binaries, err = peer.Build(ctx, ".", binaries); err != nil {
+		return err
+	}
+	manager, err := peer.BuildControllerManager(ctx, ".", binaries)
 	if err != nil {
 		return err
 	}
-	s.program = b.Gatehouse
+	s.program = s.binaries.Gatehouse
 	if s.dir, err = os.MkdirTemp("", "agent-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(s.dir)
-	if s.port, err = peer.FreePort(); err != nil {
-		return err
+	for range s.replicas {
+		port, err := peer.FreePort()
+		if err != nil {
+			return err
+		}
+		s.ports = append(s.ports, port)
 	}
-	credentials := filepath.Join(s.dir, "credentials")
-	webhook, err := s.gatehouse(ctx, "agent", "--credentials", credentials, "--webhook-kubeconfig", fmt.Sprintf("127.0.0.1:%d", s.port))
+	s.agents = make([]*exec.Cmd, s.replicas)
+	commands, err := s.prepare(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,33 +97,38 @@ func (s *session) run(ctx context.Context, binaries string) (err error) {
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"webhook.yaml": webhook, "policy.yaml": auditPolicy} {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
-			return err
-		}
-	}
-	if s.Server, err = peer.Start(ctx, b, peer.KubeAPIServer, filepath.Join(s.dir, "kube-apiserver"),
-		"--audit-policy-file="+filepath.Join(s.dir, "policy.yaml"), "--audit-webhook-config-file="+filepath.Join(s.dir, "webhook.yaml"),
+	dir := filepath.Join(s.dir, "kube-apiserver")
+	flags := append([]string{
 		"--audit-webhook-batch-max-wait=500ms", "--audit-webhook-initial-backoff=500ms",
-		"--client-ca-file="+front, "--requestheader-client-ca-file="+front, "--requestheader-allowed-names=front", "--requestheader-username-headers=X-Remote-User",
+		"--client-ca-file=" + front, "--requestheader-client-ca-file=" + front, "--requestheader-allowed-names=front", "--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file="+front, "--proxy-client-key-file="+frontKey); err != nil {
+		"--proxy-client-cert-file=" + front, "--proxy-client-key-file=" + frontKey,
+	}, commands.flags...)
+	if s.Server, err = peer.Start(ctx, s.binaries, peer.KubeAPIServer, dir, flags...); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
 	if s.kubeconfig, err = s.WriteKubeconfig(s.dir); err != nil {
 		return err
 	}
-	if err := s.install(ctx, credentials); err != nil {
+	if err := s.StartNamespaceControllers(manager, dir); err != nil {
 		return err
 	}
 	defer s.kill()
-	if err := s.start(ctx); err != nil {
+	if err := s.install(ctx, commands); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{s.read, s.killing, s.generate} {
-		if err := step(ctx); err != nil {
-			return err
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"read", s.read}, {"console", s.console}, {"own", s.own}, {"namespace", s.namespace}, {"kill", s.killing}, {"load", s.generate}, {"creates", s.creates},
+	} {
+		if !slices.Contains(only, step.name) {
+			continue
+		}
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
 	return nil
@@ -146,113 +155,6 @@ func (s *session) with(ctx context.Context, input string, args ...string) (strin
 // kubectl runs kubectl as the administrator.
 func (s *session) kubectl(ctx context.Context, input string, args ...string) (string, error) {
 	return s.with(ctx, input, append([]string{"kubectl", "--kubeconfig", s.kubeconfig}, args...)...)
-}
-
-// install makes what deploy/agent has, but for the pods, and a role for alice in the namespace shop.
-func (s *session) install(ctx context.Context, credentials string) error {
-	rights, err := s.gatehouse(ctx, "agent", "--rbac")
-	if err != nil {
-		return err
-	}
-	service, err := s.gatehouse(ctx, "agent", "--credentials", credentials, "--apiservice")
-	if err != nil {
-		return err
-	}
-	// No controller and no proxy of services runs here.
-	service = strings.Replace(service, "port: 443", fmt.Sprintf("port: %d", s.port), 1)
-	manifests := fmt.Sprintf(`apiVersion: v1
-kind: Namespace
-metadata: {name: gatehouse-agent}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: shop}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: bank}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: gatehouse-agent, namespace: gatehouse-agent}
----
-apiVersion: v1
-kind: Service
-metadata: {name: gatehouse-agent, namespace: gatehouse-agent}
-spec: {type: ExternalName, externalName: localhost, ports: [{port: %d}]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: traces, namespace: shop}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gatehouse-trace-reader}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: edit, namespace: shop}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: no-x}
-spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
-  validations: [{expression: "!has(object.data) || !('x' in object.data)", message: no x}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: no-x}
-spec: {policyName: no-x, validationActions: [Deny]}
----
-`, s.port)
-	for _, text := range []string{manifests, rights, service} {
-		if _, err := s.kubectl(ctx, text, "apply", "-f", "-"); err != nil {
-			return err
-		}
-	}
-	token, err := s.kubectl(ctx, "", "create", "token", "gatehouse-agent", "-n", "gatehouse-agent", "--duration=24h")
-	if err != nil {
-		return err
-	}
-	own := *s.Server
-	own.Config = rest.CopyConfig(s.Config)
-	own.Config.BearerToken = strings.TrimSpace(token)
-	dir := filepath.Join(s.dir, "own")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	_, err = own.WriteKubeconfig(dir)
-	return err
-}
-
-// start starts the agent, with the rights that it prints.
-func (s *session) start(ctx context.Context) error {
-	s.agent = exec.Command(s.program, "agent", "--credentials", filepath.Join(s.dir, "credentials"), "--kubeconfig", filepath.Join(s.dir, "own", "kubeconfig"),
-		"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(s.port))
-	s.agent.Env = append(os.Environ(), "GOMEMLIMIT=150MiB")
-	s.agent.Stderr, s.agent.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := s.agent.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := s.agent.Start(); err != nil {
-		return err
-	}
-	line := make([]byte, 100)
-	n, err := out.Read(line)
-	if !strings.Contains(string(line[:n]), "is ready") {
-		return fmt.Errorf("the agent says %q: %w", line[:n], err)
-	}
-	return ctx.Err()
-}
-
-// kill kills the agent.
-func (s *session) kill() {
-	if s.agent != nil && s.agent.Process != nil {
-		_ = s.agent.Process.Kill()
-		_ = s.agent.Wait()
-	}
 }
 
 // eventually tries until there is no error, for a minute.
@@ -289,7 +191,7 @@ func (s *session) read(ctx context.Context) error {
 	}
 	var all string
 	err := eventually(ctx, "the traces are there", func() (err error) {
-		if all, err = s.gatehouse(ctx, "trace", "-A", "--kubeconfig", s.kubeconfig); err == nil && strings.Count(all, "configmaps") < 4 {
+		if all, err = s.gatehouse(ctx, "trace", "-A", "--kubeconfig", s.kubeconfig); err == nil && (strings.Count(all, "configmaps good") < 2 || strings.Count(all, "configmaps bad") < 2) {
 			err = fmt.Errorf("gatehouse trace -A shows %s", all)
 		}
 		return err
@@ -372,7 +274,7 @@ const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-%d","namesp
 
 // generate sends events at a rate, and measures what the agent takes.
 func (s *session) generate(ctx context.Context) error {
-	credentials := filepath.Join(s.dir, "credentials")
+	credentials := filepath.Join(s.dir, "agent")
 	ca, err := os.ReadFile(filepath.Join(credentials, "ca.crt"))
 	if err != nil {
 		return err
@@ -385,7 +287,7 @@ func (s *session) generate(ctx context.Context) error {
 	roots.AppendCertsFromPEM(ca)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	defer client.CloseIdleConnections()
-	pid := s.agent.Process.Pid
+	pid := s.agents[0].Process.Pid
 	before, err := cpu(pid)
 	if err != nil {
 		return err
@@ -406,7 +308,7 @@ func (s *session) generate(ctx context.Context) error {
 		}
 		b.WriteString("]}")
 		size += b.Len()
-		code, err := post(ctx, client, fmt.Sprintf("https://127.0.0.1:%d/audit", s.port), strings.TrimSpace(string(token)), b.String())
+		code, err := post(ctx, client, fmt.Sprintf("https://127.0.0.1:%d/audit", s.ports[0]), strings.TrimSpace(string(token)), b.String())
 		if err != nil {
 			return err
 		}
@@ -433,7 +335,7 @@ func (s *session) generate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", s.port), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", s.ports[0]), nil)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -52,6 +54,10 @@ type Options struct {
 	Port        int
 	// Follow are files of audit logs that are followed.
 	Follow []string
+	// Peers are the addresses of other agents of the same cluster, HOST:PORT, and Service is the one in front of all. A host
+	// may have several addresses, that of this agent among them.
+	Peers   []string
+	Service Service
 	// TraceBytes bounds the memory of the traces.
 	TraceBytes int
 	// ShutdownDelay is how long requests are still served after the end was asked for.
@@ -67,6 +73,7 @@ type Agent struct {
 	converter *auditlog.Converter
 	ring      *traces.Ring
 	queue     *queue
+	peers     *peers
 	token     []byte
 	listener  net.Listener
 	server    *genericapiserver.GenericAPIServer
@@ -93,10 +100,15 @@ func New(o Options) (_ *Agent, err error) {
 	}
 	a := &Agent{
 		options: o, converter: auditlog.NewConverter(auditlog.NewWorld(nil)), ring: traces.NewRing(o.TraceBytes),
-		queue: newQueue(), token: []byte(strings.TrimSpace(string(token))),
+		queue: newQueue(maxQueued), token: []byte(strings.TrimSpace(string(token))),
 	}
 	if len(a.token) < minToken {
 		return nil, fmt.Errorf("--credentials: %s has fewer than %d characters: remove the directory, and a new one is made", TokenFile, minToken)
+	}
+	if len(o.Peers) > 0 {
+		if a.peers, err = newPeers(o, string(a.token)); err != nil {
+			return nil, err
+		}
 	}
 	registerMetrics(a)
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port)))
@@ -193,16 +205,17 @@ func (a *Agent) install(config *genericapiserver.Config) error {
 // Run takes events and serves traces until ctx ends. It calls ready once, when it serves.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
 	ctx, stop := context.WithCancel(ctx)
-	parts := []struct {
+	type part struct {
 		name string
 		run  func(context.Context)
-	}{{"audit events", a.convert}, {"unanswered requests", a.unanswered}}
+	}
+	parts := []part{{"audit events", a.convert}, {"unanswered requests", a.unanswered}}
+	if a.peers != nil {
+		parts = append(parts, part{"peers", a.peers.run})
+	}
 	for _, path := range a.options.Follow {
-		f := &follower{path: path, take: a.take}
-		parts = append(parts, struct {
-			name string
-			run  func(context.Context)
-		}{"audit log " + path, f.run})
+		f := &follower{path: path, take: func(event []byte, source string) { a.take(bytes.Clone(event), source, false) }}
+		parts = append(parts, part{"audit log " + path, f.run})
 	}
 	ended := make(chan struct{}, len(parts))
 	for _, p := range parts {
@@ -230,17 +243,22 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	return err
 }
 
-// take makes a trace of an event, and keeps it.
-func (a *Agent) take(event []byte, source string) {
+// take makes a trace of an event, and keeps it. Peers get the event, unless it is from one of them. The caller must not
+// change it.
+func (a *Agent) take(event []byte, source string, fromPeer bool) {
 	t, why := a.converter.Add(event, source)
 	switch {
 	case why != "":
 		events.WithLabelValues("unreadable").Inc()
+		return
 	case t == nil:
 		events.WithLabelValues("unused").Inc()
 	default:
 		events.WithLabelValues("kept").Inc()
 		a.ring.Add(t)
+	}
+	if !fromPeer {
+		a.peers.share(batch{events: []json.RawMessage{event}, source: source, size: len(event)})
 	}
 }
 
@@ -252,7 +270,7 @@ func (a *Agent) convert(ctx context.Context) {
 			return
 		}
 		for _, event := range b.events {
-			a.take(event, b.source)
+			a.take(event, b.source, b.fromPeer)
 		}
 	}
 }

@@ -24,8 +24,8 @@ const (
 	maxReading = 4
 	// readTimeout bounds how long a body may take.
 	readTimeout = 30 * time.Second
-	// maxQueued bounds the events that wait to become traces, in bytes.
-	maxQueued = 16 << 20
+	// maxQueued bounds the events that wait to become traces, in bytes, and maxUnsent those that wait for a peer.
+	maxQueued, maxUnsent = 16 << 20, 4 << 20
 )
 
 // intake takes the audit events of the API server, and leaves other requests to next.
@@ -45,6 +45,15 @@ func (a *Agent) intake(next http.Handler) http.Handler {
 			w.Header().Set("Allow", http.MethodPost)
 			http.Error(w, "audit events are sent by POST", http.StatusMethodNotAllowed)
 			return
+		}
+		query := r.URL.Query()
+		from, source := query.Get(peerQuery), query.Get(sourceQuery)
+		if from == a.peers.id() {
+			http.Error(w, "this is the agent that sent it", http.StatusMisdirectedRequest)
+			return
+		}
+		if from == "" {
+			source = "audit webhook of " + hostOf(r)
 		}
 		select {
 		case reading <- struct{}{}:
@@ -69,7 +78,7 @@ func (a *Agent) intake(next http.Handler) http.Handler {
 			http.Error(w, err.Error(), code)
 			return
 		}
-		dropped.Add(float64(a.queue.add(batch{list, "audit webhook of " + hostOf(r), size})))
+		dropped.Add(float64(a.queue.add(batch{list, source, from != "", size})))
 		w.WriteHeader(http.StatusOK)
 	})
 }
@@ -130,29 +139,42 @@ func readItems(in *json.Decoder) (list []json.RawMessage, size int, err error) {
 	return list, size, err
 }
 
-// batch are the events of one request.
+// batch are events, such as those of one request. size is that of all, in bytes.
 type batch struct {
-	events []json.RawMessage
-	source string
-	size   int
+	events   []json.RawMessage
+	source   string
+	fromPeer bool
+	size     int
 }
 
-// queue holds the events that wait to become traces, within maxQueued bytes.
+// joins reports whether an event can become part of this batch.
+func (b batch) joins(other batch) bool {
+	return len(other.events) == 1 && len(b.events) < 400 && b.size < 1<<20 && b.source == other.source && b.fromPeer == other.fromPeer
+}
+
+// queue holds events that wait, within a number of bytes.
 type queue struct {
+	limit   int
 	mu      sync.Mutex
 	batches []batch
 	size    int
 	wake    chan struct{}
 }
 
-func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+func newQueue(limit int) *queue { return &queue{limit: limit, wake: make(chan struct{}, 1)} }
 
 // add adds events. It returns how many had to go for them, the oldest ones.
 func (q *queue) add(b batch) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.batches, q.size = append(q.batches, b), q.size+b.size
-	for q.size > maxQueued && len(q.batches) > 1 {
+	q.size += b.size
+	if last := len(q.batches) - 1; last >= 0 && q.batches[last].joins(b) {
+		q.batches[last].events = append(q.batches[last].events, b.events...)
+		q.batches[last].size += b.size
+	} else {
+		q.batches = append(q.batches, b)
+	}
+	for q.size > q.limit && len(q.batches) > 1 {
 		dropped += len(q.batches[0].events)
 		q.size -= q.batches[0].size
 		q.batches[0] = batch{}

@@ -25,7 +25,7 @@ const token = "token-of-the-api-server"
 // newAgent is an Agent that has no cluster.
 func newAgent() *Agent {
 	return &Agent{
-		converter: auditlog.NewConverter(auditlog.NewWorld(nil)), ring: traces.NewRing(8 << 20), queue: newQueue(), token: []byte(token),
+		converter: auditlog.NewConverter(auditlog.NewWorld(nil)), ring: traces.NewRing(8 << 20), queue: newQueue(maxQueued), token: []byte(token),
 	}
 }
 
@@ -177,11 +177,11 @@ func TestFewBodiesAreReadAtATime(t *testing.T) {
 
 // S32.3: the oldest events are dropped, and counted.
 func TestTheOldestEventsAreDropped(t *testing.T) {
-	q := newQueue()
+	q := newQueue(maxQueued)
 	piece := json.RawMessage(strings.Repeat("x", maxQueued/4))
 	sum := 0
 	for i := range 10 {
-		sum += q.add(batch{[]json.RawMessage{piece}, fmt.Sprint(i), len(piece)})
+		sum += q.add(batch{events: []json.RawMessage{piece}, source: fmt.Sprint(i), size: len(piece)})
 	}
 	if sum != 6 || q.size > maxQueued || len(q.batches) != 4 {
 		t.Errorf("%d dropped, %d batches of %d bytes", sum, len(q.batches), q.size)
@@ -210,8 +210,8 @@ func TestEventsBecomeTraces(t *testing.T) {
 		defer close(ended)
 		a.convert(ctx)
 	}()
-	a.queue.add(batch{[]json.RawMessage{json.RawMessage(event("a")), json.RawMessage(event("a")), json.RawMessage(`7`)}, "audit webhook of 192.0.2.1", 1})
-	a.queue.add(batch{[]json.RawMessage{json.RawMessage(strings.Replace(event("b"), "ResponseComplete", "RequestReceived", 1))}, "", 1})
+	a.queue.add(batch{events: []json.RawMessage{json.RawMessage(event("a")), json.RawMessage(event("a")), json.RawMessage(`7`)}, source: "audit webhook of 192.0.2.1", size: 1})
+	a.queue.add(batch{events: []json.RawMessage{json.RawMessage(strings.Replace(event("b"), "ResponseComplete", "RequestReceived", 1))}, size: 1})
 	for deadline := time.Now().Add(time.Minute); len(a.kept(t)) == 0 || !a.queue.empty(); {
 		if time.Now().After(deadline) {
 			t.Fatal("no trace is kept")

@@ -18,6 +18,10 @@ var (
 		Name: "gatehouse_agent_dropped_events_total", StabilityLevel: metrics.ALPHA,
 		Help: "Audit events that were dropped, the oldest first, since more came than the agent makes traces of.",
 	})
+	unshared = metrics.NewCounter(&metrics.CounterOpts{
+		Name: "gatehouse_agent_unshared_events_total", StabilityLevel: metrics.ALPHA,
+		Help: "Audit events that another replica did not get from this one, since it did not answer, or not in time.",
+	})
 	held = metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Name: "gatehouse_agent_trace_bytes", StabilityLevel: metrics.ALPHA,
 		Help: "Bytes of the traces that the agent keeps.",
@@ -36,7 +40,7 @@ var (
 func registerMetrics(a *Agent) {
 	current.Store(a)
 	once.Do(func() {
-		legacyregistry.MustRegister(events, dropped)
+		legacyregistry.MustRegister(events, dropped, unshared)
 		legacyregistry.RawMustRegister(held)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -31,6 +33,10 @@ func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, g := range groups.Groups {
+		if g.Name == "gatehouse.dev" {
+			// S22.29: no other server has it.
+			continue
+		}
 		for _, v := range g.Versions {
 			all = append(all, version{g.Name, v.Version, "/apis/" + g.Name + "/" + v.Version})
 		}
@@ -102,6 +108,23 @@ func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// S22.29: the group of the server's own kinds cannot be given to another server, such as an agent of another cluster.
+func TestNoOtherServerHasTheOwnGroup(t *testing.T) {
+	t.Parallel()
+	admin := harness.Start(t).HTTP(t, nil)
+	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
+	const remote = `"insecureSkipTLSVerify":true,"service":{"namespace":"gatehouse-agent","name":"gatehouse-agent"}}}`
+	for _, r := range []*harness.Response{
+		admin.Do("PATCH", services+"/v1alpha1.gatehouse.dev", `{"spec":{`+remote, "Content-Type", "application/merge-patch+json"),
+		admin.Do("POST", services, `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v7.gatehouse.dev"},"spec":{"group":"gatehouse.dev","version":"v7","groupPriorityMinimum":1000,"versionPriority":10,`+remote),
+	} {
+		message := r.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Message
+		harness.Contains(t, "the rejection", message, "spec.service: Forbidden: this server serves gatehouse.dev itself")
+	}
+	admin.Must(http.StatusOK, "PATCH", services+"/v1alpha1.gatehouse.dev", `{"spec":{"versionPriority":14}}`, "Content-Type", "application/merge-patch+json")
+	admin.Get("/apis/gatehouse.dev/v1alpha1/admissiontraces")
 }
 
 // changed is an APIService with another priority.

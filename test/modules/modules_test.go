@@ -15,17 +15,19 @@ import (
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // The modules pass their tests, each with the versions that its go.mod has: gatehousetest with the
-// client-go that it requires of an operator, and the example with that of the server.
+// client-go that it requires of an operator, and the others with that of the server.
 func TestModules(t *testing.T) {
 	program := harness.Binary(t)
 	for module, client := range map[string]string{
-		"gatehousetest":      `^v0\.35\.`,
-		"examples/openshift": `^v0\.37\.`,
+		"gatehousetest":          `^v0\.35\.`,
+		"examples/openshift":     `^v0\.37\.`,
+		"internal/release/chart": `^v0\.37\.`,
 	} {
 		t.Run(module, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join("..", "..", module)
 			read(t, dir)
+			read(t, filepath.Join("..", "..", "deploy", "agent"))
 			in := func(args ...string) string {
 				t.Helper()
 				cmd := exec.CommandContext(t.Context(), "go", args...)

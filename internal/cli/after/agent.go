@@ -58,6 +58,7 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 			if err != nil {
 				return command.Usagef("--service %v", err)
 			}
+			o.Service = service
 			switch {
 			case o.rbac:
 				_, err := io.WriteString(streams.Out, agent.RBAC(service))
@@ -94,6 +95,7 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 		f.IntVar(&o.Port, "secure-port", 8443, "port to listen on; 0 means any free port")
 		f.StringVar(&o.Credentials, "credentials", "", "`directory` with the certificate and the token of the API server; it is made if it is missing")
 		f.StringVar(&o.service, "service", "gatehouse-agent/gatehouse-agent", "service in front of the agent, as NAMESPACE/NAME, whose name is in the certificate")
+		f.StringArrayVar(&o.Peers, "peer", nil, "`address` of other replicas, HOST:PORT, to which events are passed on so that each has all traces; may be repeated")
 		f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 0, "how long it serves after the signal to end, until others know that it ends")
 	})
 	command.AddSection(cmd, "Print, and do nothing else", func(f *pflag.FlagSet) {

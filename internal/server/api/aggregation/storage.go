@@ -1,16 +1,20 @@
 package aggregation
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/install"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	registry "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
+	registry "k8s.io/kube-aggregator/pkg/registry/apiservice"
+	registryetcd "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
@@ -45,9 +49,34 @@ const Prefix = groupName + "/" + Resource
 func Storage(factory *storage.Factory, config storagebackend.Config) map[string]rest.Storage {
 	config.Codec = Codecs.LegacyCodec(GroupVersion)
 	config.EncodeVersioner = runtime.NewMultiGroupVersioner(GroupVersion, schema.GroupKind{Group: groupName})
-	services := registry.NewREST(Scheme, factory.For(config.ForResource(apiregistration.Resource(Resource)), Prefix))
+	services := registryetcd.NewREST(Scheme, factory.For(config.ForResource(apiregistration.Resource(Resource)), Prefix))
+	strategy := ownGroup{registry.NewStrategy(Scheme)}
+	services.CreateStrategy, services.UpdateStrategy = strategy, strategy
 	return map[string]rest.Storage{
 		Resource:             services,
-		Resource + "/status": registry.NewStatusREST(Scheme, services),
+		Resource + "/status": registryetcd.NewStatusREST(Scheme, services),
 	}
+}
+
+// ownGroup is the strategy that leaves the group of this server's own kinds to this server: traces of another server
+// would be taken for those of this one (S22.29).
+type ownGroup struct{ rest.RESTCreateUpdateStrategy }
+
+func (o ownGroup) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return append(o.RESTCreateUpdateStrategy.Validate(ctx, obj), validateGroup(obj)...)
+}
+
+func (o ownGroup) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := o.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)
+	if len(validateGroup(old)) > 0 {
+		return errs
+	}
+	return append(errs, validateGroup(obj)...)
+}
+
+func validateGroup(obj runtime.Object) field.ErrorList {
+	if spec := obj.(*apiregistration.APIService).Spec; spec.Group == "gatehouse.dev" && spec.Service != nil {
+		return field.ErrorList{field.Forbidden(field.NewPath("spec", "service"), "this server serves gatehouse.dev itself, with the traces of its own requests: gatehouse agent is for clusters with another API server")}
+	}
+	return nil
 }

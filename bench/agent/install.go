@@ -120,6 +120,10 @@ apiVersion: v1
 kind: ServiceAccount
 metadata: {name: alice, namespace: shop}
 ---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default, namespace: shop}
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: traces, namespace: shop}
@@ -204,15 +208,12 @@ func (s *session) install(ctx context.Context, g *guide) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	if err := eventually(ctx, "the namespace has a ServiceAccount for the pod", func() error {
-		_, err := s.kubectl(ctx, "", "run", "web", "-n", "shop", "--image=example.com/web")
-		return err
-	}); err != nil {
+	if _, err := s.kubectl(ctx, "", "run", "web", "-n", "shop", "--image=example.com/web"); err != nil {
 		return err
 	}
 	return eventually(ctx, "gatehouse blame says who changed the pod", func() error {
 		out, err := s.sh(ctx, g.commands[3])
-		if err == nil && !strings.Contains(out, "notes.example.com") {
+		if err == nil && !strings.Contains(out, "notes/notes.example") {
 			err = errors.New(out)
 		}
 		return err
@@ -237,7 +238,12 @@ func (s *session) start(ctx context.Context) error {
 	for i, port := range s.ports {
 		cmd := exec.Command(s.program, append(append([]string{}, s.args...), "--kubeconfig", filepath.Join(s.dir, "own", "kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(port))...)
 		cmd.Env = append(os.Environ(), "GOMEMLIMIT=150MiB")
-		cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		log, err := os.OpenFile(filepath.Join(s.dir, "agent.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		cmd.Stderr, cmd.SysProcAttr = log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			return err
@@ -249,7 +255,8 @@ func (s *session) start(ctx context.Context) error {
 		line := make([]byte, 100)
 		n, err := out.Read(line)
 		if !strings.Contains(string(line[:n]), "is ready") {
-			return fmt.Errorf("the agent says %q: %w", line[:n], err)
+			text, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("the agent says %q: %w\n%s", line[:n], err, text)
 		}
 	}
 	return ctx.Err()

@@ -72,9 +72,11 @@ func (s *session) run(ctx context.Context, binaries string, only []string) (err 
 	if s.binaries, err = peer.Build(ctx, ".", binaries); err != nil {
 		return err
 	}
-	manager, err := peer.BuildControllerManager(ctx, ".", binaries)
-	if err != nil {
-		return err
+	manager := ""
+	if slices.Contains(only, "namespace") {
+		if manager, err = peer.BuildControllerManager(ctx, ".", binaries); err != nil {
+			return err
+		}
 	}
 	s.program = s.binaries.Gatehouse
 	if s.dir, err = os.MkdirTemp("", "agent-"); err != nil {
@@ -111,8 +113,10 @@ func (s *session) run(ctx context.Context, binaries string, only []string) (err 
 	if s.kubeconfig, err = s.WriteKubeconfig(s.dir); err != nil {
 		return err
 	}
-	if err := s.StartNamespaceControllers(manager, dir); err != nil {
-		return err
+	if manager != "" {
+		if err := s.StartNamespaceControllers(manager, dir); err != nil {
+			return err
+		}
 	}
 	defer s.kill()
 	if err := s.install(ctx, commands); err != nil {

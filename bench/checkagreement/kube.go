@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -255,8 +256,18 @@ func (k *kubeAPIServer) apply(ctx context.Context, s *set, which []int, name str
 	if !answers[sentinelFile].rejected {
 		return nil, fmt.Errorf("kubectl apply does not refuse %s: %s", sentinelFile, problems.String())
 	}
-	return answers, nil
+	long := slices.DeleteFunc(slices.Clone(which), func(i int) bool { return !strings.Contains(answers[fileOf(i)].message, tooLong) })
+	if len(long) == 0 || slices.Contains(flags, "--server-side") {
+		return answers, nil
+	}
+	more, err := k.apply(ctx, s, long, name+"-server-side", append(slices.Clone(flags), "--server-side")...)
+	maps.Copy(answers, more)
+	return answers, err
 }
+
+// tooLong is in the error about an object that only the server can apply. gatehouse check judges it so, and reports
+// that it needs --server-side.
+const tooLong = "metadata.annotations: Too long: "
 
 // furnish makes what controllers make in a cluster: the service account of each namespace.
 func (k *kubeAPIServer) furnish(ctx context.Context) error {

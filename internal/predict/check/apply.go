@@ -177,19 +177,28 @@ func (t *task) body() ([]byte, error) {
 // mostJudged is the most bytes of an object that is judged alone: etcd takes no more than 1.5 MiB.
 const mostJudged = 1 << 20
 
-// alone reports whether an object is judged without being stored, since no other one needs it, and accepted without a
-// warning. All others are created, so that the server's handler says what becomes of them.
-func (r *run) alone(ctx context.Context, t *task, variants []*task) bool {
+// alone judges an object that no other one needs, without storing it. It returns nil unless that is accepted without
+// a warning: all others are created, so that the server's handler says what becomes of them.
+func (r *run) alone(ctx context.Context, t *task, variants []*task) *stage.Answer {
 	if t.phase != stage.Others || len(variants) != 1 || r.user != r.admin || r.Call || r.Old != nil || r.Diff || r.ServerSide || t.serverSide ||
-		r.seesManagers || len(t.later) > 0 || r.Expand && offline.IsWorkload(t.kind.Kind.GroupKind()) || !r.stage.Alone(t.kind, t.namespace, t.sent) {
-		return false
+		r.seesManagers || len(t.later) > 0 || !r.stage.Alone(t.kind, t.namespace, t.sent) {
+		return nil
 	}
 	body, err := t.body()
 	if err != nil || len(body) > mostJudged {
-		return false
+		return nil
 	}
 	a, err := r.admin.Judge(ctx, t.kind, t.namespace, t.query(clientSideManager), body)
-	return err == nil && a.OK() && len(a.Warnings) == 0
+	if err != nil || !a.OK() || len(a.Warnings) > 0 {
+		return nil
+	}
+	accepted := &stage.Answer{Code: a.Code, Body: a.Body}
+	if a.Tried != nil && offline.IsWorkload(t.kind.Kind.GroupKind()) {
+		if accepted.Body, err = a.Tried.Encode(a.Tried.Object); err != nil {
+			return nil
+		}
+	}
+	return accepted
 }
 
 // query has the parameters of a write of the object.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,6 +127,9 @@ func repository(tb testing.TB) string {
 	return dir
 }
 
+// generated is the end of the names of pods.
+var generated = regexp.MustCompile(`-[a-z0-9]{5}\b`)
+
 // What an object that is judged alone could miss: each is judged as through the server, which makes all objects
 // when their changes are asked for.
 func TestObjectsJudgedAloneAreJudgedAsStored(t *testing.T) {
@@ -170,6 +174,10 @@ func TestObjectsJudgedAloneAreJudgedAsStored(t *testing.T) {
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: second, namespace: limited}}
 ---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: baseline}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {hostNetwork: true, containers: [{name: a, image: a}]}}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {hostNetwork: true, containers: [{name: a, image: a}]}}}}
+---
 {apiVersion: batch/v1, kind: Job, metadata: {name: job}, spec: {template: {spec: {restartPolicy: Always, containers: [{name: a, image: a}]}}}}
 ---
 apiVersion: apiextensions.k8s.io/v1
@@ -208,12 +216,13 @@ spec:
 			t.Fatal(err)
 		}
 		var judged [2][]check.Object
+		var findings [2][]report.Finding
 		for i := range judged {
 			set, err := manifests.Read([]string{file}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", Diff: i == 1})
+			r, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", Expand: true, Diff: i == 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,6 +230,13 @@ spec:
 				o.Diff, o.Changes = "", nil
 				judged[i] = append(judged[i], *o)
 			}
+			for _, f := range r.Findings {
+				f.Message = generated.ReplaceAllString(f.Message, "-GENERATED")
+				findings[i] = append(findings[i], f)
+			}
+		}
+		if diff := cmp.Diff(findings[1], findings[0]); diff != "" {
+			t.Errorf("findings of what was stored (-), and judged alone (+):\n%s", diff)
 		}
 		if diff := cmp.Diff(judged[1], judged[0]); diff != "" || judged[0][0].Name != "plain" || (judged[0][0].Verdict == check.Accepted) != (text == objects) {
 			t.Errorf("stored (-), and judged alone (+):\n%s", diff)

@@ -60,9 +60,15 @@ func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err e
 	}
 	for i := range made {
 		d := &made[i]
-		q := stage.Request{Method: http.MethodPost, Path: stage.Collection(r.stage.Kinds().Of(d.Object.GroupVersionKind()), t.namespace), ContentType: stage.JSON, Body: stage.Encode(d.Object.Object)}
+		kind, controller := r.stage.Kinds().Of(d.Object.GroupVersionKind()), r.stage.Client(d.By.GetName(), d.By.GetGroups())
+		q := stage.Request{Method: http.MethodPost, Path: stage.Collection(kind, t.namespace), ContentType: stage.JSON, Body: stage.Encode(d.Object.Object)}
 		q.Query = map[string][]string{"dryRun": {metav1.DryRunAll}}
-		a, err := r.stage.Client(d.By.GetName(), d.By.GetGroups()).Do(ctx, q)
+		if !r.Call && !r.seesManagers {
+			if a, err := controller.Judge(ctx, kind, t.namespace, q.Query, q.Body); err == nil && a.OK() {
+				continue
+			}
+		}
+		a, err := controller.Do(ctx, q)
 		if err != nil {
 			return nil, err
 		}

@@ -255,8 +255,8 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		t.answer = r.read(a)
 		return err
 	}
-	if r.alone(ctx, t, variants) {
-		t.answer = &answer{Answer: &stage.Answer{Code: http.StatusCreated}}
+	if a := r.alone(ctx, t, variants); a != nil {
+		t.answer = &answer{Answer: a}
 		return nil
 	}
 	dryRun := t.dryRun

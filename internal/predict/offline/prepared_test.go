@@ -88,6 +88,25 @@ func TestPoliciesSeePreparedObjects(t *testing.T) {
 	}
 }
 
+// Reviews are rejected as their registries reject them, and managers of fields that cannot be read reject nothing.
+func TestReviewsAndManagersAreValidated(t *testing.T) {
+	for _, tc := range []struct{ name, object, says string }{
+		{"without a token", "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {}}", "token is required for TokenReview in authentication"},
+		{"with a token", "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {token: a}}", ""},
+		{"without a user", "{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview, spec: {nonResourceAttributes: {path: /a, verb: get}}}", "at least one of user or group must be specified"},
+		{"with a user", "{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview, spec: {user: a, nonResourceAttributes: {path: /a, verb: get}}}", ""},
+		{"without a namespace", "{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectRulesReview, spec: {}}", "no namespace on request"},
+		{"with managers", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, managedFields: [{manager: a}]}}", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := planned(t, &offline.Request{Operation: "CREATE", Object: written(t, tc.object)}, "true")
+			if (p.Rejection != "") != (tc.says != "") || !strings.Contains(p.Rejection, tc.says) {
+				t.Errorf("got %q, want %q", p.Rejection, tc.says)
+			}
+		})
+	}
+}
+
 // What mutates comes before: it sees the object as it was sent.
 func TestMutatingPoliciesSeeWhatIsSent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")

@@ -43,9 +43,13 @@ func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare
 		return nil, nil
 	}
 	return func(ctx context.Context, object runtime.Object) error {
-		if m, err := meta.Accessor(object); err == nil && a.GetOperation() == apiadmission.Update {
-			// The stored object is the one that the request changes.
-			m.SetResourceVersion("")
+		if m, err := meta.Accessor(object); err == nil {
+			// A handler replaces managers that it cannot read.
+			m.SetManagedFields(nil)
+			if a.GetOperation() == apiadmission.Update {
+				// The stored object is the one that the request changes.
+				m.SetResourceVersion("")
+			}
 		}
 		r := &registryReader{world: w, q: q, sent: object, old: old}
 		err := prepare(r.context(ctx), object)

@@ -49,8 +49,6 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/secret"
 	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
-
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // sampleAddress stands for the address that a server gives a service.
@@ -64,10 +62,10 @@ type Prepare func(context.Context, runtime.Object) error
 var errAsked = errors.New("the registry asks whether it may store the object")
 
 // Prepares returns what the registry of a storage makes of the object of a request, by the registry's own code up to
-// the point where it asks what validates: nothing is stored. It is nil for a storage that stores no objects. The
+// the point where it asks what validates: nothing is stored, and no review is answered. The
 // context has the user, the namespace and the RequestInfo of the request.
 func Prepares(storage rest.Storage, a admission.Attributes) Prepare {
-	if a.GetObject() == nil || registration.IsVirtual(a.GetResource().GroupResource()) {
+	if a.GetObject() == nil {
 		return nil
 	}
 	dry := []string{metav1.DryRunAll}

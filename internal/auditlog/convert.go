@@ -175,8 +175,10 @@ func failedOpen(call *trace.Call) {
 // API server writes it into the event with its defaults.
 func (c *conversion) describe() {
 	var object map[string]any
-	if c.e.sent != nil && slices.ContainsFunc(slices.Concat(c.mutating[0], c.mutating[1]), func(call trace.Call) bool { return len(call.Patch) > 0 }) {
-		object = c.e.sent.DeepCopy().Object
+	if slices.ContainsFunc(slices.Concat(c.mutating[0], c.mutating[1]), func(call trace.Call) bool { return len(call.Patch) > 0 }) {
+		if sent := c.e.sent.object(); sent != nil {
+			object = sent.Object
+		}
 	}
 	ctx := context.Background()
 	for round := range c.mutating {

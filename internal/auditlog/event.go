@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -30,7 +31,27 @@ type event struct {
 	source string
 	// sent is what the request sent, and answer the object of the answer; nil if the event does not
 	// show it. What a patch sent is not an object.
-	sent, answer *unstructured.Unstructured
+	sent, answer *shown
+}
+
+// shown is an object of an event. Most traces need its head only.
+type shown struct {
+	metav1.TypeMeta
+	Metadata struct {
+		Name string    `json:"name"`
+		UID  types.UID `json:"uid"`
+	} `json:"metadata"`
+	Items json.RawMessage `json:"items"`
+	raw   []byte
+}
+
+// object is the whole of it, nil if there is none.
+func (s *shown) object() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	if s == nil || u.UnmarshalJSON(s.raw) != nil || u.IsList() {
+		return nil
+	}
+	return u
 }
 
 // maxName bounds, in bytes, the names that events give.
@@ -50,23 +71,23 @@ func decode(data []byte, source string) (e *event, why string) {
 		return nil, ""
 	}
 	if e.Verb != "patch" && e.Verb != "apply" {
-		e.sent = object(e.RequestObject)
+		e.sent = head(e.RequestObject)
 	}
-	e.answer = object(e.ResponseObject)
+	e.answer = head(e.ResponseObject)
 	return e, ""
 }
 
-// object returns an object of an event; nil if it shows none.
-func object(raw *runtime.Unknown) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	if raw == nil || len(raw.Raw) < 3 || u.UnmarshalJSON(raw.Raw) != nil {
+// head returns an object of an event; nil if it shows none.
+func head(raw *runtime.Unknown) *shown {
+	s := &shown{}
+	if raw == nil || len(raw.Raw) < 3 || utiljson.Unmarshal(raw.Raw, s) != nil {
 		return nil
 	}
-	switch kind := u.GetKind(); {
-	case kind == "" || kind == "Status" || kind == "DeleteOptions" || strings.HasPrefix(kind, "PartialObjectMetadata") || u.IsList():
+	if s.Kind == "" || s.Kind == "Status" || s.Kind == "DeleteOptions" || strings.HasPrefix(s.Kind, "PartialObjectMetadata") || bytes.HasPrefix(s.Items, []byte{'['}) {
 		return nil
 	}
-	return u
+	s.raw = raw.Raw
+	return s
 }
 
 // id names the request of the event. The audit ID alone does not: clients may choose it, and an
@@ -139,16 +160,16 @@ func (e *event) subject(kind func(schema.GroupVersionResource) schema.GroupVersi
 	if u, err := url.ParseRequestURI(e.RequestURI); err == nil {
 		s.DryRun = slices.Contains(u.Query()["dryRun"], metav1.DryRunAll)
 	}
-	for _, u := range []*unstructured.Unstructured{e.answer, e.sent} {
+	for _, u := range []*shown{e.answer, e.sent} {
 		if u == nil {
 			continue
 		}
 		if s.Kind == (schema.GroupVersionKind{}) && (s.Subresource == "" || s.Subresource == "status" || u == e.sent) {
-			s.Kind = u.GroupVersionKind()
+			s.Kind = u.TypeMeta.GroupVersionKind()
 		}
-		s.Name = cmp.Or(s.Name, name(u.GetName()))
+		s.Name = cmp.Or(s.Name, name(u.Metadata.Name))
 		if s.Subresource == "" {
-			s.UID = cmp.Or(s.UID, types.UID(name(string(u.GetUID()))))
+			s.UID = cmp.Or(s.UID, types.UID(name(string(u.Metadata.UID))))
 		}
 	}
 	if s.Kind == (schema.GroupVersionKind{}) && s.Subresource == "" && kind != nil {

@@ -281,9 +281,9 @@ func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
 func (c *conversion) final() *unstructured.Unstructured {
 	switch {
 	case c.e.answer != nil && c.about.Subresource == "":
-		return c.e.answer.DeepCopy()
+		return c.e.answer.object()
 	case c.e.sent != nil && len(c.mutating[0]) == 0:
-		return c.e.sent.DeepCopy()
+		return c.e.sent.object()
 	}
 	return nil
 }

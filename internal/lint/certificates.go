@@ -207,12 +207,46 @@ var caBundleMismatch = &Rule{
 			if !asked {
 				continue
 			}
-			if served.Err != nil {
+			if served.Untried {
 				p.misses("%s presented no certificate: %v (%s)", address, served.Err, p.rule.ID)
+			}
+			if len(served.Chain) == 0 {
 				continue
 			}
 			if err := trust(c.ClientConfig, served.Chain, p.Now); err != nil {
 				c.finds(p, p.rule.Level, c.under("caBundle"), address.String()+string(c.CABundle), "the API server does not trust the certificate of %s: %v", c.what, err)
+			}
+		}
+	},
+}
+
+var certificateExpires = &Rule{
+	ID: "certificate-expires", Level: Warning,
+	Reads: []Part{Certificates},
+	check: func(p *pass) {
+		for _, c := range p.clients() {
+			address := addressOf(c.ClientConfig)
+			chain := p.Served[address].Chain
+			if len(chain) == 0 {
+				continue
+			}
+			// Certificates that live for days only are renewed all the time.
+			left, life := chain[0].NotAfter.Sub(p.Now), chain[0].NotAfter.Sub(chain[0].NotBefore)
+			if left > 0 && left < soon/2 && left < life/3 {
+				c.finds(p, p.rule.Level, c.under(), address.String(), "the certificate that %s presents expires at %s", c.what, chain[0].NotAfter.UTC().Format(time.RFC3339))
+			}
+		}
+	},
+}
+
+var webhookUnreachable = &Rule{
+	ID: "webhook-unreachable", Level: Warning,
+	Reads: []Part{Certificates},
+	check: func(p *pass) {
+		for _, c := range p.clients() {
+			address := addressOf(c.ClientConfig)
+			if served := p.Served[address]; served.Err != nil && !served.Untried {
+				c.finds(p, p.rule.Level, c.under(), address.String(), "%s presented no certificate at %s: %v", c.what, address, served.Err)
 			}
 		}
 	},

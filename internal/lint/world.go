@@ -100,6 +100,8 @@ type Written struct {
 	// APIVersion is that of the file; empty when it is not known.
 	APIVersion  string
 	Annotations map[string]string
+	// UID is that of the object in a cluster.
+	UID types.UID
 	// Created is when the object was, and Enforced when the annotation about its enforcement was
 	// written; zero when that is not known.
 	Created, Enforced time.Time
@@ -175,8 +177,9 @@ type Address struct {
 type Served struct {
 	// Chain is what it presented, its own certificate first.
 	Chain []*x509.Certificate
-	// Err is why it did not.
-	Err error
+	// Err is why it did not. Untried reports that nobody connected to it, for this reason.
+	Err     error
+	Untried bool
 }
 
 // see reports whether a part is known.
@@ -218,4 +221,36 @@ func (w *World) Addresses() map[Address]*types.NamespacedName {
 		add(&w.Conversions[i].Client)
 	}
 	return found
+}
+
+// Expiry is when calls of a webhook begin to fail, since a certificate is no longer valid.
+type Expiry struct {
+	// Object has the webhook. Webhook is its name, empty for the conversion webhook of a custom resource.
+	Object  Object
+	Webhook string
+	// Use is caBundle, or served for the certificate that the webhook presents.
+	Use   string
+	Until time.Time
+}
+
+// Expiries returns when the certificates of the webhooks expire, as far as they can be read.
+func (w *World) Expiries() (list []Expiry) {
+	of := func(object Object, webhook string, c *registration.ClientConfig) {
+		if certificates, err := bundle(c.CABundle); err == nil {
+			_, until := valid(certificates, w.Now)
+			list = append(list, Expiry{object, webhook, "caBundle", until})
+		}
+		if chain := w.Served[addressOf(c)].Chain; len(chain) > 0 {
+			list = append(list, Expiry{object, webhook, "served", chain[0].NotAfter})
+		}
+	}
+	for _, source := range hooks {
+		for _, e := range w.Snapshot.Entries(source) {
+			of(objectOf(e.Entry), e.Name, &e.ClientConfig)
+		}
+	}
+	for i := range w.Conversions {
+		of(w.Conversions[i].Object, "", &w.Conversions[i].Client)
+	}
+	return list
 }

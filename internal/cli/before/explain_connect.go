@@ -50,8 +50,8 @@ func (o *explainOptions) connectTo(ctx context.Context, found []*v1alpha1.Admiss
 			addresses[at] = service
 		}
 	})
-	c := &connector{world: known, addresses: o.addresses, inside: inCluster(config)}
-	served := c.present(ctx, addresses, func(done, of int) { shown.Set(fmt.Sprintf("Connected to %d of %d webhooks", done, of)) })
+	c := &offline.Connector{World: known, Elsewhere: o.addresses.Of, Inside: offline.InCluster(config)}
+	served := c.Present(ctx, addresses, func(done, of int) { shown.Set(fmt.Sprintf("Connected to %d of %d webhooks", done, of)) })
 	called(func(s *plan.Step) {
 		if config, at, _, ok := known.Webhook(s.Entry); ok {
 			one := served[at]
@@ -59,13 +59,6 @@ func (o *explainOptions) connectTo(ctx context.Context, found []*v1alpha1.Admiss
 		}
 	})
 	return ctx.Err()
-}
-
-// inCluster reports whether this process runs in the cluster that a configuration is of; nil is of
-// none.
-func inCluster(config *rest.Config) bool {
-	own, err := rest.InClusterConfig()
-	return err == nil && config != nil && own.Host == config.Host
 }
 
 // reader reads a cluster, or files.

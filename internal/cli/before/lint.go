@@ -280,7 +280,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	}
 	inside := false
 	if live {
-		inside = inCluster(config)
+		inside = offline.InCluster(config)
 		kinds, err := offline.Discover(config)
 		if err != nil {
 			return nil, err
@@ -313,8 +313,8 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 		w.Elsewhere = func(service types.NamespacedName) bool { return o.addresses.Has(service.Namespace, service.Name) }
 	}
 	if o.connect {
-		c := &connector{world: w, addresses: o.addresses, inside: inside}
-		w.Served = c.present(ctx, w.Addresses(), func(done, of int) { shown.Set(fmt.Sprintf("Connected to %d of %d webhooks", done, of)) })
+		c := &offline.Connector{World: w, Elsewhere: o.addresses.Of, Inside: inside}
+		w.Served = c.Present(ctx, w.Addresses(), func(done, of int) { shown.Set(fmt.Sprintf("Connected to %d of %d webhooks", done, of)) })
 	} else {
 		w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
 	}

@@ -586,5 +586,5 @@ func (s *survey) grants() {
 
 // writtenOf returns how an object was written, as far as its metadata show it.
 func writtenOf(m metav1.Object) lint.Written {
-	return lint.Written{Annotations: m.GetAnnotations(), Created: m.GetCreationTimestamp().Time, Enforced: lint.EnforcedSince(m)}
+	return lint.Written{Annotations: m.GetAnnotations(), UID: m.GetUID(), Created: m.GetCreationTimestamp().Time, Enforced: lint.EnforcedSince(m)}
 }

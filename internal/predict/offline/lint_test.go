@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
@@ -85,9 +87,18 @@ func TestExamplesOfRules(t *testing.T) {
 				change = func(w *lint.World) { w.Partial = false }
 			}
 			if slices.Contains(r.Reads, lint.Certificates) {
-				// The server presents the certificate of the example that passes.
+				// The server presents the certificate of the example that passes, or the one that its caBundle has,
+				// or none at port 443.
 				change = func(w *lint.World) {
-					w.Served = map[lint.Address]lint.Served{{Host: "policies.policies.svc", Port: 443}: {Chain: []*x509.Certificate{certificate(t, r.Passes)}}}
+					served := lint.Served{Chain: []*x509.Certificate{certificate(t, r.Passes)}}
+					switch r.ID {
+					case "certificate-expires":
+						bundle := w.Snapshot.Entries(registration.Validating)[0].ClientConfig.CABundle
+						served.Chain[0] = certificate(t, "caBundle: "+base64.StdEncoding.EncodeToString(bundle))
+					case "webhook-unreachable":
+						served = lint.Served{Err: errors.New("connection refused")}
+					}
+					w.Served = map[lint.Address]lint.Served{{Host: "policies.policies.svc", Port: 443}: served}
 				}
 			}
 			report, w := lintFile(t, r.Fails, change)

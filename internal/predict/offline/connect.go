@@ -1,4 +1,4 @@
-package before
+package offline
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
-	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 )
 
 // connectTimeout bounds one connection to a webhook, and connectAtOnce how many are made at a
@@ -24,18 +24,26 @@ const (
 	connectAtOnce  = 16
 )
 
-// connector connects to webhooks.
-type connector struct {
-	world *lint.World
-	// addresses are those of services outside of the cluster. inside reports whether this
-	// process runs in the cluster, where the cluster IPs of services are reachable.
-	addresses webhookservices.Addresses
-	inside    bool
+// Connector connects to webhooks, and sends them nothing: it looks at their certificates.
+type Connector struct {
+	World *lint.World
+	// Elsewhere, if set, returns the address of a service that runs outside of the cluster.
+	Elsewhere func(namespace, name string, port int32) (address string, ok bool)
+	// Inside reports whether this process runs in the cluster, where the cluster IPs of services are
+	// reachable.
+	Inside bool
 }
 
-// present connects to webhooks, and returns the certificates that they present. progress is called
-// with how many are done, and of how many.
-func (c *connector) present(ctx context.Context, addresses map[lint.Address]*types.NamespacedName, progress func(done, of int)) map[lint.Address]lint.Served {
+// InCluster reports whether this process runs in the cluster that a configuration is of; nil is of
+// none.
+func InCluster(config *rest.Config) bool {
+	own, err := rest.InClusterConfig()
+	return err == nil && config != nil && own.Host == config.Host
+}
+
+// Present connects to webhooks, and returns the certificates that they present. progress, which may be nil, is
+// called with how many are done, and of how many, from one goroutine at a time.
+func (c *Connector) Present(ctx context.Context, addresses map[lint.Address]*types.NamespacedName, progress func(done, of int)) map[lint.Address]lint.Served {
 	served := map[lint.Address]lint.Served{}
 	var mu sync.Mutex
 	var group errgroup.Group
@@ -46,7 +54,9 @@ func (c *connector) present(ctx context.Context, addresses map[lint.Address]*typ
 			mu.Lock()
 			defer mu.Unlock()
 			served[address] = one
-			progress(len(served), len(addresses))
+			if progress != nil {
+				progress(len(served), len(addresses))
+			}
 			return nil
 		})
 	}
@@ -56,7 +66,7 @@ func (c *connector) present(ctx context.Context, addresses map[lint.Address]*typ
 }
 
 // connect returns the certificate of one webhook.
-func (c *connector) connect(ctx context.Context, address lint.Address, service *types.NamespacedName) lint.Served {
+func (c *Connector) connect(ctx context.Context, address lint.Address, service *types.NamespacedName) lint.Served {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{
@@ -66,7 +76,7 @@ func (c *connector) connect(ctx context.Context, address lint.Address, service *
 	}}
 	targets, err := c.targets(address, service)
 	if err != nil {
-		return lint.Served{Err: err}
+		return lint.Served{Err: err, Untried: true}
 	}
 	var failures []error
 	for _, target := range targets {
@@ -84,18 +94,20 @@ func (c *connector) connect(ctx context.Context, address lint.Address, service *
 
 // targets returns where a webhook is dialled, in order. The name and the cluster IP of a
 // service mean something in the cluster only: elsewhere, another machine may have that IP.
-func (c *connector) targets(address lint.Address, service *types.NamespacedName) ([]string, error) {
+func (c *Connector) targets(address lint.Address, service *types.NamespacedName) ([]string, error) {
 	if service == nil {
 		return []string{address.String()}, nil
 	}
-	if target, ok := c.addresses.Of(service.Namespace, service.Name, int32(address.Port)); ok {
-		return []string{target}, nil
+	if c.Elsewhere != nil {
+		if target, ok := c.Elsewhere(service.Namespace, service.Name, int32(address.Port)); ok {
+			return []string{target}, nil
+		}
 	}
-	if !c.inside {
+	if !c.Inside {
 		return nil, fmt.Errorf("service %s is reachable in its cluster only: run the command in a pod, or name the address of the service with --service-address", service)
 	}
 	targets := []string{address.String()}
-	if s := c.world.Services[*service]; s != nil && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != "None" {
+	if s := c.World.Services[*service]; s != nil && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != "None" {
 		targets = []string{net.JoinHostPort(s.Spec.ClusterIP, strconv.Itoa(address.Port)), address.String()}
 	}
 	return targets, nil

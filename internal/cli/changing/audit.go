@@ -22,18 +22,21 @@ type auditOptions struct {
 	paths    []string
 	snapshot string
 	asCreate bool
-	output   command.ReportFormat
+	// resources and rate are those of replay.Existing.
+	resources []string
+	rate      float64
+	output    command.ReportFormat
 }
 
 // NewAudit returns the command gatehouse audit.
 func NewAudit(streams command.Streams) *cobra.Command {
 	o := &auditOptions{judging: judging{log: command.NewLogging()}}
 	cmd := &cobra.Command{
-		Use:   "audit PATH...",
+		Use:   "audit [PATH...]",
 		Short: "Say which objects policies would reject or change",
 		Long: `Judge the objects that there are in a cluster by the policies and webhooks of
 files: which of them would be rejected, get a warning, or be changed, if
-somebody wrote them again.
+somebody wrote them again. Without PATH, the policies of the cluster judge.
 
 The command lists objects, in any cluster, and writes nothing. It reads no
 secrets and no events. Each object is an update that changes nothing, or a
@@ -46,19 +49,29 @@ judged.`,
 		Example: `  # what would a new policy reject of what is there
   gatehouse audit policies/
 
+  # what breaks the policies that there are, of a large cluster
+  gatehouse audit --resource pods,deployments.apps --object-rate 50
+
   # reports that Policy Reporter shows
   gatehouse audit policies/ -o policyreport | kubectl apply --server-side -f -
 
   # the objects of a file of 'gatehouse snapshot'
   gatehouse audit policies/ --snapshot cluster.yaml -o sarif > audit.sarif`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return command.Usagef("name files or directories with policies and webhooks")
-			}
 			o.paths = args
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case o.snapshot != "" && len(o.resources) > 0:
+				return command.Usagef("--resource is about the objects of a cluster: leave out --snapshot")
+			case slices.Contains(o.resources, "secrets"):
+				return command.Usagef("--resource secrets: secrets are never read")
+			case o.call && len(o.paths) == 0:
+				return command.Usagef("--call calls the webhooks of files: name some")
+			case o.rate < 0:
+				return command.Usagef("--object-rate %v: it must be 0 or more", o.rate)
+			}
 			if err := o.complete(); err != nil {
 				return err
 			}
@@ -67,6 +80,8 @@ judged.`,
 	}
 	command.AddSection(cmd, "Objects", func(f *pflag.FlagSet) {
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' whose objects are judged, in place of a cluster")
+		f.StringSliceVar(&o.resources, "resource", nil, "judge objects of this `resource` only, as pods or deployments.apps; may be repeated")
+		f.Float64Var(&o.rate, "object-rate", 0, "how many objects of a cluster are read in a second at most; 0 means any number")
 		f.BoolVar(&o.asCreate, "as-create", false, "judge each object as a create")
 		o.release.AddFlag(f, "that of the cluster or snapshot")
 		o.enforcer.AddFlag(f, "that of the cluster or snapshot")
@@ -81,12 +96,14 @@ judged.`,
 func (o *auditOptions) run(ctx context.Context, streams command.Streams) error {
 	shown := o.progress(streams)
 	defer shown.End()
-	policies, err := readRegistrations(o.paths)
-	if err != nil {
-		return err
+	options := replay.AuditOptions{}
+	var err error
+	if len(o.paths) > 0 {
+		if options.Policies, err = readRegistrations(o.paths); err != nil {
+			return err
+		}
 	}
-	options := replay.AuditOptions{Policies: policies}
-	existing := &replay.Existing{AsCreate: o.asCreate}
+	existing := &replay.Existing{AsCreate: o.asCreate, Resources: o.resources, Rate: o.rate}
 	shown.Set("Reading the cluster")
 	if o.snapshot != "" {
 		if existing.Snapshot, err = clustersnapshot.Read(o.snapshot); err != nil {

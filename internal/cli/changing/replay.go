@@ -84,7 +84,13 @@ func (j *judging) progress(streams command.Streams) *terminal.Progress {
 // how is how the command judges; what names what is judged.
 func (j *judging) how(shown *terminal.Progress, what string) replay.Judging {
 	return replay.Judging{Call: j.call, CallsPerSecond: j.callRate, ServiceAddresses: j.serviceAddresses, VersionNote: j.release.Line,
-		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d %s", done, of, what)) }}
+		Progress: func(done, of int) {
+			if of == 0 {
+				shown.Set(fmt.Sprintf("%d %s", done, what))
+				return
+			}
+			shown.Set(fmt.Sprintf("%d of %d %s", done, of, what))
+		}}
 }
 
 // failed is the error of a command that could not judge: an object of a file that the server does not take is

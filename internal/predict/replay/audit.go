@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
@@ -25,7 +26,8 @@ const maxFindings = 50_000
 type AuditOptions struct {
 	Judging
 	// Source are the objects, Snapshot is the cluster that they are in, and Policies are what judges
-	// them. What else is registered in the cluster does not.
+	// them. What else is registered in the cluster does not. If Policies is nil, the policies of the cluster
+	// judge its objects, and its webhooks do not.
 	Source   Source
 	Snapshot *clustersnapshot.Cluster
 	Policies *manifests.Set
@@ -99,12 +101,17 @@ func (f *AuditFinding) Title() string {
 // Audit judges objects by policies. The error says that this could not be done.
 func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 	r := &AuditReport{APIVersion: requestlog.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
-	n, first, err := needsOf(ctx, o.Source)
-	if err != nil || first.Requests == 0 {
-		if first != nil {
-			r.Input = *first
+	n, first := &needs{}, &requestlog.Count{}
+	// A cluster has what its objects need.
+	if o.Policies != nil {
+		var err error
+		n, first, err = needsOf(ctx, o.Source)
+		if err != nil || first.Requests == 0 {
+			if first != nil {
+				r.Input = *first
+			}
+			return r, err
 		}
-		return r, err
 	}
 	// Only what is audited judges.
 	without := &clustersnapshot.Cluster{}
@@ -112,9 +119,13 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 		*without = *o.Snapshot
 	}
 	without.Items = slices.DeleteFunc(slices.Clone(without.Items), func(item map[string]any) bool {
-		version, _ := item["apiVersion"].(string)
-		return strings.HasPrefix(version, registration.GroupName+"/")
+		d := registered(&unstructured.Unstructured{Object: item})
+		return d != nil && (o.Policies != nil || !d.Policies && !d.Binds)
 	})
+	if o.Policies == nil && !slices.ContainsFunc(without.Objects(), func(u *unstructured.Unstructured) bool { return registered(u) != nil }) {
+		r.Input.Problems = []string{"the cluster has no policies"}
+		return r, nil
+	}
 	c := &Cluster{Snapshot: without, Set: o.Policies, Gatehouse: o.Gatehouse}
 	objects, files := c.objects()
 	objects, _, _ = n.furnished(objects)

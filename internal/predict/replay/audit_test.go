@@ -91,6 +91,34 @@ webhooks:
 	}
 }
 
+// S25.21: without policies of files, those of the cluster judge, and its webhooks do not.
+func TestAClusterIsAuditedByItself(t *testing.T) {
+	namespaces := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: web}\n"
+	s := cluster(t, namespaces+policyAndBinding("own", `{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [namespaces]}`, "'team' in object.metadata.?labels.orValue({})", "Deny")+`
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hooks}
+webhooks:
+- name: namespaces.example.com
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [namespaces]}]
+  admissionReviewVersions: [v1]
+  sideEffects: None
+`)
+	r, err := Audit(t.Context(), AuditOptions{Source: &Existing{Snapshot: s}, Snapshot: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Findings) != 1 || r.Findings[0].Policy != "own" || r.Findings[0].Name != "web" || r.Findings[0].Result != Fails || len(r.Webhooks) > 0 {
+		t.Errorf("findings %+v, webhooks %v", r.Findings, r.Webhooks)
+	}
+	s = cluster(t, namespaces)
+	if r, err = Audit(t.Context(), AuditOptions{Source: &Existing{Snapshot: s}, Snapshot: s}); err != nil || r.Judged > 0 || len(r.Input.Problems) != 1 {
+		t.Errorf("without policies: %+v, %v", r, err)
+	}
+}
+
 // A file is at fault for its own object only: another one of the same kind and name, in another group,
 // may be left out.
 func TestWhatIsLeftOutIsNoFaultOfAFile(t *testing.T) {

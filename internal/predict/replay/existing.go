@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +30,11 @@ type Existing struct {
 	Snapshot *clustersnapshot.Cluster
 	// AsCreate makes them creates.
 	AsCreate bool
+	// Resources are those whose objects are read from a cluster, as RESOURCE or RESOURCE.GROUP; empty for all.
+	Resources []string
+	// Rate is how many objects of a cluster are read in a second at most; 0 for any number. With a Rate, fewer
+	// objects are in memory at the same time.
+	Rate float64
 }
 
 // Users of requests that nobody made.
@@ -37,8 +43,11 @@ const (
 	masters       = "system:masters"
 )
 
-// pageSize is how many objects are listed at once.
-const pageSize = 500
+// pageSize is how many objects are listed at once, and pageAtRate with a Rate.
+const (
+	pageSize   = 500
+	pageAtRate = 20
+)
 
 // unread are the resources whose objects are not read: secrets, and what is not configuration.
 var unread = map[schema.GroupResource]string{
@@ -105,6 +114,7 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 		namespaced bool
 	}
 	var resources []listed
+	served := map[string]bool{}
 	for _, l := range lists {
 		gv, err := schema.ParseGroupVersion(l.GroupVersion)
 		if err != nil {
@@ -112,10 +122,21 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 		}
 		for i := range l.APIResources {
 			r := &l.APIResources[i]
-			if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "update") && !strings.Contains(r.Name, "/") {
+			name := gv.WithResource(r.Name).GroupResource().String()
+			served[name] = true
+			if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "update") && !strings.Contains(r.Name, "/") && (len(e.Resources) == 0 || slices.Contains(e.Resources, name)) {
 				resources = append(resources, listed{gv.WithResource(r.Name), r.Namespaced})
 			}
 		}
+	}
+	for _, name := range e.Resources {
+		if !served[name] {
+			count.LeaveOut("the cluster does not serve the resource", name)
+		}
+	}
+	page, turn := int64(pageSize), rate.NewLimiter(rate.Inf, 1)
+	if e.Rate > 0 {
+		page, turn = pageAtRate, rate.NewLimiter(rate.Limit(e.Rate), 1)
 	}
 	slices.SortFunc(resources, func(a, b listed) int {
 		return cmp.Or(cmp.Compare(a.gvr.Group, b.gvr.Group), cmp.Compare(a.gvr.Resource, b.gvr.Resource))
@@ -127,7 +148,7 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 			}
 			continue
 		}
-		o := metav1.ListOptions{Limit: pageSize}
+		o := metav1.ListOptions{Limit: page}
 		for {
 			list, err := client.Resource(r.gvr).List(ctx, o)
 			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsResourceExpired(err) {
@@ -138,7 +159,7 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 				return fmt.Errorf("listing %s: %w", r.gvr.GroupResource(), err)
 			}
 			for i := range list.Items {
-				if err := one(&list.Items[i], r.gvr, r.namespaced); err != nil {
+				if err := cmp.Or(turn.Wait(ctx), one(&list.Items[i], r.gvr, r.namespaced)); err != nil {
 					return err
 				}
 			}

@@ -38,7 +38,7 @@ func main() {
 	defer stop()
 	s := &session{}
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
-	only := flag.String("steps", "read,console,own,namespace,kill,load,creates", "what is done, one after the other")
+	only := flag.String("steps", "read,console,own,watch,namespace,kill,load,creates", "what is done, one after the other")
 	flag.StringVar(&s.helm, "helm", "", "`path` of Helm's program (default: it is built)")
 	flag.IntVar(&s.kills, "kills", 20, "how often the agents are killed while requests are made")
 	flag.IntVar(&s.rate, "rate", 2000, "events that are sent in a second")
@@ -126,7 +126,7 @@ func (s *session) run(ctx context.Context, binaries string, only []string) (err 
 		name string
 		run  func(context.Context) error
 	}{
-		{"read", s.read}, {"console", s.console}, {"own", s.own}, {"namespace", s.namespace}, {"kill", s.killing}, {"load", s.generate}, {"creates", s.creates},
+		{"read", s.read}, {"console", s.console}, {"own", s.own}, {"watch", s.watch}, {"namespace", s.namespace}, {"kill", s.killing}, {"load", s.generate}, {"creates", s.creates},
 	} {
 		if !slices.Contains(only, step.name) {
 			continue

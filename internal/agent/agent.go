@@ -60,6 +60,8 @@ type Options struct {
 	Service Service
 	// TraceBytes bounds the memory of the traces.
 	TraceBytes int
+	// Watch, if it is set, looks for what is wrong in the cluster until its context ends.
+	Watch func(context.Context)
 	// ShutdownDelay is how long requests are still served after the end was asked for.
 	ShutdownDelay time.Duration
 }
@@ -217,6 +219,9 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		f := &follower{path: path, take: func(event []byte, source string) { a.take(bytes.Clone(event), source, false) }}
 		parts = append(parts, part{"audit log " + path, f.run})
 	}
+	if a.options.Watch != nil {
+		parts = append(parts, part{"watch", a.options.Watch})
+	}
 	ended := make(chan struct{}, len(parts))
 	for _, p := range parts {
 		go func() {
@@ -255,6 +260,9 @@ func (a *Agent) take(event []byte, source string, fromPeer bool) {
 		events.WithLabelValues("unused").Inc()
 	default:
 		events.WithLabelValues("kept").Inc()
+		if !fromPeer {
+			countAdmission(t)
+		}
 		a.ring.Add(t)
 	}
 	if !fromPeer {

@@ -22,6 +22,10 @@ var (
 		Name: "gatehouse_agent_unshared_events_total", StabilityLevel: metrics.ALPHA,
 		Help: "Audit events that another replica did not get from this one, since it did not answer, or not in time.",
 	})
+	admissions = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "gatehouse_agent_admissions_total", StabilityLevel: metrics.ALPHA,
+		Help: "What webhooks, policies and plugins did to requests, as far as audit events say that did not come from another replica: called (webhooks), rejected, failed_open, changed, or noted what its binding warns of or records. Kind is webhook, policy or plugin, and name is CONFIGURATION/WEBHOOK or the name of the policy or plugin.",
+	}, []string{"kind", "name", "did"})
 	held = metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Name: "gatehouse_agent_trace_bytes", StabilityLevel: metrics.ALPHA,
 		Help: "Bytes of the traces that the agent keeps.",
@@ -40,7 +44,7 @@ var (
 func registerMetrics(a *Agent) {
 	current.Store(a)
 	once.Do(func() {
-		legacyregistry.MustRegister(events, dropped, unshared)
+		legacyregistry.MustRegister(events, dropped, unshared, admissions)
 		legacyregistry.RawMustRegister(held)
 	})
 }

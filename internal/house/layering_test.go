@@ -43,8 +43,8 @@ var groups = []group{
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"initializer", nil, "works through the API, like any controller"},
 
-	{"internal/agent", []string{"internal/auditlog", "internal/predict", "internal/server/reporting", "internal/server/api", "initialization", "admission", "internal"},
-		"traces of audit events, served as a server serves its own; a line of a log has the bound of a recording"},
+	{"internal/agent", []string{"internal/auditlog", "internal/predict", "internal/lint", "internal/server/reporting", "internal/server/api", "internal/server/controllers", "initialization", "admission", "internal"},
+		"traces of audit events, served as a server serves its own; a line of a log has the bound of a recording; what lint and an audit find, by whoever holds a Lease"},
 	{"internal/auditlog", []string{"internal/predict", "admission"}, "events become traces of the engine; a plan derives what they lack"},
 	{"internal/dev", []string{"internal/predict", "internal/manifests", "internal/server", "admission", "internal"},
 		"a stage that others reach, with the objects of a project; a question to a program is a review of the engine"},

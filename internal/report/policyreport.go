@@ -3,7 +3,9 @@ package report
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -15,76 +17,114 @@ type Resource struct {
 	APIVersion, Kind, Namespace, Name, UID string
 	// Policy names what judged the object, and Rule is a part of it; it may be empty.
 	Policy, Rule string
-	// Result is pass, fail, warn, error or skip.
-	Result, Message string
+	// Result is pass, fail, warn, error or skip. Severity is high, medium, low or info; empty stands for high
+	// for what fails, else for low.
+	Result, Severity, Message string
+	// ID, if it is set, is a property of the result, by which a program knows it again.
+	ID string
 }
 
-// policyReportName is the name of the reports, one of which is in each namespace.
-const policyReportName = "gatehouse-audit"
+// PropertyID is the property with the ID of a result.
+const PropertyID = "gatehouse.dev/id"
 
-// maxPolicyResults bounds the results of one PolicyReport: an object of the API may have 1.5 MiB in
-// etcd.
-const maxPolicyResults = 1000
+// Reports are a kind of reports of a cluster: one of namespaces, and one of the cluster.
+type Reports struct {
+	APIVersion, Namespaced, Cluster string
+}
+
+// The kinds of reports. The results of both have the same fields.
+var (
+	PolicyReports = Reports{"wgpolicyk8s.io/v1alpha2", "PolicyReport", "ClusterPolicyReport"}
+	OpenReports   = Reports{"openreports.io/v1alpha1", "Report", "ClusterReport"}
+)
+
+// Bounds of one report, in results and in bytes of JSON: an object of the API may have 1.5 MiB in etcd.
+const (
+	maxPolicyResults = 1000
+	maxPolicyBytes   = 1 << 20
+)
 
 // policyReports writes PolicyReports, one or more for each namespace, and ClusterPolicyReports, in
 // YAML.
 func (r *Report) policyReports(w io.Writer) error {
-	byNamespace := map[string][]Resource{}
-	var order []string
-	for _, one := range r.Resources {
-		if byNamespace[one.Namespace] == nil {
-			order = append(order, one.Namespace)
-		}
-		byNamespace[one.Namespace] = append(byNamespace[one.Namespace], one)
-	}
-	slices.Sort(order)
 	var b bytes.Buffer
-	for _, namespace := range order {
-		n := 0
-		for part := range slices.Chunk(byNamespace[namespace], maxPolicyResults) {
-			data, err := yaml.Marshal(policyReport(namespace, n, part))
-			if err != nil {
-				return err
-			}
-			b.WriteString("---\n")
-			b.Write(data)
-			n++
+	for _, one := range PolicyReports.Of("gatehouse-audit", map[string]any{"app.kubernetes.io/managed-by": "gatehouse"}, r.Resources) {
+		data, err := yaml.Marshal(one)
+		if err != nil {
+			return err
 		}
+		b.WriteString("---\n")
+		b.Write(data)
 	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-func policyReport(namespace string, n int, list []Resource) map[string]any {
-	name := policyReportName
-	if n > 0 {
-		name += "-" + strconv.Itoa(n+1)
+// Of returns the reports of results, one or more for each namespace, in the order of their namespaces and names. The
+// second one of a namespace is called NAME-2.
+func (k Reports) Of(name string, labels map[string]any, list []Resource) (reports []map[string]any) {
+	byNamespace := map[string][]Resource{}
+	for _, one := range list {
+		byNamespace[one.Namespace] = append(byNamespace[one.Namespace], one)
 	}
-	meta := map[string]any{"name": name, "labels": map[string]any{"app.kubernetes.io/managed-by": "gatehouse"}}
-	kind := "ClusterPolicyReport"
-	if namespace != "" {
-		kind, meta["namespace"] = "PolicyReport", namespace
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		var results []any
+		size, n := 0, 0
+		summary := map[string]any{}
+		end := func() {
+			n++
+			meta := map[string]any{"name": name, "labels": maps.Clone(labels)}
+			if n > 1 {
+				meta["name"] = name + "-" + strconv.Itoa(n)
+			}
+			kind := k.Cluster
+			if namespace != "" {
+				kind, meta["namespace"] = k.Namespaced, namespace
+			}
+			reports = append(reports, map[string]any{"apiVersion": k.APIVersion, "kind": kind, "metadata": meta, "summary": summary, "results": results})
+		}
+		for i := range byNamespace[namespace] {
+			r := &byNamespace[namespace][i]
+			one := r.result()
+			// Maps of strings can be written.
+			data, _ := json.Marshal(one)
+			if len(results) == maxPolicyResults || len(results) > 0 && size+len(data) > maxPolicyBytes {
+				end()
+				results, size, summary = nil, 0, map[string]any{}
+			}
+			if len(results) == 0 {
+				for _, result := range []string{"pass", "fail", "warn", "error", "skip"} {
+					summary[result] = int64(0)
+				}
+			}
+			results, size = append(results, one), size+len(data)
+			count, _ := summary[r.Result].(int64)
+			summary[r.Result] = count + 1
+		}
+		end()
 	}
-	summary := map[string]int{"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0}
-	results := make([]any, len(list))
-	for i, r := range list {
-		severity := "high"
-		if r.Result != "fail" {
-			severity = "low"
-		}
-		summary[r.Result]++
-		about := map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name}
-		if r.Namespace != "" {
-			about["namespace"] = r.Namespace
-		}
-		if r.UID != "" {
-			about["uid"] = r.UID
-		}
-		one := map[string]any{"policy": r.Policy, "result": r.Result, "severity": severity, "source": "gatehouse", "message": cmp.Or(r.Message, "no message"), "resources": []any{about}}
-		if r.Rule != "" {
-			one["rule"] = r.Rule
-		}
-		results[i] = one
+	return reports
+}
+
+// result is what a report has of a Resource.
+func (r *Resource) result() map[string]any {
+	severity := "high"
+	if r.Result != "fail" {
+		severity = "low"
 	}
-	return map[string]any{"apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": kind, "metadata": meta, "summary": summary, "results": results}
+	about := map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name}
+	if r.Namespace != "" {
+		about["namespace"] = r.Namespace
+	}
+	if r.UID != "" {
+		about["uid"] = r.UID
+	}
+	one := map[string]any{"policy": r.Policy, "result": r.Result, "severity": cmp.Or(r.Severity, severity), "source": "gatehouse", "message": cmp.Or(r.Message, "no message"), "resources": []any{about}}
+	if r.Rule != "" {
+		one["rule"] = r.Rule
+	}
+	if r.ID != "" {
+		one["properties"] = map[string]any{PropertyID: r.ID}
+	}
+	return one
 }

@@ -2,17 +2,22 @@ package after
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/agent/watch"
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -24,6 +29,10 @@ type agentOptions struct {
 	// webhook is the address for the kubeconfig to print. apiService and rbac print manifests.
 	webhook          string
 	apiService, rbac bool
+	// lint and audited say what it looks for.
+	lint    bool
+	audited []string
+	release command.Release
 }
 
 // NewAgent returns the command gatehouse agent.
@@ -40,8 +49,13 @@ traces is what the roles of the cluster say about admissiontraces.gatehouse.dev.
 The API server sends events to the agent with the credential of the kubeconfig
 that --webhook-kubeconfig prints; events of anybody else are refused. Or the
 agent follows a log file that the API server writes. The agent judges no
-requests: the cluster goes on without it. It keeps traces in memory, and stores
-nothing.
+requests: the cluster goes on without it. It keeps traces in memory.
+
+It also looks for what is dangerous in the webhooks and policies of the cluster,
+as 'gatehouse lint --connect' does, when they change and once an hour. With
+--audit-objects, it finds the objects that break the policies of the cluster, as
+'gatehouse audit' does. The findings are events, metrics, and OpenReports or
+PolicyReports if the cluster has these. Of several agents, one does this.
 
 deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 		Example: `  # make the credentials, and the file for --audit-webhook-config-file
@@ -60,8 +74,13 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 			}
 			o.Service = service
 			switch {
+			case slices.Contains(o.audited, "secrets"):
+				return command.Usagef("--audit-objects secrets: secrets are never read")
 			case o.rbac:
-				_, err := io.WriteString(streams.Out, agent.RBAC(service))
+				more, err := watch.RBAC(service.Namespace, service.Name, o.lint, o.audited)
+				if err == nil {
+					_, err = io.WriteString(streams.Out, agent.RBAC(service)+more)
+				}
 				return err
 			case o.Credentials == "":
 				return command.Usagef("name the directory of the credentials with --credentials: it is made if it is missing")
@@ -80,7 +99,7 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 			if o.webhook != "" || o.apiService {
 				return o.print(streams.Out, service)
 			}
-			return o.run(cmd.Context(), streams)
+			return o.run(cmd.Context(), streams, service)
 		},
 	}
 	command.AddSection(cmd, "Cluster", func(f *pflag.FlagSet) {
@@ -89,6 +108,10 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 	command.AddSection(cmd, "Audit events", func(f *pflag.FlagSet) {
 		f.StringArrayVar(&o.Follow, "follow", nil, "`path` of an audit log that is followed, with rotation; may be repeated")
 		f.IntVar(&o.TraceBytes, "trace-bytes", 32<<20, "memory for traces, in bytes; the oldest ones go first")
+	})
+	command.AddSection(cmd, "Findings", func(f *pflag.FlagSet) {
+		f.BoolVar(&o.lint, "lint", true, "look for what is dangerous in the webhooks and policies of the cluster")
+		f.StringSliceVar(&o.audited, "audit-objects", nil, "find objects of this `resource` that break the policies of the cluster, such as pods or deployments.apps; may be repeated")
 	})
 	command.AddSection(cmd, "Serving", func(f *pflag.FlagSet) {
 		f.StringVar(&o.BindAddress, "bind-address", "0.0.0.0", "IP address to listen on")
@@ -128,12 +151,17 @@ func (o *agentOptions) print(out io.Writer, service agent.Service) error {
 	return err
 }
 
-func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
+func (o *agentOptions) run(ctx context.Context, streams command.Streams, service agent.Service) error {
 	if err := o.log.Start(ctx, o.log.Writer(streams.Err)); err != nil {
 		return err
 	}
 	if _, err := rest.InClusterConfig(); o.Kubeconfig == "" && errors.Is(err, rest.ErrNotInCluster) {
 		return errors.New("the agent does not run in a pod: name its cluster with --kubeconfig")
+	}
+	if o.lint || len(o.audited) > 0 {
+		if err := o.watch(service); err != nil {
+			return err
+		}
 	}
 	a, err := agent.New(o.Options)
 	if err != nil {
@@ -142,4 +170,35 @@ func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
 	return a.Run(ctx, func() {
 		terminal.Fprintf(streams.Out, "gatehouse agent is ready at https://%s\n", net.JoinHostPort(o.BindAddress, strconv.Itoa(a.Port())))
 	})
+}
+
+// watch has the agent look for what is wrong in the cluster, and this process judge as the cluster does.
+func (o *agentOptions) watch(service agent.Service) error {
+	config, err := rest.InClusterConfig()
+	if o.Kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	}
+	if err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	if err := o.release.ChooseFor(config); err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	options := watch.Options{Config: config, Namespace: service.Namespace, Identity: host + "_" + rand.Text()[:8], Lint: o.lint}
+	if len(o.audited) > 0 {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		options.Audit = watch.AuditBy(program, o.Kubeconfig, o.audited)
+	}
+	w, err := watch.New(options)
+	if err == nil {
+		o.Watch = w.Run
+	}
+	return err
 }

@@ -11,6 +11,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
+// LintRules are the rights that Connect and World.Lint use.
+func LintRules() []rbacv1.PolicyRule {
+	lists := map[string][]string{}
+	for _, d := range registration.Sources() {
+		lists[registration.GroupName] = append(lists[registration.GroupName], d.Resource)
+	}
+	for _, one := range surveyed {
+		lists[one.Group] = append(lists[one.Group], one.Resource)
+	}
+	return listing(lists)
+}
+
+// listing is the right to list resources, by their groups.
+func listing(lists map[string][]string) (rules []rbacv1.PolicyRule) {
+	for _, group := range slices.Sorted(maps.Keys(lists)) {
+		slices.Sort(lists[group])
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: lists[group], Verbs: []string{"list"}})
+	}
+	return rules
+}
+
 // Rules are the rights that Connect and Judge use to explain the requests for pods and their
 // workloads, in any namespace: those to read, and those to ask what
 // a user may do, and a Gatehouse server.
@@ -35,12 +56,7 @@ func Rules() []rbacv1.PolicyRule {
 	// Quotas of devices.
 	list("resource.k8s.io", "deviceclasses")
 	list("resource.k8s.io", "resourceclaims")
-	var rules []rbacv1.PolicyRule
-	for _, group := range slices.Sorted(maps.Keys(lists)) {
-		slices.Sort(lists[group])
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: lists[group], Verbs: []string{"list"}})
-	}
-	return append(rules,
+	return append(listing(lists),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "pods", "persistentvolumeclaims", "replicationcontrollers"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets", "deployments", "replicasets", "statefulsets"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: []string{"get"}},

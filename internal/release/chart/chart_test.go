@@ -306,9 +306,8 @@ func TestValues(t *testing.T) {
 			lacks: []string{"kubernetes.io/hostname"},
 		},
 		"the service": {
-			values: files + "service: {clusterIP: 10.96.100.100, annotations: {prometheus.io/scrape: 'true'}}\nserviceAccount: {annotations: {g: h}}\nnetworkPolicy: {apiServerPorts: [7443]}\npodDisruptionBudget: {maxUnavailable: 50%}",
-			with:   []string{"clusterIP: 10.96.100.100\n", "prometheus.io/scrape: \"true\"\n", "g: h\n", "{port: 7443}", "maxUnavailable: 50%\n"},
-			lacks:  []string{"{port: 6443}"},
+			values: files + "service: {clusterIP: 10.96.100.100, annotations: {prometheus.io/scrape: 'true'}}\nserviceAccount: {annotations: {g: h}}\nnetworkPolicy: {enabled: true}\npodDisruptionBudget: {maxUnavailable: 50%}",
+			with:   []string{"clusterIP: 10.96.100.100\n", "prometheus.io/scrape: \"true\"\n", "g: h\n", "{protocol: TCP}", "maxUnavailable: 50%\n"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ func (e *Election) once(ctx context.Context, act func(context.Context)) {
 	elector, err := leaderelection.NewLeaderElector(e.config(l, leaderelection.LeaderCallbacks{
 		OnStartedLeading: func(acting context.Context) {
 			defer close(acted)
-			klog.V(1).InfoS("This server runs the controllers from now on", "lease", l.Describe())
+			klog.V(1).InfoS("This process holds the lease from now on", "lease", l.Describe())
 			act(acting)
 		},
 		OnStoppedLeading: func() {},
@@ -90,7 +90,7 @@ func (e *Election) once(ctx context.Context, act func(context.Context)) {
 		return
 	}
 	if ctx.Err() == nil {
-		klog.InfoS("This server does not run the controllers any more: it could not renew its lease", "lease", l.Describe())
+		klog.InfoS("This process does not hold the lease any more: it could not renew it", "lease", l.Describe())
 	}
 	<-acted
 	l.giveBack(context.WithoutCancel(ctx))
@@ -161,6 +161,6 @@ func (l *lock) giveBack(ctx context.Context) {
 		err = l.LeaseLock.Update(ctx, *record)
 	}
 	if err != nil {
-		klog.V(1).InfoS("The lease of the controllers could not be given back; it runs out by itself", "err", err)
+		klog.V(1).InfoS("The lease could not be given back; it runs out by itself", "err", err)
 	}
 }

@@ -1,0 +1,103 @@
+package watch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+)
+
+// finding is what is wrong with one object.
+type finding struct {
+	report.Resource
+	// rule is the rule of lint, or the policy. level says how bad it is.
+	rule  string
+	level report.Level
+}
+
+// maxMessage bounds the message of a result, in bytes.
+const maxMessage = 800
+
+// ofFault is a finding of lint. Its message may change, and it stays the same finding.
+func ofFault(w *lint.World, f *lint.Fault) finding {
+	r := report.Resource{
+		APIVersion: apiVersionOf(w, f.Object.Kind), Kind: f.Object.Kind, Namespace: f.Object.Namespace, Name: f.Object.Name, UID: string(w.Written[f.Object].UID),
+		Policy: "gatehouse-lint", Rule: f.Rule.ID, Message: plain(f.Message),
+		ID: idOf(f.Rule.ID, f.Object.String(), f.Field()),
+	}
+	switch f.Level {
+	case lint.Error:
+		r.Result, r.Severity = "fail", "high"
+	case lint.Warning:
+		r.Result, r.Severity = "warn", "medium"
+	default:
+		r.Result, r.Severity = "warn", "info"
+	}
+	return finding{r, f.Rule.ID, f.Level}
+}
+
+// apiVersionOf returns the apiVersion of a kind that rules know, that of the first group of the cluster that has it.
+func apiVersionOf(w *lint.World, kind string) string {
+	for _, r := range w.Resources {
+		if r.Kind.Kind == kind {
+			return r.Kind.GroupVersion().String()
+		}
+	}
+	return ""
+}
+
+// ofAuditFinding is a finding of an audit.
+func ofAuditFinding(f *replay.AuditFinding) finding {
+	r := report.Resource{
+		APIVersion: f.APIVersion, Kind: f.ObjectKind, Namespace: f.Namespace, Name: f.Name, UID: f.UID,
+		Policy: f.Policy, Result: string(f.Result), Message: plain(f.Message),
+	}
+	if f.Validation != nil {
+		r.Rule = strconv.Itoa(*f.Validation)
+	}
+	level := report.Warning
+	switch f.Result {
+	case replay.Fails:
+		level = report.Error
+	case replay.ChangesIt:
+		// The kinds of reports know no changes.
+		r.Result, r.Severity, level = "warn", "info", report.Note
+	}
+	r.ID = idOf(f.Policy, f.Binding, r.Rule, f.ObjectKind, f.Namespace, f.Name, f.UID)
+	return finding{r, f.Policy, level}
+}
+
+// idOf names a finding by what it is about.
+func idOf(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:10])
+}
+
+// plain is a text of others on one line, as people can read it.
+func plain(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + " ..."
+	}
+	return text
+}
+
+// sentence is the message of the event about a finding.
+func (f *finding) sentence(of source) string {
+	if of == ofLint {
+		return fmt.Sprintf("%s: %s. 'gatehouse lint --explain %s' says more.", f.rule, f.Message, f.rule)
+	}
+	return fmt.Sprintf("The policy %s: %s", f.rule, f.Message)
+}

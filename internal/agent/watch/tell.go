@@ -1,0 +1,241 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+)
+
+const (
+	// Label is the label of the reports of an agent, whose value is the source.
+	Label = "gatehouse.dev/agent"
+	// contentAnnotation has a hash of what a report says.
+	contentAnnotation = "gatehouse.dev/content"
+	// reason is the reason of events.
+	reason = "AdmissionFinding"
+	// maxEvents bounds the events of one run. The next run goes on with the others.
+	maxEvents = 100
+	// reportPage is how many reports are read at once, each up to a MiB.
+	reportPage = 10
+)
+
+// plurals are the resources of kinds of reports.
+var plurals = map[report.Reports][2]string{report.OpenReports: {"reports", "clusterreports"}, report.PolicyReports: {"policyreports", "clusterpolicyreports"}}
+
+// tell makes the events, reports and metrics of what a source has found.
+func (w *Watcher) tell(ctx context.Context, of source, found []finding) error {
+	setFindings(of, found)
+	w.events(ctx, of, found)
+	kinds, err := w.reportKinds()
+	if err != nil {
+		return err
+	}
+	if len(kinds) == 0 && !w.missing && len(found) > 0 {
+		w.missing = true
+		klog.FromContext(ctx).Info("The cluster has neither OpenReports nor PolicyReports: findings are events and metrics only")
+	}
+	list := make([]report.Resource, len(found))
+	for i := range found {
+		list[i] = found[i].Resource
+	}
+	var problems []error
+	for i, kind := range kinds {
+		var wanted []map[string]any
+		if i == 0 {
+			wanted = kind.Of("gatehouse-agent-"+string(of), map[string]any{Label: string(of), "app.kubernetes.io/managed-by": "gatehouse-agent"}, list)
+		}
+		problems = append(problems, w.write(ctx, kind, of, wanted))
+	}
+	return errors.Join(problems...)
+}
+
+// reportKinds are the kinds of reports that the cluster has. The first one is written.
+func (w *Watcher) reportKinds() (kinds []report.Reports, err error) {
+	for _, kind := range []report.Reports{report.OpenReports, report.PolicyReports} {
+		served, err := w.client.Discovery().ServerResourcesForGroupVersion(kind.APIVersion)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("asking whether the cluster has reports: %w", err)
+		}
+		if err == nil && len(served.APIResources) > 0 {
+			kinds = append(kinds, kind)
+		}
+		here := 0.0
+		if len(kinds) == 1 && kinds[0] == kind {
+			here = 1
+		}
+		reportKind.WithLabelValues(kind.APIVersion).Set(here)
+	}
+	return kinds, nil
+}
+
+// resourceOf are the resources of a kind of reports: that of namespaces, and that of the cluster.
+func resourcesOf(kind report.Reports) [2]schema.GroupVersionResource {
+	// The versions are constants.
+	gv, _ := schema.ParseGroupVersion(kind.APIVersion)
+	return [2]schema.GroupVersionResource{gv.WithResource(plurals[kind][0]), gv.WithResource(plurals[kind][1])}
+}
+
+// write has the cluster have the reports of a source that are wanted, and no others of it. Reports of others are left
+// alone, also if they have the name of a wanted one.
+func (w *Watcher) write(ctx context.Context, kind report.Reports, of source, wanted []map[string]any) error {
+	resources := resourcesOf(kind)
+	there := map[schema.GroupVersionResource]map[types.NamespacedName]*metav1.PartialObjectMetadata{}
+	for _, resource := range resources {
+		there[resource] = map[types.NamespacedName]*metav1.PartialObjectMetadata{}
+		o := metav1.ListOptions{LabelSelector: Label + "=" + string(of), Limit: 500}
+		for {
+			list, err := w.metadata.Resource(resource).List(ctx, o)
+			if apierrors.IsNotFound(err) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("listing the reports of the agent: %w", err)
+			}
+			for i := range list.Items {
+				one := &list.Items[i]
+				there[resource][types.NamespacedName{Namespace: one.Namespace, Name: one.Name}] = one
+			}
+			if o.Continue = list.Continue; o.Continue == "" {
+				break
+			}
+		}
+	}
+	var problems []error
+	for _, content := range wanted {
+		u := &unstructured.Unstructured{Object: content}
+		resource := resources[1]
+		if u.GetNamespace() != "" {
+			resource = resources[0]
+		}
+		name := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
+		before := there[resource][name]
+		delete(there[resource], name)
+		if err := w.writeOne(ctx, resource, u, before); err != nil {
+			problems = append(problems, fmt.Errorf("%s %s: %w", u.GetKind(), strings.TrimPrefix(name.String(), "/"), err))
+		}
+	}
+	for resource, others := range there {
+		for name, one := range others {
+			o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &one.UID}}
+			if err := w.objects.Resource(resource).Namespace(name.Namespace).Delete(ctx, name.Name, o); err != nil && !apierrors.IsNotFound(err) {
+				problems = append(problems, err)
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// writeOne creates a report, or updates the one before, unless that says the same.
+func (w *Watcher) writeOne(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured, before *metav1.PartialObjectMetadata) error {
+	data, err := json.Marshal(u.Object["results"])
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	content := hex.EncodeToString(sum[:16])
+	client := w.objects.Resource(resource).Namespace(u.GetNamespace())
+	if before == nil {
+		u.SetAnnotations(map[string]string{contentAnnotation: content})
+		_, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: "gatehouse-agent"})
+		switch {
+		case apierrors.IsAlreadyExists(err):
+			return errors.New("there is one of somebody else with this name: it is left as it is")
+		case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			// The namespace goes, and what is in it.
+			return nil
+		}
+		return err
+	}
+	if before.Annotations[contentAnnotation] == content {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": before.ResourceVersion, "annotations": map[string]any{contentAnnotation: content}},
+		"summary":  u.Object["summary"], "results": u.Object["results"],
+	})
+	if err != nil {
+		return err
+	}
+	_, err = client.Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gatehouse-agent"})
+	return err
+}
+
+// remember notes of which findings an earlier run has written events: those that are in its reports.
+func (w *Watcher) remember(ctx context.Context) error {
+	kinds, err := w.reportKinds()
+	if err != nil || len(kinds) == 0 {
+		return err
+	}
+	for _, resource := range resourcesOf(kinds[0]) {
+		o := metav1.ListOptions{LabelSelector: Label, Limit: reportPage}
+		for {
+			list, err := w.objects.Resource(resource).List(ctx, o)
+			if err != nil {
+				return err
+			}
+			for i := range list.Items {
+				known := w.known[source(list.Items[i].GetLabels()[Label])]
+				results, _, _ := unstructured.NestedSlice(list.Items[i].Object, "results")
+				for _, one := range results {
+					result, _ := one.(map[string]any)
+					if id, _, _ := unstructured.NestedString(result, "properties", report.PropertyID); id != "" && known != nil {
+						known[id] = true
+					}
+				}
+			}
+			if o.Continue = list.GetContinue(); o.Continue == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// events writes an event for each finding that is new, but for notes.
+func (w *Watcher) events(ctx context.Context, of source, found []finding) {
+	told, written := map[string]bool{}, 0
+	for i := range found {
+		f := &found[i]
+		switch {
+		case f.level == report.Note:
+		case w.known[of][f.ID]:
+			told[f.ID] = true
+		case written < maxEvents && !told[f.ID]:
+			written++
+			// The name is that of the finding: there is one event for it, also after a restart.
+			err := w.event(ctx, of, f)
+			told[f.ID] = err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+			if !told[f.ID] && ctx.Err() == nil {
+				klog.FromContext(ctx).Info("Could not write an event", "object", f.Kind+" "+f.Name, "err", err)
+			}
+		}
+	}
+	w.known[of] = told
+}
+
+func (w *Watcher) event(ctx context.Context, of source, f *finding) error {
+	now := metav1.Now()
+	e := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: cmp.Or(f.Namespace, metav1.NamespaceDefault), Name: "gatehouse-agent-" + string(of) + "." + f.ID},
+		InvolvedObject: corev1.ObjectReference{APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, UID: types.UID(f.UID)},
+		Type:           corev1.EventTypeWarning, Reason: reason, Message: f.sentence(of), Count: 1,
+		FirstTimestamp: now, LastTimestamp: now, Source: corev1.EventSource{Component: "gatehouse-agent"}, ReportingController: "gatehouse-agent",
+	}
+	_, err := w.client.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
+	return err
+}

@@ -237,7 +237,7 @@ func (s *session) userConfig(name, token string) error {
 func (s *session) start(ctx context.Context) error {
 	for i, port := range s.ports {
 		cmd := exec.Command(s.program, append(append([]string{}, s.args...), "--kubeconfig", filepath.Join(s.dir, "own", "kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(port))...)
-		cmd.Env = append(os.Environ(), "GOMEMLIMIT=150MiB", "GOGC=50")
+		cmd.Env = append(os.Environ(), "GOMEMLIMIT=150MiB")
 		log, err := os.OpenFile(filepath.Join(s.dir, "agent.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err

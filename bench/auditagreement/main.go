@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,8 +37,12 @@ func main() {
 	flag.IntVar(&r.requests, "requests", 1000, "how many requests are made")
 	flag.IntVar(&r.blames, "blames", 50, "how many objects are asked about by gatehouse blame, on gatehouse, too")
 	flag.Uint64Var(&r.seed, "seed", 1, "what the requests are made of")
+	beta := flag.Bool("beta", false, "mutating policies are of v1beta1, which that kube-apiserver serves on demand: 1.34 and 1.35")
 	flag.StringVar(&r.keep, "keep", "", "`directory` that keeps the audit logs")
 	flag.Parse()
+	if *beta {
+		r.flags = mutatingPolicies
+	}
 	if err := r.run(ctx, *binaries, *server); err != nil {
 		fmt.Fprintln(os.Stderr, "auditagreement:", err)
 		os.Exit(1)
@@ -50,7 +55,12 @@ type agreement struct {
 	seed             uint64
 	keep             string
 	program          string
+	// flags are more flags of kube-apiserver.
+	flags []string
 }
+
+// mutatingPolicies have a kube-apiserver serve mutating policies of v1beta1.
+var mutatingPolicies = []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"}
 
 // auditPolicy has the level of the requests of makers.
 const auditPolicy = `
@@ -108,7 +118,7 @@ func (r *agreement) level(ctx context.Context, b peer.Binaries, dir, level strin
 	if err := os.RemoveAll(log); err != nil {
 		return false, err
 	}
-	kube, err := r.play(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), nil, "--audit-policy-file="+policy, "--audit-log-path="+log, "--audit-log-maxsize=100000")
+	kube, err := r.play(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), nil, append([]string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-maxsize=100000"}, r.flags...)...)
 	if err != nil {
 		return false, err
 	}
@@ -196,6 +206,9 @@ func (r *agreement) play(ctx context.Context, b peer.Binaries, kind peer.Kind, d
 		return nil, err
 	}
 	for _, o := range append(setup(), p.hooks.configurations()...) {
+		if slices.Contains(flags, mutatingPolicies[0]) {
+			o.path = strings.Replace(o.path, "/v1/mutating", "/v1beta1/mutating", 1)
+		}
 		if _, s, err := p.do(ctx, client, &attempt{method: http.MethodPost, path: o.path, contentType: "application/json", body: o.body}); err != nil || s.Code >= 300 {
 			return nil, fmt.Errorf("%s: %d %s: %w", o.path, s.Code, s.Message, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
@@ -49,7 +51,9 @@ type bench struct {
 	programs peer.Binaries
 	clients  int
 	duration time.Duration
-	table    report.Table
+	// data is how many MiB the first server has when the others join; if it has any, only joins are measured.
+	data  int
+	table report.Table
 	// running are the processes of a kind, the last to end first.
 	running []*peer.Process
 }
@@ -63,8 +67,13 @@ func main() {
 	rounds := flag.Int("rounds", 3, "how often each kind is measured")
 	flag.IntVar(&b.clients, "clients", 12, "how many clients there are")
 	flag.DurationVar(&b.duration, "duration", 5*time.Second, "how long each measurement takes")
+	flag.IntVar(&b.data, "data", 0, "how many `MiB` of objects there are when servers join; only joins are measured then")
 	page := flag.String("report", "", "`file` to write the table into")
 	flag.Parse()
+	if b.data > 0 && *page != "" {
+		fmt.Fprintln(os.Stderr, "joinbench: -report has the table of all servers: leave out -data")
+		os.Exit(2)
+	}
 	if err := b.run(ctx, *module, *dir, *rounds, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "joinbench:", err)
 		os.Exit(1)
@@ -80,6 +89,10 @@ func (b *bench) run(ctx context.Context, module, dir string, rounds int, page st
 		return err
 	}
 	var columns []string
+	kinds := kinds
+	if b.data > 0 {
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.name != joinedName })
+	}
 	for _, k := range kinds {
 		columns = append(columns, k.name)
 	}
@@ -122,6 +135,9 @@ func (b *bench) measure(ctx context.Context, k kind) (err error) {
 	all, err := k.start(b, ctx, dir)
 	if err != nil {
 		return err
+	}
+	if b.data > 0 {
+		return nil
 	}
 	clients := make([]*load.Client, b.clients)
 	for i := range clients {
@@ -202,16 +218,35 @@ func (b *bench) joined(ctx context.Context, dir string) (all []*peer.Server, err
 		}
 		all, b.running = append(all, s), append(b.running, s.Process)
 		if i > 0 {
-			b.table.Add("join", "s", joinedName, time.Since(began).Seconds())
+			b.table.Add(b.joinRow(), "s", joinedName, time.Since(began).Seconds())
 			continue
 		}
 		text, err := exec.CommandContext(ctx, b.programs.Gatehouse, "cluster", "token", "create", "--uses", strconv.Itoa(servers-1), "--data-dir", filepath.Join(own, "data")).Output()
 		if err == nil {
 			err = os.WriteFile(token, text, 0o600)
 		}
+		if err == nil {
+			err = b.fill(ctx, s)
+		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+func (b *bench) joinRow() string {
+	if b.data > 0 {
+		return fmt.Sprintf("join, %d MiB of objects", b.data)
+	}
+	return "join"
+}
+
+// fill creates the objects that there are when servers join, of half a MiB each.
+func (b *bench) fill(ctx context.Context, s *peer.Server) error {
+	large := load.Request{Method: http.MethodPost, Path: "/api/v1/namespaces/default/configmaps", Body: `{"metadata":{"generateName":"large-"},"data":{"value":"` + strings.Repeat("x", 1<<19) + `"}}`}
+	var left atomic.Int64
+	left.Store(int64(2 * b.data))
+	_, err := load.Run(ctx, s, 4, func() (load.Request, bool) { return large, left.Add(-1) >= 0 })
+	return err
 }

@@ -207,7 +207,7 @@ func (r *agreement) play(ctx context.Context, b peer.Binaries, kind peer.Kind, d
 	}
 	for _, o := range append(setup(), p.hooks.configurations()...) {
 		if slices.Contains(flags, mutatingPolicies[0]) {
-			o.path = strings.Replace(o.path, "/v1/mutating", "/v1beta1/mutating", 1)
+			o.path = strings.Replace(o.path, "/v1/mutatingadmission", "/v1beta1/mutatingadmission", 1)
 		}
 		if _, s, err := p.do(ctx, client, &attempt{method: http.MethodPost, path: o.path, contentType: "application/json", body: o.body}); err != nil || s.Code >= 300 {
 			return nil, fmt.Errorf("%s: %d %s: %w", o.path, s.Code, s.Message, err)

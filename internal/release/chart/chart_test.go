@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -429,20 +430,24 @@ func TestTheOverlayOfNodes(t *testing.T) {
 	own, other := set.Spec.Template.Spec, deployment.Spec.Template.Spec
 	pod := *own.DeepCopy()
 	c := &pod.Containers[0]
-	if *pod.SecurityContext.RunAsUser != 0 || len(pod.Volumes) != 2 || pod.Volumes[1].HostPath == nil || pod.Volumes[0].HostPath != nil || !c.VolumeMounts[1].ReadOnly ||
-		pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.Volumes[1].HostPath.Path != c.VolumeMounts[1].MountPath {
+	last := len(other.Volumes)
+	if *pod.SecurityContext.RunAsUser != 0 || len(pod.Volumes) != last+1 || len(c.VolumeMounts) != last+1 || pod.Volumes[last].HostPath == nil {
+		t.Fatalf("the pods are\n%s", show(t, pod))
+	}
+	log := c.VolumeMounts[last]
+	if !log.ReadOnly || pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.Volumes[last].HostPath.Path != log.MountPath || slices.ContainsFunc(pod.Volumes[:last], func(v corev1.Volume) bool { return v.HostPath != nil }) {
 		t.Errorf("the pods are\n%s", show(t, pod))
 	}
 	var args []string
 	for _, arg := range c.Args {
 		if path, ok := strings.CutPrefix(arg, "--follow="); !ok {
 			args = append(args, arg)
-		} else if filepath.Dir(path) != c.VolumeMounts[1].MountPath {
-			t.Errorf("%s is followed, and %s is there", path, c.VolumeMounts[1].MountPath)
+		} else if filepath.Dir(path) != log.MountPath {
+			t.Errorf("%s is followed, and %s is there", path, log.MountPath)
 		}
 	}
 	// The rest is as in the base.
-	c.Args, c.VolumeMounts = args, c.VolumeMounts[:1]
+	c.Args, c.VolumeMounts = args, c.VolumeMounts[:last]
 	pod.Volumes, pod.SecurityContext, pod.Affinity, pod.Tolerations = other.Volumes, other.SecurityContext, nil, nil
 	pod.TopologySpreadConstraints = other.TopologySpreadConstraints
 	if !reflect.DeepEqual(pod, other) {

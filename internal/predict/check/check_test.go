@@ -130,6 +130,26 @@ func repository(tb testing.TB) string {
 // generated is the end of the names of pods.
 var generated = regexp.MustCompile(`-[a-z0-9]{5}\b`)
 
+// The files of this repository that people apply pass as they stand.
+func TestFilesOfThisRepositoryPass(t *testing.T) {
+	set, err := manifests.Read([]string{"../../../deploy"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Objects) == 0 {
+		t.Error("no objects were read")
+	}
+	for _, o := range r.Objects {
+		if o.Verdict != check.Accepted {
+			t.Errorf("%s: %s: %s", o.Title(), o.Verdict, o.Message)
+		}
+	}
+}
+
 // What an object that is judged alone could miss: each is judged as through the server, which makes all objects
 // when their changes are asked for.
 func TestObjectsJudgedAloneAreJudgedAsStored(t *testing.T) {

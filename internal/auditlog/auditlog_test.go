@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -143,6 +144,48 @@ func TestWhoRejected(t *testing.T) {
 	} {
 		if got := of(c.resource, c.group, c.object, c.status).rejection(); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.claim, got, c.want)
+		}
+	}
+}
+
+// What an event shows of an object is known by its head, wherever that is.
+func TestObjectsOfEvents(t *testing.T) {
+	const large = `"spec":{"kind":"Other","metadata":{"name":"other"},"list":[{"items":[]}]}`
+	for _, c := range []struct{ claim, object, want string }{
+		{"as the server writes it", `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u"},` + large + `}`, "v1/Pod a u"},
+		{"the head is at the end", `{` + large + `,"metadata":{"uid":"u","name":"a"},"kind":"Pod","apiVersion":"v1"}`, "v1/Pod a u"},
+		{"no metadata", `{"kind":"Pod","apiVersion":"v1"}`, "v1/Pod  "},
+		{"metadata of another form", `{"kind":"Pod","apiVersion":"v1","metadata":[]}`, ""},
+		{"no kind", `{"metadata":{"name":"a"}}`, ""},
+		{"a status", `{"kind":"Status","apiVersion":"v1","metadata":{}}`, ""},
+		{"a list", `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`, ""},
+		{"an object whose kind ends like a list", `{"kind":"AllowList","apiVersion":"v1","metadata":{"name":"a","uid":"u"},"spec":{}}`, "v1/AllowList a u"},
+		{"metadata alone", `{"kind":"PartialObjectMetadata","apiVersion":"v1","metadata":{"name":"a"}}`, ""},
+		{"no object", `[{"kind":"Pod"}]`, ""},
+	} {
+		got := ""
+		if s := head(&runtime.Unknown{Raw: []byte(c.object)}); s != nil {
+			got = fmt.Sprintf("%s/%s %s %s", s.APIVersion, s.Kind, s.Metadata.Name, s.Metadata.UID)
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.claim, got, c.want)
+		}
+	}
+}
+
+// BenchmarkEvents makes traces of events with two objects of 4 KiB.
+func BenchmarkEvents(b *testing.B) {
+	object := `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web","namespace":"shop"},"spec":{"template":{"spec":{"containers":[` +
+		strings.Repeat(`{"name":"c","image":"example.com/c:1","env":[{"name":"LEVEL","value":"info"}],"resources":{"limits":{"memory":"128Mi"}}},`, 32) + `{"name":"d"}]}}}}`
+	c := NewConverter(NewWorld(nil))
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i++
+		event := fmt.Appendf(nil, `{"level":"RequestResponse","auditID":"%d","stage":"ResponseComplete","requestURI":"/apis/apps/v1/namespaces/shop/deployments","verb":"create","user":{"username":"anna"},
+			"objectRef":{"resource":"deployments","namespace":"shop","name":"web","apiGroup":"apps","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201},"requestObject":%s,"responseObject":%s}`, i, object, object)
+		if t, why := c.Add(event, "log"); t == nil {
+			b.Fatal(why)
 		}
 	}
 }

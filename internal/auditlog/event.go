@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -40,9 +39,8 @@ type shown struct {
 	Metadata struct {
 		Name string    `json:"name"`
 		UID  types.UID `json:"uid"`
-	} `json:"metadata"`
-	Items json.RawMessage `json:"items"`
-	raw   []byte
+	}
+	raw []byte
 }
 
 // object is the whole of it, nil if there is none.
@@ -77,16 +75,36 @@ func decode(data []byte, source string) (e *event, why string) {
 	return e, ""
 }
 
-// head returns an object of an event; nil if it shows none.
+// head returns an object of an event, of which it reads no more than the head; nil if the event shows none.
 func head(raw *runtime.Unknown) *shown {
-	s := &shown{}
-	if raw == nil || len(raw.Raw) < 3 || utiljson.Unmarshal(raw.Raw, s) != nil {
+	if raw == nil || len(raw.Raw) < 3 {
 		return nil
 	}
-	if s.Kind == "" || s.Kind == "Status" || s.Kind == "DeleteOptions" || strings.HasPrefix(s.Kind, "PartialObjectMetadata") || bytes.HasPrefix(s.Items, []byte{'['}) {
+	s := &shown{raw: raw.Raw}
+	members := map[json.Token]any{"kind": &s.Kind, "apiVersion": &s.APIVersion, "metadata": &s.Metadata}
+	in := json.NewDecoder(bytes.NewReader(raw.Raw))
+	if t, err := in.Token(); err != nil || t != json.Delim('{') {
 		return nil
 	}
-	s.raw = raw.Raw
+	for len(members) > 0 && in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return nil
+		}
+		into, wanted := members[key]
+		if delete(members, key); !wanted {
+			into = &json.RawMessage{}
+		}
+		if in.Decode(into) != nil {
+			return nil
+		}
+	}
+	switch {
+	case s.Kind == "" || s.Kind == "Status" || s.Kind == "DeleteOptions" || strings.HasPrefix(s.Kind, "PartialObjectMetadata"):
+		return nil
+	case strings.HasSuffix(s.Kind, "List") && s.object() == nil:
+		return nil
+	}
 	return s
 }
 

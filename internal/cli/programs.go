@@ -11,6 +11,9 @@ import (
 // Streams are what a program reads and writes.
 type Streams = command.Streams
 
+// Signals returns the context for Main: it ends with the first signal that ends a process.
+func Signals() context.Context { return command.Signals() }
+
 // Main runs the program that a name stands for, the last part of os.Args[0] or the value of
 // $GATEHOUSE_PROGRAM, with the arguments after it, and returns its exit code. It writes what went wrong to
 // streams.Err, in one sentence. Every name but those of the programs that gatehouse

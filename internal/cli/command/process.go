@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,9 +27,26 @@ func IsPlugin() bool {
 	return ProgramName == "kubectl-gatehouse"
 }
 
-// LeaveSignals gives the signals that end a process back to it: what runs from now on has its
-// own handlers, or none. A signal that came before is sent again.
+// signals gets the first signal that ends the process.
+var signals = make(chan os.Signal, 1)
+
+// Signals returns a context that ends with the first signal that ends a process. A second signal ends the process at
+// once. It is called once.
+func Signals() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		signal.Stop(signals)
+		end(errors.New(s.String() + " signal received"))
+	}()
+	return ctx
+}
+
+// LeaveSignals gives the signals that end a process back to it: what runs from now on has
+// its own handlers, or none. A signal that came before is sent again.
 func LeaveSignals(ctx context.Context) {
 	context.AfterFunc(ctx, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
-	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	// Other than Reset, Stop loses no signal that is on its way.
+	signal.Stop(signals)
 }

@@ -2,7 +2,7 @@ package command
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -30,15 +30,15 @@ func IsPlugin() bool {
 // signals gets the first signal that ends the process.
 var signals = make(chan os.Signal, 1)
 
-// Signals returns a context that ends with the first signal that ends a process. A second signal ends the process at
-// once. It is called once.
+// Signals returns a context that the first signal that ends a process cancels: its cause is context.Canceled. A second
+// signal ends the process at once. Signals is called once.
 func Signals() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		s := <-signals
 		signal.Stop(signals)
-		end(errors.New(s.String() + " signal received"))
+		end(fmt.Errorf("%s signal received: %w", s, context.Canceled))
 	}()
 	return ctx
 }

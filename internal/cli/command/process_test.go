@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -17,9 +18,21 @@ func TestNoSignalIsLost(t *testing.T) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
+		if os.Getenv(child) == "ends" {
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), context.Canceled) {
+				t.Errorf("the context ended by %v", context.Cause(ctx))
+			}
+			return
+		}
 		LeaveSignals(ctx)
 		time.Sleep(time.Minute)
 		return
+	}
+	ends := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestNoSignalIsLost$")
+	ends.Env = append(os.Environ(), child+"=ends")
+	if out, err := ends.CombinedOutput(); err != nil {
+		t.Errorf("the context does not end as one that is canceled: %v\n%s", err, out)
 	}
 	for range 20 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestNoSignalIsLost$")

@@ -19,7 +19,7 @@ import (
 const (
 	// StartTimeout is how long a server may take until it is ready, on a busy
 	// machine.
-	StartTimeout = 60 * time.Second
+	StartTimeout = 3 * time.Minute
 	// StopTimeout is how long it may take to end after SIGTERM.
 	StopTimeout = 30 * time.Second
 )

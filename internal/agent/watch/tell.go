@@ -39,6 +39,8 @@ var plurals = map[report.Reports][2]string{report.OpenReports: {"reports", "clus
 
 // tell makes the events, reports and metrics of what a source has found.
 func (w *Watcher) tell(ctx context.Context, of source, found []finding) error {
+	w.telling.Lock()
+	defer w.telling.Unlock()
 	setFindings(of, found)
 	w.events(ctx, of, found)
 	kinds, err := w.reportKinds()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,9 @@ type Watcher struct {
 	client   kubernetes.Interface
 	objects  dynamic.Interface
 	metadata metadata.Interface
+
+	// telling is held while what a source has found is told.
+	telling sync.Mutex
 	// known are the findings of each source of which events were written, by the ID of the finding. missing is
 	// set once the log has said that the cluster has no kind of reports.
 	known   map[source]map[string]bool

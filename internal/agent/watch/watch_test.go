@@ -3,15 +3,20 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // S32.12: work is done at once, once for a burst of changes, after half a minute of changes without a pause, every
@@ -62,6 +67,29 @@ func TestWhenWorkIsDone(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Both sources tell what they have found at the same time.
+func TestSourcesTellAtTheSameTime(t *testing.T) {
+	registerMetrics()
+	client := fake.NewClientset()
+	w := &Watcher{client: client, known: map[source]map[string]bool{ofLint: {}, ofAudit: {}}}
+	var telling sync.WaitGroup
+	for _, of := range []source{ofLint, ofAudit} {
+		telling.Go(func() {
+			for i := range 200 {
+				one := finding{report.Resource{Kind: "Pod", Namespace: "shop", Name: "web", ID: fmt.Sprint(i)}, "rule", report.Error}
+				if err := w.tell(t.Context(), of, []finding{one}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	telling.Wait()
+	events, err := client.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(events.Items) != 400 {
+		t.Errorf("%d events, %v", len(events.Items), err)
 	}
 }
 

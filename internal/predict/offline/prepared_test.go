@@ -90,6 +90,7 @@ func TestPoliciesSeePreparedObjects(t *testing.T) {
 
 // Reviews are rejected as their registries reject them, and managers of fields that cannot be read reject nothing.
 func TestReviewsAndManagersAreValidated(t *testing.T) {
+	const readable = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, managedFields: [{manager: a, operation: Update, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:data': {}}}]}}"
 	for _, tc := range []struct{ name, object, says string }{
 		{"without a token", "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {}}", "token is required for TokenReview in authentication"},
 		{"with a token", "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {token: a}}", ""},
@@ -97,9 +98,14 @@ func TestReviewsAndManagersAreValidated(t *testing.T) {
 		{"with a user", "{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview, spec: {user: a, nonResourceAttributes: {path: /a, verb: get}}}", ""},
 		{"without a namespace", "{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectRulesReview, spec: {}}", "no namespace on request"},
 		{"with managers", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, managedFields: [{manager: a}]}}", ""},
+		{"with managers that can be read", readable, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := planned(t, &offline.Request{Operation: "CREATE", Object: written(t, tc.object)}, "true")
+			expression := "true"
+			if tc.object == readable {
+				expression = "has(object.metadata.managedFields)"
+			}
+			p := planned(t, &offline.Request{Operation: "CREATE", Object: written(t, tc.object)}, expression)
 			if (p.Rejection != "") != (tc.says != "") || !strings.Contains(p.Rejection, tc.says) {
 				t.Errorf("got %q, want %q", p.Rejection, tc.says)
 			}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiadmission "k8s.io/apiserver/pkg/admission"
@@ -44,8 +45,10 @@ func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare
 	}
 	return func(ctx context.Context, object runtime.Object) error {
 		if m, err := meta.Accessor(object); err == nil {
-			// A handler replaces managers that it cannot read.
-			m.SetManagedFields(nil)
+			if len(validation.ValidateManagedFields(m.GetManagedFields(), nil)) > 0 {
+				// A handler replaces managers that it cannot read.
+				m.SetManagedFields(nil)
+			}
 			if a.GetOperation() == apiadmission.Update {
 				// The stored object is the one that the request changes.
 				m.SetResourceVersion("")

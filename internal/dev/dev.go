@@ -532,7 +532,8 @@ func (s *session) replace(ctx context.Context, files string) error {
 		s.recipe.clean(s.dir)
 	}
 	s.printed.Reset()
-	if s.program, err = subprocess.Start(args, s.env, "", io.MultiWriter(s.Output, s.printed), s.guard.set); err != nil {
+	output := io.MultiWriter(s.Output, s.printed)
+	if s.program, err = subprocess.Start(args, s.env, "", output, output, s.guard.set); err != nil {
 		s.program = nil
 		s.Say("The program does not start: %v.", err)
 		return nil

@@ -97,7 +97,7 @@ func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, o
 		binary = filepath.Join(dir, builds, strconv.Itoa(r.built), name)
 		args = append(append(slices.Clone(args), "-o", binary), r.pkg...)
 	}
-	p, err := subprocess.Start(args, env, "", output, g.set)
+	p, err := subprocess.Start(args, env, "", output, output, g.set)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", args[0], err)
 	}

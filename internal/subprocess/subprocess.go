@@ -20,14 +20,14 @@ type Process struct {
 }
 
 // Start starts a program in a directory, that of this process if it is empty, and in a process group of its
-// own. What the program prints goes to output. group, if it is set, is called with the group when it begins
+// own. What the program prints goes to output and errors, which may be the same. group, if it is set, is called with the group when it begins
 // to run, and when it has ended.
-func Start(args, env []string, dir string, output io.Writer, group func(id int, runs bool)) (*Process, error) {
+func Start(args, env []string, dir string, output, errors io.Writer, group func(id int, runs bool)) (*Process, error) {
 	if group == nil {
 		group = func(int, bool) {}
 	}
 	p := &Process{cmd: exec.Command(args[0], args[1:]...), Gone: make(chan struct{}), group: group}
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = env, dir, output, output
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = env, dir, output, errors
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(p.cmd.SysProcAttr)
 	// What the program leaves behind may hold its output open.

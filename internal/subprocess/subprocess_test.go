@@ -23,7 +23,7 @@ func TestAProgramEndsWithAllThatItStarted(t *testing.T) {
 			}
 			defer read.Close()
 			running := map[int]bool{}
-			p, err := Start([]string{"/bin/sh", "-c", script}, os.Environ(), "", write, func(group int, runs bool) { running[group] = runs })
+			p, err := Start([]string{"/bin/sh", "-c", script}, os.Environ(), "", write, write, func(group int, runs bool) { running[group] = runs })
 			write.Close()
 			if err != nil {
 				t.Fatal(err)

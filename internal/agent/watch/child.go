@@ -1,19 +1,16 @@
 package watch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
 // Bounds of the process that audits.
@@ -31,52 +28,41 @@ const (
 // AuditBy returns a function that has a process of a program, gatehouse, audit the objects of resources: a server
 // that judges has metrics and memory of its own, which are not those of this process. kubeconfig is empty in a pod.
 func AuditBy(program, kubeconfig string, resources []string) func(context.Context) (*replay.AuditReport, error) {
+	args := []string{program, "audit", "--output=json", "--object-rate=" + objectRate, "--resource=" + strings.Join(resources, ",")}
+	if kubeconfig != "" {
+		args = append(args, "--kubeconfig="+kubeconfig)
+	}
 	return func(ctx context.Context) (*replay.AuditReport, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, program, "audit", "--output=json", "--object-rate="+objectRate, "--resource="+strings.Join(resources, ","))
-		if kubeconfig != "" {
-			cmd.Args = append(cmd.Args, "--kubeconfig="+kubeconfig)
-		}
-		cmd.Env = append(os.Environ(), "GOMEMLIMIT="+auditMemory, "GOMAXPROCS=1")
-		cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, patience
-		said := &tail{}
-		cmd.Stderr = said
-		out, err := cmd.StdoutPipe()
+		out, said := &bounded{}, &subprocess.Tail{}
+		p, err := subprocess.Start(args, append(os.Environ(), "GOMEMLIMIT="+auditMemory, "GOMAXPROCS=1"), "", out, said, nil)
 		if err != nil {
-			return nil, err
-		}
-		if err := cmd.Start(); err != nil {
 			return nil, fmt.Errorf("starting an audit: %w", err)
 		}
-		data, err := io.ReadAll(io.LimitReader(out, maxAuditOutput+1))
-		if err == nil && len(data) > maxAuditOutput {
-			err = fmt.Errorf("the report of an audit has more than %d bytes", maxAuditOutput)
+		select {
+		case <-p.Gone:
+		case <-ctx.Done():
 		}
-		if err != nil {
-			cancel()
-		}
-		ended := cmd.Wait()
+		p.Stop(patience)
 		if ctx.Err() != nil {
-			return nil, errors.Join(err, context.Cause(ctx))
+			return nil, context.Cause(ctx)
 		}
 		// An audit that finds something, or nothing to judge, says so by its exit code, too.
 		report := &replay.AuditReport{}
-		if err := json.Unmarshal(data, report); err != nil || report.Kind != "AuditReport" {
-			return nil, errors.Join(fmt.Errorf("an audit made no report: %s", bytes.TrimSpace(said.text)), ended)
+		if err := json.Unmarshal(out.text, report); err != nil || report.Kind != "AuditReport" {
+			return nil, errors.Join(fmt.Errorf("an audit made no report: %s", said), p.Err)
 		}
 		return report, nil
 	}
 }
 
-// tail keeps the end of what is written.
-type tail struct{ text []byte }
+// bounded keeps what is written, up to maxAuditOutput. More is an error, which ends the program.
+type bounded struct{ text []byte }
 
-func (t *tail) Write(data []byte) (int, error) {
-	const most = 4 << 10
-	t.text = append(t.text, data...)
-	if len(t.text) > most {
-		t.text = t.text[len(t.text)-most:]
+// Write implements io.Writer.
+func (b *bounded) Write(data []byte) (int, error) {
+	if len(b.text)+len(data) > maxAuditOutput {
+		return 0, fmt.Errorf("the report of an audit has more than %d bytes", maxAuditOutput)
 	}
+	b.text = append(b.text, data...)
 	return len(data), nil
 }

@@ -102,7 +102,7 @@ func (s *Seat) Start(command []string, env map[string]string, dir string) error 
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		all = append(all, name+"="+s.Expand(env[name]))
 	}
-	program, err := subprocess.Start(args, all, dir, &s.output, nil)
+	program, err := subprocess.Start(args, all, dir, &s.output, &s.output, nil)
 	if err == nil {
 		s.program = program
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -54,23 +53,13 @@ func apiVersionOf(w *lint.World, kind string) string {
 
 // ofAuditFinding is a finding of an audit.
 func ofAuditFinding(f *replay.AuditFinding) finding {
-	r := report.Resource{
-		APIVersion: f.APIVersion, Kind: f.ObjectKind, Namespace: f.Namespace, Name: f.Name, UID: f.UID,
-		Policy: f.Policy, Result: string(f.Result), Message: plain(f.Message),
-	}
-	if f.Validation != nil {
-		r.Rule = strconv.Itoa(*f.Validation)
-	}
-	level := report.Warning
-	switch f.Result {
-	case replay.Fails:
-		level = report.Error
-	case replay.ChangesIt:
-		// The kinds of reports know no changes.
-		r.Result, r.Severity, level = "warn", "info", report.Note
+	r := f.Resource()
+	r.Message = plain(r.Message)
+	if f.Result == replay.ChangesIt {
+		r.Severity = "info"
 	}
 	r.ID = idOf(f.Policy, f.Binding, r.Rule, f.ObjectKind, f.Namespace, f.Name, f.UID)
-	return finding{r, f.Policy, level}
+	return finding{r, f.Policy, f.Level()}
 }
 
 // idOf names a finding by what it is about.

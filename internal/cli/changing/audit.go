@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -161,9 +160,6 @@ func (o *auditOptions) printText(out io.Writer, r *replay.AuditReport) error {
 	return err
 }
 
-// auditLevels are the levels of results.
-var auditLevels = map[replay.Result]report.Level{replay.Fails: report.Error, replay.Warns: report.Warning, replay.Errs: report.Warning, replay.ChangesIt: report.Note}
-
 // auditReport is the report of an audit, for all formats. Each finding is at the policy: objects of a
 // cluster are in no file.
 func auditReport(r *replay.AuditReport) *report.Report {
@@ -179,19 +175,8 @@ func auditReport(r *replay.AuditReport) *report.Report {
 			known[one.Policy] = true
 			f.Rules = append(f.Rules, report.Rule{ID: one.Policy, Level: report.Error, Title: "Judged by " + one.Policy + "."})
 		}
-		f.Findings = append(f.Findings, report.Finding{Level: auditLevels[one.Result], Rule: one.Policy, File: one.File, Line: one.Line, Object: one.Title(), Message: one.Message})
-		resource := report.Resource{
-			APIVersion: one.APIVersion, Kind: one.ObjectKind, Namespace: one.Namespace, Name: one.Name, UID: one.UID,
-			Policy: one.Policy, Result: string(one.Result), Message: one.Message,
-		}
-		if one.Result == replay.ChangesIt {
-			// PolicyReports know no changes.
-			resource.Result = string(replay.Warns)
-		}
-		if one.Validation != nil {
-			resource.Rule = strconv.Itoa(*one.Validation)
-		}
-		f.Resources = append(f.Resources, resource)
+		f.Findings = append(f.Findings, report.Finding{Level: one.Level(), Rule: one.Policy, File: one.File, Line: one.Line, Object: one.Title(), Message: one.Message})
+		f.Resources = append(f.Resources, one.Resource())
 	}
 	var uncalled []string
 	for _, w := range r.Webhooks {

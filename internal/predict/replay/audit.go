@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -96,6 +98,29 @@ type AuditFinding struct {
 // Title names the object.
 func (f *AuditFinding) Title() string {
 	return strings.TrimSpace(f.ObjectKind + " " + strings.TrimPrefix(f.Namespace+"/"+f.Name, "/"))
+}
+
+// Level says how bad it is.
+func (f *AuditFinding) Level() report.Level {
+	switch f.Result {
+	case Fails:
+		return report.Error
+	case ChangesIt:
+		return report.Note
+	}
+	return report.Warning
+}
+
+// Resource is the finding as reports of a cluster have it. They know no changes: those are warnings.
+func (f *AuditFinding) Resource() report.Resource {
+	r := report.Resource{APIVersion: f.APIVersion, Kind: f.ObjectKind, Namespace: f.Namespace, Name: f.Name, UID: f.UID, Policy: f.Policy, Result: string(f.Result), Message: f.Message}
+	if f.Result == ChangesIt {
+		r.Result = string(Warns)
+	}
+	if f.Validation != nil {
+		r.Rule = strconv.Itoa(*f.Validation)
+	}
+	return r
 }
 
 // Audit judges objects by policies. The error says that this could not be done.

@@ -159,7 +159,10 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 				return fmt.Errorf("listing %s: %w", r.gvr.GroupResource(), err)
 			}
 			for i := range list.Items {
-				if err := cmp.Or(turn.Wait(ctx), one(&list.Items[i], r.gvr, r.namespaced)); err != nil {
+				if err := turn.Wait(ctx); err != nil {
+					return err
+				}
+				if err := one(&list.Items[i], r.gvr, r.namespaced); err != nil {
 					return err
 				}
 			}

@@ -99,7 +99,7 @@ deploy/agent has manifests, and docs/agent.md the way from nothing to a trace.`,
 			if o.webhook != "" || o.apiService {
 				return o.print(streams.Out, service)
 			}
-			return o.run(cmd.Context(), streams, service)
+			return o.run(cmd.Context(), streams)
 		},
 	}
 	command.AddSection(cmd, "Cluster", func(f *pflag.FlagSet) {
@@ -151,7 +151,7 @@ func (o *agentOptions) print(out io.Writer, service agent.Service) error {
 	return err
 }
 
-func (o *agentOptions) run(ctx context.Context, streams command.Streams, service agent.Service) error {
+func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
 	if err := o.log.Start(ctx, o.log.Writer(streams.Err)); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (o *agentOptions) run(ctx context.Context, streams command.Streams, service
 		return errors.New("the agent does not run in a pod: name its cluster with --kubeconfig")
 	}
 	if o.lint || len(o.audited) > 0 {
-		if err := o.watch(service); err != nil {
+		if err := o.watch(); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (o *agentOptions) run(ctx context.Context, streams command.Streams, service
 }
 
 // watch has the agent look for what is wrong in the cluster, and this process judge as the cluster does.
-func (o *agentOptions) watch(service agent.Service) error {
+func (o *agentOptions) watch() error {
 	config, err := rest.InClusterConfig()
 	if o.Kubeconfig != "" {
 		config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
@@ -188,7 +188,7 @@ func (o *agentOptions) watch(service agent.Service) error {
 	if err != nil {
 		return err
 	}
-	options := watch.Options{Config: config, Namespace: service.Namespace, Identity: host + "_" + rand.Text()[:8], Lint: o.lint}
+	options := watch.Options{Config: config, Namespace: o.Service.Namespace, Identity: host + "_" + rand.Text()[:8], Lint: o.lint}
 	if len(o.audited) > 0 {
 		program, err := os.Executable()
 		if err != nil {

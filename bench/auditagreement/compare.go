@@ -63,7 +63,7 @@ func (t *tally) says(known trace.Known, d *done, what string, said, was any) {
 // got is what webhooks did.
 func got(d *done) string {
 	var list []string
-	for _, c := range d.calls {
+	for _, c := range d.heard {
 		list = append(list, c.configuration+"/"+c.webhook+" "+c.did)
 	}
 	return strings.Join(list, ", ")
@@ -79,7 +79,7 @@ func (t *tally) compare(d *done, r *trace.Record) {
 	if d.code >= 300 {
 		t.says(trace.Written, d, "the message", r.Audit.Message, trace.Cut(d.message, trace.MaxText))
 	}
-	d.calls = firstAttempt(d.calls)
+	d.heard = firstAttempt(d.heard)
 	t.rejection(d, r)
 	t.mutating(d, r)
 	t.validating(d, r)
@@ -101,7 +101,7 @@ func (t *tally) rejection(d *done, r *trace.Record) {
 	was, hooks := "", []string{}
 	if d.code >= 300 {
 		was = d.trouble
-		for _, c := range d.calls {
+		for _, c := range d.heard {
 			if c.rejects() {
 				was = registration.MutatingPlugin
 				if c.validating {
@@ -165,7 +165,7 @@ func (t *tally) mutating(d *done, r *trace.Record) {
 			said = append(said, text)
 		}
 	}
-	for _, c := range d.calls {
+	for _, c := range d.heard {
 		if c.validating {
 			continue
 		}
@@ -224,7 +224,7 @@ func (t *tally) validating(d *done, r *trace.Record) {
 		}
 	}
 	rejects := false
-	for _, c := range d.calls {
+	for _, c := range d.heard {
 		if !c.validating {
 			continue
 		}
@@ -276,7 +276,7 @@ func (t *tally) policies(d *done, r *trace.Record) {
 	}
 	// They judge creates and updates of whole objects, if nothing rejected these before.
 	reached := d.subresource == "" && (d.operation == "CREATE" || d.operation == "UPDATE") && slices.Contains([]string{"", "ValidatingAdmissionPolicy", "ResourceQuota"}, d.trouble) &&
-		!slices.ContainsFunc(d.calls, func(c call) bool { return !c.validating && c.rejects() }) || d.trouble == "Storage" && d.operation == "CREATE" && !slices.ContainsFunc(d.calls, func(c call) bool { return !c.validating && c.rejects() })
+		!slices.ContainsFunc(d.heard, func(c call) bool { return !c.validating && c.rejects() }) || d.trouble == "Storage" && d.operation == "CREATE" && !slices.ContainsFunc(d.heard, func(c call) bool { return !c.validating && c.rejects() })
 	var was []string
 	if reached {
 		switch d.labels["policy"] {

@@ -176,7 +176,7 @@ func (p *played) end() error { return errors.Join(p.Stop(), p.hooks.listener.Clo
 // done is a request that was made: what webhooks got of it, and its answer.
 type done struct {
 	attempt
-	calls   []call
+	heard   []call
 	code    int
 	message string
 }
@@ -234,8 +234,8 @@ func (r *agreement) play(ctx context.Context, b peer.Binaries, kind peer.Kind, d
 			return nil, err
 		}
 		m.took(&d.attempt, code)
-		d.code, d.message, d.calls = code, s.Message, p.hooks.take(d.user)
-		if calls += len(d.calls); code >= 300 {
+		d.code, d.message, d.heard = code, s.Message, p.hooks.take(d.user)
+		if calls += len(d.heard); code >= 300 {
 			rejected++
 		}
 		p.done = append(p.done, d)

@@ -230,7 +230,9 @@ spec:
 ---
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: managed}, spec: {policyName: managed, validationActions: [Deny]}}
 `
-	for _, text := range []string{objects, objects + policy} {
+	// What is judged alone is no dry run.
+	dry := strings.NewReplacer("managed", "dry", "!has(object.metadata.managedFields)", "request.dryRun").Replace(policy)
+	for _, text := range []string{objects, objects + policy, objects + dry} {
 		file := filepath.Join(t.TempDir(), "objects.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ type Watcher struct {
 	objects  dynamic.Interface
 	metadata metadata.Interface
 
-	// telling is held while what a source has found is told.
+	// telling is held while the reports get what a source has found.
 	telling sync.Mutex
 	// known are the findings of each source of which events were written, by the ID of the finding. missing is
 	// set once the log has said that the cluster has no kind of reports.

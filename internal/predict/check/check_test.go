@@ -230,7 +230,7 @@ spec:
 ---
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: managed}, spec: {policyName: managed, validationActions: [Deny]}}
 `
-	// What is judged alone is no dry run.
+	// An object that is judged alone is not a dry run.
 	dry := strings.NewReplacer("managed", "dry", "!has(object.metadata.managedFields)", "request.dryRun").Replace(policy)
 	for _, text := range []string{objects, objects + policy, objects + dry} {
 		file := filepath.Join(t.TempDir(), "objects.yaml")

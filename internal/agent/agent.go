@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/net/netutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -266,7 +266,7 @@ func (a *Agent) take(event []byte, source string, fromPeer bool) {
 		a.ring.Add(t)
 	}
 	if !fromPeer {
-		a.peers.share(batch{events: []json.RawMessage{event}, source: source, size: len(event)})
+		a.peers.share(batch{events: []jsontext.Value{event}, source: source, size: len(event)})
 	}
 }
 

@@ -1,14 +1,17 @@
 package agent
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Path is where the API server sends its audit events.
@@ -87,30 +90,33 @@ func (a *Agent) intake(next http.Handler) http.Handler {
 var errTooMany = fmt.Errorf("more than %d audit events in one request", maxEvents)
 
 // readEvents reads an EventList of audit.k8s.io/v1, event by event.
-func readEvents(r io.Reader) (list []json.RawMessage, size int, err error) {
-	in := json.NewDecoder(r)
-	if t, err := in.Token(); err != nil || t != json.Delim('{') {
+func readEvents(r io.Reader) (list []jsontext.Value, size int, err error) {
+	in := jsontext.NewDecoder(r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
 		return nil, 0, errors.Join(errors.New("the body is not an EventList of audit.k8s.io/v1 in JSON"), err)
 	}
 	var kind, version string
-	for in.More() {
-		key, err := in.Token()
+	for in.PeekKind() == '"' {
+		key, err := in.ReadToken()
 		if err != nil {
 			return nil, 0, err
 		}
-		switch key {
+		switch key.String() {
 		case "kind":
-			err = in.Decode(&kind)
+			err = json.UnmarshalDecode(in, &kind)
 		case "apiVersion":
-			err = in.Decode(&version)
+			err = json.UnmarshalDecode(in, &version)
 		case "items":
 			list, size, err = readItems(in)
 		default:
-			err = in.Decode(&json.RawMessage{})
+			err = in.SkipValue()
 		}
 		if err != nil {
 			return nil, 0, err
 		}
+	}
+	if _, err := in.ReadToken(); err != nil {
+		return nil, 0, err
 	}
 	if kind != "EventList" || version != "audit.k8s.io/v1" {
 		return nil, 0, fmt.Errorf("the body is %.80q of %.80q, and not an EventList of audit.k8s.io/v1", kind, version)
@@ -118,30 +124,31 @@ func readEvents(r io.Reader) (list []json.RawMessage, size int, err error) {
 	return list, size, nil
 }
 
-func readItems(in *json.Decoder) (list []json.RawMessage, size int, err error) {
-	t, err := in.Token()
-	if err != nil || t == nil {
+func readItems(in *jsontext.Decoder) (list []jsontext.Value, size int, err error) {
+	t, err := in.ReadToken()
+	if err != nil || t.Kind() == 'n' {
 		return nil, 0, err
 	}
-	if t != json.Delim('[') {
+	if t.Kind() != '[' {
 		return nil, 0, errors.New("items is not a list")
 	}
-	for in.More() {
-		var event json.RawMessage
-		if err := in.Decode(&event); err != nil {
+	for in.PeekKind() != ']' {
+		event, err := in.ReadValue()
+		if err != nil {
 			return nil, 0, err
 		}
-		if list, size = append(list, event), size+len(event); len(list) > maxEvents {
+		// The decoder reads the next event into the same memory.
+		if list, size = append(list, bytes.Clone(event)), size+len(event); len(list) > maxEvents {
 			return nil, 0, errTooMany
 		}
 	}
-	_, err = in.Token()
+	_, err = in.ReadToken()
 	return list, size, err
 }
 
 // batch are events, such as those of one request. size is that of all, in bytes.
 type batch struct {
-	events   []json.RawMessage
+	events   []jsontext.Value
 	source   string
 	fromPeer bool
 	size     int

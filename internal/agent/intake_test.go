@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -178,10 +178,10 @@ func TestFewBodiesAreReadAtATime(t *testing.T) {
 // S32.3: the oldest events are dropped, and counted.
 func TestTheOldestEventsAreDropped(t *testing.T) {
 	q := newQueue(maxQueued)
-	piece := json.RawMessage(strings.Repeat("x", maxQueued/4))
+	piece := jsontext.Value(strings.Repeat("x", maxQueued/4))
 	sum := 0
 	for i := range 10 {
-		sum += q.add(batch{events: []json.RawMessage{piece}, source: fmt.Sprint(i), size: len(piece)})
+		sum += q.add(batch{events: []jsontext.Value{piece}, source: fmt.Sprint(i), size: len(piece)})
 	}
 	if sum != 6 || q.size > maxQueued || len(q.batches) != 4 {
 		t.Errorf("%d dropped, %d batches of %d bytes", sum, len(q.batches), q.size)
@@ -210,8 +210,8 @@ func TestEventsBecomeTraces(t *testing.T) {
 		defer close(ended)
 		a.convert(ctx)
 	}()
-	a.queue.add(batch{events: []json.RawMessage{json.RawMessage(event("a")), json.RawMessage(event("a")), json.RawMessage(`7`)}, source: "audit webhook of 192.0.2.1", size: 1})
-	a.queue.add(batch{events: []json.RawMessage{json.RawMessage(strings.Replace(event("b"), "ResponseComplete", "RequestReceived", 1))}, size: 1})
+	a.queue.add(batch{events: []jsontext.Value{jsontext.Value(event("a")), jsontext.Value(event("a")), jsontext.Value(`7`)}, source: "audit webhook of 192.0.2.1", size: 1})
+	a.queue.add(batch{events: []jsontext.Value{jsontext.Value(strings.Replace(event("b"), "ResponseComplete", "RequestReceived", 1))}, size: 1})
 	for deadline := time.Now().Add(time.Minute); len(a.kept(t)) == 0 || !a.queue.empty(); {
 		if time.Now().After(deadline) {
 			t.Fatal("no trace is kept")

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
@@ -79,7 +79,7 @@ func TestPeersHaveAllTraces(t *testing.T) {
 		}
 	}
 	within("both know their peers", func() bool { return first.peers.waits(secondAddress) && second.peers.waits(firstAddress) })
-	first.queue.add(batch{events: []json.RawMessage{json.RawMessage(event("a")), json.RawMessage(event("b"))}, source: "audit webhook of 192.0.2.1"})
+	first.queue.add(batch{events: []jsontext.Value{jsontext.Value(event("a")), jsontext.Value(event("b"))}, source: "audit webhook of 192.0.2.1"})
 	second.take([]byte(event("c")), "/var/log/audit.log", false)
 	// What cannot be read is not passed on.
 	second.take([]byte("}"), "/var/log/audit.log", false)
@@ -116,15 +116,15 @@ func TestAPeerThatDoesNotAnswer(t *testing.T) {
 		t.Fatalf("%d peers", len(queues))
 	}
 	registerMetrics(a)
-	large := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	large := jsontext.Value(`"` + strings.Repeat("x", 1<<20) + `"`)
 	before := count(t)
 	for range 6 {
-		p.share(batch{events: []json.RawMessage{large}, size: len(large)})
+		p.share(batch{events: []jsontext.Value{large}, size: len(large)})
 	}
 	if dropped := count(t) - before; dropped != 2*3 {
 		t.Errorf("%v events of two queues are dropped, want 6", dropped)
 	}
-	p.share(batch{events: []json.RawMessage{json.RawMessage(event("a"))}})
+	p.share(batch{events: []jsontext.Value{jsontext.Value(event("a"))}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)
 	for address, q := range queues {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,6 +53,9 @@ func (s *shown) object() *unstructured.Unstructured {
 	return u
 }
 
+// lenient reads what the API server reads: it takes the last of two members of a name.
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), json.MatchCaseInsensitiveNames(true))
+
 // maxName bounds, in bytes, the names that events give.
 const maxName = 1 << 10
 
@@ -62,7 +66,7 @@ const truncated = "audit.k8s.io/truncated"
 // not readable, with the reason.
 func decode(data []byte, source string) (e *event, why string) {
 	e = &event{source: source}
-	if json.Unmarshal(data, &e.Event) != nil {
+	if json.Unmarshal(data, &e.Event, lenient) != nil {
 		return nil, "not readable as an event of audit.k8s.io/v1"
 	}
 	if e.ObjectRef == nil || e.ObjectRef.Resource == "" || e.operation() == "" {
@@ -81,21 +85,24 @@ func head(raw *runtime.Unknown) *shown {
 		return nil
 	}
 	s := &shown{raw: raw.Raw}
-	members := map[json.Token]any{"kind": &s.Kind, "apiVersion": &s.APIVersion, "metadata": &s.Metadata}
-	in := json.NewDecoder(bytes.NewReader(raw.Raw))
-	if t, err := in.Token(); err != nil || t != json.Delim('{') {
+	members := map[string]any{"kind": &s.Kind, "apiVersion": &s.APIVersion, "metadata": &s.Metadata}
+	in := jsontext.NewDecoder(bytes.NewReader(raw.Raw), lenient)
+	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
 		return nil
 	}
-	for len(members) > 0 && in.More() {
-		key, err := in.Token()
+	for len(members) > 0 && in.PeekKind() == '"' {
+		key, err := in.ReadToken()
 		if err != nil {
 			return nil
 		}
-		into, wanted := members[key]
-		if delete(members, key); !wanted {
-			into = &json.RawMessage{}
+		member := key.String()
+		if into, wanted := members[member]; wanted {
+			delete(members, member)
+			err = json.UnmarshalDecode(in, into)
+		} else {
+			err = in.SkipValue()
 		}
-		if in.Decode(into) != nil {
+		if err != nil {
 			return nil
 		}
 	}

@@ -173,7 +173,7 @@ func TestObjectsOfEvents(t *testing.T) {
 	}
 }
 
-// BenchmarkEvents makes traces of events with two objects of 4 KiB.
+// BenchmarkEvents makes traces of events with two objects of 4 KiB, the first of which a webhook changed.
 func BenchmarkEvents(b *testing.B) {
 	object := `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web","namespace":"shop"},"spec":{"template":{"spec":{"containers":[` +
 		strings.Repeat(`{"name":"c","image":"example.com/c:1","env":[{"name":"LEVEL","value":"info"}],"resources":{"limits":{"memory":"128Mi"}}},`, 32) + `{"name":"d"}]}}}}`
@@ -183,7 +183,9 @@ func BenchmarkEvents(b *testing.B) {
 	for b.Loop() {
 		i++
 		event := fmt.Appendf(nil, `{"level":"RequestResponse","auditID":"%d","stage":"ResponseComplete","requestURI":"/apis/apps/v1/namespaces/shop/deployments","verb":"create","user":{"username":"anna"},
-			"objectRef":{"resource":"deployments","namespace":"shop","name":"web","apiGroup":"apps","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201},"requestObject":%s,"responseObject":%s}`, i, object, object)
+			"objectRef":{"resource":"deployments","namespace":"shop","name":"web","apiGroup":"apps","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201},"requestObject":%s,"responseObject":%s,"annotations":{"authorization.k8s.io/decision":"allow",
+			"mutation.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"sidecars\",\"webhook\":\"inject.example.com\",\"mutated\":true}",
+			"patch.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"sidecars\",\"webhook\":\"inject.example.com\",\"patch\":[{\"op\":\"add\",\"path\":\"/metadata/labels\",\"value\":{\"injected\":\"yes\"}}],\"patchType\":\"JSONPatch\"}"}}`, i, object, object)
 		if t, why := c.Add(event, "log"); t == nil {
 			b.Fatal(why)
 		}

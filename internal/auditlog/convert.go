@@ -83,7 +83,7 @@ func convert(e *event, w World) *trace.Trace {
 		}
 		a.Annotations[name(key)] = trace.Cut(c.left[key], trace.MaxText)
 	}
-	t := trace.FromAudit(e.id(), e.RequestReceivedTimestamp.Time, e.latency(), c.about, c.outcome(), a)
+	t := trace.FromAudit(e.id().String(), e.RequestReceivedTimestamp.Time, e.latency(), c.about, c.outcome(), a)
 	t.AuditID = name(string(e.AuditID))
 	for _, s := range steps {
 		t.Add(s)
@@ -174,13 +174,8 @@ func failedOpen(call *trace.Call) {
 // describe names the fields that patches changed, and the earlier values, on the object as the request sent it. The
 // API server writes it into the event with its defaults.
 func (c *conversion) describe() {
-	var object map[string]any
-	if slices.ContainsFunc(slices.Concat(c.mutating[0], c.mutating[1]), func(call trace.Call) bool { return len(call.Patch) > 0 }) {
-		if sent := c.e.sent.object(); sent != nil {
-			object = sent.Object
-		}
-	}
-	ctx := context.Background()
+	var calls []*trace.Call
+	var patches []review.Patch
 	for round := range c.mutating {
 		for i := range c.mutating[round] {
 			call := &c.mutating[round][i]
@@ -192,13 +187,19 @@ func (c *conversion) describe() {
 				call.Patch = nil
 				continue
 			}
-			if object == nil {
-				continue
-			}
-			call.Edits = patch.Edits(ctx, object)
-			if object, _, err = patch.ApplyToMap(ctx, nil, object); err != nil {
-				object = nil
-			}
+			calls, patches = append(calls, call), append(patches, patch)
+		}
+	}
+	ctx := context.Background()
+	object := c.e.sent.before(slices.Concat(patches...))
+	for i, patch := range patches {
+		if object == nil {
+			return
+		}
+		calls[i].Edits = patch.Edits(ctx, object)
+		var err error
+		if object, _, err = patch.ApplyToMap(ctx, nil, object); err != nil {
+			return
 		}
 	}
 }

@@ -19,7 +19,7 @@ type Converter struct {
 	remembered, room int
 
 	mu   sync.Mutex
-	seen map[string]*list.Element
+	seen map[requestID]*list.Element
 	// latest has the requests, those of the latest events in front, as *request.
 	latest list.List
 	// waiting is the memory of the traces that wait, in bytes.
@@ -28,7 +28,7 @@ type Converter struct {
 
 // request is what is remembered of one.
 type request struct {
-	id string
+	id requestID
 	// said is of the event that said most.
 	said rank
 	// waits is the trace of a request whose end was not seen, and size its memory; nil for others.
@@ -45,7 +45,7 @@ const (
 
 // NewConverter returns a Converter that knows a World.
 func NewConverter(w World) *Converter {
-	return &Converter{world: w, remembered: maxRemembered, room: maxWaiting, seen: map[string]*list.Element{}}
+	return &Converter{world: w, remembered: maxRemembered, room: maxWaiting, seen: map[requestID]*list.Element{}}
 }
 
 // Add reads an event of audit.k8s.io/v1. source names where it was read. It returns the trace of its request, nil if

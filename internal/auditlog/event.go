@@ -19,9 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 // event is an event of an audit log.
@@ -56,6 +58,39 @@ func (s *shown) object() *unstructured.Unstructured {
 // lenient reads what the API server reads: it takes the last of two members of a name.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), json.MatchCaseInsensitiveNames(true))
 
+// before is what a patch reads and writes of an object, nil if there is nothing.
+func (s *shown) before(patch review.Patch) map[string]any {
+	if s == nil || len(patch) == 0 {
+		return nil
+	}
+	names, ok := patch.Members()
+	if !ok {
+		if u := s.object(); u != nil {
+			return u.Object
+		}
+		return nil
+	}
+	object := map[string]any{}
+	wanted, raw := map[string]any{}, make([]jsontext.Value, len(names))
+	for i, name := range names {
+		wanted[name] = &raw[i]
+	}
+	if !members(s.raw, wanted) {
+		return nil
+	}
+	for i, name := range names {
+		var value any
+		if len(raw[i]) == 0 {
+			continue
+		}
+		if utiljson.Unmarshal(raw[i], &value) != nil {
+			return nil
+		}
+		object[name] = value
+	}
+	return object
+}
+
 // maxName bounds, in bytes, the names that events give.
 const maxName = 1 << 10
 
@@ -85,26 +120,8 @@ func head(raw *runtime.Unknown) *shown {
 		return nil
 	}
 	s := &shown{raw: raw.Raw}
-	members := map[string]any{"kind": &s.Kind, "apiVersion": &s.APIVersion, "metadata": &s.Metadata}
-	in := jsontext.NewDecoder(bytes.NewReader(raw.Raw), lenient)
-	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
+	if !members(raw.Raw, map[string]any{"kind": &s.Kind, "apiVersion": &s.APIVersion, "metadata": &s.Metadata}) {
 		return nil
-	}
-	for len(members) > 0 && in.PeekKind() == '"' {
-		key, err := in.ReadToken()
-		if err != nil {
-			return nil
-		}
-		member := key.String()
-		if into, wanted := members[member]; wanted {
-			delete(members, member)
-			err = json.UnmarshalDecode(in, into)
-		} else {
-			err = in.SkipValue()
-		}
-		if err != nil {
-			return nil
-		}
 	}
 	switch {
 	case s.Kind == "" || s.Kind == "Status" || s.Kind == "DeleteOptions" || strings.HasPrefix(s.Kind, "PartialObjectMetadata"):
@@ -115,11 +132,44 @@ func head(raw *runtime.Unknown) *shown {
 	return s
 }
 
+// members decodes members of an object, each into its value, and reads no further than the last of them. It reports
+// whether it was an object so far.
+func members(raw []byte, wanted map[string]any) bool {
+	// Of a buffer, unlike another reader, the decoder makes no copy.
+	in := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient)
+	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
+		return false
+	}
+	for len(wanted) > 0 && in.PeekKind() == '"' {
+		key, err := in.ReadToken()
+		if err != nil {
+			return false
+		}
+		member := key.String()
+		value, err := in.ReadValue()
+		if err != nil {
+			return false
+		}
+		if into, ok := wanted[member]; ok {
+			delete(wanted, member)
+			if json.Unmarshal(value, into, lenient) != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// requestID is what a request is known by.
+type requestID [8]byte
+
+func (id requestID) String() string { return hex.EncodeToString(id[:]) }
+
 // id names the request of the event. The audit ID alone does not: clients may choose it, and an
 // aggregated server writes an event with the ID of the main one.
-func (e *event) id() string {
+func (e *event) id() requestID {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(e.AuditID), e.RequestURI, e.Verb, e.User.Username, strconv.FormatInt(e.RequestReceivedTimestamp.UnixMicro(), 10)}, "\x00")))
-	return hex.EncodeToString(sum[:8])
+	return requestID(sum[:8])
 }
 
 // rank orders the events of a request by what they say of it.

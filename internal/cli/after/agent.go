@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/agent/watch"
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/prelude"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -163,6 +164,8 @@ func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
 			return err
 		}
 	}
+	// Most of its memory is traces, which stay.
+	prelude.SetCollectAt(60)
 	a, err := agent.New(o.Options)
 	if err != nil {
 		return err

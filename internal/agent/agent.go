@@ -216,7 +216,9 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		parts = append(parts, part{"peers", a.peers.run})
 	}
 	for _, path := range a.options.Follow {
-		f := &follower{path: path, take: func(event []byte, source string) { a.take(bytes.Clone(event), source, false) }}
+		f := &follower{path: path, take: func(event []byte, source string) {
+			a.takeAll(batch{events: []jsontext.Value{bytes.Clone(event)}, source: source, size: len(event)})
+		}}
 		parts = append(parts, part{"audit log " + path, f.run})
 	}
 	if a.options.Watch != nil {
@@ -248,14 +250,13 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	return err
 }
 
-// take makes a trace of an event, and keeps it. Peers get the event, unless it is from one of them. The caller must not
-// change it.
-func (a *Agent) take(event []byte, source string, fromPeer bool) {
+// take makes a trace of an event, and keeps it. It reports whether the event is readable. The caller must not change it.
+func (a *Agent) take(event []byte, source string, fromPeer bool) bool {
 	t, why := a.converter.Add(event, source)
 	switch {
 	case why != "":
 		events.WithLabelValues("unreadable").Inc()
-		return
+		return false
 	case t == nil:
 		events.WithLabelValues("unused").Inc()
 	default:
@@ -265,9 +266,25 @@ func (a *Agent) take(event []byte, source string, fromPeer bool) {
 		}
 		a.ring.Add(t)
 	}
-	if !fromPeer {
-		a.peers.share(batch{events: []jsontext.Value{event}, source: source, size: len(event)})
+	return true
+}
+
+// takeAll takes events. Peers get them, unless they are from one of them.
+func (a *Agent) takeAll(b batch) {
+	var shared batch
+	for _, event := range b.events {
+		if !a.take(event, b.source, b.fromPeer) || b.fromPeer {
+			continue
+		}
+		one := batch{events: []jsontext.Value{event}, source: b.source, size: len(event)}
+		if !shared.joins(one) {
+			a.peers.share(shared)
+			shared = one
+			continue
+		}
+		shared.events, shared.size = append(shared.events, event), shared.size+one.size
 	}
+	a.peers.share(shared)
 }
 
 // convert takes the events of the queue until ctx ends.
@@ -277,9 +294,7 @@ func (a *Agent) convert(ctx context.Context) {
 		if !ok {
 			return
 		}
-		for _, event := range b.events {
-			a.take(event, b.source, b.fromPeer)
-		}
+		a.takeAll(b)
 	}
 }
 

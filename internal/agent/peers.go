@@ -80,11 +80,13 @@ func (p *peers) id() string {
 
 // share queues events for all peers.
 func (p *peers) share(b batch) {
-	if p == nil {
+	if p == nil || len(b.events) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// What joins the batch in one queue is not written into the memory of the others.
+	b.events = slices.Clip(b.events)
 	for _, q := range p.queues {
 		if q != nil {
 			unshared.Add(float64(q.add(b)))
@@ -187,7 +189,10 @@ func (p *peers) send(ctx context.Context, address string, q *queue) {
 // post sends events to an address. The error is nil where it makes no sense to send them again.
 func (p *peers) post(ctx context.Context, address string, b batch) (code int, err error) {
 	// Each event is JSON: it was read.
-	body := bytes.NewBufferString(`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[`)
+	const head = `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[`
+	body := &bytes.Buffer{}
+	body.Grow(len(head) + b.size + len(b.events) + 2)
+	body.WriteString(head)
 	for i, event := range b.events {
 		if i > 0 {
 			body.WriteByte(',')

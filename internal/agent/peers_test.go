@@ -80,10 +80,8 @@ func TestPeersHaveAllTraces(t *testing.T) {
 	}
 	within("both know their peers", func() bool { return first.peers.waits(secondAddress) && second.peers.waits(firstAddress) })
 	first.queue.add(batch{events: []jsontext.Value{jsontext.Value(event("a")), jsontext.Value(event("b"))}, source: "audit webhook of 192.0.2.1"})
-	second.take([]byte(event("c")), "/var/log/audit.log", false)
 	// What cannot be read is not passed on.
-	second.take([]byte("}"), "/var/log/audit.log", false)
-	second.take([]byte(event("d")), "/var/log/audit.log", false)
+	second.takeAll(batch{events: []jsontext.Value{jsontext.Value(event("c")), jsontext.Value("}"), jsontext.Value(event("d"))}, source: "/var/log/audit.log"})
 	within("both have all traces", func() bool { return len(first.kept(t)) == 4 && len(second.kept(t)) == 4 })
 	for _, a := range []*Agent{first, second} {
 		names := a.kept(t)

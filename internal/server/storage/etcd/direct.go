@@ -80,8 +80,8 @@ func (d direct) Range(ctx context.Context, in *pb.RangeRequest, options ...grpc.
 	go func() {
 		defer d.reads.running.Done()
 		var a answer
-		a.err = d.ending.call(func() (err error) {
-			a.response, err = d.server.Range(call, in)
+		a.err = d.ending.read(call, func(ctx context.Context) (err error) {
+			a.response, err = d.server.Range(ctx, in)
 			return err
 		})
 		answers <- a

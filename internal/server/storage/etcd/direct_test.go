@@ -163,7 +163,7 @@ func TestAReadByACallLeavesAnEtcdThatHangs(t *testing.T) {
 			r, running := reading{called: make(chan struct{}), free: make(chan struct{})}, &reads{}
 			read := make(chan error, 1)
 			go func() {
-				_, err := direct{server: r, reads: running, client: client}.Range(ctx, &pb.RangeRequest{Key: []byte("k")})
+				_, err := direct{server: r, reads: running, ending: &ending{}, client: client}.Range(ctx, &pb.RangeRequest{Key: []byte("k")})
 				read <- err
 			}()
 			<-r.called
@@ -233,7 +233,7 @@ func TestAReadByACallIsTriedAgain(t *testing.T) {
 		{"compacted", rpctypes.ErrGRPCCompacted, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d := direct{KVClient: answering{}, server: refusing{err: tc.err}, reads: &reads{}, client: t.Context()}
+			d := direct{KVClient: answering{}, server: refusing{err: tc.err}, reads: &reads{}, ending: &ending{}, client: t.Context()}
 			r, err := d.Range(t.Context(), &pb.RangeRequest{Key: []byte("k")})
 			if again := err == nil && r.GetCount() == 1; again != tc.want || (!again && !errors.Is(err, tc.err)) {
 				t.Errorf("%v, %v; tried again: %t, want %t", r, err, again, tc.want)

@@ -194,7 +194,7 @@ func (s *Server) startReady(ctx context.Context, cfg *embed.Config) error {
 		return fmt.Errorf("data directory %s cannot be used by etcd: %w", s.dir, advise(err, s.dir))
 	}
 	s.etcd = etcd
-	s.ending.server.Store(etcd.Server)
+	s.ending.of(etcd.Server)
 	if s.member != nil {
 		return s.awaitMember(ctx)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
 // event is an event of an audit log.
@@ -135,29 +136,14 @@ func head(raw *runtime.Unknown) *shown {
 // members decodes members of an object, each into its value, and reads no further than the last of them. It reports
 // whether it was an object so far.
 func members(raw []byte, wanted map[string]any) bool {
-	// Of a buffer, unlike another reader, the decoder makes no copy.
-	in := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient)
-	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
-		return false
-	}
-	for len(wanted) > 0 && in.PeekKind() == '"' {
-		key, err := in.ReadToken()
-		if err != nil {
-			return false
+	readable := true
+	return requestlog.Members(raw, func(name string, value []byte) bool {
+		if into, ok := wanted[name]; ok {
+			delete(wanted, name)
+			readable = json.Unmarshal(value, into, lenient) == nil
 		}
-		member := key.String()
-		value, err := in.ReadValue()
-		if err != nil {
-			return false
-		}
-		if into, ok := wanted[member]; ok {
-			delete(wanted, member)
-			if json.Unmarshal(value, into, lenient) != nil {
-				return false
-			}
-		}
-	}
-	return true
+		return readable && len(wanted) > 0
+	}) && readable
 }
 
 // requestID is what a request is known by.

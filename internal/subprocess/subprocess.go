@@ -20,8 +20,8 @@ type Process struct {
 }
 
 // Start starts a program in a directory, that of this process if it is empty, and in a process group of its
-// own. What the program prints goes to output and errors, which may be the same. group, if it is set, is called with the group when it begins
-// to run, and when it has ended.
+// own. What the program prints goes to output and errors, which may be the same. group, if it is set, is called
+// with the group when it begins to run, and when it has ended.
 func Start(args, env []string, dir string, output, errors io.Writer, group func(id int, runs bool)) (*Process, error) {
 	if group == nil {
 		group = func(int, bool) {}

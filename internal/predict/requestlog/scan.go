@@ -13,9 +13,9 @@ import (
 // A line of a log is mostly objects, which are passed on as they are. The functions of this file find
 // where the values of a JSON object begin and end, several times faster than decoding it.
 
-// members calls take with the name and the value of each member; the value holds until take returns. It
-// returns false if the data are not one object.
-func members(data []byte, take func(name string, value []byte)) bool {
+// Members calls take with the name and the value of each member of a JSON object, until take returns false; the value holds
+// until take returns. It returns false if the data, as far as they were read, are not one object.
+func Members(data []byte, take func(name string, value []byte) bool) bool {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if begin, err := d.ReadToken(); err != nil || begin.Kind() != '{' {
 		return false
@@ -30,13 +30,23 @@ func members(data []byte, take func(name string, value []byte)) bool {
 		if err != nil {
 			return false
 		}
-		take(name, value)
+		if !take(name, value) {
+			return true
+		}
 	}
 	if end, err := d.ReadToken(); err != nil || end.Kind() != '}' {
 		return false
 	}
 	_, err := d.ReadToken()
 	return errors.Is(err, io.EOF)
+}
+
+// members is Members for all of them.
+func members(data []byte, take func(name string, value []byte)) bool {
+	return Members(data, func(name string, value []byte) bool {
+		take(name, value)
+		return true
+	})
 }
 
 // apart takes members out of an object: it returns the object without them, and copies of

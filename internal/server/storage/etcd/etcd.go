@@ -154,6 +154,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		}
 		s.member.configure(cfg)
 	}
+	s.failure.alone = s.member == nil
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
 	cfg.LogLevel = "error"
 	// Objects may have 1.5 MiB in storage, but etcd limits the whole request.

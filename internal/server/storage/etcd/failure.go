@@ -20,6 +20,8 @@ type failure struct {
 	// happened is closed when err is set.
 	happened chan struct{}
 	err      error
+	// alone says that the etcd has no other members.
+	alone bool
 }
 
 func newFailure() *failure { return &failure{happened: make(chan struct{})} }
@@ -29,8 +31,17 @@ func (f *failure) logger() *zap.Logger {
 	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
-// OnWrite implements zapcore.CheckWriteHook. It does not return.
+// unscanned begins the panic of a member that wants to be elected while it takes up its log. Before an election, the
+// consensus looks for changes of the members among the entries that it does not know to be applied yet. An etcd
+// removes entries as soon as they are applied, a moment before the consensus knows so.
+const unscanned = "error scanning unapplied entries "
+
+// OnWrite implements zapcore.CheckWriteHook. It does not return, but for an election that can go on: the consensus then
+// goes on as if no entry changed the members, which is true of an etcd alone.
 func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	if f.alone && strings.HasPrefix(entry.Message, unscanned) {
+		return
+	}
 	f.report(fatal(entry.Message, fields))
 	runtime.Goexit()
 }

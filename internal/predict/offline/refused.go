@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -101,6 +102,13 @@ func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstruc
 		}
 	} else if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && d.unread != "" && q.Object != nil {
 		links = append(links, explain.Unknown(plan.ValidationName, registration.ValidatingPass, "the object is not validated: "+d.unread))
+	}
+	if w.preparing && w.cluster != nil && q.Operation == "CREATE" && q.Kind.Resource.GroupResource() == catalog.Bindings {
+		pods := corev1.SchemeGroupVersion.WithKind("Pod")
+		if _, err := w.Stored(ctx, w.Kinds.Of(pods), q.Namespace, q.Name); apierrors.IsNotFound(err) {
+			return append(links, explain.Refuses(plan.StorageName, registration.ValidatingPass, err))
+		}
+		return links
 	}
 	if !w.preparing || w.cluster == nil || q.Operation != "CREATE" || q.Subresource != "" || q.Name == "" || q.Kind.Guessed || registration.IsVirtual(q.Kind.Resource.GroupResource()) {
 		return links

@@ -180,6 +180,8 @@ metadata: {name: there}
 		{"a kind that nobody serves", admin, "CREATE", "{apiVersion: example.com/v1, kind: Gadget, metadata: {name: a}}", nil, offline.OwnAccess, "the cluster serves no kind Gadget of example.com/v1", "Discovery", ""},
 		{"a custom resource that is not valid", admin, "CREATE", widget("{size: 0}"), nil, offline.OwnAccess, "spec.size", plan.ValidationName, ""},
 		{"a custom resource", admin, "CREATE", widget("{size: 1}"), nil, offline.OwnAccess, "", "", ""},
+		{"a binding to nothing", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: a}}", nil, offline.OwnAccess, "target.name: Required value", plan.ValidationName, ""},
+		{"a binding of a pod that is not there", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: a}, target: {name: node-1}}", nil, offline.OwnAccess, `pods "a" not found`, "Storage", ""},
 		{"a caller without the right", limited, "CREATE", configMap("new"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, `configmaps is forbidden: User "reader" cannot create resource "configmaps" in API group "" in the namespace "default"`, "Authorization", ""},
 		{"a caller who may patch", limited, "UPDATE", configMap("there"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, "", "", ""},
 		{"another user without the right", admin, "CREATE", configMap("new"), ada, offline.UserAccess, `User "ada" cannot create resource "configmaps"`, "Authorization", ""},

@@ -33,6 +33,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/apis/networking"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
@@ -231,8 +232,31 @@ func Builtin(a admission.Attributes) (rest.Storage, error) {
 	if s, ok := plain[resource.GroupResource()]; ok {
 		return s.Registry(a), nil
 	}
+	if resource.GroupResource() == Bindings || resource.GroupResource() == core.Resource("pods/binding") {
+		return binder{}, nil
+	}
 	known, err := unstored()
 	return known[resource], err
+}
+
+// Bindings is the resource that binds pods to nodes.
+var Bindings = core.Resource("bindings")
+
+// binder stands for the registries that bind pods to nodes, which have no strategy.
+type binder struct{}
+
+// New implements rest.Storage.
+func (binder) New() runtime.Object { return &core.Binding{} }
+
+// Destroy implements rest.Storage.
+func (binder) Destroy() {}
+
+// Create implements rest.Creater.
+func (binder) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+	if errs := validation.ValidatePodBinding(object.(*core.Binding)); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return object, validate(ctx, object)
 }
 
 // plain are the strategies of the core group, whose storages look for etcd when they are made.

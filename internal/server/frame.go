@@ -183,6 +183,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 		Serializer: c.Serializer,
 	})
 	return []filters.Filter{
+		stack.PartHandler,
 		func(next http.Handler) http.Handler {
 			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
 		},
@@ -191,12 +192,10 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 		admits,
 		room.Doorway,
 		inflight.Reserve,
-		stack.Handler,
 		func(next http.Handler) http.Handler {
 			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping, Before: limiter.Serve, LikeTheRelease: s.likeTheRelease()})
 		},
 		deadline.Handler,
-		stack.Handler,
 		s.rehearsing,
 		limiter.Limit,
 		quotas.Handler,

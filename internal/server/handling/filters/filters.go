@@ -12,6 +12,8 @@ import (
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/routine"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 )
 
 // Filter returns a handler that runs before next, and calls it.
@@ -76,6 +78,8 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 		func(next http.Handler) http.Handler {
 			return genericfilters.WithTimeoutForNonLongRunningRequests(next, longRunning)
 		},
+		// The handler with the timeout runs in a goroutine of its own.
+		stack.Handler,
 		// What is in the handler with the timeout may add warnings at any time.
 		genericapifilters.WithWarningRecorder,
 		when(o.LikeTheRelease, restated),

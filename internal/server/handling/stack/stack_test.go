@@ -8,15 +8,27 @@ import (
 
 // Calls after Grow find their room on the stack: the stack does not move any more.
 func TestGrow(t *testing.T) {
-	for name, grow := range map[string]func(){"grown": Grow, "not grown": func() {}} {
-		moved := make(chan bool)
-		go func() {
-			grow()
-			moved <- moves(room - 1<<10)
-		}()
-		if got, want := <-moved, name == "not grown"; got != want {
-			t.Errorf("%s: the stack moves: %t, want %t", name, got, want)
-		}
+	for _, tc := range []struct {
+		name  string
+		grow  func()
+		used  int
+		moves bool
+	}{
+		{"grown", Grow, room - 1<<10, false},
+		{"grown for a part", GrowPart, part - 1<<10, false},
+		{"grown for a part, and used whole", GrowPart, room - 1<<10, true},
+		{"not grown", func() {}, part - 1<<10, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			moved := make(chan bool)
+			go func() {
+				tc.grow()
+				moved <- moves(tc.used)
+			}()
+			if got := <-moved; got != tc.moves {
+				t.Errorf("the stack moves: %t, want %t", got, tc.moves)
+			}
+		})
 	}
 }
 

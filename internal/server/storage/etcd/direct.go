@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 )
 
 // Direct makes a client of this etcd read, write and watch by function calls: a connection inside
@@ -79,6 +81,7 @@ func (d direct) Range(ctx context.Context, in *pb.RangeRequest, options ...grpc.
 	answers := make(chan answer, 1)
 	go func() {
 		defer d.reads.running.Done()
+		stack.GrowPart()
 		var a answer
 		a.err = d.ending.read(call, func(ctx context.Context) (err error) {
 			a.response, err = d.server.Range(ctx, in)

@@ -14,6 +14,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
+// S28.2: what a soft webhook answered decides nothing: a request that a hard one could not judge has failed.
+func TestTheOutcomeIsThatOfWhoIsHard(t *testing.T) {
+	soft, boom := Enforcement{Mode: registration.ModeAudit}, errors.New("boom")
+	for _, tc := range []struct {
+		name  string
+		calls []Call
+		want  Outcome
+	}{
+		{"denied, and a hard one failed", []Call{{Verdict: Denied, Err: boom, Enforcement: soft}, {Verdict: Failed, Err: boom}}, OutcomeFailed},
+		{"failed, and a hard one denied", []Call{{Verdict: Failed, Err: boom, Enforcement: soft}, {Verdict: Denied, Err: boom}}, OutcomeDenied},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tr := new(Trace)
+			tr.mu.steps = []Step{(&Run{Source: registration.Validating, Calls: tc.calls, Err: boom}).Step()}
+			if got := tr.Outcome(); got != tc.want {
+				t.Errorf("outcome %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
 // S28.2, S28.8: who rejected a request is who was hard; what was soft would have; a step that nobody
 // else rejected was rejected by its plugin. Records, and traces as their readers in this process see
 // them, have the same acts.

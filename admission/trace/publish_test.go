@@ -108,6 +108,7 @@ func TestMetrics(t *testing.T) {
 		duration   = "webhook_admission_duration_seconds operation=CREATE rejected=%s type=%s"
 		rejections = "webhook_rejection_count error_type=%s operation=CREATE rejection_code=%s type=%s"
 		failOpen   = "webhook_fail_open_count type=%s"
+		spared     = "gatehouse_admission_webhook_spared_requests_total mode=Audit type=%s would=reject"
 	)
 	key := func(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 	tests := []struct {
@@ -151,6 +152,10 @@ func TestMetrics(t *testing.T) {
 		{
 			name: "S7.10 the client is gone, Ignore", call: Call{Verdict: Failed, Code: 503, ClientGone: true, Ignored: true},
 			want: []string{key(total, "503", "false", "admit"), key(duration, "false", "admit")},
+		},
+		{
+			name: "S28.2 denied by a soft webhook", call: Call{UID: "u", Verdict: Denied, Code: 403, Enforcement: Enforcement{Mode: registration.ModeAudit}},
+			want: []string{key(total, "403", "false", "admit"), key(duration, "false", "admit"), key(spared, "admit")},
 		},
 		{
 			name: "S10.3 refused", call: Call{Verdict: Refused},

@@ -104,17 +104,35 @@ func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstruc
 		links = append(links, explain.Unknown(plan.ValidationName, registration.ValidatingPass, "the object is not validated: "+d.unread))
 	}
 	if w.preparing && w.cluster != nil && q.Operation == "CREATE" && q.Kind.Resource.GroupResource() == catalog.Bindings {
-		pods := corev1.SchemeGroupVersion.WithKind("Pod")
-		if _, err := w.Stored(ctx, w.Kinds.Of(pods), q.Namespace, q.Name); apierrors.IsNotFound(err) {
-			return append(links, explain.Refuses(plan.StorageName, registration.ValidatingPass, err))
+		pod, err := w.Stored(ctx, w.Kinds.Of(corev1.SchemeGroupVersion.WithKind("Pod")), q.Namespace, q.Name)
+		if err == nil {
+			err = unbound(pod)
 		}
-		return links
+		return append(links, explain.Unbound(err)...)
 	}
 	if !w.preparing || w.cluster == nil || q.Operation != "CREATE" || q.Subresource != "" || q.Name == "" || q.Kind.Guessed || registration.IsVirtual(q.Kind.Resource.GroupResource()) {
 		return links
 	}
 	_, err := w.Stored(ctx, q.Kind, q.Namespace, q.Name)
 	return append(links, explain.Existing(q.Kind.Resource.GroupResource(), q.Name, err)...)
+}
+
+// unbound returns why a pod cannot get a node, as the registry says it; nil if it can.
+func unbound(pod *unstructured.Unstructured) error {
+	why := ""
+	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
+	gates, _, _ := unstructured.NestedSlice(pod.Object, "spec", "schedulingGates")
+	switch {
+	case pod.GetDeletionTimestamp() != nil:
+		why = fmt.Sprintf("pod %s is being deleted, cannot be assigned to a host", pod.GetName())
+	case node != "":
+		why = fmt.Sprintf("pod %s is already assigned to node %q", pod.GetName(), node)
+	case len(gates) > 0:
+		why = fmt.Sprintf("pod %s has non-empty .spec.schedulingGates", pod.GetName())
+	default:
+		return nil
+	}
+	return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.GetName(), errors.New(why))
 }
 
 // Missing returns a note that names what the caller may not see of a cluster; none if the plan misses nothing.

@@ -153,6 +153,25 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader}]
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: there}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: bound}
+spec: {nodeName: node-0, containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gated}
+spec: {schedulingGates: [{name: example.com/a}], containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: free}
+spec: {containers: [{name: c, image: i}]}
 `, "apply", "-f", "-")
 	reader := s.As("reader", "system:authenticated")
 	harness.Eventually(t, "the rights are there", func() error {
@@ -182,6 +201,9 @@ metadata: {name: there}
 		{"a custom resource", admin, "CREATE", widget("{size: 1}"), nil, offline.OwnAccess, "", "", ""},
 		{"a binding to nothing", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: a}}", nil, offline.OwnAccess, "target.name: Required value", plan.ValidationName, ""},
 		{"a binding of a pod that is not there", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: a}, target: {name: node-1}}", nil, offline.OwnAccess, `pods "a" not found`, "Storage", ""},
+		{"a binding of a pod that has a node", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: bound}, target: {name: node-1}}", nil, offline.OwnAccess, `pod bound is already assigned to node "node-0"`, "Storage", ""},
+		{"a binding of a pod that waits", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: gated}, target: {name: node-1}}", nil, offline.OwnAccess, "pod gated has non-empty .spec.schedulingGates", "Storage", ""},
+		{"a binding of a pod without a node", admin, "CREATE", "{apiVersion: v1, kind: Binding, metadata: {name: free}, target: {name: node-1}}", nil, offline.OwnAccess, "", "", ""},
 		{"a caller without the right", limited, "CREATE", configMap("new"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, `configmaps is forbidden: User "reader" cannot create resource "configmaps" in API group "" in the namespace "default"`, "Authorization", ""},
 		{"a caller who may patch", limited, "UPDATE", configMap("there"), &user.DefaultInfo{Name: "reader"}, offline.OwnAccess, "", "", ""},
 		{"another user without the right", admin, "CREATE", configMap("new"), ada, offline.UserAccess, `User "ada" cannot create resource "configmaps"`, "Authorization", ""},

@@ -63,6 +63,9 @@ func (p planning) Admit(ctx context.Context, a apiadmission.Attributes, o apiadm
 
 // existing returns the link of the object that is there where a request would create one.
 func (q *question) existing(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
+	if a.GetResource().GroupResource() == catalog.Bindings {
+		return q.binding(ctx, a)
+	}
 	stored, ok := q.storage.(rest.Getter)
 	if !ok || a.GetOperation() != apiadmission.Create || a.GetSubresource() != "" || a.GetName() == "" {
 		return nil, nil
@@ -78,6 +81,23 @@ func (q *question) existing(ctx context.Context, a apiadmission.Attributes) ([]p
 		_, err = stored.Get(ctx, a.GetName(), &metav1.GetOptions{})
 	}
 	return Existing(group, a.GetName(), err), nil
+}
+
+// binding returns the link of what refuses to bind a pod: there is none, or it cannot get the node.
+func (q *question) binding(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
+	binder, ok := q.storage.(rest.Creater)
+	if !ok || a.GetOperation() != apiadmission.Create {
+		return nil, nil
+	}
+	allowed, err := q.may(authorizer.AttributesRecord{Verb: "get", APIVersion: "v1", Resource: "pods", Namespace: a.GetNamespace(), Name: a.GetName()})
+	if err != nil {
+		return nil, err
+	}
+	if !allowed {
+		return Unbound(apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), nil)), nil
+	}
+	_, err = binder.Create(ctx, a.GetObject().DeepCopyObject(), rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return Unbound(err), nil
 }
 
 // Validate implements admission.ValidationInterface.

@@ -68,3 +68,14 @@ func Existing(resource schema.GroupResource, name string, err error) []plan.Link
 	}
 	return []plan.Link{Unknown(plan.StorageName, registration.ValidatingPass, "whether the object exists: "+err.Error())}
 }
+
+// Unbound returns the link of the pod that a binding is about. err is what comes of reading the pod, and of binding it.
+func Unbound(err error) []plan.Link {
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return []plan.Link{Refuses(plan.StorageName, registration.ValidatingPass, err)}
+	case apierrors.IsForbidden(err):
+		return []plan.Link{Unknown(plan.StorageName, registration.ValidatingPass, "may not get pods, so the pod may not be there")}
+	}
+	return nil
+}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,6 +98,10 @@ func (q *question) binding(ctx context.Context, a apiadmission.Attributes) ([]pl
 		return Unbound(apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), nil)), nil
 	}
 	_, err = binder.Create(ctx, a.GetObject().DeepCopyObject(), rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+		// Validation says what is invalid.
+		return nil, nil
+	}
 	return Unbound(err), nil
 }
 

@@ -72,10 +72,12 @@ func Existing(resource schema.GroupResource, name string, err error) []plan.Link
 // Unbound returns the link of the pod that a binding is about. err is what comes of reading the pod, and of binding it.
 func Unbound(err error) []plan.Link {
 	switch {
+	case err == nil:
+		return nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return []plan.Link{Refuses(plan.StorageName, registration.ValidatingPass, err)}
 	case apierrors.IsForbidden(err):
 		return []plan.Link{Unknown(plan.StorageName, registration.ValidatingPass, "may not get pods, so the pod may not be there")}
 	}
-	return nil
+	return []plan.Link{Unknown(plan.StorageName, registration.ValidatingPass, "whether the pod can get the node: "+err.Error())}
 }

@@ -37,7 +37,7 @@ func (f *failure) logger() *zap.Logger {
 const unscanned = "error scanning unapplied entries "
 
 // OnWrite implements zapcore.CheckWriteHook. It does not return, but for an election that can go on: the consensus then
-// goes on as if no entry changed the members, which is true of an etcd alone.
+// goes on as if no entry changed the members, which does no harm where nobody else votes.
 func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if f.alone && strings.HasPrefix(entry.Message, unscanned) {
 		return

@@ -42,10 +42,12 @@ spec: {containers: [{name: c, image: i}]}
 			if err := os.WriteFile(file, []byte(object), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got := harness.Run(t, "explain", "--kubeconfig", s.Kubeconfig, "-n", "default", "-f", file)
-			said := strings.Join(strings.Fields(got.Out), " ")
-			if rejected := !strings.Contains(said, "Nothing in this plan rejects the request."); rejected != (tc.says != "") || !strings.Contains(said, tc.says) {
-				t.Errorf("explained as %s%s", got.Out, got.Err)
+			for _, args := range [][]string{nil, {"--subresource", "binding"}} {
+				got := harness.Run(t, append([]string{"explain", "--kubeconfig", s.Kubeconfig, "-n", "default", "-f", file}, args...)...)
+				said := strings.Join(strings.Fields(got.Out+got.Err), " ")
+				if rejected := !strings.Contains(said, "Nothing in this plan rejects the request."); rejected != (tc.says != "") || !strings.Contains(said, tc.says) {
+					t.Errorf("explained with %v as %s%s", args, got.Out, got.Err)
+				}
 			}
 			answer := s.HTTP(t, nil).Send("POST", "/api/v1/namespaces/default/bindings?dryRun=All", strings.NewReader(object))
 			if message, _ := answer.Body["message"].(string); (answer.Code >= 400) != (tc.says != "") || !strings.Contains(message, tc.says) {

@@ -103,7 +103,7 @@ func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstruc
 	} else if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && d.unread != "" && q.Object != nil {
 		links = append(links, explain.Unknown(plan.ValidationName, registration.ValidatingPass, "the object is not validated: "+d.unread))
 	}
-	if w.preparing && w.cluster != nil && q.Operation == "CREATE" && q.Kind.Resource.GroupResource() == catalog.Bindings {
+	if w.preparing && w.cluster != nil && q.Operation == "CREATE" && catalog.Binds(q.Kind.Resource.GroupResource(), q.Subresource) {
 		pod, err := w.Stored(ctx, w.Kinds.Of(corev1.SchemeGroupVersion.WithKind("Pod")), q.Namespace, q.Name)
 		if err == nil {
 			err = unbound(pod)

@@ -232,15 +232,17 @@ func Builtin(a admission.Attributes) (rest.Storage, error) {
 	if s, ok := plain[resource.GroupResource()]; ok {
 		return s.Registry(a), nil
 	}
-	if resource.GroupResource() == Bindings || resource.GroupResource() == core.Resource("pods/binding") {
+	if Binds(a.GetResource().GroupResource(), a.GetSubresource()) {
 		return binder{}, nil
 	}
 	known, err := unstored()
 	return known[resource], err
 }
 
-// Bindings is the resource that binds pods to nodes.
-var Bindings = core.Resource("bindings")
+// Binds reports whether a resource and a subresource, empty for none, are those that bind pods to nodes.
+func Binds(resource schema.GroupResource, subresource string) bool {
+	return resource == core.Resource("bindings") && subresource == "" || resource == core.Resource("pods") && subresource == "binding"
+}
 
 // binder stands for the registries that bind pods to nodes, which have no strategy.
 type binder struct{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
@@ -64,7 +65,7 @@ func (p planning) Admit(ctx context.Context, a apiadmission.Attributes, o apiadm
 
 // existing returns the link of the object that is there where a request would create one.
 func (q *question) existing(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
-	if a.GetResource().GroupResource() == catalog.Bindings {
+	if catalog.Binds(a.GetResource().GroupResource(), a.GetSubresource()) {
 		return q.binding(ctx, a)
 	}
 	stored, ok := q.storage.(rest.Getter)
@@ -86,8 +87,7 @@ func (q *question) existing(ctx context.Context, a apiadmission.Attributes) ([]p
 
 // binding returns the link of what refuses to bind a pod: there is none, or it cannot get the node.
 func (q *question) binding(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
-	binder, ok := q.storage.(rest.Creater)
-	if !ok || a.GetOperation() != apiadmission.Create {
+	if a.GetOperation() != apiadmission.Create {
 		return nil, nil
 	}
 	allowed, err := q.may(authorizer.AttributesRecord{Verb: "get", APIVersion: "v1", Resource: "pods", Namespace: a.GetNamespace(), Name: a.GetName()})
@@ -97,10 +97,18 @@ func (q *question) binding(ctx context.Context, a apiadmission.Attributes) ([]pl
 	if !allowed {
 		return Unbound(apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), nil)), nil
 	}
-	_, err = binder.Create(ctx, a.GetObject().DeepCopyObject(), rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
-		// Validation says what is invalid.
-		return nil, nil
+	object, dry := a.GetObject().DeepCopyObject(), &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	status := apierrors.APIStatus(nil)
+	switch binder := q.storage.(type) {
+	case rest.Creater:
+		if _, err = binder.Create(ctx, object, rest.ValidateAllObjectFunc, dry); !errors.As(err, &status) {
+			// Preparing the object has found what is invalid.
+			return nil, nil
+		}
+	case rest.NamedCreater:
+		if _, err = binder.Create(ctx, a.GetName(), object, rest.ValidateAllObjectFunc, dry); err != nil && !errors.As(err, &status) {
+			return []plan.Link{Refuses(plan.ValidationName, registration.ValidatingPass, err)}, nil
+		}
 	}
 	return Unbound(err), nil
 }

@@ -119,6 +119,7 @@ func (p *plainWrites) write(ctx context.Context, c *client, server int) {
 			p.mu.Lock()
 			p.acknowledged = append(p.acknowledged, name)
 			p.mu.Unlock()
+			pause(ctx, breath())
 			continue
 		}
 		// A server that is away is not to be asked all the time.

@@ -8,11 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/util/filesystem"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
@@ -47,44 +48,32 @@ func (r *reloading) RunOnce(ctx context.Context) error {
 	return r.from.RunOnce(ctx)
 }
 
-// Run implements dynamiccertificates.ControllerRunner. It returns when ctx ends.
+// Run implements dynamiccertificates.ControllerRunner. It returns when ctx ends. A change takes effect
+// at once where the system reports changes of files.
 func (r *reloading) Run(ctx context.Context, _ int) {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	// Where the system reports changes of files, a change takes effect at once.
-	var changes chan fsnotify.Event
-	var lost chan error
-	if w, err := fsnotify.NewWatcher(); err == nil {
-		defer w.Close()
-		for _, path := range r.paths {
-			_ = w.Add(filepath.Dir(path))
-		}
-		changes, lost = w.Events, w.Errors
-	}
+	var mu sync.Mutex
 	var seen []string
 	var read time.Time
-	for {
-		if now := r.look(); !slices.Equal(now, seen) || time.Since(read) >= readEvery {
-			// A change that comes while the files are read is found the next time.
-			seen, read = now, time.Now()
-			if err := r.RunOnce(ctx); err != nil {
-				klog.ErrorS(err, "Cannot read a certificate again: the one before stays in use", "files", strings.Join(r.paths, ", "))
-			}
-		}
-		select {
-		case <-look.C:
-		case _, ok := <-changes:
-			if !ok {
-				changes = nil
-			}
-		case _, ok := <-lost:
-			// The next look finds the changes of lost events. The error is received because it
-			// would otherwise hold up later events.
-			if !ok {
-				lost = nil
-			}
-		case <-ctx.Done():
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		now := r.look()
+		if slices.Equal(now, seen) && time.Since(read) < readEvery {
 			return
+		}
+		// A change that comes while the files are read is found the next time.
+		seen, read = now, time.Now()
+		if err := r.RunOnce(ctx); err != nil {
+			klog.ErrorS(err, "Cannot read a certificate again: the one before stays in use", "files", strings.Join(r.paths, ", "))
+		}
+	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	dirs := map[string]bool{}
+	for _, path := range r.paths {
+		if dir := filepath.Dir(path); !dirs[dir] {
+			dirs[dir] = true
+			watching.Go(func() { filesystem.WatchUntil(ctx, lookEvery, dir, look, nil) })
 		}
 	}
 }

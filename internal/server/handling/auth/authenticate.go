@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -21,6 +18,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
+	admissionlisters "k8s.io/client-go/listers/admissionregistration/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
@@ -71,9 +72,9 @@ func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticat
 		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(o.Audiences, file))
 	}
 	tokens = append(tokens, serviceaccount.JWTTokenAuthenticator(o.Issuers, o.Keys, o.Audiences,
-		serviceaccount.NewValidator(boundObjects{o.Client})))
+		serviceaccount.NewValidator(boundObjects(o.Client))))
 	// Tokens that are kept in Secrets.
-	kept, err := serviceaccount.NewLegacyValidator(true, boundObjects{o.Client}, o.Client.CoreV1())
+	kept, err := serviceaccount.NewLegacyValidator(true, boundObjects(o.Client), o.Client.CoreV1())
 	if err != nil {
 		return nil, fmt.Errorf("tokens of service accounts: %w", err)
 	}
@@ -119,29 +120,11 @@ func openToAnybody() *apiserver.AnonymousAuthConfig {
 }
 
 // boundObjects reads the objects that a service account's token is bound to: a token is not
-// accepted any more when its object is gone.
-type boundObjects struct{ client kubernetes.Interface }
-
-func (b boundObjects) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
-	return b.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-func (b boundObjects) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	return b.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-func (b boundObjects) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	return b.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-func (b boundObjects) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
-	return b.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-}
-
-func (b boundObjects) GetValidatingWebhookConfiguration(ctx context.Context, name string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
-	return b.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-}
-
-func (b boundObjects) GetMutatingWebhookConfiguration(ctx context.Context, name string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	return b.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+// accepted any more when its object is gone. Upstream's getter looks into informers first, and
+// here these have nothing: each read is one of the API.
+func boundObjects(client kubernetes.Interface) serviceaccount.ServiceAccountTokenGetter {
+	none := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	return serviceaccountcontroller.NewGetterFromClient(client,
+		corelisters.NewSecretLister(none), corelisters.NewServiceAccountLister(none), corelisters.NewPodLister(none), corelisters.NewNodeLister(none),
+		admissionlisters.NewValidatingWebhookConfigurationLister(none), admissionlisters.NewMutatingWebhookConfigurationLister(none))
 }

@@ -54,7 +54,7 @@ func newOthers(ctx context.Context, o AuthenticationOptions) (authenticator.Requ
 		// NewAuthenticator checks the tokens of this server: upstream's code need not watch their
 		// objects.
 		OptionalTokenGetter: func(informers.SharedInformerFactory) serviceaccount.ServiceAccountTokenGetter {
-			return boundObjects{o.Client}
+			return boundObjects(o.Client)
 		},
 	}
 	config, err := others.ToAuthenticationConfig()

@@ -2,8 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -15,6 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
@@ -84,34 +85,19 @@ func (p *Peers) Request() ([]byte, error) {
 	}
 	text, err := files.Read(p.KeyFile, files.Configuration)
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			return nil, err
+		if text, err = keyutil.MakeEllipticPrivateKeyPEM(); err == nil {
+			err = p.files.Write(p.KeyFile, text, 0o600)
 		}
-		der, err := x509.MarshalECPrivateKey(key)
-		if err != nil {
-			return nil, err
-		}
-		text = pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der})
-		if err := p.files.Write(p.KeyFile, text, 0o600); err != nil {
-			return nil, err
-		}
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(text)
-	if block == nil {
+	key, err := keyutil.ParsePrivateKeyPEM(text)
+	if err != nil {
 		return nil, fmt.Errorf("%s has no key: remove it, and the server makes another one", p.KeyFile)
 	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: remove it, and the server makes another one", p.KeyFile, err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "gatehouse-member"}}, key)
-	return pem.EncodeToMemory(&pem.Block{Type: requestBlock, Bytes: der}), err
+	return certutil.MakeCSR(key, &pkix.Name{CommonName: "gatehouse-member"}, nil, nil)
 }
-
-const requestBlock = "CERTIFICATE REQUEST"
 
 // ErrRequest is wrapped by the errors of ReadRequest.
 var ErrRequest = errors.New("not a request for a certificate")
@@ -119,7 +105,7 @@ var ErrRequest = errors.New("not a request for a certificate")
 // ReadRequest returns the public key of a request, in DER. Who made the request has the private key.
 func ReadRequest(request []byte) (public []byte, err error) {
 	block, _ := pem.Decode(request)
-	if block == nil || block.Type != requestBlock {
+	if block == nil || block.Type != certutil.CertificateRequestBlockType {
 		return nil, ErrRequest
 	}
 	parsed, err := x509.ParseCertificateRequest(block.Bytes)
@@ -156,7 +142,7 @@ func (p *Peers) Sign(request []byte, host string) (cert, trust []byte, err error
 		return nil, nil, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key, ca.key)
-	return pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: der}), trust, err
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), trust, err
 }
 
 // Accept keeps the certificate that a member has signed, and the authorities that members trust.

@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +20,8 @@ import (
 	"time"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
@@ -228,11 +229,6 @@ func load(certFile, keyFile string) (*pair, error) {
 	return p, nil
 }
 
-const (
-	certBlock = "CERTIFICATE"
-	keyBlock  = "EC PRIVATE KEY"
-)
-
 // parsePair reads a certificate and its key; other blocks are ignored, so that
 // both may be in one text.
 func parsePair(certPEM, keyPEM []byte) (*pair, error) {
@@ -249,15 +245,12 @@ func parsePair(certPEM, keyPEM []byte) (*pair, error) {
 
 // newPair encodes a certificate and its key.
 func newPair(cert *x509.Certificate, key *ecdsa.PrivateKey) (*pair, error) {
-	keyDER, err := x509.MarshalECPrivateKey(key)
+	certPEM, err := certutil.EncodeCertificates(cert)
 	if err != nil {
 		return nil, err
 	}
-	return &pair{
-		cert: cert, key: key,
-		certPEM: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: cert.Raw}),
-		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: keyDER}),
-	}, nil
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	return &pair{cert: cert, key: key, certPEM: certPEM, keyPEM: keyPEM}, err
 }
 
 // ownCA is the common name of the server's own authority.

@@ -20,9 +20,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	"github.com/gatehouse-dev/gatehouse/internal/console"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/deadline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/filters"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
@@ -195,7 +195,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 		func(next http.Handler) http.Handler {
 			return filters.Library(next, c, filters.Options{Traced: s.tracing != nil, Stopping: stopping, Before: limiter.Serve, LikeTheRelease: s.likeTheRelease()})
 		},
-		deadline.Handler,
+		filters.Deadline,
 		s.rehearsing,
 		limiter.Limit,
 		quotas.Handler,
@@ -220,4 +220,13 @@ func identify(ctx context.Context, config *genericapiserver.Config, s *settings,
 		Others: s.Authentication, Anonymous: s.AnonymousAuth, ServerID: config.APIServerID,
 	})
 	return err
+}
+
+// console puts the console in front of all that a request goes through: a browser sends no credentials
+// when it opens a page, and what a view reads goes through all of it, as requests of the viewer.
+func (s *settings) console(next http.Handler) http.Handler {
+	if !s.Console {
+		return next
+	}
+	return console.Handler(next)
 }

@@ -1,4 +1,4 @@
-package deadline
+package filters
 
 import (
 	"context"
@@ -15,11 +15,11 @@ const (
 	maxAnswering    = 100 * time.Millisecond
 )
 
-// Handler returns a handler that gives next a little less time than the
+// Deadline returns a handler that gives next a little less time than the
 // request has. The library's own timeout resets the stream of a request whose answer is just
 // being written. If a handler waited for etcd or a webhook until that timeout, its client would
 // get no answer, or a bare 504, by chance.
-func Handler(next http.Handler) http.Handler {
+func Deadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		deadline, limited := req.Context().Deadline()
 		if !limited {

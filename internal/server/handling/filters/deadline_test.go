@@ -1,4 +1,4 @@
-package deadline
+package filters
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestTimeToAnswer(t *testing.T) {
 				ctx = limited
 			}
 			called := false
-			Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			Deadline(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				called = true
 				deadline, limited := req.Context().Deadline()
 				if limited != (c.time > 0) {

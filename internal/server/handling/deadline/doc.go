@@ -1,2 +1,0 @@
-// Package deadline keeps a small part of each request's time for writing the answer.
-package deadline

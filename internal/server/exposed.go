@@ -219,7 +219,7 @@ func newExposed(p *populated) (*exposed, error) {
 		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion,
 		Scheme: ownScheme, Codec: initialization.NewCodec(initialization.Codecs(ownScheme)), ParameterCodec: runtime.NewParameterCodec(ownScheme),
 		Storage: map[string]rest.Storage{
-			replicas.Resource: replicas.NewStates(etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)).WithProblems(wrong.Of).WithCosts(wrong.CostsOf),
+			replicas.Resource: replicas.NewStates(etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix), replicas.About{Problems: wrong.Of, Costs: wrong.CostsOf}),
 			replicas.Servers:  servers,
 			explain.Resource:  a.explanations,
 			traces.Resource:   traces.NewStorage(ring, peers, trace.RecordOptions{RedactPatches: s.AdmissionTraceRedact}),

@@ -48,7 +48,11 @@ func newStore(t *testing.T) *store {
 	for _, c := range registrations.Collections(root) {
 		m.Prefixes = append(m.Prefixes, c.Prefix)
 	}
-	return &store{t: t, client: client, marked: revisionmark.Client(client.Kubernetes, client.KV, m), states: NewStates(client.KV, root, prefix, mark)}
+	nothing := About{
+		Problems: func(context.Context, string, string) []v1alpha1.Problem { return nil },
+		Costs:    func(string, string) []v1alpha1.ExpressionCost { return nil },
+	}
+	return &store{t: t, client: client, marked: revisionmark.Client(client.Kubernetes, client.KV, m), states: NewStates(client.KV, root, prefix, mark, nothing)}
 }
 
 // write writes a registration and returns the revision.

@@ -40,31 +40,21 @@ type States struct {
 	prefix      string
 	mark        string
 	collections []registrations.Collection
-	// problems returns the problems of a registration.
-	problems func(ctx context.Context, resource, name string) []v1alpha1.Problem
-	// costs returns the costs of the expressions of a registration.
-	costs func(resource, name string) []v1alpha1.ExpressionCost
+	about       About
 }
 
-// WithCosts adds the costs of the expressions of policies to the states. The caller calls it
-// before the states are served.
-func (s *States) WithCosts(costs func(resource, name string) []v1alpha1.ExpressionCost) *States {
-	s.costs = costs
-	return s
-}
-
-// WithProblems adds the problems of registrations to the states. The caller calls it before the
-// states are served.
-func (s *States) WithProblems(problems func(ctx context.Context, resource, name string) []v1alpha1.Problem) *States {
-	s.problems = problems
-	return s
+// About has functions that return what the server that answers knows of a registration: its problems,
+// and the costs of its expressions.
+type About struct {
+	Problems func(ctx context.Context, resource, name string) []v1alpha1.Problem
+	Costs    func(resource, name string) []v1alpha1.ExpressionCost
 }
 
 // NewStates returns the states of the registrations below root. The servers are
 // announced below prefix, and mark is the key that every write of a registration
 // sets.
-func NewStates(etcd clientv3.KV, root, prefix, mark string) *States {
-	return &States{etcd: etcd, prefix: prefix + "/", mark: mark, collections: registrations.Collections(root), Computed: resources.Computed{
+func NewStates(etcd clientv3.KV, root, prefix, mark string, about About) *States {
+	return &States{etcd: etcd, prefix: prefix + "/", mark: mark, about: about, collections: registrations.Collections(root), Computed: resources.Computed{
 		Object:   func() runtime.Object { return &v1alpha1.RegistrationState{} },
 		List:     func() runtime.Object { return &v1alpha1.RegistrationStateList{} },
 		Singular: "registrationstate",
@@ -193,12 +183,8 @@ func (s *States) read(ctx context.Context, wanted string, at func(revision int64
 		} else {
 			one = state(name, stored[name], servers)
 		}
-		if s.problems != nil {
-			one.Problems = s.problems(ctx, one.Registration.Resource, one.Registration.Name)
-		}
-		if s.costs != nil {
-			one.Costs = s.costs(one.Registration.Resource, one.Registration.Name)
-		}
+		one.Problems = s.about.Problems(ctx, one.Registration.Resource, one.Registration.Name)
+		one.Costs = s.about.Costs(one.Registration.Resource, one.Registration.Name)
 		states = append(states, one)
 	}
 	return states, nil

@@ -130,7 +130,7 @@ func newJudging(f *framed) (*judging, error) {
 	a.caches = caches.New(self.informers, s.plugins, s.authorizes("RBAC"))
 	a.namespaces = self.informers.Core().V1().Namespaces().Lister()
 	cached := fresh.NewNamespaces(s.EtcdPrefix, db.namespaces(), a.namespaces, self.client)
-	reader := fresh.Without(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached, db.values), s.versions.Hidden())
+	reader := fresh.NewReader(db.client.KV, s.EtcdPrefix, cached, db.values, s.versions.Hidden()...)
 	refreshing := snapshot.Options{
 		Reader:       announced{reader, a.announcer, s.Kubernetes},
 		Interval:     s.AdmissionRefreshInterval,

@@ -56,7 +56,9 @@ type Reader struct {
 	root        string
 	collections []registrations.Collection
 	// sources are those of the collections.
-	sources    []registration.Source
+	sources []registration.Source
+	// hidden are the kinds that are not read.
+	hidden     []string
 	namespaces *Namespaces
 	values     *encryption.Transformers
 
@@ -70,14 +72,14 @@ type Reader struct {
 
 // NewReader returns a Reader of the registrations below root in etcd. It reads namespaces into
 // the table, which may be nil when the caller needs no namespaces. values decrypts what is stored,
-// and may be nil.
-func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces, values *encryption.Transformers) *Reader {
-	r := &Reader{etcd: etcd, root: root, collections: registrations.Collections(root), namespaces: namespaces, values: values}
-	r.sources = make([]registration.Source, len(r.collections))
-	for i, c := range r.collections {
+// and may be nil. hidden are kinds whose versions are all switched off: such a kind counts as empty
+// and causes no error (S11.12). Registrations stay stored.
+func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces, values *encryption.Transformers, hidden ...string) *Reader {
+	r := &Reader{etcd: etcd, root: root, hidden: hidden, namespaces: namespaces, values: values}
+	for _, c := range registrations.Collections(root) {
 		for _, d := range registration.Sources() {
-			if d.Resource == c.Resource {
-				r.sources[i] = d.Source
+			if d.Resource == c.Resource && !slices.Contains(hidden, d.Kind) {
+				r.collections, r.sources = append(r.collections, c), append(r.sources, d.Source)
 			}
 		}
 	}
@@ -88,6 +90,12 @@ func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces, values *en
 // registrations when it returns. The error says that etcd did not answer, or
 // names the object that cannot be decoded.
 func (r *Reader) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
+	found, err := r.read(ctx, since)
+	found.Disabled = r.hidden
+	return found, err
+}
+
+func (r *Reader) read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
 	begin := time.Now()
 	now, err := r.marks(ctx)
 	if err != nil {

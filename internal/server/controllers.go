@@ -73,12 +73,9 @@ func newControllers(e *exposed) (*controllers.Controllers, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Election, err = election.New(election.Options{
+	o.Election = election.New(election.Options{
 		Leases: leases, Namespace: metav1.NamespaceSystem, Name: leaseOfControllers, Identity: replicaID(),
 	})
-	if err != nil {
-		return nil, err
-	}
 	return controllers.New(o)
 }
 

@@ -85,8 +85,8 @@ func New(o Options) (*Watcher, error) {
 	if w.metadata, err = metadata.NewForConfig(o.Config); err != nil {
 		return nil, err
 	}
-	w.election, err = election.New(election.Options{Leases: w.client.CoordinationV1(), Namespace: o.Namespace, Name: LeaseName, Identity: o.Identity})
-	return w, err
+	w.election = election.New(election.Options{Leases: w.client.CoordinationV1(), Namespace: o.Namespace, Name: LeaseName, Identity: o.Identity})
+	return w, nil
 }
 
 // Run works whenever this process holds the Lease, until ctx ends.

@@ -1,9 +1,7 @@
 package election
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,18 +13,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Options are what an Election needs. Leases, Namespace, Name and Identity must be set.
+// Options are what an Election needs. All must be set.
 type Options struct {
 	Leases          clients.LeasesGetter
 	Namespace, Name string
 	// Identity is the name of this run of this server in the Lease.
 	Identity string
-	// Duration is for how long after its last renewal other servers leave the Lease alone.
-	// Deadline is how long a server that cannot renew the Lease goes on. Retry is how often a
-	// server reads or renews the Lease. 0 means 15 s, 10 s and 2 s, as in a
-	// kube-controller-manager.
-	Duration, Deadline, Retry time.Duration
 }
+
+// The times of an election, as in a kube-controller-manager.
+const (
+	// duration is for how long after its last renewal other servers leave the Lease alone.
+	duration = 15 * time.Second
+	// deadline is how long a server that cannot renew the Lease goes on.
+	deadline = 10 * time.Second
+	// retry is how often a server reads or renews the Lease.
+	retry = 2 * time.Second
+)
 
 // Election is the part that one server takes in electing who acts. It is safe for
 // concurrent use.
@@ -39,21 +42,8 @@ type Election struct {
 	}
 }
 
-// New checks the options and starts nothing.
-func New(o Options) (*Election, error) {
-	o.Duration = cmp.Or(o.Duration, 15*time.Second)
-	o.Deadline = cmp.Or(o.Deadline, 10*time.Second)
-	o.Retry = cmp.Or(o.Retry, 2*time.Second)
-	e := &Election{options: o}
-	// The elector checks the durations.
-	_, err := leaderelection.NewLeaderElector(e.config(e.lock(), leaderelection.LeaderCallbacks{
-		OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {},
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
-	}
-	return e, nil
-}
+// New starts nothing.
+func New(o Options) *Election { return &Election{options: o} }
 
 // Held reports whether this server holds the Lease, by its own clock. While it is true, no other
 // server can have taken the Lease.
@@ -66,7 +56,7 @@ func (e *Election) Held() bool {
 // Run calls act whenever this server holds the Lease. The context of act ends when the server
 // loses the Lease. Run returns when ctx has ended and act has returned.
 func (e *Election) Run(ctx context.Context, act func(context.Context)) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) { e.once(ctx, act) }, e.options.Retry)
+	wait.UntilWithContext(ctx, func(ctx context.Context) { e.once(ctx, act) }, retry)
 }
 
 // once waits for the Lease, calls act until the Lease is lost or ctx ends, and gives the Lease
@@ -74,16 +64,19 @@ func (e *Election) Run(ctx context.Context, act func(context.Context)) {
 func (e *Election) once(ctx context.Context, act func(context.Context)) {
 	acted := make(chan struct{})
 	l := e.lock()
-	elector, err := leaderelection.NewLeaderElector(e.config(l, leaderelection.LeaderCallbacks{
-		OnStartedLeading: func(acting context.Context) {
-			defer close(acted)
-			klog.V(1).InfoS("This process holds the lease from now on", "lease", l.Describe())
-			act(acting)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: l, LeaseDuration: duration, RenewDeadline: deadline, RetryPeriod: retry, Name: e.options.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(acting context.Context) {
+				defer close(acted)
+				klog.V(1).InfoS("This process holds the lease from now on", "lease", l.Describe())
+				act(acting)
+			},
+			OnStoppedLeading: func() {},
 		},
-		OnStoppedLeading: func() {},
-	}))
+	})
 	if err != nil {
-		panic("election: what New has checked is refused: " + err.Error())
+		panic("election: an elector refuses constant times: " + err.Error())
 	}
 	elector.Run(ctx)
 	if !l.acquired {
@@ -94,13 +87,6 @@ func (e *Election) once(ctx context.Context, act func(context.Context)) {
 	}
 	<-acted
 	l.giveBack(context.WithoutCancel(ctx))
-}
-
-func (e *Election) config(l *lock, callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
-	return leaderelection.LeaderElectionConfig{
-		Lock: l, LeaseDuration: e.options.Duration, RenewDeadline: e.options.Deadline, RetryPeriod: e.options.Retry,
-		Callbacks: callbacks, Name: e.options.Name,
-	}
 }
 
 // lock is the Lease as an elector uses it. The elector calls its methods from one goroutine.
@@ -131,7 +117,7 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 // write stores a record, and notes until when this server may act. Other servers count from when
 // they see the record, which is after the write began.
 func (l *lock) write(store func() error) error {
-	until := time.Now().Add(l.election.options.Deadline)
+	until := time.Now().Add(deadline)
 	if err := store(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"k8s.io/kubernetes/pkg/util/taints"
 
@@ -58,7 +60,7 @@ const (
 )
 
 // podRange is where the addresses of pods come from.
-var podRange = netip.MustParsePrefix("10.244.0.0/16")
+var podRange = &net.IPNet{IP: net.IP{10, 244, 0, 0}, Mask: net.CIDRMask(16, 32)}
 
 // Nodes are fake nodes. They are made by New and run once.
 type Nodes struct {
@@ -69,7 +71,7 @@ type Nodes struct {
 	// bound counts the pods that were bound to each node.
 	bound     map[string]int
 	ports     ports
-	addresses addresses
+	addresses *ipallocator.Range
 	// tainted has since when a pod is on a node with a taint NoExecute that the pod tolerates
 	// only for a while, or not at all.
 	tainted map[types.UID]time.Time
@@ -77,16 +79,19 @@ type Nodes struct {
 
 // New starts nothing. The error is that of an informer that has ended.
 func New(o Options) (*Nodes, error) {
-	n := &Nodes{Options: o, bound: map[string]int{}, ports: ports{}, tainted: map[types.UID]time.Time{}, queue: workqueue.NewTypedRateLimitingQueue(
+	addresses, err := ipallocator.NewInMemory(podRange)
+	if err != nil {
+		return nil, err
+	}
+	n := &Nodes{Options: o, addresses: addresses, bound: map[string]int{}, ports: ports{}, tainted: map[types.UID]time.Time{}, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, 10*time.Second))}
-	n.addresses.next, n.addresses.used = podRange.Addr(), map[netip.Addr]bool{}
 	enqueue := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
 			n.note(pod)
 			n.queue.Add(cache.MetaObjectToName(pod))
 		}
 	}
-	_, err := o.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = o.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    enqueue,
 		UpdateFunc: func(_, obj any) { enqueue(obj) },
 		DeleteFunc: func(obj any) {
@@ -144,7 +149,8 @@ func (n *Nodes) Run(ctx context.Context) {
 		klog.ErrorS(err, "Reading pods for fake nodes")
 	}
 	for _, pod := range pods {
-		n.addresses.take(pod.Status.PodIP)
+		// Hosts, and nodes that are not fake, have addresses of other ranges.
+		_ = n.addresses.Allocate(net.ParseIP(pod.Status.PodIP))
 	}
 	for i := range n.Count {
 		running.Go(func() { n.keep(ctx, fmt.Sprint(prefix, i)) })
@@ -301,7 +307,7 @@ func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
 	}
 	_, err := n.Kubelet.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
 	if err != nil && pod.Status.PodIP == "" {
-		n.addresses.giveBack(next.Status.PodIP)
+		n.giveBack(next)
 	}
 	return err
 }
@@ -403,9 +409,12 @@ func (n *Nodes) choose(pod *corev1.Pod) (string, error) {
 	return best, nil
 }
 
+// giveBack gives back the address of a pod; other addresses are not taken.
+func (n *Nodes) giveBack(pod *corev1.Pod) { _ = n.addresses.Release(net.ParseIP(pod.Status.PodIP)) }
+
 // forget notes that a pod is gone.
 func (n *Nodes) forget(pod *corev1.Pod) {
-	n.addresses.giveBack(pod.Status.PodIP)
+	n.giveBack(pod)
 	n.binding.Lock()
 	defer n.binding.Unlock()
 	n.ports.giveBack(pod)
@@ -475,46 +484,4 @@ func (p ports) giveBack(pod *corev1.Pod) {
 	for node, list := range p {
 		p[node] = slices.DeleteFunc(list, func(taken hostPort) bool { return taken.pod == pod.UID })
 	}
-}
-
-// addresses are those of pods.
-type addresses struct {
-	mu   sync.Mutex
-	used map[netip.Addr]bool
-	next netip.Addr
-}
-
-func (a *addresses) take(ip string) {
-	addr, err := netip.ParseAddr(ip)
-	if err != nil || !podRange.Contains(addr) {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.used[addr] = true
-}
-
-func (a *addresses) give() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for range 1 << (32 - podRange.Bits()) {
-		if a.next = a.next.Next(); !podRange.Contains(a.next) {
-			a.next = podRange.Addr().Next()
-		}
-		if !a.used[a.next] {
-			a.used[a.next] = true
-			return a.next.String()
-		}
-	}
-	return ""
-}
-
-func (a *addresses) giveBack(ip string) {
-	addr, err := netip.ParseAddr(ip)
-	if err != nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.used, addr)
 }

@@ -106,9 +106,12 @@ func (n *Nodes) observe(pod *corev1.Pod, now time.Time) (after time.Duration) {
 	}
 	s.HostIP = hostIP(pod.Spec.NodeName)
 	s.HostIPs = []corev1.HostIP{{IP: s.HostIP}}
-	if s.PodIP == "" {
-		if s.PodIP = s.HostIP; !pod.Spec.HostNetwork {
-			s.PodIP = n.addresses.give()
+	if s.PodIP == "" && pod.Spec.HostNetwork {
+		s.PodIP = s.HostIP
+	} else if s.PodIP == "" {
+		// A pod has no address when all are taken.
+		if ip, err := n.addresses.AllocateNext(); err == nil {
+			s.PodIP = ip.String()
 		}
 	}
 	s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}

@@ -48,12 +48,11 @@ func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfig
 			}
 			// A kube-apiserver also runs its compiled-in plugins again when a webhook changed the
 			// object.
-			again := admissionregistrationv1.IfNeededReinvocationPolicy
 			m.Webhooks = append(m.Webhooks, admissionregistrationv1.MutatingWebhook{
 				Name: webhookName(p.Name), ClientConfig: s.clientConfig(mutating, p.Name), Rules: rules(p),
-				FailurePolicy: s.failurePolicy(), MatchPolicy: equivalent(), NamespaceSelector: s.namespaceSelector(),
-				SideEffects: p.sideEffects(), TimeoutSeconds: s.timeoutSeconds(), AdmissionReviewVersions: []string{"v1"},
-				ReinvocationPolicy: &again, MatchConditions: matchConditions(),
+				FailurePolicy: s.failurePolicy(), MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: s.namespaceSelector(),
+				SideEffects: p.sideEffects(), TimeoutSeconds: new(int32(s.options.Timeout.Seconds())), AdmissionReviewVersions: []string{"v1"},
+				ReinvocationPolicy: new(admissionregistrationv1.IfNeededReinvocationPolicy), MatchConditions: matchConditions(),
 			})
 		}
 		if _, ok := p.Interface.(apiadmission.ValidationInterface); ok {
@@ -64,8 +63,8 @@ func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfig
 			}
 			v.Webhooks = append(v.Webhooks, admissionregistrationv1.ValidatingWebhook{
 				Name: webhookName(p.Name), ClientConfig: s.clientConfig(validating, p.Name), Rules: rules(p),
-				FailurePolicy: s.failurePolicy(), MatchPolicy: equivalent(), NamespaceSelector: s.namespaceSelector(),
-				SideEffects: p.sideEffects(), TimeoutSeconds: s.timeoutSeconds(), AdmissionReviewVersions: []string{"v1"},
+				FailurePolicy: s.failurePolicy(), MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: s.namespaceSelector(),
+				SideEffects: p.sideEffects(), TimeoutSeconds: new(int32(s.options.Timeout.Seconds())), AdmissionReviewVersions: []string{"v1"},
 				MatchConditions: matchConditions(),
 			})
 		}
@@ -113,36 +112,23 @@ func (s *Server) clientConfig(pass, plugin string) admissionregistrationv1.Webho
 		c.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: name, Path: &at}
 		return c
 	}
-	url := s.base + at
-	c.URL = &url
+	c.URL = new(s.base + at)
 	return c
 }
 
 func (s *Server) failurePolicy() *admissionregistrationv1.FailurePolicyType {
-	policy := admissionregistrationv1.Fail
 	if s.options.IgnoreFailures {
-		policy = admissionregistrationv1.Ignore
+		return new(admissionregistrationv1.Ignore)
 	}
-	return &policy
-}
-
-func (s *Server) timeoutSeconds() *int32 {
-	seconds := int32(s.options.Timeout.Seconds())
-	return &seconds
-}
-
-func equivalent() *admissionregistrationv1.MatchPolicyType {
-	policy := admissionregistrationv1.Equivalent
-	return &policy
+	return new(admissionregistrationv1.Fail)
 }
 
 // sideEffects returns NoneOnDryRun for a plugin whose judging has effects, and None for others.
 func (p *served) sideEffects() *admissionregistrationv1.SideEffectClass {
-	class := admissionregistrationv1.SideEffectClassNone
 	if p.Counts() {
-		class = admissionregistrationv1.SideEffectClassNoneOnDryRun
+		return new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
 	}
-	return &class
+	return new(admissionregistrationv1.SideEffectClassNone)
 }
 
 // namespaceSelector leaves out the namespaces that must work without this server: those of the
@@ -170,37 +156,43 @@ func matchConditions() []admissionregistrationv1.MatchCondition {
 func (s *Server) register(ctx context.Context) error {
 	m, v := s.Registrations()
 	all := s.client.AdmissionregistrationV1()
-	mutations, validations := all.MutatingWebhookConfigurations(), all.ValidatingWebhookConfigurations()
-	var err error
-	if m != nil {
-		stored, getErr := mutations.Get(ctx, m.Name, metav1.GetOptions{})
-		switch err = getErr; {
-		case apierrors.IsNotFound(err):
-			_, err = mutations.Create(ctx, m, metav1.CreateOptions{})
-		case err == nil:
-			stored.Webhooks = m.Webhooks
-			_, err = mutations.Update(ctx, stored, metav1.UpdateOptions{})
-		}
-	} else if err = mutations.Delete(ctx, RegistrationName, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
-		err = nil
-	}
-	if err != nil {
+	if err := store(ctx, all.MutatingWebhookConfigurations(), m, func(stored *admissionregistrationv1.MutatingWebhookConfiguration) {
+		stored.Webhooks = m.Webhooks
+	}); err != nil {
 		return fmt.Errorf("registering the mutating webhooks: %w", err)
 	}
-	if v != nil {
-		stored, getErr := validations.Get(ctx, v.Name, metav1.GetOptions{})
-		switch err = getErr; {
-		case apierrors.IsNotFound(err):
-			_, err = validations.Create(ctx, v, metav1.CreateOptions{})
-		case err == nil:
-			stored.Webhooks = v.Webhooks
-			_, err = validations.Update(ctx, stored, metav1.UpdateOptions{})
-		}
-	} else if err = validations.Delete(ctx, RegistrationName, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
-		err = nil
-	}
-	if err != nil {
+	if err := store(ctx, all.ValidatingWebhookConfigurations(), v, func(stored *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		stored.Webhooks = v.Webhooks
+	}); err != nil {
 		return fmt.Errorf("registering the validating webhooks: %w", err)
 	}
 	return nil
+}
+
+// configurations is a client of one kind of registrations.
+type configurations[C any] interface {
+	Get(context.Context, string, metav1.GetOptions) (*C, error)
+	Create(context.Context, *C, metav1.CreateOptions) (*C, error)
+	Update(context.Context, *C, metav1.UpdateOptions) (*C, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+// store creates a registration, or updates the stored one by update. A nil registration is deleted.
+func store[C any](ctx context.Context, client configurations[C], registration *C, update func(stored *C)) error {
+	if registration == nil {
+		err := client.Delete(ctx, RegistrationName, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	stored, err := client.Get(ctx, RegistrationName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = client.Create(ctx, registration, metav1.CreateOptions{})
+	case err == nil:
+		update(stored)
+		_, err = client.Update(ctx, stored, metav1.UpdateOptions{})
+	}
+	return err
 }

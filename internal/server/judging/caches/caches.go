@@ -82,17 +82,9 @@ func awaitCache(ctx context.Context, informer cache.SharedIndexInformer, w stora
 	if err != nil || w.Operation != storage.Deleted && !isShown(ctx, w) || !informer.HasSynced() {
 		return
 	}
-	name := stored.GetName()
-	if namespace := stored.GetNamespace(); namespace != "" {
-		name = namespace + "/" + name
-	}
 	seen := func(context.Context) (bool, error) {
-		found, ok, err := informer.GetStore().GetByKey(name)
-		if err != nil || !ok {
-			return w.Operation == storage.Deleted, nil
-		}
-		cached, err := meta.Accessor(found)
-		return err != nil || revisionOf(cached) >= revisionOf(stored), nil
+		cached, ok := cachedRevision(informer.GetStore(), stored)
+		return ok && cached >= revisionOf(stored) || !ok && w.Operation == storage.Deleted, nil
 	}
 	if there, _ := seen(ctx); there {
 		return

@@ -67,7 +67,8 @@ func (c *Caches) caughtUp(ctx context.Context, client metadata.Interface, gvr sc
 	}
 	for i := range stored.Items {
 		err := wait.PollUntilContextCancel(ctx, caughtUpInterval, true, func(context.Context) (bool, error) {
-			return has(informer.Informer().GetStore(), &stored.Items[i]), nil
+			cached, ok := cachedRevision(informer.Informer().GetStore(), &stored.Items[i])
+			return ok && cached >= revisionOf(&stored.Items[i]), nil
 		})
 		if err != nil {
 			return fmt.Errorf("waiting for the cache of %s: %w", gvr.Resource, context.Cause(ctx))
@@ -76,21 +77,18 @@ func (c *Caches) caughtUp(ctx context.Context, client metadata.Interface, gvr sc
 	return nil
 }
 
-// has reports whether a cache has an object in its stored version, or in a later one.
-func has(store cache.Store, stored *metav1.PartialObjectMetadata) bool {
-	key, err := cache.MetaNamespaceKeyFunc(stored)
-	if err != nil {
-		return false
-	}
-	found, ok, err := store.GetByKey(key)
+// cachedRevision returns the revision at which a cache has an object; ok is false if it does not have
+// the object.
+func cachedRevision(store cache.Store, object metav1.Object) (revision uint64, ok bool) {
+	found, ok, err := store.GetByKey(cache.MetaObjectToName(object).String())
 	if err != nil || !ok {
-		return false
+		return 0, false
 	}
 	cached, err := meta.Accessor(found)
 	if err != nil {
-		return false
+		return 0, false
 	}
-	return revisionOf(cached) >= revisionOf(stored)
+	return revisionOf(cached), true
 }
 
 func revisionOf(object metav1.Object) uint64 {

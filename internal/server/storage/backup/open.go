@@ -26,7 +26,7 @@ const (
 // Connect connects to the embedded etcd of the server that runs on a data directory. The error
 // wraps ErrNotRunning when no server runs on it.
 func Connect(ctx context.Context, dir, version string) (s *Source, end func(), err error) {
-	if err := datadir.Check(dir); err != nil {
+	if _, err := datadir.Has(dir); err != nil {
 		return nil, nil, err
 	}
 	for range attempts {

@@ -43,27 +43,15 @@ func Prepare(to auth.Files, dir string) error {
 		// The administrator may have given a volume this mode on purpose, so the server only warns.
 		klog.Warningf("All users of this machine may write to the data directory %s (mode %#o), and replace the server's keys and data: close it with chmod 700", dir, info.Mode().Perm())
 	}
-	return checkFormat(to, dir)
-}
-
-// checkFormat refuses a data directory that this version cannot read, and marks a new one. It
-// changes nothing in a directory of another format.
-func checkFormat(to auth.Files, dir string) error {
-	err := Check(dir)
+	_, err := Has(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Mark(to, dir, plain)
 	}
 	return err
 }
 
-// Check refuses a data directory that this version cannot read. The error wraps fs.ErrNotExist
-// when the directory has no file FORMAT.
-func Check(dir string) error {
-	_, err := Has(dir)
-	return err
-}
-
-// Has returns the format of a data directory. The error is that of Check.
+// Has returns the format of a data directory. It refuses a directory that this version cannot read.
+// The error wraps fs.ErrNotExist when the directory has no file FORMAT.
 func Has(dir string) (int, error) {
 	found, err := read(dir)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
@@ -87,7 +88,10 @@ func rootCertificate(_ context.Context, t *term, client kubernetes.Interface) (f
 // emptyNamespaces empties namespaces that are being deleted.
 func emptyNamespaces(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	o := t.options.Namespaces
-	objects, err := t.metadata("namespace-controller")
+	as := t.config("namespace-controller")
+	// Custom resources have no protobuf.
+	as.ContentType, as.AcceptContentTypes = "", ""
+	objects, err := metadata.NewForConfig(as)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 		objects:  newFollowed(ctx, listObjects, func(gr schema.GroupResource) bool { return c.options.Prefix(gr) == "" }),
 		progress: &progress{term: ctx, etcd: c.options.Etcd, prefix: c.options.Prefix},
 	}
-	finder, err := t.client("controller-discovery")
+	finder, err := kubernetes.NewForConfig(t.config("controller-discovery"))
 	if err != nil {
 		return nil, err
 	}
@@ -147,19 +147,6 @@ func (t *term) config(account string) *restclient.Config {
 	as.Impersonate.UserName = systemAccounts + account
 	as.UserAgent = "gatehouse/" + account
 	return as
-}
-
-// client returns a client that acts as a ServiceAccount in kube-system.
-func (t *term) client(account string) (kubernetes.Interface, error) {
-	return kubernetes.NewForConfig(t.config(account))
-}
-
-// metadata returns a client of the metadata of any kind that acts as a ServiceAccount in
-// kube-system.
-func (t *term) metadata(account string) (metadata.Interface, error) {
-	as := t.config(account)
-	as.ContentType, as.AcceptContentTypes = "", ""
-	return metadata.NewForConfig(as)
 }
 
 // followKinds lets the mapper forget what it knew whenever kinds come or go.

@@ -14,6 +14,7 @@ import (
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 )
 
@@ -167,4 +168,27 @@ func labelHere() string {
 		return value
 	}
 	return ""
+}
+
+// Work handles the items of a queue, by a number of goroutines, until ctx ends. An item whose handling
+// returns an error is handled again after a while. Work ends the queue, and returns when all handling
+// has ended.
+func Work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], workers int, handle func(context.Context, T) error) {
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			defer utilruntime.HandleCrash()
+			for item, ended := queue.Get(); !ended; item, ended = queue.Get() {
+				if err := handle(ctx, item); err == nil || ctx.Err() != nil {
+					queue.Forget(item)
+				} else {
+					queue.AddRateLimited(item)
+				}
+				queue.Done(item)
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	running.Wait()
 }

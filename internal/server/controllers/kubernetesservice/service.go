@@ -2,15 +2,19 @@ package kubernetesservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -18,6 +22,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controlplane/controller/kubernetesservice"
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 	netutils "k8s.io/utils/net"
@@ -186,4 +191,38 @@ type bounded struct {
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(req.WithContext(b.life))
+}
+
+// allocatorStart is how long the allocator of cluster IPs may take until it has seen the
+// ServiceCIDR. Before, the allocator refuses every address as invalid.
+const allocatorStart = 10 * time.Second
+
+// Start makes the service and adds this server to it while the server starts. It returns only
+// errors of the API. It logs other errors, and Run tries again later.
+func (p *Publisher) Start(ctx context.Context) error {
+	var err error
+	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, allocatorStart, true, func(ctx context.Context) (bool, error) {
+		err = p.Publish(ctx)
+		return !ofAllocator(err), nil
+	})
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return fmt.Errorf("service kubernetes: %w", err)
+	}
+	if err != nil && ctx.Err() == nil {
+		klog.ErrorS(err, "Could not create the service kubernetes; will retry")
+	}
+	return nil
+}
+
+// ofAllocator reports whether an error may be that the allocator of cluster IPs has not seen
+// the ServiceCIDR. The error of a policy that denies has the same reason, but names no such
+// field.
+func ofAllocator(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return strings.HasPrefix(c.Field, "spec.clusterIP")
+	})
 }

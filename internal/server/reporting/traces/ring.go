@@ -2,12 +2,14 @@ package traces
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
@@ -184,4 +186,13 @@ func (r *Ring) since(version int64) []kept {
 	}
 	slices.SortFunc(list, func(a, b kept) int { return cmp.Compare(a.version, b.version) })
 	return list
+}
+
+// Handler returns a handler that keeps the traces of the requests that next handles. Without a
+// ring it returns next.
+func (r *Ring) Handler(next http.Handler) http.Handler {
+	if r == nil {
+		return next
+	}
+	return admission.Traced(next, r.Add)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -368,4 +369,20 @@ func NewClient(ctx context.Context, o ClientOptions) (*kubernetes.Client, error)
 		return nil, fmt.Errorf("etcd at %v does not answer: %w", o.Endpoints, err)
 	}
 	return client, nil
+}
+
+// healthTimeout is how long a healthy etcd may take to answer.
+const healthTimeout = 2 * time.Second
+
+// Check returns a health check that fails when etcd does not answer a consistent
+// read within two seconds.
+func Check(client clientv3.KV) func(*http.Request) error {
+	return func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), healthTimeout)
+		defer cancel()
+		if _, err := client.Get(ctx, "/gatehouse/health"); err != nil {
+			return fmt.Errorf("etcd: %w", err)
+		}
+		return nil
+	}
 }

@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"runtime"
 	"sync"
 	"weak"
 )
@@ -8,72 +9,47 @@ import (
 // Cache makes expressions, and makes equal ones only once. It keeps only expressions that are
 // still in use. Its zero value is ready.
 type Cache struct {
-	mu struct {
-		sync.Mutex
-		expressions map[key]weak.Pointer[Expression]
-		variables   map[string]weak.Pointer[Variables]
-		// swept is how many expressions and variables were left after the last sweep.
-		swept int
-	}
+	expressions shared[key, Expression]
+	variables   shared[string, Variables]
 }
 
 // Expression returns the expression of a text; see New.
 func (c *Cache) Expression(text string, scope Scope, variables *Variables, result Result) *Expression {
-	k := key{text, scope, variables, result}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.mu.expressions[k].Value(); e != nil {
-		return e
-	}
-	c.sweep()
-	if c.mu.expressions == nil {
-		c.mu.expressions = map[key]weak.Pointer[Expression]{}
-	}
-	e := New(text, scope, variables, result)
-	c.mu.expressions[k] = weak.Make(e)
-	return e
+	return c.expressions.get(key{text, scope, variables, result}, func() *Expression { return New(text, scope, variables, result) })
 }
 
 // Variables returns the variables of a list; see NewVariables.
 func (c *Cache) Variables(list []Variable, scope Scope) *Variables {
-	k := variablesKey(list, scope)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if v := c.mu.variables[k].Value(); v != nil {
+	return c.variables.get(variablesKey(list, scope), func() *Variables { return NewVariables(list, scope) })
+}
+
+// shared has the values that are in use, by their keys.
+type shared[K comparable, V any] struct {
+	mu     sync.Mutex
+	values map[K]weak.Pointer[V]
+}
+
+// get returns the value of a key. It makes one if none is in use.
+func (s *shared[K, V]) get(k K, made func() *V) *V {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.values[k].Value(); v != nil {
 		return v
 	}
-	c.sweep()
-	if c.mu.variables == nil {
-		c.mu.variables = map[string]weak.Pointer[Variables]{}
+	if s.values == nil {
+		s.values = map[K]weak.Pointer[V]{}
 	}
-	v := NewVariables(list, scope)
-	c.mu.variables[k] = weak.Make(v)
+	v := made()
+	s.values[k] = weak.Make(v)
+	runtime.AddCleanup(v, s.forget, k)
 	return v
 }
 
-// Len returns how many expressions are in use, and may count some that no longer are.
-func (c *Cache) Len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.mu.expressions)
-}
-
-// sweep forgets expressions and variables that are not used any more, once there are twice as
-// many as after the last sweep.
-func (c *Cache) sweep() {
-	n := len(c.mu.expressions) + len(c.mu.variables)
-	if n < 2*c.mu.swept || n < 64 {
-		return
+// forget forgets the key of a value that is not in use any more, unless there is another one.
+func (s *shared[K, V]) forget(k K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.values[k].Value() == nil {
+		delete(s.values, k)
 	}
-	for k, p := range c.mu.expressions {
-		if p.Value() == nil {
-			delete(c.mu.expressions, k)
-		}
-	}
-	for k, p := range c.mu.variables {
-		if p.Value() == nil {
-			delete(c.mu.variables, k)
-		}
-	}
-	c.mu.swept = len(c.mu.expressions) + len(c.mu.variables)
 }

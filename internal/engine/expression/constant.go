@@ -39,31 +39,20 @@ func Analyze(e *Expression) *Analysis { return &Analysis{e: e} }
 
 func (a *Analysis) compile() {
 	a.once.Do(func() {
-		env, err := a.e.environment()
-		if err != nil {
-			a.err = err
+		if a.env, a.err = a.e.environment(); a.err != nil {
 			return
 		}
-		checked, issues := env.Compile(a.e.text)
-		if issues != nil {
-			// The error of the expression has the words that a write of the expression gets.
-			a.err = a.e.Err()
+		checked, wrong := check(a.env, a.e.text, a.e.result)
+		if wrong != nil {
+			a.err = wrong
 			return
 		}
-		if want := results[a.e.result]; want != nil && !oneOfTypes(want, checked.OutputType()) {
-			a.err = a.e.Err()
-			return
-		}
-		a.env, a.checked = env, checked
+		a.checked = checked
 		a.program = sync.OnceValues(func() (cel.Program, error) {
-			return env.Program(checked, cel.EvalOptions(cel.OptPartialEval),
+			return a.env.Program(checked, cel.EvalOptions(cel.OptPartialEval),
 				cel.CostLimit(constantLimit), cel.InterruptCheckFrequency(limits.CheckFrequency))
 		})
 	})
-}
-
-func oneOfTypes(want []*cel.Type, got *cel.Type) bool {
-	return slices.ContainsFunc(want, got.IsExactType)
 }
 
 // Err says why the expression does not compile, nil when it does.
@@ -112,17 +101,23 @@ func (a *Analysis) Constant(ctx context.Context, k *Known) (value ref.Val, err e
 	return value, nil, true
 }
 
-// fields are those of the variable request that are not known before a request.
-var unknownFields = func() []*cel.AttributePatternType {
-	var list []*cel.AttributePatternType
-	for _, path := range [][]string{
-		{"kind"}, {"requestKind"}, {"requestResource"}, {"resource", "version"}, {"subResource"}, {"requestSubResource"},
-		{"name"}, {"namespace"}, {"userInfo"}, {"dryRun"}, {"options"},
-	} {
-		list = append(list, field(path...))
+// unknownFields are fields of the variable request that are not known before a request.
+var unknownFields = fields("requestKind", "requestResource", "subResource", "requestSubResource", "name", "namespace", "userInfo", "dryRun", "options")
+
+func fields(names ...string) (list []*cel.AttributePatternType) {
+	for _, name := range names {
+		list = append(list, field(name))
 	}
 	return list
-}()
+}
+
+// hidden are variables that are not known.
+func hidden(names ...string) (list []*cel.AttributePatternType) {
+	for _, name := range names {
+		list = append(list, cel.AttributePattern(name))
+	}
+	return list
+}
 
 // field is a field of the variable request.
 func field(path ...string) *cel.AttributePatternType {
@@ -138,15 +133,10 @@ func (k *Known) activation() (vars map[string]any, unknown []*cel.AttributePatte
 	request, resource := map[string]any{}, map[string]any{}
 	request["resource"] = resource
 	vars = map[string]any{"request": request}
-	unknown = append(unknown, unknownFields...)
-	hide := func(names ...string) {
-		for _, name := range names {
-			unknown = append(unknown, cel.AttributePattern(name))
-		}
-	}
-	hide("params", "variables", "authorizer", "authorizer.requestResource")
+	unknown = slices.Concat(unknownFields, fields("kind"), hidden("params", "variables", "authorizer", "authorizer.requestResource"))
+	unknown = append(unknown, field("resource", "version"))
 	if k.Namespace {
-		hide("namespaceObject")
+		unknown = append(unknown, hidden("namespaceObject")...)
 	} else {
 		vars["namespaceObject"] = types.NullValue
 	}
@@ -164,7 +154,7 @@ func (k *Known) activation() (vars map[string]any, unknown []*cel.AttributePatte
 	}
 	for name, there := range map[string]bool{"object": object, "oldObject": old} {
 		if there {
-			hide(name)
+			unknown = append(unknown, hidden(name)...)
 		} else {
 			vars[name] = types.NullValue
 		}
@@ -213,6 +203,7 @@ func (a *Analysis) Cost(size uint64) uint64 {
 
 // sizes estimates how large the parts of the input are.
 type sizes struct {
+	noCalls
 	list uint64
 	// loops are the paths of the values that expressions loop over.
 	loops map[string]bool
@@ -242,11 +233,6 @@ func (s *sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 		size = min(size, paramsSize)
 	}
 	return &checker.SizeEstimate{Min: 0, Max: size}
-}
-
-// EstimateCallCost implements checker.CostEstimator.
-func (*sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
-	return nil
 }
 
 // estimator is upstream's estimator, except for the number of parts into which a text is split:

@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"k8s.io/apimachinery/pkg/util/version"
+	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	limits "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
@@ -65,7 +66,9 @@ func newEnvironment(s Scope, object *apiservercel.DeclType) (*environment.EnvSet
 
 // environment makes the environment of expressions about objects and params of these types.
 func (s Shapes) environment(more ...cel.EnvOption) (*environment.EnvSet, error) {
-	request, namespace := requestType(), namespaceType()
+	// An expression that uses a field that the type of namespaceObject does not have does not compile,
+	// even where the value is always null (S2.30, S16.6).
+	request, namespace := admissioncel.BuildRequestType(), admissioncel.BuildNamespaceType()
 	declared := []*apiservercel.DeclType{namespace, request}
 	of := func(t *apiservercel.DeclType) *cel.Type {
 		if t == nil {
@@ -110,24 +113,33 @@ func (s Shapes) environment(more ...cel.EnvOption) (*environment.EnvSet, error) 
 // conditions is the scope of the match conditions of webhooks.
 var conditions = Scope{Authorizer: true}
 
-// compile makes a program of an expression, and returns the type of its value.
-func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.Type, *CompileError) {
+// check parses an expression and checks its types.
+func check(env *cel.Env, expression string, result Result) (*cel.Ast, *CompileError) {
 	checked, issues := env.Compile(expression)
 	if issues != nil {
-		return nil, nil, &CompileError{Detail: "compilation failed: " + issues.String()}
+		return nil, &CompileError{Detail: "compilation failed: " + issues.String()}
 	}
 	got, want := checked.OutputType(), results[result]
 	if want != nil && !slices.ContainsFunc(want, got.IsExactType) {
 		if len(want) == 1 {
-			return nil, nil, &CompileError{Detail: fmt.Sprintf("must evaluate to %v but got %v", want[0], got)}
+			return nil, &CompileError{Detail: fmt.Sprintf("must evaluate to %v but got %v", want[0], got)}
 		}
-		return nil, nil, &CompileError{Detail: fmt.Sprintf("must evaluate to one of %v but got %v", want, got)}
+		return nil, &CompileError{Detail: fmt.Sprintf("must evaluate to one of %v but got %v", want, got)}
+	}
+	return checked, nil
+}
+
+// compile makes a program of an expression, and returns the type of its value.
+func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.Type, *CompileError) {
+	checked, wrong := check(env, expression, result)
+	if wrong != nil {
+		return nil, nil, wrong
 	}
 	program, err := env.Program(checked, cel.InterruptCheckFrequency(limits.CheckFrequency), bounded(env))
 	if err != nil {
 		return nil, nil, &CompileError{Detail: "program instantiation failed: " + err.Error(), Internal: true}
 	}
-	return program, got, nil
+	return program, checked.OutputType(), nil
 }
 
 // LooksAtCaller reports whether an expression uses the user of the request, and whether it uses
@@ -174,14 +186,15 @@ func LooksAtObjects(expression string) bool { return looksAt(expression, "object
 // looksAt reports whether an expression uses one of the variables.
 func looksAt(expression string, variables ...string) bool {
 	parsed, issues := environmentOf(conditions).StoredExpressionsEnv().Parse(expression)
-	if issues.Err() != nil {
-		return false
-	}
-	looks := false
+	return issues.Err() == nil && uses(parsed, variables...)
+}
+
+// uses reports whether an expression uses one of the names.
+func uses(parsed *cel.Ast, names ...string) (found bool) {
 	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		looks = looks || e.Kind() == ast.IdentKind && slices.Contains(variables, e.AsIdent())
+		found = found || e.Kind() == ast.IdentKind && slices.Contains(names, e.AsIdent())
 	}))
-	return looks
+	return found
 }
 
 // CompileError is why an expression does not compile.
@@ -207,82 +220,4 @@ func Check(expression string, stored bool) error {
 		return err
 	}
 	return nil
-}
-
-// requestType declares the variable request (S2.30).
-func requestType() *apiservercel.DeclType {
-	text := apiservercel.StringType
-	texts := apiservercel.NewListType(text, -1)
-	kind := object("kubernetes.GroupVersionKind", required("group", text), required("version", text), required("kind", text))
-	resource := object("kubernetes.GroupVersionResource", required("group", text), required("version", text), required("resource", text))
-	return object("kubernetes.AdmissionRequest",
-		required("kind", kind),
-		required("resource", resource),
-		optional("subResource", text),
-		required("requestKind", kind),
-		required("requestResource", resource),
-		optional("requestSubResource", text),
-		required("name", text),
-		optional("namespace", text),
-		required("operation", text),
-		required("userInfo", object("kubernetes.UserInfo",
-			optional("username", text),
-			optional("uid", text),
-			optional("groups", texts),
-			optional("extra", apiservercel.NewMapType(text, texts, -1)),
-		)),
-		optional("dryRun", apiservercel.BoolType),
-		optional("options", apiservercel.DynType),
-	)
-}
-
-// namespaceType declares the variable namespaceObject. An expression that uses a field that the
-// type does not have does not compile, even where the value is always null.
-func namespaceType() *apiservercel.DeclType {
-	text, instant, number := apiservercel.StringType, apiservercel.TimestampType, apiservercel.IntType
-	texts := apiservercel.NewListType(text, -1)
-	pairs := apiservercel.NewMapType(text, text, -1)
-	return object("kubernetes.Namespace",
-		required("metadata", object("kubernetes.NamespaceMetadata",
-			required("name", text),
-			required("generateName", text),
-			required("namespace", text),
-			required("labels", pairs),
-			required("annotations", pairs),
-			required("UID", text),
-			required("creationTimestamp", instant),
-			required("deletionGracePeriodSeconds", number),
-			required("deletionTimestamp", instant),
-			required("generation", number),
-			required("resourceVersion", text),
-			required("finalizers", texts),
-		)),
-		required("spec", object("kubernetes.NamespaceSpec", required("finalizers", texts))),
-		required("status", object("kubernetes.NamespaceStatus",
-			required("conditions", apiservercel.NewListType(object("kubernetes.NamespaceCondition",
-				required("status", text),
-				required("type", text),
-				required("lastTransitionTime", instant),
-				required("message", text),
-				required("reason", text),
-			), -1)),
-			required("phase", text),
-		)),
-	)
-}
-
-func object(name string, fields ...*apiservercel.DeclField) *apiservercel.DeclType {
-	byName := make(map[string]*apiservercel.DeclField, len(fields))
-	for _, f := range fields {
-		byName[f.Name] = f
-	}
-	return apiservercel.NewObjectType(name, byName)
-}
-
-func required(name string, t *apiservercel.DeclType) *apiservercel.DeclField {
-	return apiservercel.NewDeclField(name, t, true, nil, nil)
-}
-
-func optional(name string, t *apiservercel.DeclType) *apiservercel.DeclField {
-	return apiservercel.NewDeclField(name, t, false, nil, nil)
 }

@@ -5,9 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
-	"github.com/google/cel-go/common/ast"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -67,24 +65,16 @@ func Estimate(text string, scope Scope, types *Types) (cost uint64, ok bool) {
 	if issues.Err() != nil || uses(checked, "variables") {
 		return 0, false
 	}
-	found, err := env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: bounds{types.Bound}})
+	found, err := env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: bounds{of: types.Bound}})
 	if err != nil || found.Max > unbounded {
 		return 0, false
 	}
 	return found.Max, true
 }
 
-// uses reports whether an expression uses a name.
-func uses(checked *cel.Ast, name string) bool {
-	found := false
-	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		found = found || e.Kind() == ast.IdentKind && e.AsIdent() == name
-	}))
-	return found
-}
-
 // bounds estimates sizes by a schema.
 type bounds struct {
+	noCalls
 	of func(path []string) (uint64, bool)
 }
 
@@ -109,7 +99,10 @@ func (b bounds) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	return &checker.SizeEstimate{Max: most}
 }
 
+// noCalls is a part of an estimator that knows nothing about the costs of calls.
+type noCalls struct{}
+
 // EstimateCallCost implements checker.CostEstimator.
-func (bounds) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+func (noCalls) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
 }

@@ -133,17 +133,8 @@ func (r *Reach) evaluate(ctx context.Context, tree *ast.AST, kind schema.GroupVe
 
 // unknownWithKind is what is not known of a request of which the kind is known, except for the
 // fields of the object.
-var unknownWithKind = func() (list []*cel.AttributePatternType) {
-	for _, name := range []string{"oldObject", "params", "variables", "authorizer", "authorizer.requestResource", "namespaceObject"} {
-		list = append(list, cel.AttributePattern(name))
-	}
-	for _, name := range []string{
-		"requestKind", "requestResource", "subResource", "requestSubResource", "name", "namespace", "operation", "userInfo", "dryRun", "options",
-	} {
-		list = append(list, field(name))
-	}
-	return list
-}()
+var unknownWithKind = slices.Concat(unknownFields, fields("operation"),
+	hidden("oldObject", "params", "variables", "authorizer", "authorizer.requestResource", "namespaceObject"))
 
 func isObject(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "object" }
 

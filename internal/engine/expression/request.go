@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/common"
@@ -189,7 +190,9 @@ func (r *Run) ResolveName(name string) (any, bool) {
 		if !r.o.Namespace || in.NamespaceObject == nil {
 			return types.NullValue, true
 		}
-		return once(&r.namespace, func() ref.Val { return namespaceValue(in.NamespaceObject) }), true
+		return once(&r.namespace, func() ref.Val {
+			return common.SchemalessTypedToVal(admissioncel.CreateNamespaceObject(in.NamespaceObject))
+		}), true
 	case "params":
 		return once(&r.params, func() ref.Val { return objectValue(r.o.Params) }), true
 	case "variables":
@@ -246,21 +249,6 @@ func objectValue(obj runtime.Object) ref.Val {
 		return types.DefaultTypeAdapter.NativeToValue(u.Object)
 	}
 	return common.SchemalessTypedToVal(obj)
-}
-
-// namespaceValue returns the variable namespaceObject, with the fields that expressions may use
-// (S16.6).
-func namespaceValue(n *corev1.Namespace) ref.Val {
-	m := &n.ObjectMeta
-	return common.SchemalessTypedToVal(&corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
-			Generation: m.Generation, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
-			DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds, Labels: m.Labels, Annotations: m.Annotations,
-			Finalizers: m.Finalizers,
-		},
-		Spec: n.Spec, Status: n.Status,
-	})
 }
 
 // request returns the variable request with the given resource. A field that is absent from a

@@ -179,12 +179,11 @@ type admissionCall struct {
 func (a *admissionCall) size() int64 { return a.inv.Body.Len() }
 
 func (a *admissionCall) open() (io.ReadCloser, int64) {
-	r := a.inv.Body.Reader(a.inv.UID)
-	n := r.Len()
-	if n <= smallBody {
-		return io.NopCloser(bytes.NewReader(a.inv.Body.Bytes(a.inv.UID))), n
+	if a.inv.Body.Len() > smallBody {
+		return a.inv.Body.Reader(a.inv.UID)
 	}
-	return r, n
+	small := a.inv.Body.Bytes(a.inv.UID)
+	return io.NopCloser(bytes.NewReader(small)), int64(len(small))
 }
 
 func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class, error) {

@@ -65,44 +65,25 @@ func (c *Change) Empty() bool { return len(c.Configuration) == 0 && len(c.Patch)
 // the op merge for each field of a configuration, by path, whose value is merged into the
 // object's value at the path.
 func (c *Change) MarshalJSON() ([]byte, error) {
-	list := []operation{}
-	for i := range c.Patch {
-		o := &c.Patch[i]
-		one := operation{Op: o.Op, Path: o.Path}
-		switch o.Op {
-		case "remove":
-		case "move", "copy":
-			one.From = o.From
-		default:
-			one.Value = &o.Value
-		}
-		list = append(list, one)
-	}
+	list := slices.Clone(c.Patch)
 	if c.Type == ApplyConfiguration {
 		list = merges(list, "", c.Configuration)
+	}
+	if list == nil {
+		list = review.Patch{}
 	}
 	return json.Marshal(list)
 }
 
-// operation is the JSON form of an operation.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	From  string `json:"from,omitempty"`
-	Value *any   `json:"value,omitempty"`
-}
-
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
-
 // merges appends the operations of a configuration.
-func merges(list []operation, path string, fields map[string]any) []operation {
+func merges(list review.Patch, path string, fields map[string]any) review.Patch {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		value, at := fields[name], path+"/"+escape.Replace(name)
+		value, at := fields[name], review.Below(path, name)
 		if below, ok := value.(map[string]any); ok && len(below) > 0 {
 			list = merges(list, at, below)
 			continue
 		}
-		list = append(list, operation{Op: "merge", Path: at, Value: &value})
+		list = append(list, review.Operation{Op: "merge", Path: at, Value: value})
 	}
 	return list
 }

@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,49 +8,35 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 // Difference returns the JSON patch that makes one object of another, both as users see
 // them in a kind; nil when they are the same. Elements of lists are compared by position.
-// The objects are not changed. Only what differs is encoded.
+// The objects are not changed.
 func Difference(before, after runtime.Object, kind schema.GroupVersionKind, o admission.ObjectInterfaces) ([]byte, error) {
 	if Same(before, after) {
 		return nil, nil
 	}
 	s := Set{o: o}
-	var values [2]reflect.Value
-	shown := initializers.Has(before) || initializers.Has(after)
+	var contents [2]map[string]any
 	for i, object := range []runtime.Object{before, after} {
 		converted, err := s.convert(object, kind)
 		if err != nil {
 			return nil, err
 		}
-		values[i] = reflect.ValueOf(converted)
-		u, ok := converted.(*unstructured.Unstructured)
-		switch {
-		case shown:
-			content, err := exposed(converted)
-			if err != nil {
-				return nil, fmt.Errorf("encoding the object: %w", err)
-			}
-			values[i] = reflect.ValueOf(content)
-		case ok:
-			values[i] = reflect.ValueOf(u.Object)
+		if contents[i], err = exposed(converted); err != nil {
+			return nil, fmt.Errorf("encoding the object: %w", err)
 		}
 	}
 	var d difference
-	if err := d.value("", values[0], values[1]); err != nil || d == nil {
-		return nil, err
+	if d.members("", contents[0], contents[1]); d == nil {
+		return nil, nil
 	}
 	return json.Marshal(d)
 }
@@ -75,176 +60,57 @@ func Edits(before runtime.Object, patch []byte, kind schema.GroupVersionKind, o 
 }
 
 // difference is a JSON patch.
-type difference []operation
+type difference review.Patch
 
-type operation struct {
-	Op    string          `json:"op"`
-	Path  string          `json:"path"`
-	Value json.RawMessage `json:"value,omitempty"`
-}
-
-var (
-	escape    = strings.NewReplacer("~", "~0", "/", "~1")
-	marshaler = reflect.TypeFor[json.Marshaler]()
-)
-
-// value adds the operations that turn before into after, two values of one type.
-func (d *difference) value(path string, before, after reflect.Value) error {
-	if before.Type() != after.Type() || before.Type().Implements(marshaler) || reflect.PointerTo(before.Type()).Implements(marshaler) {
-		return d.replace(path, before, after)
+// value adds the operations that turn before into after, two values of decoded JSON.
+func (d *difference) value(path string, before, after any) {
+	was, wasMap := before.(map[string]any)
+	is, isMap := after.(map[string]any)
+	if wasMap && isMap {
+		d.members(path, was, is)
+		return
 	}
-	switch before.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if !before.IsNil() && !after.IsNil() {
-			return d.value(path, before.Elem(), after.Elem())
-		}
-	case reflect.Struct:
-		return d.fields(path, before, after)
-	case reflect.Map:
-		return d.members(path, before, after)
-	case reflect.Slice:
-		if before.Type().Elem().Kind() != reflect.Uint8 {
-			return d.elements(path, before, after)
-		}
-	}
-	return d.replace(path, before, after)
-}
-
-// fields compares structs, by the names and rules of their encoding.
-func (d *difference) fields(path string, before, after reflect.Value) error {
-	for _, f := range encodedFields(before.Type()) {
-		b, a := before.Field(f.index), after.Field(f.index)
-		if sameValue(b, a) {
-			continue
-		}
-		var err error
-		if f.inline {
-			err = d.value(path, b, a)
-		} else {
-			err = d.member(path+"/"+f.name, b, a, f.present(b), f.present(a))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// encodedField is a field of a struct as JSON shows it.
-type encodedField struct {
-	index int
-	name  string
-	// inline is for an embedded struct whose fields count as those of the outer one.
-	inline, omitEmpty, omitZero bool
-}
-
-// fieldsOfTypes remembers the encoded fields of each struct type: a map of reflect.Type
-// to []encodedField. There are as many as API types.
-var fieldsOfTypes sync.Map
-
-func encodedFields(t reflect.Type) []encodedField {
-	if known, ok := fieldsOfTypes.Load(t); ok {
-		return known.([]encodedField)
-	}
-	var fields []encodedField
-	for i := range t.NumField() {
-		field := t.Field(i)
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "-" || !field.IsExported() {
-			continue
-		}
-		fields = append(fields, encodedField{
-			index: i, name: name, inline: field.Anonymous && name == "",
-			omitEmpty: strings.Contains(options, "omitempty"), omitZero: strings.Contains(options, "omitzero"),
-		})
-	}
-	fieldsOfTypes.Store(t, fields)
-	return fields
-}
-
-// present reports whether a value of the field is encoded.
-func (f encodedField) present(v reflect.Value) bool {
-	if f.omitZero && v.IsZero() {
-		return false
-	}
-	if !f.omitEmpty {
-		return true
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		return true
-	case reflect.Map, reflect.Slice, reflect.Array:
-		return v.Len() > 0
-	}
-	return !v.IsZero()
-}
-
-func (d *difference) member(path string, before, after reflect.Value, was, is bool) error {
+	list, wasList := before.([]any)
+	now, isList := after.([]any)
 	switch {
-	case was && is:
-		return d.value(path, before, after)
-	case is:
-		return d.set("add", path, after)
-	case was:
-		*d = append(*d, operation{Op: "remove", Path: path})
+	case wasList && isList:
+		d.elements(path, list, now)
+	case !reflect.DeepEqual(before, after):
+		d.add("replace", path, after)
 	}
-	return nil
 }
 
-func (d *difference) members(path string, before, after reflect.Value) error {
-	keys := map[string]reflect.Value{}
-	for _, m := range []reflect.Value{before, after} {
-		for _, key := range m.MapKeys() {
-			keys[key.String()] = key
+func (d *difference) members(path string, before, after map[string]any) {
+	both := map[string]any{}
+	maps.Copy(both, before)
+	maps.Copy(both, after)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		at := review.Below(path, name)
+		was, there := before[name]
+		switch is, stays := after[name]; {
+		case there && stays:
+			d.value(at, was, is)
+		case stays:
+			d.add("add", at, is)
+		default:
+			d.add("remove", at, nil)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		b, a := before.MapIndex(keys[name]), after.MapIndex(keys[name])
-		if b.IsValid() && a.IsValid() && sameValue(b, a) {
-			continue
-		}
-		if err := d.member(path+"/"+escape.Replace(name), b, a, b.IsValid(), a.IsValid()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-func (d *difference) elements(path string, before, after reflect.Value) error {
-	both := min(before.Len(), after.Len())
+func (d *difference) elements(path string, before, after []any) {
+	both := min(len(before), len(after))
 	for i := range both {
-		if b, a := before.Index(i), after.Index(i); !sameValue(b, a) {
-			if err := d.value(path+"/"+strconv.Itoa(i), b, a); err != nil {
-				return err
-			}
-		}
+		d.value(path+"/"+strconv.Itoa(i), before[i], after[i])
 	}
-	for i := before.Len() - 1; i >= both; i-- {
-		*d = append(*d, operation{Op: "remove", Path: path + "/" + strconv.Itoa(i)})
+	for i := len(before) - 1; i >= both; i-- {
+		d.add("remove", path+"/"+strconv.Itoa(i), nil)
 	}
-	for i := both; i < after.Len(); i++ {
-		if err := d.set("add", path+"/"+strconv.Itoa(i), after.Index(i)); err != nil {
-			return err
-		}
+	for i := both; i < len(after); i++ {
+		d.add("add", path+"/"+strconv.Itoa(i), after[i])
 	}
-	return nil
 }
 
-// replace adds the replacement of one value, unless both are encoded alike.
-func (d *difference) replace(path string, before, after reflect.Value) error {
-	was, err := json.Marshal(before.Interface())
-	if err != nil {
-		return err
-	}
-	is, err := json.Marshal(after.Interface())
-	if err == nil && !bytes.Equal(was, is) {
-		*d = append(*d, operation{Op: "replace", Path: path, Value: is})
-	}
-	return err
-}
-
-func (d *difference) set(op, path string, value reflect.Value) error {
-	data, err := json.Marshal(value.Interface())
-	*d = append(*d, operation{Op: op, Path: path, Value: data})
-	return err
+func (d *difference) add(op, path string, value any) {
+	*d = append(*d, review.Operation{Op: op, Path: path, Value: value})
 }

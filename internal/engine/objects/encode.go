@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 // encodeContent encodes the content of an unstructured object, to the same bytes as
@@ -107,26 +108,13 @@ func (e *contentEncoder) list(l []any) error {
 }
 
 func (e *contentEncoder) text(s string) error {
-	if !plain(s) {
+	if !review.Plain(s) {
 		return e.other(s)
 	}
 	e.out = append(e.out, '"')
 	e.out = append(e.out, s...)
 	e.out = append(e.out, '"')
 	return nil
-}
-
-// plain reports whether nothing in s is escaped in JSON.
-func plain(s string) bool {
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c < 0x20, c >= utf8.RuneSelf:
-			return false
-		case c == '"', c == '\\', c == '<', c == '>', c == '&':
-			return false
-		}
-	}
-	return true
 }
 
 func (e *contentEncoder) other(v any) error {

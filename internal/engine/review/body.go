@@ -1,8 +1,10 @@
 package review
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,111 +136,40 @@ func (b *Body) Version() Version { return b.version }
 // Len returns how long the review is, in bytes, without its uid.
 func (b *Body) Len() int64 { return b.length }
 
-// Bytes returns the whole review in one slice of its own.
-func (b *Body) Bytes(uid types.UID) []byte {
-	r := b.Reader(uid)
-	out := make([]byte, r.Len())
-	if _, err := io.ReadFull(r, out); err != nil {
-		panic("review: a body is shorter than its length")
+// parts are the parts of the review with a uid, in order, and their length. A v1alpha1 review has
+// no uid.
+func (b *Body) parts(uid types.UID) (list net.Buffers, length int64) {
+	list, length = make(net.Buffers, 0, len(b.segments)+1), b.length
+	list = append(list, b.segments[0])
+	if b.version != V1alpha1 {
+		quoted := quote(string(uid))
+		list, length = append(list, quoted), length+int64(len(quoted))
 	}
-	return out
+	return append(list, b.segments[1:]...), length
 }
 
-// Reader returns a reader of the review with this uid, positioned at its start.
-// A v1alpha1 review has no uid and ignores it.
-func (b *Body) Reader(uid types.UID) *Reader {
-	r := &Reader{body: b, left: b.length}
-	if b.version != V1alpha1 {
-		r.uid = quote(string(uid))
-		r.left += int64(len(r.uid))
-	}
-	return r
+// Bytes returns the whole review with a uid in one slice of its own.
+func (b *Body) Bytes(uid types.UID) []byte {
+	list, _ := b.parts(uid)
+	return bytes.Join(list, nil)
+}
+
+// Reader returns a reader of the review with a uid, which never fails, and the length of the review
+// in bytes. The reader copies nothing before it is read, and is for one goroutine; any number of
+// readers of one Body may be used at the same time.
+func (b *Body) Reader(uid types.UID) (io.ReadCloser, int64) {
+	list, length := b.parts(uid)
+	return io.NopCloser(&list), length
 }
 
 // quote returns s as a JSON string.
 func quote(s string) []byte {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
-			q, err := json.Marshal(s)
-			if err != nil {
-				panic("review: a string does not encode: " + err.Error())
-			}
-			return q
-		}
+	if Plain(s) {
+		return []byte(`"` + s + `"`)
 	}
-	q := make([]byte, 0, len(s)+2)
-	q = append(q, '"')
-	q = append(q, s...)
-	return append(q, '"')
-}
-
-// Reader reads one review. It implements io.ReadCloser and io.WriterTo, and never
-// fails. It is not safe for concurrent use; any number of Readers of one Body
-// are.
-type Reader struct {
-	body *Body
-	uid  []byte
-	// next counts the segments read so far, the uid as one of them; rest is what
-	// is left of the current one.
-	next int
-	rest []byte
-	left int64
-}
-
-// Len returns the number of bytes not yet read: right after [Body.Reader], the
-// length of the whole review.
-func (r *Reader) Len() int64 { return r.left }
-
-// advance makes rest the next segment that is not empty; false at the end.
-func (r *Reader) advance() bool {
-	for len(r.rest) == 0 {
-		i := r.next
-		r.next++
-		switch {
-		case i == 1:
-			r.rest = r.uid
-			continue
-		case i > 1:
-			i--
-		}
-		if i >= len(r.body.segments) {
-			r.next--
-			return false
-		}
-		r.rest = r.body.segments[i]
+	q, err := json.Marshal(s)
+	if err != nil {
+		panic("review: a string does not encode: " + err.Error())
 	}
-	return true
+	return q
 }
-
-// Read implements io.Reader.
-func (r *Reader) Read(p []byte) (int, error) {
-	n := 0
-	for n < len(p) && r.advance() {
-		c := copy(p[n:], r.rest)
-		r.rest = r.rest[c:]
-		n += c
-	}
-	r.left -= int64(n)
-	if n == 0 && len(p) > 0 {
-		return 0, io.EOF
-	}
-	return n, nil
-}
-
-// WriteTo implements io.WriterTo; the shared bytes are handed to w as they are.
-func (r *Reader) WriteTo(w io.Writer) (int64, error) {
-	var total int64
-	for r.advance() {
-		n, err := w.Write(r.rest)
-		r.rest = r.rest[n:]
-		r.left -= int64(n)
-		total += int64(n)
-		if err != nil {
-			return total, err
-		}
-	}
-	return total, nil
-}
-
-// Close implements io.Closer. It does nothing.
-func (r *Reader) Close() error { return nil }

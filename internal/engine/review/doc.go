@@ -21,6 +21,6 @@
 //
 // # Concurrency
 //
-// Everything here is safe for concurrent use except a [Reader], which belongs to
+// Everything here is safe for concurrent use except the reader of a [Body], which belongs to
 // one call.
 package review

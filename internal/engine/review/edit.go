@@ -356,7 +356,7 @@ func index(key string, length, extra int, where string) (int, error) {
 
 func missing(where string) error { return fmt.Errorf("there is no %s", shorten(where)) }
 
-var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
+var escapes, pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1"), strings.NewReplacer("~1", "/", "~0", "~")
 
 func unescape(token string) string {
 	if strings.IndexByte(token, '~') < 0 {

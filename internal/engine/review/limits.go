@@ -102,12 +102,20 @@ func (s *size) container(elements int) {
 
 // quoted returns how long a string is as JSON.
 func quoted(s string) int {
+	if Plain(s) {
+		return len(s) + len(`""`)
+	}
+	return marshalled(s)
+}
+
+// Plain reports whether nothing in a string is escaped in JSON.
+func Plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return marshalled(s)
+			return false
 		}
 	}
-	return len(s) + len(`""`)
+	return true
 }
 
 func marshalled(v any) int {

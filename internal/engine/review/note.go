@@ -14,7 +14,7 @@ type Edit struct {
 	// spec.containers[name=web].image; empty when the path is too long for people.
 	Field string
 	// Was is the JSON of the value that the operation replaced or removed; nil when there was
-	// none. A value of more than MaxWas bytes is left out, and WasBytes is about its size.
+	// none. A value of more than MaxWas bytes is left out, and WasBytes is its size, MaxWas+1 at most.
 	Was      []byte
 	WasBytes int
 }
@@ -67,38 +67,16 @@ func Size(edits []Edit) int {
 // keep notes the earlier value, if there is room for it.
 func (e *Edit) keep(was any, all *int) {
 	room := min(MaxWas, *all)
-	size := weight(was, MaxWas+1)
-	if size <= room {
+	var s size
+	s.add(was, MaxWas)
+	if s.text <= room {
 		if data, err := json.Marshal(plain(was)); err == nil && len(data) <= room {
 			e.Was = data
 			*all -= len(data)
 			return
 		}
 	}
-	e.WasBytes = size
-}
-
-// weight returns about how many bytes v has as JSON. It stops counting at most.
-func weight(v any, most int) int {
-	size := 2
-	if m, ok := asMap(v); ok {
-		for k, e := range m {
-			if size += len(k) + 4; size >= most {
-				return most
-			}
-			size += weight(e, most-size)
-		}
-	} else if l, ok := asList(v); ok {
-		for _, e := range l {
-			if size++; size >= most {
-				return most
-			}
-			size += weight(e, most-size)
-		}
-	} else if s, ok := v.(string); ok {
-		size += len(s)
-	}
-	return min(size, most)
+	e.WasBytes = min(s.text, MaxWas+1)
 }
 
 // replaces returns what the operation replaces or removes. An addition to a list replaces

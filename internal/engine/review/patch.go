@@ -28,6 +28,28 @@ type Operation struct {
 	Value any
 }
 
+// MarshalJSON encodes the operation with the members that count for its Op. An Op that RFC 6902 does
+// not know has a value.
+func (o Operation) MarshalJSON() ([]byte, error) {
+	wire := struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		From  string `json:"from,omitempty"`
+		Value *any   `json:"value,omitempty"`
+	}{Op: o.Op, Path: o.Path}
+	switch o.Op {
+	case "remove":
+	case "move", "copy":
+		wire.From = o.From
+	default:
+		wire.Value = &o.Value
+	}
+	return json.Marshal(wire)
+}
+
+// Below returns the JSON pointer to a member of what another one points to.
+func Below(pointer, member string) string { return pointer + "/" + escapes.Replace(member) }
+
 // PatchError says which operation of a patch could not be carried out, and why.
 type PatchError struct {
 	// Index counts the patch's operations from 0; the text counts from 1.

@@ -2,10 +2,11 @@ package call
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,8 @@ type slots struct {
 	mu     struct {
 		sync.Mutex
 		taken int
-		queue waiters
+		// queue has the calls without a place, the earliest deadline first.
+		queue []*waiter
 		// usual is about how long a call took lately; since is when the set of running calls
 		// last changed.
 		usual time.Duration
@@ -56,7 +58,7 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (
 	}
 	defer s.bodies.drop(size)
 	w := &waiter{deadline: deadline, granted: make(chan struct{})}
-	heap.Push(&s.mu.queue, w)
+	s.mu.queue = slices.Insert(s.mu.queue, s.place(deadline), w)
 	s.mu.Unlock()
 
 	select {
@@ -66,11 +68,11 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.index < 0 {
+	if i := slices.Index(s.mu.queue, w); i >= 0 {
+		s.mu.queue = slices.Delete(s.mu.queue, i, i+1)
+	} else {
 		// The call got its place too late, and passes it on.
 		s.pass(time.Now())
-	} else {
-		heap.Remove(&s.mu.queue, w.index)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return true, ctx.Err()
@@ -101,7 +103,13 @@ func (s *slots) pass(now time.Time) {
 		s.mu.taken--
 		return
 	}
-	close(heap.Pop(&s.mu.queue).(*waiter).granted)
+	close(s.mu.queue[0].granted)
+	s.mu.queue = slices.Delete(s.mu.queue, 0, 1)
+}
+
+// place returns the place of a call with a deadline in the queue. The lock is held.
+func (s *slots) place(deadline time.Time) int {
+	return sort.Search(len(s.mu.queue), func(i int) bool { return s.mu.queue[i].deadline.After(deadline) })
 }
 
 // foresee returns an error if a call has too little time to wait for a place and for its
@@ -109,14 +117,8 @@ func (s *slots) pass(now time.Time) {
 // because all running calls have lasted that long. The lock is held.
 func (s *slots) foresee(now, deadline time.Time) error {
 	each := max(s.mu.usual, now.Sub(s.mu.since))
-	before := 1
-	for _, w := range s.mu.queue {
-		if !deadline.Before(w.deadline) {
-			before++
-		}
-	}
 	left := deadline.Sub(now)
-	if each+each*time.Duration(before)/time.Duration(s.max) <= left {
+	if each+each*time.Duration(s.place(deadline)+1)/time.Duration(s.max) <= left {
 		return nil
 	}
 	return &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), each: each, left: left}
@@ -160,37 +162,10 @@ func (b *bodies) drop(size int64) {
 	}
 }
 
-// waiter is a call without a place. index is its place in the queue, -1 when it
-// has left it.
+// waiter is a call without a place.
 type waiter struct {
 	deadline time.Time
 	granted  chan struct{}
-	index    int
-}
-
-// waiters is a heap, the earliest deadline on top.
-type waiters []*waiter
-
-func (q waiters) Len() int           { return len(q) }
-func (q waiters) Less(i, j int) bool { return q[i].deadline.Before(q[j].deadline) }
-
-func (q waiters) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-func (q *waiters) Push(w any) {
-	w.(*waiter).index = len(*q)
-	*q = append(*q, w.(*waiter))
-}
-
-func (q *waiters) Pop() any {
-	last := len(*q) - 1
-	w := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	w.index = -1
-	return w
 }
 
 // busyError means that a call was not made because too many are running.

@@ -32,10 +32,13 @@ func Chain(plugins ...Plugin) Passes {
 	links := make([]admission.Interface, len(plugins))
 	others := 0
 	for i, p := range plugins {
+		links[i] = metrics.WithControllerMetrics(p.Interface, p.Name)
+		// The plugins of an Engine add their own steps to traces.
 		if _, ok := p.Interface.(acting); ok {
 			others++
+		} else {
+			links[i] = recorded{links[i], p, others}
 		}
-		links[i] = metrics.WithControllerMetrics(recording(p, others), p.Name)
 	}
 	return metrics.WithStepMetrics(&twice{admission.NewChainHandler(links...)}).(Passes)
 }
@@ -106,71 +109,34 @@ func (t *twice) Admit(ctx context.Context, a admission.Attributes, o admission.O
 	return t.Passes.Admit(ctx, a, o)
 }
 
-// recording returns a plugin that does what p does, in the same passes, and adds its verdicts
-// to the trace of the request, if the request has one. The plugins of an Engine add their own
-// steps to the trace, so recording returns them as they are. others is how many plugins of an
-// Engine stand before p.
-func recording(p Plugin, others int) admission.Interface {
-	if _, ok := p.Interface.(acting); ok {
-		return p.Interface
-	}
-	r := recorded{p.Interface, p.Name, others}
-	_, mutates := p.Interface.(admission.MutationInterface)
-	_, validates := p.Interface.(admission.ValidationInterface)
-	switch {
-	case mutates && validates:
-		return recordedBoth{r}
-	case mutates:
-		return recordedMutation{r}
-	case validates:
-		return recordedValidation{r}
-	}
-	return p.Interface
-}
-
-// recorded is a compiled-in plugin whose verdicts are added to traces.
+// recorded is a compiled-in plugin whose verdicts are added to the traces of requests that have one.
+// It takes part in the passes in which the plugin does.
 type recorded struct {
+	// Interface measures what the plugin does.
 	admission.Interface
-	name   string
+	plugin Plugin
+	// others is how many plugins of an Engine stand before the plugin.
 	others int
 }
 
-type (
-	recordedMutation   struct{ recorded }
-	recordedValidation struct{ recorded }
-	recordedBoth       struct{ recorded }
-)
-
-func (r recordedMutation) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	return r.admit(ctx, a, o)
-}
-
-func (r recordedValidation) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	return r.validate(ctx, a, o)
-}
-
-func (r recordedBoth) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	return r.admit(ctx, a, o)
-}
-
-func (r recordedBoth) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	return r.validate(ctx, a, o)
-}
-
-func (r recorded) admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	plugin := r.Interface.(admission.MutationInterface)
-	if !concerns(plugin, a) {
-		return plugin.Admit(ctx, a, o)
+// Admit implements admission.MutationInterface.
+func (r recorded) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if _, mutates := r.plugin.Interface.(admission.MutationInterface); !mutates {
+		return nil
+	}
+	measured := r.Interface.(admission.MutationInterface)
+	if !concerns(r.plugin.Interface, a) {
+		return measured.Admit(ctx, a, o)
 	}
 	w, _ := ctx.Value(watchedKey{}).(*watched)
-	if w != nil && mayChange(plugin, a) {
+	if w != nil && mayChange(r.plugin.Interface, a) {
 		w.remember(a, r.others)
 	} else {
 		w = nil
 	}
-	ctx, end := trace.StartStep(ctx, r.name, registration.MutatingPass, roundOf(a))
+	ctx, end := trace.StartStep(ctx, r.plugin.Name, registration.MutatingPass, roundOf(a))
 	start := time.Now()
-	err := plugin.Admit(ctx, a, o)
+	err := measured.Admit(ctx, a, o)
 	latency := time.Since(start)
 	end(err)
 	var change trace.Change
@@ -181,14 +147,18 @@ func (r recorded) admit(ctx context.Context, a admission.Attributes, o admission
 	return err
 }
 
-func (r recorded) validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	plugin := r.Interface.(admission.ValidationInterface)
-	if !concerns(plugin, a) {
-		return plugin.Validate(ctx, a, o)
+// Validate implements admission.ValidationInterface.
+func (r recorded) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if _, validates := r.plugin.Interface.(admission.ValidationInterface); !validates {
+		return nil
 	}
-	ctx, end := trace.StartStep(ctx, r.name, registration.ValidatingPass, 0)
+	measured := r.Interface.(admission.ValidationInterface)
+	if !concerns(r.plugin.Interface, a) {
+		return measured.Validate(ctx, a, o)
+	}
+	ctx, end := trace.StartStep(ctx, r.plugin.Name, registration.ValidatingPass, 0)
 	start := time.Now()
-	err := plugin.Validate(ctx, a, o)
+	err := measured.Validate(ctx, a, o)
 	latency := time.Since(start)
 	end(err)
 	r.record(ctx, a, trace.Step{Pass: registration.ValidatingPass, Start: start, Latency: latency, Err: err})
@@ -200,7 +170,7 @@ func (r recorded) record(ctx context.Context, a admission.Attributes, s trace.St
 	if t == nil {
 		return
 	}
-	s.Plugin, s.Object = r.name, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
+	s.Plugin, s.Object = r.plugin.Name, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
 	if s.Pass == registration.MutatingPass {
 		s.Round = roundOf(a)
 	}

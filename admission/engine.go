@@ -134,8 +134,8 @@ func New(o Options) (*Engine, error) {
 		{&e.mutating.judging, registration.Mutating, e.hooks},
 		{&e.validating.judging, registration.Validating, e.hooks},
 		{&e.external.judging, registration.External, e.hooks},
-		{&e.mutatingPolicies.judging, registration.MutatingPolicies, e.mutations},
-		{&e.validatingPolicies.judging, registration.ValidatingPolicies, e.validations},
+		{&e.mutatingPolicies.judging, registration.MutatingPolicies, e.policies},
+		{&e.validatingPolicies.judging, registration.ValidatingPolicies, e.policies},
 	} {
 		run, err := p.runner(p.source)
 		if err != nil {
@@ -230,10 +230,7 @@ func (e *Engine) Close() {
 
 // namespaceLabels implements S2.14 and S2.15.
 func (e *Engine) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
-	if ns := e.options.Namespaces.Cached(name); ns != nil {
-		return ns.Labels, nil
-	}
-	ns, err := e.options.Namespaces.Live(ctx, name)
+	ns, err := e.namespace(ctx, name)
 	if err != nil {
 		return nil, err
 	}

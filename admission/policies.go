@@ -26,27 +26,9 @@ func (e *Engine) MutatingPolicies() admission.MutationInterface { return &e.muta
 // validating pass. Every call returns the same.
 func (e *Engine) ValidatingPolicies() admission.ValidationInterface { return &e.validatingPolicies }
 
-// validations returns the runner of the validating policies of a source.
-func (e *Engine) validations(source registration.Source) (runner, error) {
-	policies, err := e.policies(source)
-	if err != nil {
-		return nil, err
-	}
-	return policies.Validate, nil
-}
-
-// mutations returns the runner of the mutating policies of a source.
-func (e *Engine) mutations(source registration.Source) (runner, error) {
-	policies, err := e.policies(source)
-	if err != nil {
-		return nil, err
-	}
-	return policies.Mutate, nil
-}
-
-// policies returns the evaluator of the policies of a source.
-func (e *Engine) policies(source registration.Source) (*dispatch.Policies, error) {
-	return dispatch.NewPolicies(dispatch.PolicyOptions{
+// policies returns the runner of the policies of a source.
+func (e *Engine) policies(source registration.Source) (runner, error) {
+	policies, err := dispatch.NewPolicies(dispatch.PolicyOptions{
 		Source:          source,
 		NamespaceLabels: e.namespaceLabels,
 		Namespace:       e.namespace,
@@ -56,6 +38,13 @@ func (e *Engine) policies(source registration.Source) (*dispatch.Policies, error
 		Skips:           e.options.Skips,
 		Publisher:       e.publisher,
 	})
+	if err != nil {
+		return nil, err
+	}
+	if source.Descriptor().Pass == registration.MutatingPass {
+		return policies.Mutate, nil
+	}
+	return policies.Validate, nil
 }
 
 // namespace returns a namespace for the variable namespaceObject of policies (S17.5).

@@ -3,9 +3,8 @@ package registration
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
-	v1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -14,32 +13,20 @@ import (
 // the version, and otherwise shares memory with obj. It is an error if obj is neither, or the
 // version is unknown.
 func Convert(obj runtime.Object, version string) (runtime.Object, error) {
-	var stable, beta runtime.Object
-	switch obj.(type) {
-	case *v1.MutatingWebhookConfiguration, *v1beta1.MutatingWebhookConfiguration:
-		stable, beta = &v1.MutatingWebhookConfiguration{}, &v1beta1.MutatingWebhookConfiguration{}
-	case *v1.ValidatingWebhookConfiguration, *v1beta1.ValidatingWebhookConfiguration:
-		stable, beta = &v1.ValidatingWebhookConfiguration{}, &v1beta1.ValidatingWebhookConfiguration{}
-	case *v1.MutatingWebhookConfigurationList, *v1beta1.MutatingWebhookConfigurationList:
-		stable, beta = &v1.MutatingWebhookConfigurationList{}, &v1beta1.MutatingWebhookConfigurationList{}
-	case *v1.ValidatingWebhookConfigurationList, *v1beta1.ValidatingWebhookConfigurationList:
-		stable, beta = &v1.ValidatingWebhookConfigurationList{}, &v1beta1.ValidatingWebhookConfigurationList{}
-	default:
+	kinds, _, err := known().ObjectKinds(obj)
+	if _, untyped := obj.(runtime.Unstructured); err != nil || untyped || !strings.Contains(kinds[0].Kind, "WebhookConfiguration") {
 		return nil, fmt.Errorf("%T is not a webhook configuration", obj)
 	}
-	out, gv := stable, v1.SchemeGroupVersion
-	switch version {
-	case "v1":
-	case "v1beta1":
-		out, gv = beta, v1beta1.SchemeGroupVersion
-	default:
+	wanted := kinds[0].GroupKind().WithVersion(version)
+	out, err := known().New(wanted)
+	if err != nil {
 		return nil, fmt.Errorf("webhook configurations have no version %q", version)
 	}
-	if reflect.TypeOf(obj) == reflect.TypeOf(out) {
+	if kinds[0] == wanted {
 		return obj, nil
 	}
 	assign(reflect.ValueOf(obj), reflect.ValueOf(out))
-	out.GetObjectKind().SetGroupVersionKind(gv.WithKind(reflect.TypeOf(out).Elem().Name()))
+	out.GetObjectKind().SetGroupVersionKind(wanted)
 	return out, nil
 }
 

@@ -3,6 +3,7 @@ package registration
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/api/admissionregistration/v1beta1"
@@ -72,35 +73,35 @@ func Parse(content map[string]any) (runtime.Object, error) {
 	return obj, err
 }
 
+// known has the types that Entries reads, and the lists that Convert does.
+var known = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	s.AddKnownTypes(v1.SchemeGroupVersion,
+		&v1.MutatingWebhookConfiguration{}, &v1.MutatingWebhookConfigurationList{},
+		&v1.ValidatingWebhookConfiguration{}, &v1.ValidatingWebhookConfigurationList{},
+		&v1.ValidatingAdmissionPolicy{}, &v1.ValidatingAdmissionPolicyBinding{},
+		&v1.MutatingAdmissionPolicy{}, &v1.MutatingAdmissionPolicyBinding{})
+	s.AddKnownTypes(v1beta1.SchemeGroupVersion,
+		&v1beta1.MutatingWebhookConfiguration{}, &v1beta1.MutatingWebhookConfigurationList{},
+		&v1beta1.ValidatingWebhookConfiguration{}, &v1beta1.ValidatingWebhookConfigurationList{},
+		&v1beta1.MutatingAdmissionPolicy{}, &v1beta1.MutatingAdmissionPolicyBinding{})
+	s.AddKnownTypes(v1alpha1.SchemeGroupVersion, &v1alpha1.ExternalAdmissionHookConfiguration{}, &v1alpha1.InitializerConfiguration{})
+	return s
+})
+
 func newObject(gvk schema.GroupVersionKind) runtime.Object {
-	if gvk.Group != GroupName {
-		return nil
+	if obj, err := known().New(gvk); err == nil && sourceOf(gvk) != nil {
+		return obj
 	}
-	switch gvk.Version + " " + gvk.Kind {
-	case "v1 " + MutatingKind:
-		return &v1.MutatingWebhookConfiguration{}
-	case "v1 " + ValidatingKind:
-		return &v1.ValidatingWebhookConfiguration{}
-	case "v1beta1 " + MutatingKind:
-		return &v1beta1.MutatingWebhookConfiguration{}
-	case "v1beta1 " + ValidatingKind:
-		return &v1beta1.ValidatingWebhookConfiguration{}
-	case "v1alpha1 " + ExternalKind:
-		return &v1alpha1.ExternalAdmissionHookConfiguration{}
-	case "v1alpha1 " + InitializerKind:
-		return &v1alpha1.InitializerConfiguration{}
-	case "v1 " + ValidatingPolicyKind:
-		return &v1.ValidatingAdmissionPolicy{}
-	case "v1 " + ValidatingBindingKind:
-		return &v1.ValidatingAdmissionPolicyBinding{}
-	case "v1 " + MutatingPolicyKind:
-		return &v1.MutatingAdmissionPolicy{}
-	case "v1 " + MutatingBindingKind:
-		return &v1.MutatingAdmissionPolicyBinding{}
-	case "v1beta1 " + MutatingPolicyKind:
-		return &v1beta1.MutatingAdmissionPolicy{}
-	case "v1beta1 " + MutatingBindingKind:
-		return &v1beta1.MutatingAdmissionPolicyBinding{}
+	return nil
+}
+
+// sourceOf returns the source of a kind in any version, nil for other kinds.
+func sourceOf(gvk schema.GroupVersionKind) *Descriptor {
+	for i := range sources {
+		if gvk.Group == GroupName && gvk.Kind == sources[i].Kind {
+			return &sources[i]
+		}
 	}
 	return nil
 }
@@ -108,32 +109,15 @@ func newObject(gvk schema.GroupVersionKind) runtime.Object {
 // SourceOf returns the source of an object by its kind, in any version, typed or unstructured.
 // ok is false for objects that are not registrations.
 func SourceOf(obj runtime.Object) (s Source, ok bool) {
-	switch o := obj.(type) {
-	case *v1.MutatingWebhookConfiguration, *v1beta1.MutatingWebhookConfiguration:
-		return Mutating, true
-	case *v1.ValidatingWebhookConfiguration, *v1beta1.ValidatingWebhookConfiguration:
-		return Validating, true
-	case *v1alpha1.ExternalAdmissionHookConfiguration:
-		return External, true
-	case *v1alpha1.InitializerConfiguration:
-		return Initializing, true
-	case *v1.ValidatingAdmissionPolicy:
-		return ValidatingPolicies, true
-	case *v1.ValidatingAdmissionPolicyBinding:
-		return ValidatingBindings, true
-	case *v1.MutatingAdmissionPolicy, *v1beta1.MutatingAdmissionPolicy:
-		return MutatingPolicies, true
-	case *v1.MutatingAdmissionPolicyBinding, *v1beta1.MutatingAdmissionPolicyBinding:
-		return MutatingBindings, true
-	case *unstructured.Unstructured:
-		gvk := o.GroupVersionKind()
-		for i := range sources {
-			if gvk.Group == GroupName && gvk.Kind == sources[i].Kind {
-				return sources[i].Source, true
-			}
-		}
+	kinds, _, err := known().ObjectKinds(obj)
+	if err != nil {
+		return 0, false
 	}
-	return 0, false
+	d := sourceOf(kinds[0])
+	if d == nil {
+		return 0, false
+	}
+	return d.Source, true
 }
 
 // typed returns obj as one of the types of this API.

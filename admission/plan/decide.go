@@ -314,21 +314,7 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 		// The conditions do not use the objects.
 		object, old = nil, nil
 	}
-	result := c.Entry.Conditions.Eval(ctx, expression.NewRequest(&expression.Input{
-		Object:      object,
-		OldObject:   old,
-		Kind:        c.Kind,
-		RequestKind: r.Kind,
-		Resource:    r.Resource,
-		Subresource: r.Subresource,
-		Name:        r.Name,
-		Namespace:   r.Namespace,
-		Operation:   string(r.Operation),
-		Options:     r.Options,
-		DryRun:      r.DryRun,
-		User:        r.User,
-		Authorizer:  in.Authorizer,
-	}), r.Resource, nil)
+	result := c.Entry.Conditions.Eval(ctx, expression.NewRequest(r.input(in, c.Kind, object, old, nil)), r.Resource, nil)
 	d := Decision{Evaluated: true, Elapsed: result.Elapsed, ConditionErrors: result.Errors}
 	switch {
 	case result.False != nil:

@@ -581,12 +581,12 @@ func (b *builder) initializers(l *Link) {
 	}
 	matching := Candidates(b.snapshot, registration.Initializing, b.request, nil)
 	for _, e := range b.snapshot.Entries(registration.Initializing) {
-		if position(chosen, e) >= 0 {
+		if among(chosen, e) {
 			continue
 		}
 		reason := Reason{Code: why, entry: e, request: b.request}
 		if why == None {
-			if reason.Code = SameName; position(matching, e) < 0 {
+			if reason.Code = SameName; !among(matching, e) {
 				reason.Code = NoRule
 			}
 		}
@@ -610,13 +610,9 @@ func turns(given []*registration.Entry) int {
 	return n
 }
 
-func position(list []Candidate, e *snapshot.Entry) int {
-	for i := range list {
-		if list[i].Entry == e {
-			return i
-		}
-	}
-	return -1
+// among reports whether an entry is among candidates.
+func among(list []Candidate, e *snapshot.Entry) bool {
+	return slices.ContainsFunc(list, func(c Candidate) bool { return c.Entry == e })
 }
 
 // serial adds the webhooks of a plugin that calls them one after the other: the first

@@ -205,7 +205,7 @@ func (b *builder) judged(l *Link, j *Judgement, values *Values) {
 		switch {
 		case j.denies() >= 0:
 			step.Effect = Reject
-		case !j.allForgiven():
+		case slices.ContainsFunc(j.Consequences, func(c Consequence) bool { return !c.Forgiven }):
 			// It warns or records.
 			step.Effect = Evaluate
 		}
@@ -225,42 +225,22 @@ func (b *builder) judged(l *Link, j *Judgement, values *Values) {
 
 // unknownBinding is the reason of the first group about which nothing can be known.
 func (j *Judgement) unknownBinding() *Reason {
-	for i := range j.Groups {
-		if j.Groups[i].Unknown {
-			return &j.Groups[i].Reason
-		}
+	i := slices.IndexFunc(j.Groups, func(g MatchedGroup) bool { return g.Unknown })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &j.Groups[i].Reason
 }
 
 // excluded reports whether a match condition is false in all evaluations.
 func (j *Judgement) excluded() bool {
-	for i := range j.Evaluations {
-		if j.Evaluations[i].Condition.False == nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(j.Evaluations, func(e Evaluation) bool { return e.Condition.False == nil })
 }
 
 // denies returns the place of the first consequence that rejects the request, -1 if none
 // does.
 func (j *Judgement) denies() int {
-	for i := range j.Consequences {
-		if j.Consequences[i].Denies {
-			return i
-		}
-	}
-	return -1
-}
-
-func (j *Judgement) allForgiven() bool {
-	for i := range j.Consequences {
-		if !j.Consequences[i].Forgiven {
-			return false
-		}
-	}
-	return true
+	return slices.IndexFunc(j.Consequences, func(c Consequence) bool { return c.Denies })
 }
 
 // explanation returns the code and message of the first consequence that counts most.

@@ -101,13 +101,8 @@ var hooks = []registration.Source{registration.Mutating, registration.Validating
 // resource: registrations, so that a broken one can always be repaired (S2.38,
 // S2.39), and reviews that are answered rather than stored (S2.41).
 func Exempt(kind schema.GroupVersionKind, resource schema.GroupResource) bool {
-	if kind.Group == registration.GroupName {
-		switch kind.Kind {
-		case registration.MutatingKind, registration.ValidatingKind, registration.ExternalKind, registration.InitializerKind,
-			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-			"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
-			return true
-		}
+	if kind.Group == registration.GroupName && slices.ContainsFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Kind == kind.Kind }) {
+		return true
 	}
 	return registration.IsVirtual(resource)
 }

@@ -2,12 +2,12 @@ package plan
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
 // part is a part of a rule.
@@ -28,7 +28,7 @@ func mismatch(r *registration.Rule, request *Request, t *snapshot.Target) part {
 	switch {
 	case !anyOrOne(r.APIGroups, t.Resource.Group),
 		!anyOrOne(r.APIVersions, t.Resource.Version),
-		!matchesResource(r.Resources, t.Resource.Resource, t.Subresource):
+		!exclusion.Covers(r.Resources, t.Resource.Resource, t.Subresource):
 		return wrongResource
 	case !anyOrOne(r.Operations, string(t.Operation)):
 		return wrongOperation
@@ -43,18 +43,6 @@ func mismatch(r *registration.Rule, request *Request, t *snapshot.Target) part {
 func anyOrOne(list []string, want string) bool {
 	for _, s := range list {
 		if s == want || s == "*" {
-			return true
-		}
-	}
-	return false
-}
-
-// matchesResource compares the resources of a rule (S2.7). "pods/*" matches pods,
-// too.
-func matchesResource(entries []string, resource, subresource string) bool {
-	for _, entry := range entries {
-		r, s, _ := strings.Cut(entry, "/")
-		if (r == "*" || r == resource) && (s == "*" || s == subresource) {
 			return true
 		}
 	}

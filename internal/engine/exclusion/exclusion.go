@@ -259,19 +259,17 @@ func (r *Rule) concerns(plugin string) bool {
 func (r *Rule) matches(q *Request) bool {
 	return in(r.Operations, q.Operation) &&
 		(in(r.APIGroups, q.Group) || slices.Contains(r.APIGroups, "*")) &&
-		r.aboutResource(q.Resource, q.Subresource) &&
+		(len(r.Resources) == 0 || Covers(r.Resources, q.Resource, q.Subresource)) &&
 		in(r.Namespaces, q.Namespace) && in(r.Names, q.Name) && r.byUser(q.User)
 }
 
 // in reports whether a list is empty or has a value.
 func in(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 
-// aboutResource compares resources as rules of webhooks do (S2.7).
-func (r *Rule) aboutResource(resource, subresource string) bool {
-	if len(r.Resources) == 0 {
-		return true
-	}
-	for _, one := range r.Resources {
+// Covers reports whether one of the resources of a rule is the resource or subresource of a request
+// (S2.7). "pods/*" covers pods, too.
+func Covers(resources []string, resource, subresource string) bool {
+	for _, one := range resources {
 		main, sub, _ := strings.Cut(one, "/")
 		if (main == "*" || main == resource) && (sub == "*" || sub == subresource) {
 			return true

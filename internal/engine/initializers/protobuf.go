@@ -52,12 +52,12 @@ func exposeIn(object []byte) ([]byte, error) { return rewrite(object, objectMeta
 // rewrite returns a message with one of its fields changed, wherever it occurs.
 func rewrite(message []byte, number protowire.Number, change func([]byte) ([]byte, error)) ([]byte, error) {
 	out := make([]byte, 0, len(message))
-	err := eachField(message, func(f wireField) error {
-		if f.number != number || f.value == nil {
-			out = append(out, f.all...)
+	err := wire.Each(message, func(f wire.Field) error {
+		if f.Number != number || f.Value == nil {
+			out = append(out, f.All...)
 			return nil
 		}
-		changed, err := change(f.value)
+		changed, err := change(f.Value)
 		if err != nil {
 			return err
 		}
@@ -75,16 +75,16 @@ func exposeInMeta(metadata []byte) ([]byte, error) {
 	}
 	out := make([]byte, 0, len(metadata))
 	var carried []byte
-	err := eachField(metadata, func(f wireField) error {
-		if f.number == metaAnnotations {
-			if key, err := lastField(f.value, entryKey); err != nil {
+	err := wire.Each(metadata, func(f wire.Field) error {
+		if f.Number == metaAnnotations {
+			if key, err := lastField(f.Value, entryKey); err != nil {
 				return err
 			} else if string(key) == Annotation {
-				carried, err = lastField(f.value, entryValue)
+				carried, err = lastField(f.Value, entryValue)
 				return err
 			}
 		}
-		out = append(out, f.all...)
+		out = append(out, f.All...)
 		return nil
 	})
 	if err != nil || carried == nil {
@@ -117,18 +117,18 @@ func HideProtobuf(data []byte, obj runtime.Object) error {
 		}
 	}
 	var field *Initializers
-	err := eachField(object, func(f wireField) error {
-		if f.number != objectMetadata {
+	err := wire.Each(object, func(f wire.Field) error {
+		if f.Number != objectMetadata {
 			return nil
 		}
-		return eachField(f.value, func(f wireField) error {
-			if f.number != metaInitializers {
+		return wire.Each(f.Value, func(f wire.Field) error {
+			if f.Number != metaInitializers {
 				return nil
 			}
 			if field == nil {
 				field = &Initializers{}
 			}
-			value, err := f.bytes()
+			value, err := content(f)
 			if err != nil {
 				return err
 			}
@@ -144,52 +144,20 @@ func HideProtobuf(data []byte, obj runtime.Object) error {
 	return nil
 }
 
-// wireField is a field of a message in protobuf.
-type wireField struct {
-	number protowire.Number
-	// value is the content of a string or a message; nil for other types.
-	value []byte
-	// all is the whole field, with its number.
-	all []byte
-}
-
-// bytes returns the content of a field that must be a string or a message.
-func (f wireField) bytes() ([]byte, error) {
-	if f.value == nil {
+// content returns the content of a field that must be a string or a message.
+func content(f wire.Field) ([]byte, error) {
+	if f.Value == nil {
 		return nil, errors.New("a field has the wrong wire type")
 	}
-	return f.value, nil
-}
-
-// eachField calls do for the fields of a message, in order.
-func eachField(message []byte, do func(wireField) error) error {
-	for len(message) > 0 {
-		number, wireType, start := protowire.ConsumeTag(message)
-		if start < 0 {
-			return protowire.ParseError(start)
-		}
-		size := protowire.ConsumeFieldValue(number, wireType, message[start:])
-		if size < 0 {
-			return protowire.ParseError(size)
-		}
-		f := wireField{number: number, all: message[:start+size]}
-		if wireType == protowire.BytesType {
-			f.value, _ = protowire.ConsumeBytes(message[start:])
-		}
-		if err := do(f); err != nil {
-			return err
-		}
-		message = message[start+size:]
-	}
-	return nil
+	return f.Value, nil
 }
 
 // lastField returns the last value of a field, which counts if the field occurs several times;
 // nil if it does not occur.
 func lastField(message []byte, number protowire.Number) (value []byte, err error) {
-	err = eachField(message, func(f wireField) error {
-		if f.number == number {
-			value, err = f.bytes()
+	err = wire.Each(message, func(f wire.Field) error {
+		if f.Number == number {
+			value, err = content(f)
 			return err
 		}
 		return nil

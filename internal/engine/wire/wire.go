@@ -90,51 +90,77 @@ func appendField(b []byte, n protowire.Number, v reflect.Value) ([]byte, error) 
 func Unmarshal(data []byte, in any) error { return parseMessage(data, reflect.ValueOf(in).Elem()) }
 
 func parseMessage(data []byte, v reflect.Value) error {
-	for len(data) > 0 {
-		n, wireType, start := protowire.ConsumeTag(data)
-		if start < 0 {
-			return protowire.ParseError(start)
-		}
-		size := protowire.ConsumeFieldValue(n, wireType, data[start:])
-		if size < 0 {
-			return protowire.ParseError(size)
-		}
+	return Each(data, func(part Field) error {
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
-			if number(f) != n {
+			if number(f) != part.Number {
 				continue
 			}
-			if err := parseField(wireType, data[start:start+size], v.Field(i)); err != nil {
+			if err := parseField(part, v.Field(i)); err != nil {
 				return fmt.Errorf("field %s: %w", f.Name, err)
 			}
 		}
-		data = data[start+size:]
+		return nil
+	})
+}
+
+// Field is a field of a message.
+type Field struct {
+	Number protowire.Number
+	// Value is the content of a string or a message; nil for other types.
+	Value []byte
+	// All is the whole field, with its number.
+	All []byte
+
+	wireType protowire.Type
+	content  []byte
+}
+
+// Each calls do for the fields of a message, in order.
+func Each(message []byte, do func(Field) error) error {
+	for len(message) > 0 {
+		number, wireType, start := protowire.ConsumeTag(message)
+		if start < 0 {
+			return protowire.ParseError(start)
+		}
+		size := protowire.ConsumeFieldValue(number, wireType, message[start:])
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		f := Field{Number: number, All: message[:start+size], wireType: wireType, content: message[start : start+size]}
+		if wireType == protowire.BytesType {
+			f.Value, _ = protowire.ConsumeBytes(f.content)
+		}
+		if err := do(f); err != nil {
+			return err
+		}
+		message = message[start+size:]
 	}
 	return nil
 }
 
 var errWireType = errors.New("it has the wrong wire type")
 
-// parseField reads the value of a field. data is known to be complete.
-func parseField(wireType protowire.Type, data []byte, v reflect.Value) error {
+// parseField reads the value of a field, which is known to be complete.
+func parseField(f Field, v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
 			v.Set(reflect.New(v.Type().Elem()))
 		}
-		return parseField(wireType, data, v.Elem())
+		return parseField(f, v.Elem())
 	case reflect.Bool:
-		if wireType != protowire.VarintType {
+		if f.wireType != protowire.VarintType {
 			return errWireType
 		}
-		value, _ := protowire.ConsumeVarint(data)
+		value, _ := protowire.ConsumeVarint(f.content)
 		v.SetBool(value != 0)
 		return nil
 	}
-	if wireType != protowire.BytesType {
+	content := f.Value
+	if content == nil {
 		return errWireType
 	}
-	content, _ := protowire.ConsumeBytes(data)
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(string(content))
@@ -146,7 +172,7 @@ func parseField(wireType protowire.Type, data []byte, v reflect.Value) error {
 			return nil
 		}
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-		return parseField(wireType, data, v.Index(v.Len()-1))
+		return parseField(f, v.Index(v.Len()-1))
 	case reflect.Struct:
 		if m, ok := v.Addr().Interface().(message); ok {
 			return m.Unmarshal(content)

@@ -151,7 +151,7 @@ func (g *Gone) Run(ctx context.Context) {
 			}
 			if all := g.due(); len(all) > 0 {
 				// What cannot be gathered is not dropped.
-				_, _ = Drop(registry{}, all...)
+				_, _ = Drop(served(), all...)
 			}
 		}
 	}
@@ -184,19 +184,10 @@ func (g *Gone) due() []Of {
 	return all
 }
 
-// registry is that of the metrics that the server serves.
-type registry struct{}
-
-func (registry) Gather() ([]*dto.MetricFamily, error) { return legacyregistry.DefaultGatherer.Gather() }
-
-func (registry) Register(c prometheus.Collector) error {
-	return legacyregistry.Registerer().Register(c)
-}
-
-func (registry) MustRegister(cs ...prometheus.Collector) {
-	legacyregistry.Registerer().MustRegister(cs...)
-}
-
-func (registry) Unregister(c prometheus.Collector) bool {
-	return legacyregistry.Registerer().Unregister(c)
+// served is the registry of the metrics that the server serves.
+func served() Registry {
+	return struct {
+		prometheus.Registerer
+		prometheus.Gatherer
+	}{legacyregistry.Registerer(), legacyregistry.DefaultGatherer}
 }

@@ -192,22 +192,13 @@ func Yield(ctx context.Context) {
 // and must be called. It does so also when all places are taken; newcomers then
 // wait the longer. A turn at an object does not come again.
 func StepAside(ctx context.Context) (back func()) {
-	p, ok := ctx.Value(placeKey{}).(*place)
-	if !ok {
-		return func() {}
+	if p, ok := ctx.Value(placeKey{}).(*place); ok {
+		p.leaveLines()
+		if back := p.stepAside(); back != nil {
+			return back
+		}
 	}
-	p.leaveLines()
-	if p.state.Load() != held || !p.taken.stepAside() {
-		return func() {}
-	}
-	if !p.yield() {
-		p.taken.comeBack()
-		return func() {}
-	}
-	return sync.OnceFunc(func() {
-		p.takeAgain()
-		p.taken.comeBack()
-	})
+	return func() {}
 }
 
 // Aside calls wait while the request that ctx belongs to has no place, and reports
@@ -218,20 +209,31 @@ func Aside(ctx context.Context, wait func()) bool {
 	if ok {
 		p.leaveLines()
 	}
-	if !ok || p.state.Load() != held {
-		wait()
-		return true
+	if ok && p.state.Load() == held {
+		back := p.stepAside()
+		if back == nil {
+			return false
+		}
+		defer back()
 	}
-	if !p.taken.stepAside() {
-		return false
-	}
-	defer p.taken.comeBack()
-	if !p.yield() {
-		return false
-	}
-	defer p.takeAgain()
 	wait()
 	return true
+}
+
+// stepAside gives back the place for a while. The result takes it again; it is nil if the request has
+// no place to give back, or too many have given theirs back.
+func (p *place) stepAside() (back func()) {
+	if p.state.Load() != held || !p.taken.stepAside() {
+		return nil
+	}
+	if !p.yield() {
+		p.taken.comeBack()
+		return nil
+	}
+	return sync.OnceFunc(func() {
+		p.takeAgain()
+		p.taken.comeBack()
+	})
 }
 
 func (p *place) yield() bool {

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -26,10 +25,7 @@ func (t *term) forgetFences() (func(context.Context), error) {
 	namespaces := t.informers.Core().V1().Namespaces()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	gone, err := namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
-		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
-			o = last.Obj
-		}
-		if ns, ok := o.(*corev1.Namespace); ok {
+		if ns, err := cache.DeletionHandlingObjectToName(o); err == nil {
 			queue.Add(ns.Name)
 		}
 	}})

@@ -11,24 +11,22 @@ import (
 
 var policyWithoutBinding = &Rule{
 	ID: "policy-without-binding", Level: Warning,
-	check: func(p *pass) {
-		p.entries(func(e *snapshot.Entry) {
-			if e.Policy == nil || e.Bindings != nil {
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		if e.Policy == nil || e.Bindings != nil {
+			return
+		}
+		if why := p.Hidden[e.Source.Descriptor().Bindings]; why != "" {
+			return
+		}
+		level := Warning
+		if p.Partial {
+			if level = Note; p.isLibrary(e.Source) {
+				p.misses("bindings of policies are in no file: %s", p.rule.ID)
 				return
 			}
-			if why := p.Hidden[e.Source.Descriptor().Bindings]; why != "" {
-				return
-			}
-			level := Warning
-			if p.Partial {
-				if level = Note; p.isLibrary(e.Source) {
-					p.misses("bindings of policies are in no file: %s", p.rule.ID)
-					return
-				}
-			}
-			p.findsAs(level, place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
-		})
-	},
+		}
+		p.findsAs(level, place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
+	}),
 }
 
 // isLibrary reports whether most of the policies of a source have no binding.
@@ -46,40 +44,36 @@ func (p *pass) isLibrary(source registration.Source) bool {
 
 var bindingWithoutPolicy = &Rule{
 	ID: "binding-without-policy", Level: Warning,
-	check: func(p *pass) {
-		p.entries(func(e *snapshot.Entry) {
-			if e.Binding == nil || p.Hidden[e.Source.Descriptor().Bound] != "" || p.Snapshot.Bound(e) != nil {
-				return
-			}
-			where, bound := at(e.Entry, "policyName"), e.Source.Descriptor().Bound
-			_, refused := p.Written[Object{Kind: bound.String(), Name: e.Binding.PolicyName}]
-			switch {
-			case refused:
-				// Rules invalid and expression-invalid report the policy.
-			case !p.Partial:
-				p.finds(where, "the binding %s names the %s %q, which does not exist", e, bound, e.Binding.PolicyName)
-			case len(p.Snapshot.Entries(bound)) == 0:
-				p.misses("%s %q, which a binding names, is in no file", bound, e.Binding.PolicyName)
-			default:
-				p.finds(where, "the binding %s names the %s %q; the files have other policies, and not this one", e, bound, e.Binding.PolicyName)
-			}
-		})
-	},
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		if e.Binding == nil || p.Hidden[e.Source.Descriptor().Bound] != "" || p.Snapshot.Bound(e) != nil {
+			return
+		}
+		where, bound := at(e.Entry, "policyName"), e.Source.Descriptor().Bound
+		_, refused := p.Written[Object{Kind: bound.String(), Name: e.Binding.PolicyName}]
+		switch {
+		case refused:
+			// Rules invalid and expression-invalid report the policy.
+		case !p.Partial:
+			p.finds(where, "the binding %s names the %s %q, which does not exist", e, bound, e.Binding.PolicyName)
+		case len(p.Snapshot.Entries(bound)) == 0:
+			p.misses("%s %q, which a binding names, is in no file", bound, e.Binding.PolicyName)
+		default:
+			p.finds(where, "the binding %s names the %s %q; the files have other policies, and not this one", e, bound, e.Binding.PolicyName)
+		}
+	}),
 }
 
 var warnBindingRejects = &Rule{
 	ID: "warn-binding-rejects", Level: Note,
-	check: func(p *pass) {
-		p.entries(func(e *snapshot.Entry) {
-			if e.Source != registration.ValidatingBindings || slices.Contains(e.Binding.Actions, v1.Deny) {
-				return
-			}
-			policy := p.Snapshot.Bound(e)
-			if policy == nil || !failsClosed(policy) || policy.Entry.Policy.ParamKind == nil && len(policy.Entry.Policy.AuditAnnotations) == 0 {
-				return
-			}
-			p.finds(at(e.Entry, "validationActions"), "the binding %s only has the actions %v, and the policy %s rejects requests all the same when its params or audit annotations fail",
-				e, e.Binding.Actions, policy)
-		})
-	},
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		if e.Source != registration.ValidatingBindings || slices.Contains(e.Binding.Actions, v1.Deny) {
+			return
+		}
+		policy := p.Snapshot.Bound(e)
+		if policy == nil || !failsClosed(policy) || policy.Entry.Policy.ParamKind == nil && len(policy.Entry.Policy.AuditAnnotations) == 0 {
+			return
+		}
+		p.finds(at(e.Entry, "validationActions"), "the binding %s only has the actions %v, and the policy %s rejects requests all the same when its params or audit annotations fail",
+			e, e.Binding.Actions, policy)
+	}),
 }

@@ -37,10 +37,9 @@ type client struct {
 // custom resources.
 func (p *pass) clients() []client {
 	var list []client
-	builtin := p.builtin()
 	p.webhooks(func(e *snapshot.Entry) {
 		where := at(e.Entry, "clientConfig")
-		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !isAbout(e, builtin) || optsIn(e.ObjectSelector), injected(p.Written[where.object].Annotations)})
+		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, !p.isAbout(e) || optsIn(e.ObjectSelector), injected(p.Written[where.object].Annotations)})
 	})
 	for i := range p.Conversions {
 		c := &p.Conversions[i]
@@ -138,16 +137,14 @@ func valid(list []*x509.Certificate, now time.Time) (from, to time.Time) {
 
 var caBundleInvalid = &Rule{
 	ID: "ca-bundle-invalid", Level: Error, OnWrite: true,
-	check: func(p *pass) {
-		for _, c := range p.clients() {
-			if len(c.CABundle) == 0 || len(bytes.TrimSpace(c.CABundle)) == 0 && c.mayBeSet(p) {
-				continue
-			}
-			if _, err := bundle(c.CABundle); err != nil {
-				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the API server cannot connect to %s: its caBundle cannot be used: %v", c.what, err)
-			}
+	check: eachClient(func(p *pass, c *client) {
+		if len(c.CABundle) == 0 || len(bytes.TrimSpace(c.CABundle)) == 0 && c.mayBeSet(p) {
+			return
 		}
-	},
+		if _, err := bundle(c.CABundle); err != nil {
+			c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the API server cannot connect to %s: its caBundle cannot be used: %v", c.what, err)
+		}
+	}),
 }
 
 var caBundleExpired = &Rule{
@@ -181,75 +178,67 @@ var caBundleExpires = &Rule{
 var caBundleMissing = &Rule{
 	ID: "ca-bundle-missing", Level: Warning,
 	Reads: []Part{Services, Workloads, Access},
-	check: func(p *pass) {
-		for _, c := range p.clients() {
-			if c.Service == nil || len(c.CABundle) > 0 || c.mayBeSet(p) {
-				continue
-			}
-			name := types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
-			if p.Partial && len(p.behind(name)) == 0 {
-				// The files have only a part of a program. The rest may set the caBundle.
-				p.misses("what may set the caBundle for service %s is in no file: %s", name, p.rule.ID)
-				continue
-			}
-			c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s without a caBundle: the API server will not trust its certificate", c.what, name)
+	check: eachClient(func(p *pass, c *client) {
+		if c.Service == nil || len(c.CABundle) > 0 || c.mayBeSet(p) {
+			return
 		}
-	},
+		name := types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
+		if p.Partial && len(p.behind(name)) == 0 {
+			// The files have only a part of a program. The rest may set the caBundle.
+			p.misses("what may set the caBundle for service %s is in no file: %s", name, p.rule.ID)
+			return
+		}
+		c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s without a caBundle: the API server will not trust its certificate", c.what, name)
+	}),
 }
 
 var caBundleMismatch = &Rule{
 	ID: "ca-bundle-mismatch", Level: Error,
 	Reads: []Part{Certificates},
-	check: func(p *pass) {
-		for _, c := range p.clients() {
-			address := addressOf(c.ClientConfig)
-			served, asked := p.Served[address]
-			if !asked {
-				continue
-			}
-			if served.Untried {
-				p.misses("%s presented no certificate: %v (%s)", address, served.Err, p.rule.ID)
-			}
-			if len(served.Chain) == 0 {
-				continue
-			}
-			if err := trust(c.ClientConfig, served.Chain, p.Now); err != nil {
-				c.finds(p, p.rule.Level, c.under("caBundle"), address.String()+string(c.CABundle), "the API server does not trust the certificate of %s: %v", c.what, err)
-			}
+	check: eachClient(func(p *pass, c *client) {
+		address := addressOf(c.ClientConfig)
+		served, asked := p.Served[address]
+		if !asked {
+			return
 		}
-	},
+		if served.Untried {
+			p.misses("%s presented no certificate: %v (%s)", address, served.Err, p.rule.ID)
+		}
+		if len(served.Chain) == 0 {
+			return
+		}
+		if err := trust(c.ClientConfig, served.Chain, p.Now); err != nil {
+			c.finds(p, p.rule.Level, c.under("caBundle"), address.String()+string(c.CABundle), "the API server does not trust the certificate of %s: %v", c.what, err)
+		}
+	}),
 }
 
 var certificateExpires = &Rule{
 	ID: "certificate-expires", Level: Warning,
 	Reads: []Part{Certificates},
-	check: func(p *pass) {
-		for _, c := range p.clients() {
-			address := addressOf(c.ClientConfig)
-			chain := p.Served[address].Chain
-			if len(chain) == 0 {
-				continue
-			}
-			// Certificates that live for days only are renewed all the time.
-			left, life := chain[0].NotAfter.Sub(p.Now), chain[0].NotAfter.Sub(chain[0].NotBefore)
-			if left > 0 && left < soon/2 && left < life/3 {
-				c.finds(p, p.rule.Level, c.under(), address.String(), "the certificate that %s presents expires at %s", c.what, chain[0].NotAfter.UTC().Format(time.RFC3339))
-			}
+	check: eachClient(func(p *pass, c *client) {
+		address := addressOf(c.ClientConfig)
+		chain := p.Served[address].Chain
+		if len(chain) == 0 {
+			return
 		}
-	},
+		// Certificates that live for days only are renewed all the time.
+		left, life := chain[0].NotAfter.Sub(p.Now), chain[0].NotAfter.Sub(chain[0].NotBefore)
+		if left > 0 && left < soon/2 && left < life/3 {
+			c.finds(p, p.rule.Level, c.under(), address.String(), "the certificate that %s presents expires at %s", c.what, chain[0].NotAfter.UTC().Format(time.RFC3339))
+		}
+	}),
 }
 
 var webhookUnreachable = &Rule{
 	ID: "webhook-unreachable", Level: Warning,
 	Reads: []Part{Certificates},
-	check: func(p *pass) {
-		for _, c := range p.clients() {
-			address := addressOf(c.ClientConfig)
-			if served := p.Served[address]; served.Err != nil && !served.Untried {
-				c.finds(p, p.rule.Level, c.under(), address.String(), "%s presented no certificate at %s: %v", c.what, address, served.Err)
-			}
+	check: eachClient(func(p *pass, c *client) {
+		address := addressOf(c.ClientConfig)
+		if served := p.Served[address]; served.Err != nil && !served.Untried {
+			c.finds(p, p.rule.Level, c.under(), address.String(), "%s presented no certificate at %s: %v", c.what, address, served.Err)
 		}
-	},
+	}),
 }
 
 // trust verifies the certificates that a webhook presents, as the API server does.

@@ -100,6 +100,8 @@ type pass struct {
 	// facts are the facts about expressions; see facts.go.
 	facts        []*fact
 	factsByEntry map[*snapshot.Entry][]*fact
+	// builtin are the groups with kinds that no CustomResourceDefinition defines; see isAbout.
+	builtin map[string]bool
 	// shapes are the types of objects, and checkers what checks expressions by them.
 	shapes   map[string]*apiservercel.DeclType
 	checkers map[string]*expression.Typed
@@ -259,6 +261,32 @@ func (p *pass) entries(f func(*snapshot.Entry)) {
 			if p.wanted(objectOf(e.Entry)) {
 				f(e)
 			}
+		}
+	}
+}
+
+// eachWebhook, eachEntry, eachClient and eachFact are the checks of rules that look at one webhook, entry, client or
+// expression after the other.
+func eachWebhook(check func(*pass, *snapshot.Entry)) func(*pass) {
+	return func(p *pass) { p.webhooks(func(e *snapshot.Entry) { check(p, e) }) }
+}
+
+func eachEntry(check func(*pass, *snapshot.Entry)) func(*pass) {
+	return func(p *pass) { p.entries(func(e *snapshot.Entry) { check(p, e) }) }
+}
+
+func eachClient(check func(*pass, *client)) func(*pass) {
+	return func(p *pass) {
+		for _, c := range p.clients() {
+			check(p, &c)
+		}
+	}
+}
+
+func eachFact(check func(*pass, *fact)) func(*pass) {
+	return func(p *pass) {
+		for _, f := range p.analyses() {
+			check(p, f)
 		}
 	}
 }

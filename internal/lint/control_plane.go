@@ -24,12 +24,15 @@ type intercepted struct {
 	probes []string
 }
 
-// interceptors returns the webhooks that apply to any of the probes, if want is true of them.
+// interceptors returns the webhooks that apply to any of the probes, if want is true of them. A webhook that stands
+// behind the workload of a probe does not count for that probe.
 func (p *pass) interceptors(probes []*probe, want func(*snapshot.Entry) bool) []*intercepted {
 	var list []*intercepted
 	of := map[*snapshot.Entry]*intercepted{}
 	for _, q := range probes {
-		for _, h := range p.hits(q, func(e *snapshot.Entry) bool { return p.isWanted(e) && want(e) }) {
+		for _, h := range p.hits(q, func(e *snapshot.Entry) bool {
+			return p.isWanted(e) && want(e) && (q.workload == nil || !p.standsBehind(q.workload, e))
+		}) {
 			i := of[h.Entry]
 			if i == nil {
 				i = &intercepted{hit: h}
@@ -103,26 +106,17 @@ var nodeCriticalNotExempt = &Rule{
 	ID: "node-critical-not-exempt", Level: Error, Advice: "avoid-dependency-loops",
 	Reads: []Part{Namespaces, Workloads},
 	check: func(p *pass) {
-		found := map[*snapshot.Entry][]string{}
-		var order []hit
+		var probes []*probe
 		for i := range p.Workloads {
-			w := &p.Workloads[i]
-			if !w.nodeCritical() || w.Namespace == "kube-system" {
-				continue
-			}
-			for _, h := range p.hits(pod(w.Namespace, w.Name, w.Kind, &w.Pods), func(e *snapshot.Entry) bool { return p.isWanted(e) && failsClosed(e) }) {
-				if p.standsBehind(w, h.Entry) {
-					continue
-				}
-				if found[h.Entry] == nil {
-					order = append(order, h)
-				}
-				found[h.Entry] = append(found[h.Entry], fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name))
+			if w := &p.Workloads[i]; w.nodeCritical() && w.Namespace != "kube-system" {
+				q := pod(w.Namespace, w.Name, w.Kind, &w.Pods)
+				q.what, q.workload = fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name), w
+				probes = append(probes, q)
 			}
 		}
-		for _, h := range order {
-			p.findsAs(p.levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts the pods of %s, which nodes need, %s%s",
-				h.Name, few(found[h.Entry]), p.consequence(h.Entry), unless(h.unsure))
+		for _, i := range p.interceptors(probes, failsClosed) {
+			p.findsAs(p.levelOf(i.hit), at(i.Entry.Entry), "the webhook %s intercepts the pods of %s, which nodes need, %s%s",
+				i.Name, few(i.probes), p.consequence(i.Entry), unless(i.unsure))
 		}
 	},
 }
@@ -173,24 +167,17 @@ var runlevelNotExempt = &Rule{
 	ID: "runlevel-not-exempt", Level: Error, Advice: "webhook-limit-scope",
 	Reads: []Part{Namespaces},
 	check: func(p *pass) {
-		found := map[*snapshot.Entry][]string{}
-		var order []hit
+		var probes []*probe
 		for _, name := range slices.Sorted(maps.Keys(p.Namespaces)) {
-			label := runlevel(p.Namespaces[name])
-			if label == "" || name == "kube-system" {
-				continue
-			}
-			q := pod(name, "one", "", &corev1.PodTemplateSpec{})
-			for _, h := range p.hits(q, func(e *snapshot.Entry) bool { return p.isWanted(e) && failsClosed(e) }) {
-				if found[h.Entry] == nil {
-					order = append(order, h)
-				}
-				found[h.Entry] = append(found[h.Entry], fmt.Sprintf("%s (%s)", name, label))
+			if label := runlevel(p.Namespaces[name]); label != "" && name != "kube-system" {
+				q := pod(name, "one", "", &corev1.PodTemplateSpec{})
+				q.what = fmt.Sprintf("%s (%s)", name, label)
+				probes = append(probes, q)
 			}
 		}
-		for _, h := range order {
-			p.findsAs(p.levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts pods of namespace %s, %s%s",
-				h.Name, few(found[h.Entry]), p.consequence(h.Entry), unless(h.unsure))
+		for _, i := range p.interceptors(probes, failsClosed) {
+			p.findsAs(p.levelOf(i.hit), at(i.Entry.Entry), "the webhook %s intercepts pods of namespace %s, %s%s",
+				i.Name, few(i.probes), p.consequence(i.Entry), unless(i.unsure))
 		}
 	},
 }

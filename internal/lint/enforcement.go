@@ -82,22 +82,20 @@ var enforcementIgnored = &Rule{
 
 var rolloutOptOut = &Rule{
 	ID: "rollout-opt-out", Level: Warning,
-	check: func(p *pass) {
-		p.entries(func(e *snapshot.Entry) {
-			if e.Enforcement == nil || e.Enforcement.Rollout == nil || e.Enforcement.Rollout.Selector == nil {
-				return
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		if e.Enforcement == nil || e.Enforcement.Rollout == nil || e.Enforcement.Rollout.Selector == nil {
+			return
+		}
+		requirements, _ := e.Enforcement.Rollout.Selector.Requirements()
+		for _, r := range requirements {
+			// Only a requirement that namespaces without labels meet is meant: by the others, a
+			// namespace is soft unless somebody gives it a label.
+			if r.Key() != corev1.LabelMetadataName && r.Matches(labels.Set{}) {
+				p.finds(place{objectOf(e.Entry), []any{"metadata", "annotations", registration.RolloutAnnotation}},
+					"a user who may label a namespace can soften %s there: it is hard only in namespaces with %s", e, &r)
 			}
-			requirements, _ := e.Enforcement.Rollout.Selector.Requirements()
-			for _, r := range requirements {
-				// Only a requirement that namespaces without labels meet is meant: by the others, a
-				// namespace is soft unless somebody gives it a label.
-				if r.Key() != corev1.LabelMetadataName && r.Matches(labels.Set{}) {
-					p.finds(place{objectOf(e.Entry), []any{"metadata", "annotations", registration.RolloutAnnotation}},
-						"a user who may label a namespace can soften %s there: it is hard only in namespaces with %s", e, &r)
-				}
-			}
-		})
-	},
+		}
+	}),
 }
 
 // EnforcedSince returns when the annotation about the enforcement of an object was last written,

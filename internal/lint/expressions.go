@@ -128,14 +128,12 @@ func (p *pass) findsMistakes(f *fact) {
 var variableNull = &Rule{
 	ID: "variable-null", Level: Error,
 	Reads: []Part{Kinds},
-	check: func(p *pass) {
-		p.entries(func(e *snapshot.Entry) {
-			if e.Policy != nil {
-				p.nullNamespace(e)
-				p.nullParams(e)
-			}
-		})
-	},
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		if e.Policy != nil {
+			p.nullNamespace(e)
+			p.nullParams(e)
+		}
+	}),
 }
 
 // nullNamespace finds expressions that read the namespace of what is in none.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/google/cel-go/common/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -94,34 +94,27 @@ func (p *pass) analyses() []*fact {
 			add(mutation, "", m.Patch.Text(), m.Patch, "mutations", i, field, "expression")
 		}
 	})
-	var group sync.WaitGroup
-	next := make(chan *fact)
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for f := range next {
-				f.find(p.ctx)
-			}
-		})
-	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, f := range p.facts {
-		if p.ctx.Err() != nil {
-			break
-		}
-		next <- f
+		group.Go(func() error { return f.find(p.ctx) })
 	}
-	close(next)
-	group.Wait()
+	// Check ends early when the context does.
+	_ = group.Wait()
 	return p.facts
 }
 
-// find analyses the expression. When ctx ends, it leaves out the outcomes that it has not found.
-func (f *fact) find(ctx context.Context) {
+// find analyses the expression. When ctx ends, it leaves out what it has not found, and returns the error of ctx.
+func (f *fact) find(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if f.broken = f.analysis.Err(); f.broken != nil {
-		return
+		return nil
 	}
 	f.cost = f.analysis.Cost(longList)
 	if f.use == other {
-		return
+		return nil
 	}
 	known := expression.Known{Namespace: f.use != condition}
 	known.Group, known.Resource = only(f.entry)
@@ -132,6 +125,7 @@ func (f *fact) find(ctx context.Context) {
 		o.known, o.err, o.value = ok, err, value == types.True
 		f.outcomes = append(f.outcomes, o)
 	}
+	return ctx.Err()
 }
 
 // operations returns the operations that rules name.

@@ -161,26 +161,24 @@ func (p *pass) mismatch(source registration.Source, r *registration.Rule) string
 var selectorNeverMatches = &Rule{
 	ID: "selector-never-matches", Level: Warning,
 	Reads: []Part{Namespaces},
-	check: func(p *pass) {
-		p.entries(func(e *snapshot.Entry) {
-			for name, s := range map[string]labels.Selector{"namespaceSelector": e.NamespaceSelector, "objectSelector": e.ObjectSelector} {
-				where := at(e.Entry, name)
-				switch {
-				case e.Entry.Policy != nil:
-					where = at(e.Entry, "matchConstraints", name)
-				case e.Binding != nil:
-					where = at(e.Entry, "matchResources", name)
-				}
-				switch {
-				case s == nil:
-				case contradicts(s):
-					p.finds(where, "the %s of %s selects nothing: its requirements contradict each other", name, e)
-				case name == "namespaceSelector" && !p.Partial && p.sees(Namespaces) && !p.selectsNamespace(s) && aboutNamespaces(e.Rules):
-					p.findsAs(Note, where, "the namespaceSelector of %s selects none of the %d namespaces that there are", e, len(p.Namespaces))
-				}
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		for name, s := range map[string]labels.Selector{"namespaceSelector": e.NamespaceSelector, "objectSelector": e.ObjectSelector} {
+			where := at(e.Entry, name)
+			switch {
+			case e.Entry.Policy != nil:
+				where = at(e.Entry, "matchConstraints", name)
+			case e.Binding != nil:
+				where = at(e.Entry, "matchResources", name)
 			}
-		})
-	},
+			switch {
+			case s == nil:
+			case contradicts(s):
+				p.finds(where, "the %s of %s selects nothing: its requirements contradict each other", name, e)
+			case name == "namespaceSelector" && !p.Partial && p.sees(Namespaces) && !p.selectsNamespace(s) && aboutNamespaces(e.Rules):
+				p.findsAs(Note, where, "the namespaceSelector of %s selects none of the %d namespaces that there are", e, len(p.Namespaces))
+			}
+		}
+	}),
 }
 
 // aboutNamespaces reports whether rules can be about objects in namespaces.
@@ -232,39 +230,37 @@ func contradicts(s labels.Selector) bool {
 var exactMissesVersion = &Rule{
 	ID: "exact-misses-version", Level: Warning, Advice: "match-all-versions",
 	Reads: []Part{Kinds},
-	check: func(p *pass) {
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
 		if !p.sees(Kinds) || p.Equivalents == nil {
 			return
 		}
-		p.entries(func(e *snapshot.Entry) {
-			if e.Equivalent || e.Source == registration.Initializing || len(e.Rules) == 0 {
-				return
+		if e.Equivalent || e.Source == registration.Initializing || len(e.Rules) == 0 {
+			return
+		}
+		var missed []string
+		for i := range p.Resources {
+			r := &p.Resources[i]
+			if p.Several[r.GroupResource()] {
+				continue
 			}
-			var missed []string
-			for i := range p.Resources {
-				r := &p.Resources[i]
-				if p.Several[r.GroupResource()] {
+			for _, o := range []admission.Operation{admission.Create, admission.Update, admission.Delete} {
+				q := plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r)}
+				if !matchesAny(e.Rules, &q) {
 					continue
 				}
-				for _, o := range []admission.Operation{admission.Create, admission.Update, admission.Delete} {
-					q := plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r)}
-					if !matchesAny(e.Rules, &q) {
-						continue
-					}
-					for _, other := range p.Equivalents.EquivalentResourcesFor(r.GroupVersionResource, "") {
-						q.Resource = other
-						name := other.Resource + " of " + other.GroupVersion().String()
-						if !matchesAny(e.Rules, &q) && !slices.Contains(missed, name) && !p.inAnother(e, &q) {
-							missed = append(missed, name)
-						}
+				for _, other := range p.Equivalents.EquivalentResourcesFor(r.GroupVersionResource, "") {
+					q.Resource = other
+					name := other.Resource + " of " + other.GroupVersion().String()
+					if !matchesAny(e.Rules, &q) && !slices.Contains(missed, name) && !p.inAnother(e, &q) {
+						missed = append(missed, name)
 					}
 				}
 			}
-			if len(missed) > 0 {
-				p.finds(at(e.Entry), "the rules of %s leave out %s, which are the same objects: matchPolicy is Exact", e, few(missed))
-			}
-		})
-	},
+		}
+		if len(missed) > 0 {
+			p.finds(at(e.Entry), "the rules of %s leave out %s, which are the same objects: matchPolicy is Exact", e, few(missed))
+		}
+	}),
 }
 
 // inAnother reports whether the server of a webhook judges a request by another webhook.
@@ -280,34 +276,30 @@ func matchesAny(rules []registration.Rule, q *plan.Request) bool {
 
 var objectSelectorOptOut = &Rule{
 	ID: "object-selector-opt-out", Level: Warning,
-	check: func(p *pass) {
-		p.entries(func(e *snapshot.Entry) {
-			enforces := e.Source == registration.Validating || e.Source == registration.External || e.Source == registration.ValidatingPolicies
-			s := e.ObjectSelector
-			// Only a selector that matches objects without labels is meant: with it, users can
-			// add a label so that their objects are not judged.
-			if !enforces || s == nil || s.Empty() || !s.Matches(labels.Set{}) {
-				return
-			}
-			where := at(e.Entry, "objectSelector")
-			if e.Entry.Policy != nil {
-				where = at(e.Entry, "matchConstraints", "objectSelector")
-			}
-			p.finds(where, "users can spare their objects from %s by a label: objectSelector %s", e, s)
-		})
-	},
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		enforces := e.Source == registration.Validating || e.Source == registration.External || e.Source == registration.ValidatingPolicies
+		s := e.ObjectSelector
+		// Only a selector that matches objects without labels is meant: with it, users can
+		// add a label so that their objects are not judged.
+		if !enforces || s == nil || s.Empty() || !s.Matches(labels.Set{}) {
+			return
+		}
+		where := at(e.Entry, "objectSelector")
+		if e.Entry.Policy != nil {
+			where = at(e.Entry, "matchConstraints", "objectSelector")
+		}
+		p.finds(where, "users can spare their objects from %s by a label: objectSelector %s", e, s)
+	}),
 }
 
 var resourceNamesOnDelete = &Rule{
 	ID: "resource-names-on-delete", Level: Warning,
-	check: func(p *pass) {
-		p.entries(func(e *snapshot.Entry) {
-			for i := range e.Rules {
-				r := &e.Rules[i]
-				if len(r.ResourceNames) > 0 && (slices.Contains(r.Operations, "DELETE") || slices.Contains(r.Operations, "*")) {
-					p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "rule %d of %s does not match the deletion of a collection, which has no name: it names %s", i+1, e, few(r.ResourceNames))
-				}
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
+		for i := range e.Rules {
+			r := &e.Rules[i]
+			if len(r.ResourceNames) > 0 && (slices.Contains(r.Operations, "DELETE") || slices.Contains(r.Operations, "*")) {
+				p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "rule %d of %s does not match the deletion of a collection, which has no name: it names %s", i+1, e, few(r.ResourceNames))
 			}
-		})
-	},
+		}
+	}),
 }

@@ -15,14 +15,11 @@ import (
 
 var mutatingFailsClosed = &Rule{
 	ID: "mutating-fails-closed", Level: Note, Advice: "fail-open-validate-final-state",
-	check: func(p *pass) {
-		builtin := p.builtin()
-		p.webhooks(func(e *snapshot.Entry) {
-			if mutates(e) && failsClosed(e) && !optsIn(e.ObjectSelector) && !optsIn(e.NamespaceSelector) && isAbout(e, builtin) {
-				p.findsCause(p.rule.Level, at(e.Entry, "failurePolicy"), e.Configuration, "the webhook "+e.Name, "the mutating webhook %s fails closed: while it cannot be reached, objects are rejected that need no change", e.Name)
-			}
-		})
-	},
+	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		if mutates(e) && failsClosed(e) && !optsIn(e.ObjectSelector) && !optsIn(e.NamespaceSelector) && p.isAbout(e) {
+			p.findsCause(p.rule.Level, at(e.Entry, "failurePolicy"), e.Configuration, "the webhook "+e.Name, "the mutating webhook %s fails closed: while it cannot be reached, objects are rejected that need no change", e.Name)
+		}
+	}),
 }
 
 // optsIn reports whether a selector selects only what has a label for it.
@@ -220,12 +217,10 @@ func (p *pass) validated(r *Resource) bool {
 
 var dryRunRejected = &Rule{
 	ID: "dry-run-rejected", Level: Warning, Advice: "avoid-side-effects",
-	check: func(p *pass) {
-		p.webhooks(func(e *snapshot.Entry) {
-			c := plan.Candidate{Entry: e}
-			if reason, _ := c.Beforehand(&plan.Request{DryRun: true}); reason.Code == plan.NoDryRun || reason.Code == plan.NoSideEffects {
-				p.finds(at(e.Entry, "sideEffects"), "dry runs that the webhook %s would judge are rejected: %s", e.Name, reason)
-			}
-		})
-	},
+	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		c := plan.Candidate{Entry: e}
+		if reason, _ := c.Beforehand(&plan.Request{DryRun: true}); reason.Code == plan.NoDryRun || reason.Code == plan.NoSideEffects {
+			p.finds(at(e.Entry, "sideEffects"), "dry runs that the webhook %s would judge are rejected: %s", e.Name, reason)
+		}
+	}),
 }

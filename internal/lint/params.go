@@ -14,19 +14,17 @@ import (
 var paramsMissing = &Rule{
 	ID: "params-missing", Level: Error,
 	Reads: []Part{Kinds, Params},
-	check: func(p *pass) {
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
 		if p.Params == nil {
 			return
 		}
-		p.entries(func(e *snapshot.Entry) {
-			switch {
-			case e.Entry.Policy != nil && e.Entry.Policy.ParamKind != nil:
-				p.paramKind(e)
-			case e.Binding != nil && e.Binding.ParamRef != nil && p.Snapshot.Bound(e) != nil:
-				p.paramRef(e, p.Snapshot.Bound(e))
-			}
-		})
-	},
+		switch {
+		case e.Entry.Policy != nil && e.Entry.Policy.ParamKind != nil:
+			p.paramKind(e)
+		case e.Binding != nil && e.Binding.ParamRef != nil && p.Snapshot.Bound(e) != nil:
+			p.paramRef(e, p.Snapshot.Bound(e))
+		}
+	}),
 }
 
 func (p *pass) paramKind(e *snapshot.Entry) {
@@ -98,21 +96,19 @@ func kindText(k schema.GroupVersionKind) string { return k.Kind + " of " + k.Gro
 var paramsPerNamespaceDeny = &Rule{
 	ID: "params-per-namespace-deny", Level: Warning,
 	Reads: []Part{Kinds},
-	check: func(p *pass) {
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
 		if p.Params == nil {
 			return
 		}
-		p.entries(func(e *snapshot.Entry) {
-			if e.Binding == nil || e.Binding.ParamRef == nil || !e.Binding.ParamRef.DenyMissing || e.Binding.ParamRef.Namespace != "" {
-				return
-			}
-			policy := p.Snapshot.Bound(e)
-			if policy == nil || policy.Entry.Policy.ParamKind == nil || !failsClosed(policy) {
-				return
-			}
-			if namespaced, _, err := p.Params.Scope(p.ctx, *policy.Entry.Policy.ParamKind); err == nil && namespaced {
-				p.findsCause(p.rule.Level, at(e.Entry, "paramRef", "parameterNotFoundAction"), policy.String(), "the binding "+e.String(), "the binding %s rejects all writes in a namespace whose params are gone, also while the namespace is deleted", e)
-			}
-		})
-	},
+		if e.Binding == nil || e.Binding.ParamRef == nil || !e.Binding.ParamRef.DenyMissing || e.Binding.ParamRef.Namespace != "" {
+			return
+		}
+		policy := p.Snapshot.Bound(e)
+		if policy == nil || policy.Entry.Policy.ParamKind == nil || !failsClosed(policy) {
+			return
+		}
+		if namespaced, _, err := p.Params.Scope(p.ctx, *policy.Entry.Policy.ParamKind); err == nil && namespaced {
+			p.findsCause(p.rule.Level, at(e.Entry, "paramRef", "parameterNotFoundAction"), policy.String(), "the binding "+e.String(), "the binding %s rejects all writes in a namespace whose params are gone, also while the namespace is deleted", e)
+		}
+	}),
 }

@@ -28,6 +28,8 @@ type probe struct {
 	request plan.Request
 	// object is the written object, old the stored one; both may be nil.
 	object, old *unstructured.Unstructured
+	// workload is the one whose pod is created; nil for another request.
+	workload *Workload
 	// vague says that the labels of the object are a guess, and why.
 	vague string
 }

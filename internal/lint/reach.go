@@ -37,28 +37,25 @@ var webhookOnEvents = &Rule{
 var webhookOnCustomResource = &Rule{
 	ID: "webhook-on-custom-resource", Level: Note, Advice: "no-crd-validation-defaulting",
 	Reads: []Part{Kinds},
-	check: func(p *pass) {
-		builtin := p.builtin()
-		p.webhooks(func(e *snapshot.Entry) {
-			if failsClosed(e) || mutates(e) || isAbout(e, builtin) {
-				return
+	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		if failsClosed(e) || mutates(e) || p.isAbout(e) {
+			return
+		}
+		var names []string
+		for i := range p.Resources {
+			r := &p.Resources[i]
+			if !r.Custom || r.Ruled || slices.Contains(names, r.Resource) {
+				continue
 			}
-			var names []string
-			for i := range p.Resources {
-				r := &p.Resources[i]
-				if !r.Custom || r.Ruled || slices.Contains(names, r.Resource) {
-					continue
-				}
-				q := plan.Request{Operation: admission.Create, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}
-				if matchesAny(e.Rules, &q) {
-					names = append(names, r.Resource)
-				}
+			q := plan.Request{Operation: admission.Create, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}
+			if matchesAny(e.Rules, &q) {
+				names = append(names, r.Resource)
 			}
-			if len(names) > 0 {
-				p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and is all that validates %s: no definition of them has rules", e.Name, few(names))
-			}
-		})
-	},
+		}
+		if len(names) > 0 {
+			p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and is all that validates %s: no definition of them has rules", e.Name, few(names))
+		}
+	}),
 }
 
 var ruleOnReviews = &Rule{
@@ -94,15 +91,13 @@ var ruleOnReviews = &Rule{
 
 var wildcardEverything = &Rule{
 	ID: "wildcard-everything", Level: Warning, Advice: "webhook-limit-scope",
-	check: func(p *pass) {
-		p.webhooks(func(e *snapshot.Entry) {
-			for i := range e.Rules {
-				if isWildcard(e, i) {
-					p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "rule %d of %s matches %s of every resource in every group", i+1, e, few(e.Rules[i].Operations))
-				}
+	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		for i := range e.Rules {
+			if isWildcard(e, i) {
+				p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "rule %d of %s matches %s of every resource in every group", i+1, e, few(e.Rules[i].Operations))
 			}
-		})
-	},
+		}
+	}),
 }
 
 // isWildcard reports whether a webhook is called for all that a rule of it matches, and that
@@ -128,38 +123,31 @@ func matchesEverything(r *registration.Rule) bool {
 
 var unscoped = &Rule{
 	ID: "unscoped", Level: Note, Advice: "filter-match-conditions",
-	check: func(p *pass) {
-		builtin := p.builtin()
-		// The system has no ingresses of its own.
-		delete(builtin, networkingv1.GroupName)
-		p.webhooks(func(e *snapshot.Entry) {
-			if looksAt(e.NamespaceSelector) || looksAt(e.ObjectSelector) || len(e.MatchConditions) > 0 || !aboutNamespaces(e.Rules) {
-				return
-			}
-			// A webhook about custom resources is about one program's objects.
-			if !isAbout(e, builtin) {
-				return
-			}
-			p.findsCause(p.rule.Level, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is called for %s in every namespace", e.Name, few(e.Rules[0].Resources))
-		})
-	},
+	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		if looksAt(e.NamespaceSelector) || looksAt(e.ObjectSelector) || len(e.MatchConditions) > 0 || !aboutNamespaces(e.Rules) {
+			return
+		}
+		// A webhook about custom resources is about one program's objects, and the system has no ingresses of its own.
+		if !p.isAbout(e, networkingv1.GroupName) {
+			return
+		}
+		p.findsCause(p.rule.Level, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is called for %s in every namespace", e.Name, few(e.Rules[0].Resources))
+	}),
 }
 
-// builtin returns the groups with kinds that no CustomResourceDefinition defines.
-func (p *pass) builtin() map[string]bool {
-	groups := map[string]bool{}
-	for i := range p.Resources {
-		if !p.Resources[i].Custom {
-			groups[p.Resources[i].Group] = true
+// isAbout reports whether a rule of an entry names a group with kinds that no CustomResourceDefinition defines, other
+// than those in besides, or names all groups.
+func (p *pass) isAbout(e *snapshot.Entry, besides ...string) bool {
+	if p.builtin == nil {
+		p.builtin = map[string]bool{}
+		for i := range p.Resources {
+			if !p.Resources[i].Custom {
+				p.builtin[p.Resources[i].Group] = true
+			}
 		}
 	}
-	return groups
-}
-
-// isAbout reports whether a rule of an entry names one of the groups, or all.
-func isAbout(e *snapshot.Entry, groups map[string]bool) bool {
 	return slices.ContainsFunc(e.Rules, func(r registration.Rule) bool {
-		return slices.ContainsFunc(r.APIGroups, func(g string) bool { return g == "*" || groups[g] })
+		return slices.ContainsFunc(r.APIGroups, func(g string) bool { return g == "*" || p.builtin[g] && !slices.Contains(besides, g) })
 	})
 }
 

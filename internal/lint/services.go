@@ -12,27 +12,25 @@ import (
 var serviceMissing = &Rule{
 	ID: "service-missing", Level: Error,
 	Reads: []Part{Services},
-	check: func(p *pass) {
+	check: eachClient(func(p *pass, c *client) {
 		if !p.sees(Services) {
 			return
 		}
-		for _, c := range p.clients() {
-			name, inside := p.serviceOf(c.ClientConfig)
-			if !inside || p.Services[name] != nil {
-				continue
-			}
-			switch {
-			case !p.Partial && c.closed:
-				c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, which does not exist, and fails closed: the requests that it intercepts are rejected", c.what, name)
-			case !p.Partial:
-				c.finds(p, Warning, c.under(), name.String(), "%s calls service %s, which does not exist", c.what, name)
-			case p.hasServices(name):
-				c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have other services of namespace %s, and not this one", c.what, name, name.Namespace)
-			default:
-				p.misses("service %s, which webhooks call, is in no file", name)
-			}
+		name, inside := p.serviceOf(c.ClientConfig)
+		if !inside || p.Services[name] != nil {
+			return
 		}
-	},
+		switch {
+		case !p.Partial && c.closed:
+			c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, which does not exist, and fails closed: the requests that it intercepts are rejected", c.what, name)
+		case !p.Partial:
+			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s, which does not exist", c.what, name)
+		case p.hasServices(name):
+			c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have other services of namespace %s, and not this one", c.what, name, name.Namespace)
+		default:
+			p.misses("service %s, which webhooks call, is in no file", name)
+		}
+	}),
 }
 
 // hasServices reports whether services of the same namespace are known.
@@ -48,76 +46,70 @@ func (p *pass) hasServices(name types.NamespacedName) bool {
 var servicePortMissing = &Rule{
 	ID: "service-port-missing", Level: Error,
 	Reads: []Part{Services},
-	check: func(p *pass) {
-		for _, c := range p.clients() {
-			if c.Service == nil || c.Service.Port == 0 {
-				// A webhook without a port in its service is left out.
-				continue
-			}
-			name, inside := p.serviceOf(c.ClientConfig)
-			s := p.Services[name]
-			if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
-				continue
-			}
-			if slices.ContainsFunc(s.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == c.Service.Port }) {
-				continue
-			}
-			var ports []string
-			for _, port := range s.Spec.Ports {
-				ports = append(ports, fmt.Sprint(port.Port))
-			}
-			c.finds(p, p.rule.Level, c.under("service"), addressOf(c.ClientConfig).String(), "%s calls port %d of service %s, which has only %s", c.what, c.Service.Port, name, cmp.Or(and(ports), "no port"))
+	check: eachClient(func(p *pass, c *client) {
+		if c.Service == nil || c.Service.Port == 0 {
+			// A webhook without a port in its service is left out.
+			return
 		}
-	},
+		name, inside := p.serviceOf(c.ClientConfig)
+		s := p.Services[name]
+		if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
+			return
+		}
+		if slices.ContainsFunc(s.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == c.Service.Port }) {
+			return
+		}
+		var ports []string
+		for _, port := range s.Spec.Ports {
+			ports = append(ports, fmt.Sprint(port.Port))
+		}
+		c.finds(p, p.rule.Level, c.under("service"), addressOf(c.ClientConfig).String(), "%s calls port %d of service %s, which has only %s", c.what, c.Service.Port, name, cmp.Or(and(ports), "no port"))
+	}),
 }
 
 var serviceNoEndpoints = &Rule{
 	ID: "service-no-endpoints", Level: Error,
 	Reads: []Part{Services, Endpoints},
-	check: func(p *pass) {
+	check: eachClient(func(p *pass, c *client) {
 		if !p.sees(Endpoints) {
 			return
 		}
-		for _, c := range p.clients() {
-			name, inside := p.serviceOf(c.ClientConfig)
-			s := p.Services[name]
-			if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
-				continue
-			}
-			ready, known := p.Ready[name]
-			if ready > 0 || !known && p.Partial {
-				continue
-			}
-			level := Warning
-			if c.closed {
-				level = Error
-			}
-			c.finds(p, level, c.under(), name.String(), "%s calls service %s, which has no ready endpoint", c.what, name)
+		name, inside := p.serviceOf(c.ClientConfig)
+		s := p.Services[name]
+		if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
+			return
 		}
-	},
+		ready, known := p.Ready[name]
+		if ready > 0 || !known && p.Partial {
+			return
+		}
+		level := Warning
+		if c.closed {
+			level = Error
+		}
+		c.finds(p, level, c.under(), name.String(), "%s calls service %s, which has no ready endpoint", c.what, name)
+	}),
 }
 
 var serviceSelectsNothing = &Rule{
 	ID: "service-selects-nothing", Level: Warning,
 	Reads: []Part{Services, Workloads},
-	check: func(p *pass) {
+	check: eachClient(func(p *pass, c *client) {
 		if !p.sees(Services) || !p.sees(Workloads) {
 			return
 		}
-		for _, c := range p.clients() {
-			name, inside := p.serviceOf(c.ClientConfig)
-			s := p.Services[name]
-			if !inside || s == nil || len(s.Spec.Selector) == 0 || len(p.behind(name)) > 0 {
-				continue
-			}
-			// A repository need not have the workload. If it has any workload in the same
-			// namespace, it should have this one.
-			if p.Ready[name] > 0 || !p.hasWorkloads(name.Namespace) {
-				continue
-			}
-			c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, whose selector matches none of the workloads in namespace %s", c.what, name, name.Namespace)
+		name, inside := p.serviceOf(c.ClientConfig)
+		s := p.Services[name]
+		if !inside || s == nil || len(s.Spec.Selector) == 0 || len(p.behind(name)) > 0 {
+			return
 		}
-	},
+		// A repository need not have the workload. If it has any workload in the same
+		// namespace, it should have this one.
+		if p.Ready[name] > 0 || !p.hasWorkloads(name.Namespace) {
+			return
+		}
+		c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, whose selector matches none of the workloads in namespace %s", c.what, name, name.Namespace)
+	}),
 }
 
 func (p *pass) hasWorkloads(namespace string) bool {
@@ -127,21 +119,19 @@ func (p *pass) hasWorkloads(namespace string) bool {
 var singleReplica = &Rule{
 	ID: "single-replica", Level: Warning, Advice: "load-balancer-webhook",
 	Reads: []Part{Services, Workloads},
-	check: func(p *pass) {
-		for _, c := range p.clients() {
-			name, inside := p.serviceOf(c.ClientConfig)
-			if !inside || !c.closed || c.own {
-				continue
-			}
-			total, nodes := 0, false
-			behind := p.behind(name)
-			for _, w := range behind {
-				total += max(w.Replicas, 0)
-				nodes = nodes || w.Replicas < 0
-			}
-			if len(behind) > 0 && !nodes && total < 2 {
-				c.finds(p, p.rule.Level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
-			}
+	check: eachClient(func(p *pass, c *client) {
+		name, inside := p.serviceOf(c.ClientConfig)
+		if !inside || !c.closed || c.own {
+			return
 		}
-	},
+		total, nodes := 0, false
+		behind := p.behind(name)
+		for _, w := range behind {
+			total += max(w.Replicas, 0)
+			nodes = nodes || w.Replicas < 0
+		}
+		if len(behind) > 0 && !nodes && total < 2 {
+			c.finds(p, p.rule.Level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
+		}
+	}),
 }

@@ -18,13 +18,11 @@ const longTimeout = 10 * time.Second
 
 var timeoutLong = &Rule{
 	ID: "timeout-long", Level: Note, Advice: "small-timeout",
-	check: func(p *pass) {
-		p.webhooks(func(e *snapshot.Entry) {
-			if e.Timeout > longTimeout {
-				p.findsCause(p.rule.Level, at(e.Entry, "timeoutSeconds"), e.Timeout.String(), "the webhook "+e.Name, "the webhook %s may take %v: requests wait that long when it does not answer", e.Name, e.Timeout)
-			}
-		})
-	},
+	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		if e.Timeout > longTimeout {
+			p.findsCause(p.rule.Level, at(e.Entry, "timeoutSeconds"), e.Timeout.String(), "the webhook "+e.Name, "the webhook %s may take %v: requests wait that long when it does not answer", e.Name, e.Timeout)
+		}
+	}),
 }
 
 // requestLimit is how long the API server gives a write.

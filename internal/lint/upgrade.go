@@ -109,22 +109,20 @@ func minor(v *version.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v
 
 var upgradeRuleRemoved = &Rule{
 	ID: "upgrade-rule-removed", Level: Error, Upgrade: true,
-	check: func(p *pass) {
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
 		u := p.Upgrade
-		p.entries(func(e *snapshot.Entry) {
-			for i := range e.Rules {
-				p.removed(u, e, i)
-			}
-			if e.Policy == nil || e.Entry.Policy.ParamKind == nil {
-				return
-			}
-			kind := *e.Entry.Policy.ParamKind
-			l := u.life(func(l *Life) bool { return l.GroupVersion().WithKind(l.Kind) == kind })
-			if l != nil && !l.served(u.To) {
-				p.finds(at(e.Entry, "paramKind"), "the params of %s are of %s %s, which %s%s", e, kind.GroupVersion(), kind.Kind, u.gone(l), u.instead(l))
-			}
-		})
-	},
+		for i := range e.Rules {
+			p.removed(u, e, i)
+		}
+		if e.Policy == nil || e.Entry.Policy.ParamKind == nil {
+			return
+		}
+		kind := *e.Entry.Policy.ParamKind
+		l := u.life(func(l *Life) bool { return l.GroupVersion().WithKind(l.Kind) == kind })
+		if l != nil && !l.served(u.To) {
+			p.finds(at(e.Entry, "paramKind"), "the params of %s are of %s %s, which %s%s", e, kind.GroupVersion(), kind.Kind, u.gone(l), u.instead(l))
+		}
+	}),
 }
 
 // removed looks at one rule of an entry.
@@ -177,27 +175,25 @@ func (p *pass) removed(u *Upgrade, e *snapshot.Entry, i int) {
 
 var upgradeRuleMisses = &Rule{
 	ID: "upgrade-rule-misses-version", Level: Warning, Upgrade: true, Advice: "match-all-versions",
-	check: func(p *pass) {
+	check: eachEntry(func(p *pass, e *snapshot.Entry) {
 		u := p.Upgrade
-		p.entries(func(e *snapshot.Entry) {
-			if e.Equivalent || e.Source == registration.Initializing {
-				return
+		if e.Equivalent || e.Source == registration.Initializing {
+			return
+		}
+		for i := range u.Lives {
+			l := &u.Lives[i]
+			if !l.stable() || l.Introduced == nil || !l.served(u.To) || u.From != nil && u.From.AtLeast(l.Introduced) || matchesAny(e.Rules, probeOf(l)) {
+				continue
 			}
-			for i := range u.Lives {
-				l := &u.Lives[i]
-				if !l.stable() || l.Introduced == nil || !l.served(u.To) || u.From != nil && u.From.AtLeast(l.Introduced) || matchesAny(e.Rules, probeOf(l)) {
-					continue
-				}
-				named := u.life(func(o *Life) bool {
-					return o.Group == l.Group && o.Resource == l.Resource && o.Version != l.Version && o.served(u.To) && matchesAny(e.Rules, probeOf(o))
-				})
-				if named != nil {
-					p.finds(at(e.Entry), "the rules of %s name %s of %s and not %s, which Kubernetes serves since %s: matchPolicy is Exact",
-						e, l.Resource, named.GroupVersion(), l.GroupVersion(), minor(l.Introduced))
-				}
+			named := u.life(func(o *Life) bool {
+				return o.Group == l.Group && o.Resource == l.Resource && o.Version != l.Version && o.served(u.To) && matchesAny(e.Rules, probeOf(o))
+			})
+			if named != nil {
+				p.finds(at(e.Entry), "the rules of %s name %s of %s and not %s, which Kubernetes serves since %s: matchPolicy is Exact",
+					e, l.Resource, named.GroupVersion(), l.GroupVersion(), minor(l.Introduced))
 			}
-		})
-	},
+		}
+	}),
 }
 
 // probeOf is a request that creates an object of a kind.
@@ -227,34 +223,30 @@ var upgradeAPIVersion = &Rule{
 
 var upgradeReview = &Rule{
 	ID: "upgrade-review-version", Level: Warning, Upgrade: true,
-	check: func(p *pass) {
-		p.webhooks(func(e *snapshot.Entry) {
-			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {
-				p.finds(at(e.Entry, "admissionReviewVersions"), "the webhook %s takes reviews of version %s only", e.Name, and(e.ReviewVersions))
-			}
-		})
-	},
+	check: eachWebhook(func(p *pass, e *snapshot.Entry) {
+		if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {
+			p.finds(at(e.Entry, "admissionReviewVersions"), "the webhook %s takes reviews of version %s only", e.Name, and(e.ReviewVersions))
+		}
+	}),
 }
 
 var upgradeExpression = &Rule{
 	ID: "upgrade-expression", Level: Error, Upgrade: true,
-	check: func(p *pass) {
+	check: eachFact(func(p *pass, f *fact) {
 		u := p.Upgrade
 		if !u.To.LessThan(u.Known) {
 			return
 		}
-		for _, f := range p.analyses() {
-			if names := f.analysis.MissingIn(u.To); len(names) > 0 {
-				since := ""
-				for next := u.To; next.LessThan(u.Known) && since == ""; {
-					if next = next.AddMinor(1); len(f.analysis.MissingIn(next)) == 0 {
-						since = "; Kubernetes " + minor(next) + " does"
-					}
+		if names := f.analysis.MissingIn(u.To); len(names) > 0 {
+			since := ""
+			for next := u.To; next.LessThan(u.Known) && since == ""; {
+				if next = next.AddMinor(1); len(f.analysis.MissingIn(next)) == 0 {
+					since = "; Kubernetes " + minor(next) + " does"
 				}
-				p.finds(f.at(), "Kubernetes %s does not have %s%s", minor(u.To), and(names), since)
 			}
+			p.finds(f.at(), "Kubernetes %s does not have %s%s", minor(u.To), and(names), since)
 		}
-	},
+	}),
 }
 
 var upgradeServer = &Rule{

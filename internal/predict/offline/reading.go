@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"slices"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // reading is a cluster as the plugins that judge requests in one namespace see it. The plugins
@@ -45,15 +46,22 @@ type reply struct {
 // maxReply bounds how many bytes of an answer are read.
 const maxReply = 64 << 20
 
+// paths reads the paths of requests as servers do.
+var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
 // RoundTrip implements http.RoundTripper.
 func (r *reading) RoundTrip(q *http.Request) (*http.Response, error) {
+	about, err := paths.NewRequestInfo(q)
+	if err != nil {
+		return nil, err
+	}
 	if q.Method != http.MethodGet {
-		return response(q, http.StatusMethodNotAllowed, status(http.StatusMethodNotAllowed, "a prediction changes nothing")), nil
+		return refusal(q, http.StatusMethodNotAllowed, "a prediction changes nothing"), nil
 	}
 	query := q.URL.Query()
 	if query.Get("watch") == "true" {
 		if query.Get("sendInitialEvents") != "" {
-			return response(q, http.StatusUnprocessableEntity, status(http.StatusUnprocessableEntity, "lists are not streamed here")), nil
+			return refusal(q, http.StatusUnprocessableEntity, "lists are not streamed here"), nil
 		}
 		// Nothing changes while requests are judged.
 		events := response(q, http.StatusOK, nil)
@@ -63,15 +71,14 @@ func (r *reading) RoundTrip(q *http.Request) (*http.Response, error) {
 	for _, name := range []string{"resourceVersion", "resourceVersionMatch", "timeoutSeconds", "timeout"} {
 		query.Del(name)
 	}
-	resource, name := named(q.URL.Path)
-	list := name == ""
+	list := about.Verb == "list"
+	resource := schema.GroupResource{Group: about.APIGroup, Resource: about.Resource}.String()
+	q = q.Clone(q.Context())
 	if resource == "namespaces" && list {
 		// Reading the one namespace needs fewer rights than listing all.
-		q = q.Clone(q.Context())
 		q.URL.Path += "/" + r.namespace
 		query.Del("limit")
 	}
-	q = q.Clone(q.Context())
 	q.URL.RawQuery = query.Encode()
 	r.mu.Lock()
 	key := q.URL.String()
@@ -91,17 +98,15 @@ func (r *reading) RoundTrip(q *http.Request) (*http.Response, error) {
 		defer r.mu.Unlock()
 		switch {
 		case list:
-			r.forbidden[resource] = missing(resource, q.URL.Path, r.namespace)
-			return response(q, http.StatusOK, listOf(nil)), nil
+			r.forbidden[resource] = missing(resource, about.Namespace, r.namespace)
+			return response(q, http.StatusOK, listOf()), nil
 		case r.listed[resource]:
 			// The list does not have it.
-			absent := apierrors.NewNotFound(schema.ParseGroupResource(resource), name).Status()
-			body, err := json.Marshal(absent)
-			return response(q, http.StatusNotFound, body), err
+			return refusal(q, http.StatusNotFound, fmt.Sprintf("%s %q not found", resource, about.Name)), nil
 		}
 	case a.code == http.StatusNotFound && list:
 		// The cluster does not have the kind, or the namespace.
-		return response(q, http.StatusOK, listOf(nil)), nil
+		return response(q, http.StatusOK, listOf()), nil
 	case a.code == http.StatusOK && list:
 		r.mu.Lock()
 		r.listed[resource] = true
@@ -144,61 +149,29 @@ func (r *reading) unread(resource string) string {
 	return r.forbidden[resource]
 }
 
-// named returns the resource that a path of the API is about, PLURAL or PLURAL.GROUP, and the name
-// of the object; empty for a list.
-func named(urlPath string) (resource, name string) {
-	parts := strings.Split(strings.Trim(urlPath, "/"), "/")
-	group := ""
-	switch {
-	case len(parts) > 3 && parts[0] == "apis":
-		group, parts = "."+parts[1], parts[3:]
-	case len(parts) > 2 && parts[0] == "api":
-		parts = parts[2:]
-	default:
-		return "", ""
-	}
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[2:]
-	}
-	resource = parts[0] + group
-	if len(parts) > 1 {
-		name = parts[1]
-	}
-	return resource, name
-}
-
-// missing returns a text that names the right that is missing for a list.
-func missing(resource, urlPath, namespace string) string {
+// missing returns a text that names the right that is missing for a list in a namespace, or in all. own is the
+// namespace of the plugins.
+func missing(resource, namespace, own string) string {
 	switch {
 	case resource == "namespaces":
-		return "may not get namespace " + namespace
-	case strings.Contains(urlPath, "/namespaces/"):
+		return "may not get namespace " + own
+	case namespace != "":
 		return "may not list " + resource + " in namespace " + namespace
 	}
 	return "may not list " + resource
 }
 
-// listOf returns a list of one object, or of none. The client knows its kind.
-func listOf(item []byte) []byte {
-	items := []json.RawMessage{}
-	if item != nil {
-		items = append(items, item)
-	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]string{"resourceVersion": "1"}, "items": items})
-	if err != nil {
-		return nil
-	}
-	return data
+// listOf returns a list of objects in JSON. The client knows their kind.
+func listOf(items ...[]byte) []byte {
+	return slices.Concat([]byte(`{"metadata":{"resourceVersion":"1"},"items":[`), bytes.Join(items, []byte(",")), []byte("]}"))
 }
 
-func status(code int32, message string) []byte {
-	data, err := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Message: message,
+// refusal is an answer that says why there is none. The code says the reason, too.
+func refusal(q *http.Request, code int, message string) *http.Response {
+	body, _ := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Message: message,
 	})
-	if err != nil {
-		return nil
-	}
-	return data
+	return response(q, code, body)
 }
 
 func response(q *http.Request, code int, body []byte) *http.Response {

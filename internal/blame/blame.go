@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-openapi/jsonpointer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
@@ -321,27 +321,10 @@ func has(found, want any) bool {
 
 // at returns what a JSON pointer leads to.
 func at(value any, pointer string) (any, bool) {
-	if pointer == "" {
-		return value, true
+	p, err := jsonpointer.New(pointer)
+	if err != nil {
+		return nil, false
 	}
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for _, part := range strings.Split(pointer[1:], "/") {
-		switch v := value.(type) {
-		case map[string]any:
-			next, ok := v[unescape.Replace(part)]
-			if !ok {
-				return nil, false
-			}
-			value = next
-		case []any:
-			i, err := strconv.Atoi(part)
-			if err != nil || i < 0 || i >= len(v) {
-				return nil, false
-			}
-			value = v[i]
-		default:
-			return nil, false
-		}
-	}
-	return value, true
+	found, _, err := p.Get(value)
+	return found, err == nil
 }

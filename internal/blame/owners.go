@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -76,7 +77,7 @@ func pointerTo(object any, path fieldpath.Path) (pointer string, ok bool) {
 			if object, ok = in[*element.FieldName]; !ok {
 				return "", false
 			}
-			b.WriteString("/" + escape.Replace(*element.FieldName))
+			b.WriteString("/" + jsonpointer.Escape(*element.FieldName))
 		case []any:
 			i := slices.IndexFunc(in, func(one any) bool { return isElement(one, &element) })
 			if element.Index != nil {
@@ -93,8 +94,6 @@ func pointerTo(object any, path fieldpath.Path) (pointer string, ok bool) {
 	}
 	return b.String(), true
 }
-
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // isElement reports whether a path means an element of a list: by the values of its keys, or by its
 // own value.

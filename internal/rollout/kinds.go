@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,37 +14,35 @@ import (
 // States is where a server says which registrations are in force.
 var States = v1alpha1.SchemeGroupVersion.WithResource("registrationstates")
 
-// aliases are the kinds of registrations, by plural, with the names
-// that are understood besides it.
-var aliases = map[string][]string{
-	"mutatingwebhookconfigurations":       {"mutatingwebhookconfiguration", "mutating"},
-	"validatingwebhookconfigurations":     {"validatingwebhookconfiguration", "validating"},
-	"validatingadmissionpolicies":         {"validatingadmissionpolicy"},
-	"validatingadmissionpolicybindings":   {"validatingadmissionpolicybinding"},
-	"mutatingadmissionpolicies":           {"mutatingadmissionpolicy"},
-	"mutatingadmissionpolicybindings":     {"mutatingadmissionpolicybinding"},
-	"initializerconfigurations":           {"initializerconfiguration", "initializer"},
-	"externaladmissionhookconfigurations": {"externaladmissionhookconfiguration", "external"},
+// short are the kinds that have a short name.
+var short = map[string]registration.Source{
+	"mutating": registration.Mutating, "validating": registration.Validating, "initializer": registration.Initializing, "external": registration.External,
 }
 
-// initializerConfigurations are the only registrations that cannot be soft.
-const initializerConfigurations = "initializerconfigurations"
-
 // Kinds returns the kinds of registrations, by plural, in order.
-func Kinds() []string { return slices.Sorted(maps.Keys(aliases)) }
+func Kinds() (list []string) {
+	for _, d := range registration.Sources() {
+		list = append(list, d.Resource)
+	}
+	slices.Sort(list)
+	return list
+}
 
-// SoftKinds returns the kinds of registrations that may be soft, by plural, in order.
+// SoftKinds returns the kinds of registrations that may be soft, by plural, in order: all but initializers.
 func SoftKinds() []string {
-	return slices.DeleteFunc(Kinds(), func(plural string) bool { return plural == initializerConfigurations })
+	return slices.DeleteFunc(Kinds(), func(plural string) bool { return plural == registration.Initializing.Descriptor().Resource })
 }
 
 // Plural returns the resource of a kind of registration that a user wrote; ok is false if there is
 // none.
 func Plural(kind string) (plural string, ok bool) {
 	given := strings.TrimSuffix(strings.ToLower(kind), "."+registration.GroupName)
-	for plural, others := range aliases {
-		if given == plural || slices.Contains(others, given) {
-			return plural, true
+	if source, ok := short[given]; ok {
+		return source.Descriptor().Resource, true
+	}
+	for _, d := range registration.Sources() {
+		if given == d.Resource || given == strings.ToLower(d.Kind) {
+			return d.Resource, true
 		}
 	}
 	return "", false
@@ -86,9 +83,6 @@ func (t Target) Resource() schema.GroupVersionResource { return Resource(t.Plura
 
 // Resource returns where the registrations of a kind are, by its plural.
 func Resource(plural string) schema.GroupVersionResource {
-	version := "v1"
-	if plural == "externaladmissionhookconfigurations" {
-		version = "v1alpha1"
-	}
-	return schema.GroupVersionResource{Group: registration.GroupName, Version: version, Resource: plural}
+	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Resource == plural })
+	return schema.GroupVersionResource{Group: registration.GroupName, Version: registration.Sources()[i].Versions[0], Resource: plural}
 }

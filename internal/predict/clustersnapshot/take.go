@@ -14,12 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
@@ -48,9 +51,6 @@ var needed = []schema.GroupResource{
 // serviceCIDRs say where cluster IPs come from.
 var serviceCIDRs = schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}
 
-// pageSize is how many objects are listed at once.
-const pageSize = 500
-
 // Rules are the rights that Take uses, but for params of policies.
 func Rules() []rbacv1.PolicyRule {
 	lists := map[string][]string{}
@@ -60,12 +60,16 @@ func Rules() []rbacv1.PolicyRule {
 	for _, d := range registration.Sources() {
 		lists[registration.GroupName] = append(lists[registration.GroupName], d.Resource)
 	}
-	var rules []rbacv1.PolicyRule
+	return append(Listing(lists), rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
+}
+
+// Listing is the right to list resources, by their groups.
+func Listing(lists map[string][]string) (rules []rbacv1.PolicyRule) {
 	for _, group := range slices.Sorted(maps.Keys(lists)) {
 		slices.Sort(lists[group])
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: slices.Compact(lists[group]), Verbs: []string{"list"}})
 	}
-	return append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
+	return rules
 }
 
 // parallel is how many lists run at the same time.
@@ -192,7 +196,7 @@ func (t *taker) list(ctx context.Context, resources []schema.GroupResource, prog
 		}
 		group.Go(func() error {
 			var err error
-			lists[i], err = t.all(ctx, gvr, "")
+			lists[i], err = All(ctx, t.objects.Resource(gvr), metav1.ListOptions{})
 			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 				refusals[i] = &Unread{Resource: resource.String(), Reason: oneLine(err)}
 				lists[i], refusals[i].Namespaces, err = t.some(ctx, gvr)
@@ -238,7 +242,7 @@ func (t *taker) some(ctx context.Context, gvr schema.GroupVersionResource) (foun
 				err = nil
 			}
 		} else {
-			list, err = t.all(ctx, gvr, namespace)
+			list, err = All(ctx, t.objects.Resource(gvr).Namespace(namespace), metav1.ListOptions{})
 		}
 		switch {
 		case err == nil:
@@ -250,27 +254,18 @@ func (t *taker) some(ctx context.Context, gvr schema.GroupVersionResource) (foun
 	return found, in, nil
 }
 
-// all lists the objects of a resource, in all namespaces if none is named.
-func (t *taker) all(ctx context.Context, gvr schema.GroupVersionResource, namespace string) ([]*unstructured.Unstructured, error) {
-	var found []*unstructured.Unstructured
-	o := metav1.ListOptions{Limit: pageSize}
-	for {
-		list, err := t.objects.Resource(gvr).Namespace(namespace).List(ctx, o)
-		if apierrors.IsResourceExpired(err) {
-			// The continue token has expired: list without pages.
-			found, o = nil, metav1.ListOptions{}
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			found = append(found, &list.Items[i])
-		}
-		if o.Continue = list.GetContinue(); o.Continue == "" {
-			return found, nil
-		}
+// All lists all objects of a resource, in pages; at once when a continue token has expired.
+func All(ctx context.Context, objects dynamic.ResourceInterface, options metav1.ListOptions) (found []*unstructured.Unstructured, err error) {
+	page := func(o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) }
+	list, _, err := pager.New(pager.SimplePageFunc(page)).List(ctx, options)
+	if err != nil {
+		return nil, err
 	}
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		found = append(found, object.(*unstructured.Unstructured))
+		return nil
+	})
+	return found, err
 }
 
 // params reads the params of the policies among the objects, by the bindings among them.
@@ -334,15 +329,7 @@ func (t *taker) param(ctx context.Context, gvr schema.GroupVersionResource, ref 
 	if name, _ := ref["name"].(string); name != "" {
 		o.FieldSelector = "metadata.name=" + name
 	}
-	list, err := t.objects.Resource(gvr).Namespace(namespace).List(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	found := make([]*unstructured.Unstructured, len(list.Items))
-	for i := range list.Items {
-		found[i] = &list.Items[i]
-	}
-	return found, nil
+	return All(ctx, t.objects.Resource(gvr).Namespace(namespace), o)
 }
 
 // key returns a string that identifies an object.

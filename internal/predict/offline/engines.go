@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 )
 
 // Engines names the policies behind the webhooks of policy engines, Kyverno and Gatekeeper:
@@ -193,13 +194,12 @@ func (e *Engines) list(ctx context.Context, k *Kind) listed {
 		return l
 	}
 	var l listed
-	found, err := e.objects.Resource(k.Resource).List(ctx, metav1.ListOptions{})
+	found, err := clustersnapshot.All(ctx, e.objects.Resource(k.Resource), metav1.ListOptions{})
 	if err != nil {
 		l.hidden = unreadable(err)
-	} else {
-		for i := range found.Items {
-			l.objects = append(l.objects, policyOf(k.Kind.GroupKind(), &found.Items[i]))
-		}
+	}
+	for _, u := range found {
+		l.objects = append(l.objects, policyOf(k.Kind.GroupKind(), u))
 	}
 	if e.known == nil {
 		e.known = map[schema.GroupResource]listed{}

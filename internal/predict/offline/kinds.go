@@ -281,19 +281,13 @@ func (k *Kinds) Named(given string) (*Kind, error) {
 // Takes returns the kind of the objects that a subresource takes, the zero kind if the
 // subresource is not known.
 func (k *Kind) Takes(sub string) schema.GroupVersionKind {
-	kind, _ := k.sent(sub)
-	return kind
-}
-
-// sent returns the kind of the objects that a subresource takes, and whether it is known.
-func (k *Kind) sent(sub string) (schema.GroupVersionKind, bool) {
 	if sub == "" {
-		return k.Kind, true
+		return k.Kind
 	}
 	for _, s := range k.subresources {
 		if s.name == sub {
-			return s.kind, true
+			return s.kind
 		}
 	}
-	return schema.GroupVersionKind{}, false
+	return schema.GroupVersionKind{}
 }

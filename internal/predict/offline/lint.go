@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,12 +24,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 )
 
 // survey collects the objects that the rules of package lint read.
@@ -258,11 +260,15 @@ func (k *Kinds) resources(custom map[schema.GroupResource]bool) []lint.Resource 
 
 // survey reads the objects of a cluster that the caller may read.
 func (c *cluster) survey(ctx context.Context, s *survey, custom map[schema.GroupResource]bool) error {
-	lists := make([]*unstructured.UnstructuredList, len(surveyed))
+	lists := make([][]*unstructured.Unstructured, len(surveyed))
 	errs := make([]error, len(surveyed))
 	var group sync.WaitGroup
-	for i := range surveyed {
-		group.Go(func() { lists[i], errs[i] = c.list(ctx, surveyed[i].GroupVersionResource) })
+	for i, one := range surveyed {
+		if _, served := c.kinds.Served(one.Group, one.Resource); served {
+			group.Go(func() {
+				lists[i], errs[i] = clustersnapshot.All(ctx, c.objects.Resource(one.GroupVersionResource), metav1.ListOptions{})
+			})
+		}
 	}
 	group.Wait()
 	forbidden := map[lint.Part][]string{}
@@ -276,8 +282,7 @@ func (c *cluster) survey(ctx context.Context, s *survey, custom map[schema.Group
 			s.world.Unseen[one.part] = fmt.Sprintf("listing %s: %v", one.Resource, errs[i])
 			continue
 		}
-		for k := range lists[i].Items {
-			u := &lists[i].Items[k]
+		for _, u := range lists[i] {
 			u.SetGroupVersionKind(one.GroupVersion().WithKind(one.kind))
 			s.add(u, custom)
 		}
@@ -302,7 +307,7 @@ func (c *cluster) waiting(ctx context.Context, s *survey) {
 		}
 		seen[gvr.GroupResource()] = true
 		group.Go(func() error {
-			list, err := c.uninitialized.Resource(gvr).List(ctx, metav1.ListOptions{})
+			list, err := clustersnapshot.All(ctx, c.uninitialized.Resource(gvr), metav1.ListOptions{})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -311,8 +316,7 @@ func (c *cluster) waiting(ctx context.Context, s *survey) {
 			case err != nil:
 				// A resource that cannot be listed counts as empty.
 			default:
-				for i := range list.Items {
-					u := &list.Items[i]
+				for _, u := range list {
 					s.waits(u, lint.Object{Kind: k.Kind.Kind, Namespace: u.GetNamespace(), Name: u.GetName()})
 				}
 			}
@@ -332,25 +336,6 @@ func (u uninitialized) RoundTrip(r *http.Request) (*http.Response, error) {
 	q.Set("includeUninitialized", "true")
 	r.URL.RawQuery = q.Encode()
 	return u.RoundTripper.RoundTrip(r)
-}
-
-// list returns all objects of a resource; none if it is not served.
-func (c *cluster) list(ctx context.Context, gvr schema.GroupVersionResource) (*unstructured.UnstructuredList, error) {
-	all := &unstructured.UnstructuredList{}
-	if _, served := c.kinds.Served(gvr.Group, gvr.Resource); !served {
-		return all, nil
-	}
-	options := metav1.ListOptions{Limit: 500}
-	for {
-		page, err := c.objects.Resource(gvr).List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		all.Items = append(all.Items, page.Items...)
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return all, nil
-		}
-	}
 }
 
 // add adds an object if a rule reads its kind. It replaces an object of the same name. It leaves
@@ -379,22 +364,8 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 		}
 	case schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
 		s.endpoints(u, namespace)
-	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
-		d := &appsv1.Deployment{}
-		// What has no selector is a part of a workload, as patches are.
-		if into(u, d) && d.Spec.Selector != nil {
-			s.workload(object, d.Spec.Template, d.Spec.Replicas)
-		}
-	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
-		d := &appsv1.StatefulSet{}
-		if into(u, d) && d.Spec.Selector != nil {
-			s.workload(object, d.Spec.Template, d.Spec.Replicas)
-		}
-	case schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
-		d, nodes := &appsv1.DaemonSet{}, int32(-1)
-		if into(u, d) && d.Spec.Selector != nil {
-			s.workload(object, d.Spec.Template, &nodes)
-		}
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
+		s.workload(u, object)
 	case schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:
 		kind, _, _ := unstructured.NestedString(u.Object, "spec", "scaleTargetRef", "kind")
 		target, _, _ := unstructured.NestedString(u.Object, "spec", "scaleTargetRef", "name")
@@ -452,10 +423,24 @@ func (s *survey) endpoints(u *unstructured.Unstructured, namespace string) {
 	s.world.Ready[name] = ready
 }
 
-func (s *survey) workload(object lint.Object, template corev1.PodTemplateSpec, replicas *int32) {
-	one := lint.Workload{Object: object, Pods: template, Replicas: 1}
-	if replicas != nil {
-		one.Replicas = int(*replicas)
+func (s *survey) workload(u *unstructured.Unstructured, object lint.Object) {
+	var d struct {
+		Spec struct {
+			Selector *metav1.LabelSelector  `json:"selector"`
+			Replicas *int                   `json:"replicas"`
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	// What has no selector is a part of a workload, as patches are.
+	if !into(u, &d) || d.Spec.Selector == nil {
+		return
+	}
+	one := lint.Workload{Object: object, Pods: d.Spec.Template, Replicas: 1}
+	switch {
+	case object.Kind == "DaemonSet":
+		one.Replicas = -1
+	case d.Spec.Replicas != nil:
+		one.Replicas = *d.Spec.Replicas
 	}
 	if i := slices.IndexFunc(s.world.Workloads, func(w lint.Workload) bool { return w.Object == object }); i >= 0 {
 		s.world.Workloads[i] = one
@@ -475,31 +460,17 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 		s.world.Several[resource] = true
 	}
 	s.definitions[u.GetName()] = u
-	content, found, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
+	conversion := apiextensionsv1.CustomResourceConversion{}
+	content, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion")
 	// Objects of a definition with one version are never converted.
-	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); !found || strategy != "Webhook" || len(versions) < 2 {
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, &conversion) != nil || conversion.Strategy != apiextensionsv1.WebhookConverter ||
+		conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil || len(versions) < 2 {
 		return
 	}
-	object := lint.Object{Kind: u.GetKind(), Name: u.GetName()}
-	config := struct {
-		URL      string `json:"url"`
-		CABundle []byte `json:"caBundle"`
-		Service  *struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-			Path      string `json:"path"`
-			Port      *int32 `json:"port"`
-		} `json:"service"`
-	}{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, &config) != nil {
-		return
-	}
-	client := registration.ClientConfig{URL: config.URL, CABundle: config.CABundle}
+	object, config := lint.Object{Kind: u.GetKind(), Name: u.GetName()}, conversion.Webhook.ClientConfig
+	client := registration.ClientConfig{URL: ptr.Deref(config.URL, ""), CABundle: config.CABundle}
 	if c := config.Service; c != nil {
-		client.Service = &registration.Service{Namespace: c.Namespace, Name: c.Name, Path: c.Path, Port: 443}
-		if c.Port != nil {
-			client.Service.Port = *c.Port
-		}
+		client.Service = &registration.Service{Namespace: c.Namespace, Name: c.Name, Path: ptr.Deref(c.Path, ""), Port: ptr.Deref(c.Port, 443)}
 	}
 	s.world.Written[object] = writtenOf(u)
 	s.world.Conversions = append(slices.DeleteFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object }),

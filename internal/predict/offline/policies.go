@@ -27,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
@@ -107,16 +108,12 @@ func (c clusterParams) Get(ctx context.Context, kind schema.GroupVersionKind, na
 // List implements plan.Params.
 func (c clusterParams) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]runtime.Object, error) {
 	k := c.kinds.Of(kind)
-	list, err := c.objects.Resource(k.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	found, err := clustersnapshot.All(ctx, c.objects.Resource(k.Resource).Namespace(namespace), metav1.ListOptions{LabelSelector: selector.String()})
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("%w: may not list %s", plan.ErrUnknown, strings.TrimSuffix(k.Resource.Resource+" "+namespace, " "))
 	case err != nil:
 		return nil, fmt.Errorf("%w: listing %s: %w", plan.ErrUnknown, k.Resource.Resource, err)
-	}
-	found := make([]*unstructured.Unstructured, len(list.Items))
-	for i := range list.Items {
-		found[i] = &list.Items[i]
 	}
 	return byName(found), nil
 }

@@ -219,11 +219,7 @@ func (w *World) strict(q *Request, object *unstructured.Unstructured) error {
 	info, _ := runtime.SerializerInfoForMediaType(catalog.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	_, _, err = catalog.Codecs.DecoderToVersion(info.StrictSerializer, runtime.InternalGroupVersioner).Decode(data, nil, nil)
 	if problems, ok := runtime.AsStrictDecodingError(err); ok {
-		var said []string
-		for _, e := range problems.Errors() {
-			said = append(said, e.Error())
-		}
-		return StrictError(gvk, strings.Join(said, ", "), nil)
+		return StrictError(gvk, strings.TrimPrefix(problems.Error(), StrictDecoding+": "), nil)
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
 package offline
 
 import (
-	"maps"
-	"slices"
-
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
@@ -20,16 +18,7 @@ func LintRules() []rbacv1.PolicyRule {
 	for _, one := range surveyed {
 		lists[one.Group] = append(lists[one.Group], one.Resource)
 	}
-	return listing(lists)
-}
-
-// listing is the right to list resources, by their groups.
-func listing(lists map[string][]string) (rules []rbacv1.PolicyRule) {
-	for _, group := range slices.Sorted(maps.Keys(lists)) {
-		slices.Sort(lists[group])
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: lists[group], Verbs: []string{"list"}})
-	}
-	return rules
+	return clustersnapshot.Listing(lists)
 }
 
 // Rules are the rights that Connect and Judge use to explain the requests for pods and their
@@ -37,11 +26,7 @@ func listing(lists map[string][]string) (rules []rbacv1.PolicyRule) {
 // a user may do, and a Gatehouse server.
 func Rules() []rbacv1.PolicyRule {
 	lists := map[string][]string{}
-	list := func(group, resource string) {
-		if !slices.Contains(lists[group], resource) {
-			lists[group] = append(lists[group], resource)
-		}
-	}
+	list := func(group, resource string) { lists[group] = append(lists[group], resource) }
 	for _, d := range registration.Sources() {
 		list(registration.GroupName, d.Resource)
 	}
@@ -56,7 +41,7 @@ func Rules() []rbacv1.PolicyRule {
 	// Quotas of devices.
 	list("resource.k8s.io", "deviceclasses")
 	list("resource.k8s.io", "resourceclaims")
-	return append(listing(lists),
+	return append(clustersnapshot.Listing(lists),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "pods", "persistentvolumeclaims", "replicationcontrollers"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets", "deployments", "replicasets", "statefulsets"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: []string{"get"}},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
@@ -146,13 +147,13 @@ func (r *registryReader) List(ctx context.Context, resource schema.GroupResource
 	if err != nil {
 		return nil, err
 	}
-	list, err := r.world.cluster.objects.Resource(kind.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	list, err := clustersnapshot.All(ctx, r.world.cluster.objects.Resource(kind.Resource).Namespace(namespace), metav1.ListOptions{})
 	if r.note("list", resource, err); err != nil {
 		return nil, err
 	}
-	objects := make([]runtime.Object, len(list.Items))
-	for i := range list.Items {
-		if objects[i], err = decode(&list.Items[i]); err != nil {
+	objects := make([]runtime.Object, len(list))
+	for i, u := range list {
+		if objects[i], err = decode(u); err != nil {
 			return nil, err
 		}
 	}

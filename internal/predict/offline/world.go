@@ -130,9 +130,8 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 			w.Notes = append(w.Notes, note)
 		}
 	})
-	sent, known := q.Kind.sent(q.Subresource)
-	notes := slices.Clone(w.Notes)
-	if !known {
+	sent, notes := q.Kind.Takes(q.Subresource), slices.Clone(w.Notes)
+	if sent.Empty() {
 		sent = q.Kind.Kind
 		if q.Object != nil {
 			sent = q.Object.GroupVersionKind()

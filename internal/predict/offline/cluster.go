@@ -31,6 +31,7 @@ type cluster struct {
 	// uninitialized also reads objects that wait for initializers.
 	uninitialized dynamic.Interface
 	kinds         *Kinds
+	engines       Engines
 	client        kubernetes.Interface
 	// defined has a *sync.Once for each schema.GroupKind whose definition was asked for.
 	defined sync.Map
@@ -80,6 +81,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
+	c.engines.objects, c.engines.kinds = c.objects, kinds
 	all := rest.CopyConfig(config)
 	all.Wrap(func(next http.RoundTripper) http.RoundTripper { return uninitialized{next} })
 	if c.uninitialized, err = dynamic.NewForConfig(all); err != nil {
@@ -88,7 +90,6 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	w := &World{
 		cluster: c,
 		Kinds:   kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, Params: clusterParams{c},
-		behind: (&Engines{objects: c.objects, kinds: kinds}).notes, define: c.define, converts: true,
 		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "cannot ask the server what the user may do",
 		Notes: []string{notJudged},
 	}

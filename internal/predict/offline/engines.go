@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,10 +20,12 @@ import (
 
 // Engines names the policies behind the webhooks of policy engines, Kyverno and Gatekeeper:
 // one webhook of such an engine stands for many policies, which are objects of their own.
-// It is not safe for concurrent use.
+// It is safe for concurrent use.
 type Engines struct {
 	objects dynamic.Interface
 	kinds   *Kinds
+
+	mu sync.Mutex
 	// known are the objects of resources that were listed.
 	known map[schema.GroupResource]listed
 }
@@ -190,6 +193,8 @@ func (e *Engines) notes(ctx context.Context, about *plan.About, step *plan.Step)
 // list returns the objects of a kind.
 func (e *Engines) list(ctx context.Context, k *Kind) listed {
 	r := k.Resource.GroupResource()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if l, ok := e.known[r]; ok {
 		return l
 	}

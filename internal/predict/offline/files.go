@@ -249,7 +249,6 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 	w.Namespace = f.namespace
 	w.Params = f
 	w.Stored = f.find
-	w.locate = f.Locate
 	return w, nil
 }
 

@@ -61,17 +61,6 @@ type World struct {
 	files   *files
 	cluster *cluster
 
-	// locate finds the place where a rule is written; nil when no place is known.
-	locate func(e *plan.Entry, rule *int) *plan.Location
-	// behind returns notes about the policies behind the webhook of a step; nil when they are not
-	// known.
-	behind func(ctx context.Context, about *plan.About, step *plan.Step) []string
-	// converts reports whether Stored returns an object in any version that is served, whatever
-	// the stored version is.
-	converts bool
-	// define finds out how a custom resource is converted; nil when that is known.
-	define func(ctx context.Context, kind *Kind)
-
 	// compiledIn has the compiled-in plugins; nil when their verdicts are not known.
 	compiledIn *compiledIn
 
@@ -115,8 +104,8 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	if err != nil {
 		return nil, nil, err
 	}
-	if w.define != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {
-		w.define(ctx, q.Kind)
+	if w.cluster != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {
+		w.cluster.define(ctx, q.Kind)
 	}
 	var strict error
 	if q.Object != nil {
@@ -214,18 +203,13 @@ func (w *World) links() []plan.Link {
 // annotate adds to the steps the place of their rules, and notes about the policies behind their
 // webhooks.
 func (w *World) annotate(ctx context.Context, p *plan.Plan) {
-	if w.locate == nil && w.behind == nil {
-		return
-	}
 	for step := range p.Each() {
-		if step.Entry == nil {
-			continue
-		}
-		if w.locate != nil {
-			step.Location = w.locate(step.Entry, step.Rule)
-		}
-		if w.behind != nil && step.Effect != plan.Skip {
-			step.Notes = w.behind(ctx, &p.Request, step)
+		switch {
+		case step.Entry == nil:
+		case w.files != nil:
+			step.Location = w.files.Locate(step.Entry, step.Rule)
+		case w.cluster != nil && step.Effect != plan.Skip:
+			step.Notes = w.cluster.engines.notes(ctx, &p.Request, step)
 		}
 	}
 }
@@ -355,7 +339,8 @@ func (w *World) set(ctx context.Context, q *Request, a apiadmission.Attributes, 
 		return objects.New(a, builtins{catalog.Scheme, w.Kinds.equivalents})
 	}
 	c := &custom{Objects: plan.AsWritten(a.GetObject(), a.GetOldObject()), kinds: w.Kinds, unchanged: q.Object == nil}
-	if w.converts && q.Old == nil && q.Subresource != "scale" {
+	if w.cluster != nil && q.Old == nil && q.Subresource != "scale" {
+		// A cluster returns an object in any version that is served, whatever the stored version is.
 		c.stored = func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 			return w.Stored(ctx, w.Kinds.Of(kind), q.Namespace, q.Name)
 		}

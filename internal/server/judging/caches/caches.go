@@ -83,8 +83,8 @@ func awaitCache(ctx context.Context, informer cache.SharedIndexInformer, w stora
 		return
 	}
 	seen := func(context.Context) (bool, error) {
-		cached, ok := cachedRevision(informer.GetStore(), stored)
-		return ok && cached >= revisionOf(stored) || !ok && w.Operation == storage.Deleted, nil
+		found, current := inCache(informer.GetStore(), stored)
+		return current || !found && w.Operation == storage.Deleted, nil
 	}
 	if there, _ := seen(ctx); there {
 		return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -67,8 +67,8 @@ func (c *Caches) caughtUp(ctx context.Context, client metadata.Interface, gvr sc
 	}
 	for i := range stored.Items {
 		err := wait.PollUntilContextCancel(ctx, caughtUpInterval, true, func(context.Context) (bool, error) {
-			cached, ok := cachedRevision(informer.Informer().GetStore(), &stored.Items[i])
-			return ok && cached >= revisionOf(&stored.Items[i]), nil
+			_, current := inCache(informer.Informer().GetStore(), &stored.Items[i])
+			return current, nil
 		})
 		if err != nil {
 			return fmt.Errorf("waiting for the cache of %s: %w", gvr.Resource, context.Cause(ctx))
@@ -77,21 +77,16 @@ func (c *Caches) caughtUp(ctx context.Context, client metadata.Interface, gvr sc
 	return nil
 }
 
-// cachedRevision returns the revision at which a cache has an object; ok is false if it does not have
-// the object.
-func cachedRevision(store cache.Store, object metav1.Object) (revision uint64, ok bool) {
-	found, ok, err := store.GetByKey(cache.MetaObjectToName(object).String())
-	if err != nil || !ok {
-		return 0, false
+// inCache reports whether a cache has an object, and whether it has it as it was stored or later.
+func inCache(store cache.Store, stored metav1.Object) (there, current bool) {
+	found, there, err := store.GetByKey(cache.MetaObjectToName(stored).String())
+	if err != nil || !there {
+		return false, false
 	}
 	cached, err := meta.Accessor(found)
 	if err != nil {
-		return 0, false
+		return false, false
 	}
-	return revisionOf(cached), true
-}
-
-func revisionOf(object metav1.Object) uint64 {
-	n, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
-	return n
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), stored.GetResourceVersion())
+	return true, err != nil || order >= 0
 }

@@ -3,13 +3,13 @@ package quotas
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	clients "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -55,12 +55,11 @@ func (l Limits) await(ctx context.Context, q *corev1.ResourceQuota) error {
 	}
 	_ = wait.PollUntilContextTimeout(ctx, lookInterval, patience, true, func(context.Context) (bool, error) {
 		cached, err := l.Cached.ResourceQuotas(q.Namespace).Get(q.Name)
-		return err != nil || revision(cached) >= revision(stored), nil
+		if err != nil {
+			return true, nil
+		}
+		order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, stored.ResourceVersion)
+		return err != nil || order >= 0, nil
 	})
 	return nil
-}
-
-func revision(q *corev1.ResourceQuota) uint64 {
-	n, _ := strconv.ParseUint(q.ResourceVersion, 10, 64)
-	return n
 }

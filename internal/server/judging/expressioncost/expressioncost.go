@@ -23,7 +23,7 @@ const (
 	// maxKinds bounds for how many kinds of one policy the worst case is computed: as many as
 	// the type check checks.
 	maxKinds = 10
-	// remembered is how long the types of a schema are kept, and maxSchemas how many are kept.
+	// remembered is how long types of schemas are kept at most, and maxSchemas how many are kept.
 	remembered = 10 * time.Second
 	maxSchemas = 100
 )
@@ -65,18 +65,16 @@ type Estimator struct {
 
 	mu struct {
 		sync.Mutex
-		types map[schema.GroupVersionKind]*known
+		// types make the types of a kind when they are needed first.
+		types map[schema.GroupVersionKind]func() *expression.Types
 	}
 }
-
-// known makes the types of a kind when they are needed first.
-type known struct{ types func() *expression.Types }
 
 // New returns an Estimator. schemas finds the schemas of kinds, kinds the kinds of
 // resources.
 func New(schemas resolver.SchemaResolver, kinds meta.RESTMapper) *Estimator {
 	e := &Estimator{schemas: schemas, kinds: kinds}
-	e.mu.types = map[schema.GroupVersionKind]*known{}
+	e.mu.types = map[schema.GroupVersionKind]func() *expression.Types{}
 	return e
 }
 
@@ -91,12 +89,7 @@ func (e *Estimator) Of(entry *snapshot.Entry) []Cost {
 	for _, c := range entry.Policy.Costs() {
 		one := Cost{Field: c.Field, Measured: c.Most, Limit: c.Limit}
 		for i, kind := range kinds {
-			types := e.types(kind)
-			if types == nil {
-				one.WorstCase = nil
-				break
-			}
-			cost, ok := expression.Estimate(c.Text, c.Scope, types)
+			cost, ok := expression.Estimate(c.Text, c.Scope, e.types(kind))
 			if !ok {
 				one.WorstCase = nil
 				break
@@ -141,40 +134,40 @@ func (e *Estimator) kindsOf(rules []registration.Rule) []schema.GroupVersionKind
 	return kinds
 }
 
-// types returns the types of the schema of a kind; nil if there is no schema. The types are made
-// once for all policies that come at once.
+// types returns the types of the schema of a kind, without an object if there is no schema. The
+// types are made once for all policies that come at once.
 func (e *Estimator) types(kind schema.GroupVersionKind) *expression.Types {
 	e.mu.Lock()
-	k := e.mu.types[kind]
-	if k == nil {
+	types := e.mu.types[kind]
+	if types == nil {
 		if len(e.mu.types) >= maxSchemas {
 			clear(e.mu.types)
 		}
-		k = &known{sync.OnceValue(func() *expression.Types { return e.typesOf(kind) })}
-		e.mu.types[kind] = k
-		time.AfterFunc(remembered, func() { e.forget(kind, k) })
+		if len(e.mu.types) == 0 {
+			time.AfterFunc(remembered, e.forget)
+		}
+		types = sync.OnceValue(func() *expression.Types { return e.typesOf(kind) })
+		e.mu.types[kind] = types
 	}
 	e.mu.Unlock()
-	return k.types()
+	return types()
 }
 
-// forget drops the types of a kind: the schema may change, and types take memory.
-func (e *Estimator) forget(kind schema.GroupVersionKind, k *known) {
+// forget drops all types: schemas may change, and types take memory.
+func (e *Estimator) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.mu.types[kind] == k {
-		delete(e.mu.types, kind)
-	}
+	clear(e.mu.types)
 }
 
 func (e *Estimator) typesOf(kind schema.GroupVersionKind) *expression.Types {
 	s, err := e.schemas.ResolveSchema(kind)
 	if err != nil {
-		return nil
+		return &expression.Types{}
 	}
 	object := common.SchemaDeclType(&openapi.Schema{Schema: s}, true)
 	if object == nil {
-		return nil
+		return &expression.Types{}
 	}
 	return &expression.Types{
 		Object: object.MaybeAssignTypeName(kind.Kind + "Estimated"),

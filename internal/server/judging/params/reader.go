@@ -173,6 +173,9 @@ func (r *Reader) endpoint(kind schema.GroupVersionKind) (e *resources.Endpoint, 
 	if e != nil && placed != nil && watched(e) {
 		place = placed(resource.GroupResource())
 	}
+	if done == nil {
+		done = func() {}
+	}
 	return e, place, done
 }
 
@@ -182,9 +185,7 @@ func (r *Reader) Scope(_ context.Context, kind schema.GroupVersionKind) (namespa
 	if e == nil {
 		return false, false, nil
 	}
-	if done != nil {
-		defer done()
-	}
+	defer done()
 	return e.Discovery.Namespaced, true, nil
 }
 
@@ -192,9 +193,7 @@ func (r *Reader) Scope(_ context.Context, kind schema.GroupVersionKind) (namespa
 // (S15.14).
 func (r *Reader) HasParams(kind schema.GroupVersionKind) bool {
 	e, _, done := r.endpoint(kind)
-	if done != nil {
-		defer done()
-	}
+	defer done()
 	return e == nil || hasParams(e)
 }
 
@@ -262,9 +261,7 @@ type find func(context.Context, *resources.Endpoint) ([]runtime.Object, error)
 // that has time left waits longer than one read may take.
 func (r *Reader) shared(ctx context.Context, k key, from find) ([]runtime.Object, error) {
 	e, place, done := r.endpoint(k.kind)
-	if done != nil {
-		done()
-	}
+	done()
 	if e != nil && !hasParams(e) {
 		return nil, errNoParams(k.kind)
 	}
@@ -357,9 +354,7 @@ func (r *Reader) read(ctx context.Context, k key, one *read, from find) {
 	one.err = apierrors.NewNotFound(schema.GroupResource{Group: k.kind.Group, Resource: k.kind.Kind}, k.name)
 	e, _, done := r.endpoint(k.kind)
 	if e != nil {
-		if done != nil {
-			defer done()
-		}
+		defer done()
 		one.objects, one.err = r.from(request.WithNamespace(ctx, k.namespace), k, e, from)
 	}
 	if one.err != nil && !apierrors.IsNotFound(one.err) {

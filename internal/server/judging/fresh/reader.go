@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -61,13 +61,8 @@ type Reader struct {
 	hidden     []string
 	namespaces *Namespaces
 	values     *encryption.Transformers
-
-	// mu guards the following fields; it is not held during a read.
-	mu struct {
-		sync.Mutex
-		// looked is when a read last looked at all registrations.
-		looked time.Time
-	}
+	// looked is when a read last looked at all registrations.
+	looked atomic.Pointer[time.Time]
 }
 
 // NewReader returns a Reader of the registrations below root in etcd. It reads namespaces into
@@ -133,16 +128,11 @@ func (r *Reader) read(ctx context.Context, since snapshot.Version) (snapshot.Reg
 
 // due reports whether a read has to look at all registrations.
 func (r *Reader) due(now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return now.Sub(r.mu.looked) >= lookAtAll
+	looked := r.looked.Load()
+	return looked == nil || now.Sub(*looked) >= lookAtAll
 }
 
-func (r *Reader) look(at time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.looked = at
-}
+func (r *Reader) look(at time.Time) { r.looked.Store(&at) }
 
 // state has the marks at a revision.
 type state struct {

@@ -37,7 +37,7 @@ func (r *reader) kustomization(path string) {
 		err = yaml.Unmarshal(data, &content)
 	}
 	if err != nil {
-		r.set.Problems = append(r.set.Problems, Problem{File: path, Line: max(1, lineOf(err)), Message: strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")})
+		r.set.Problems = append(r.set.Problems, Problem{File: path, Line: max(1, LineOf(err)), Message: strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")})
 		return
 	}
 	for _, one := range slices.Concat(content.Resources, content.Bases, content.Components) {

@@ -193,7 +193,7 @@ func (c *Content) document(file string, p part) {
 	if err != nil {
 		// kubectl takes the last of members of the same name.
 		again, lenient := yaml.YAMLToJSON(p.text)
-		c.problem(Problem{File: file, Line: p.line + min(max(lineOf(err), 1)-1, bytes.Count(p.text, []byte("\n"))), Message: wrong(err, p.text), Warning: lenient == nil})
+		c.problem(Problem{File: file, Line: p.line + min(max(LineOf(err), 1)-1, bytes.Count(p.text, []byte("\n"))), Message: wrong(err, p.text), Warning: lenient == nil})
 		if lenient != nil {
 			return
 		}
@@ -209,9 +209,9 @@ func (c *Content) document(file string, p part) {
 
 var yamlLine = regexp.MustCompile(`(?m)line (\d+): `)
 
-// lineOf returns the line in its document that an error of the YAML library is about, 0
+// LineOf returns the line in its document that an error of the YAML library is about, 0
 // when it names none.
-func lineOf(err error) int {
+func LineOf(err error) int {
 	m := yamlLine.FindStringSubmatch(err.Error())
 	if m == nil {
 		return 0
@@ -220,10 +220,15 @@ func lineOf(err error) int {
 	return n
 }
 
+// PlainYAML is an error of the YAML library without its prefixes and lines.
+func PlainYAML(err error) string {
+	s := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "yaml: unmarshal errors:\n  ", ""), "error converting YAML to JSON: ")
+	return yamlLine.ReplaceAllString(strings.TrimPrefix(s, "yaml: "), "")
+}
+
 // wrong words an error of the YAML library for somebody who sees the line next to it.
 func wrong(err error, text []byte) string {
-	s := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "yaml: unmarshal errors:\n  ", ""), "error converting YAML to JSON: ")
-	s = yamlLine.ReplaceAllString(strings.TrimPrefix(s, "yaml: "), "")
+	s := PlainYAML(err)
 	if strings.Contains(s, "already set in map") {
 		s += ": kubectl takes the last one"
 	} else if bytes.Contains(text, []byte("{{")) {

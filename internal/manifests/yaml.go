@@ -35,6 +35,10 @@ func fromYAML(text []byte) (content any, root *yamlv3.Node, err error) {
 	return content, root, err
 }
 
+// Value is what a node stands for, in the types that objects from JSON have. ok is false if the node has something out
+// of the ordinary.
+func Value(n *yamlv3.Node) (value any, ok bool) { return (&values{}).value(n) }
+
 // values makes values of nodes. It gives up on what is out of the ordinary: tags, anchors,
 // merged keys, keys that occur twice, keys that are not strings.
 type values struct {

@@ -18,6 +18,8 @@ var documentsOfYAML = []string{
 	"a: 1\na: 2\n", "a: [1\n", "- 1\n- {a: b}\n", "", "text", "a: .nan\n", "a: -.inf\n", "? [1]\n: x\n", "null: x\n", "a: !!binary aGVsbG8=\n",
 	"a: -x\nb: +\nc: .\nd: -\ne: 1.2.3\nf: 0x\ng: 1_\nh: .5\ni: 5.\nj: +1\nk: 0b11\nl: 1:30\n", "- - 1\n  - 'x'\n- ? k\n  : v\n",
 	"a: !!str 1\nb: !!int '2'\nc: !x y\n", "a: &x 1\nb: *x\n", "Null: Y\nyES: No\nN: tRue\n", "a:\n  multi\n  line\nb: 1\n  2\n",
+	"a: web-1.example.com/a_b\nb: 'yes'\nc: \"a\\nb\"\nd: !!str yes\ne: 0o7\nf: 01\ng: e1\nh: 2026-01-01T00:00:00Z\ni: 500m\nj: |\n  a\n  b\nk: >-\n  a\n  b\n",
+	"{yes: a}", "{'yes': a}", "{true: a}", "{~: a}", "{<<: {a: b}}", "{a: {<<: &y {b: c}}}", "{a: 1, b: [x, 2, true, {c: 'd'}]}", "{1: a}",
 	"a: -0.0\nb: 0.0\nc: 4611686018427387904.0\nd: 1e17\ne: 1e18\nf: 1e21\n",
 }
 

@@ -28,13 +28,6 @@ const (
 	maxTests = 100_000
 )
 
-// document is a file with tests, for updates.
-type document struct {
-	// text is the file, root the document with the tests in it.
-	text []byte
-	root *yamlv3.Node
-}
-
 // place is where a test and what it expects are written.
 type place struct {
 	test, expect *yamlv3.Node
@@ -225,43 +218,37 @@ func (f *finder) file(path string, named bool) {
 
 // documents reads the documents of a file.
 func (f *finder) documents(path string, data []byte) {
-	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
 	before, only := len(f.set.Suites), true
-	for {
-		root := &yamlv3.Node{}
-		err := decoder.Decode(root)
-		if errors.Is(err, io.EOF) {
-			for _, s := range f.set.Suites[before:] {
-				s.only = only
-			}
-			return
-		}
-		if err != nil {
-			f.wrong(path, lineIn(err), "%s", plainYAML(err))
-			return
-		}
-		if len(root.Content) == 0 {
-			continue
-		}
-		apiVersion, kind := header(root.Content[0])
+	wrong := eachDocument(path, data, func(root *yamlv3.Node) {
+		apiVersion, kind := header(root)
 		only = only && kind == ownKind && apiVersion == ownVersion
-		if !slices.ContainsFunc(readers(), func(r reader) bool { return r.read(f, path, data, root.Content[0]) }) {
-			f.stray(path, root.Content[0])
+		if !slices.ContainsFunc(readers(), func(r reader) bool { return r.read(f, path, data, root) }) {
+			f.stray(path, root)
 		}
+	})
+	if wrong != nil {
+		f.set.Errors = append(f.set.Errors, wrong)
+		return
+	}
+	for _, s := range f.set.Suites[before:] {
+		s.only = only
 	}
 }
 
-// header returns the fields of a document that say what it is.
-func header(root *yamlv3.Node) (apiVersion, kind string) {
-	for i := 0; root.Kind == yamlv3.MappingNode && i+1 < len(root.Content); i += 2 {
-		switch root.Content[i].Value {
-		case "apiVersion":
-			apiVersion = root.Content[i+1].Value
-		case "kind":
-			kind = root.Content[i+1].Value
+// eachDocument gives the documents of a text to a function, up to one that cannot be read, of which it returns the error.
+func eachDocument(file string, text []byte, read func(root *yamlv3.Node)) *FileError {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
+	for {
+		root := &yamlv3.Node{}
+		switch err := decoder.Decode(root); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return &FileError{file, max(manifests.LineOf(err), 1), manifests.PlainYAML(err)}
+		case len(root.Content) > 0:
+			read(root.Content[0])
 		}
 	}
-	return apiVersion, kind
 }
 
 // own reads a document of this project's own format.
@@ -270,7 +257,7 @@ func (f *finder) own(path string, data []byte, root *yamlv3.Node) bool {
 	if kind != ownKind {
 		return false
 	}
-	s := &Suite{File: path, Format: "gatehouse", referenced: map[string]bool{}, document: document{text: data, root: root}}
+	s := &Suite{File: path, Format: "gatehouse", referenced: map[string]bool{}, text: data}
 	p := &parser{decoder: decoder{file: path}, suite: s}
 	if apiVersion != ownVersion {
 		p.fail(root, "apiVersion %q of the kind %s is not %s", apiVersion, ownKind, ownVersion)
@@ -287,7 +274,7 @@ func (f *finder) own(path string, data []byte, root *yamlv3.Node) bool {
 	}
 	p.parse(root)
 	if !f.Update {
-		s.document = document{}
+		s.text = nil
 		for _, t := range s.Tests {
 			t.place = place{}
 		}
@@ -367,49 +354,34 @@ func (f *finder) archive(path string, data []byte) {
 			k++
 		}
 	}
-	s := &Suite{File: path, Format: "gatehouse", own: true, referenced: map[string]bool{}, document: document{text: data}}
+	s := &Suite{File: path, Format: "gatehouse", own: true, referenced: map[string]bool{}, text: data}
 	var wrong []*FileError
 	tests := map[string]bool{}
 	for _, part := range sections {
 		if !ownMark.Match(part.data) && !testGroup.Match(part.data) {
 			continue
 		}
-		// Places are those of the archive.
-		padded := append(bytes.Repeat([]byte("\n"), part.line), part.data...)
-		documents := yamlv3.NewDecoder(bytes.NewReader(padded))
-		for {
-			root := &yamlv3.Node{}
-			err := documents.Decode(root)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				wrong = append(wrong, &FileError{path, lineIn(err), plainYAML(err)})
-				break
-			}
-			if len(root.Content) == 0 {
-				continue
-			}
-			if _, kind := header(root.Content[0]); kind != ownKind {
-				f.stray(path, root.Content[0])
-				continue
+		if failed := eachDocument(path, part.placed(), func(root *yamlv3.Node) {
+			if _, kind := header(root); kind != ownKind {
+				f.stray(path, root)
+				return
 			}
 			tests[part.name] = true
-			s.document.root = root.Content[0]
 			p := &parser{decoder: decoder{file: path}, suite: s}
 			p.object = func(n *yamlv3.Node, ref string) (map[string]any, error) {
 				name, of, _ := strings.Cut(ref, "#")
-				for _, other := range sections {
-					if other.name == name {
-						s.referenced[name] = true
-						c := manifests.Parse(path, append(bytes.Repeat([]byte("\n"), other.line), other.data...))
-						return pick(c.Objects, c.Problems, of)
-					}
+				i := slices.IndexFunc(sections, func(other section) bool { return other.name == name })
+				if i < 0 {
+					return nil, fmt.Errorf("the archive has no file %q", name)
 				}
-				return nil, fmt.Errorf("the archive has no file %q", name)
+				s.referenced[name] = true
+				c := manifests.Parse(path, sections[i].placed())
+				return pick(c.Objects, c.Problems, of)
 			}
-			p.parse(root.Content[0])
+			p.parse(root)
 			wrong = append(wrong, p.errors...)
+		}); failed != nil {
+			wrong = append(wrong, failed)
 		}
 	}
 	if len(tests) == 0 && len(wrong) == 0 {
@@ -455,7 +427,7 @@ func world(suites []*Suite) (*worldSet, error) {
 		}
 	}
 	for _, part := range s.inside {
-		c := manifests.Parse(s.File, append(bytes.Repeat([]byte("\n"), part.line), part.data...))
+		c := manifests.Parse(s.File, part.placed())
 		set.Objects = append(set.Objects, c.Objects...)
 		set.Problems = append(set.Problems, c.Problems...)
 		if !slices.Contains(set.Files, s.File) {

@@ -56,8 +56,7 @@ func (f *foreign) fail(line int, format string, args ...any) {
 
 // empty notes that a document of a kind has nothing in the list of its tests (S24.21).
 func (f *foreign) empty(root *yamlv3.Node, kind, list string) {
-	for i := 0; root.Kind == yamlv3.MappingNode && i+1 < len(root.Content); i += 2 {
-		key := root.Content[i]
+	for key := range entries(root) {
 		if hint := nearest.Suggestion("", key.Value, []string{list}); hint != "" && key.Value != list {
 			f.fail(key.Line, "the %s has no field %q%s", kind, key.Value, hint)
 			return
@@ -227,26 +226,6 @@ func decodeNode(root *yamlv3.Node, into any) error {
 	return yaml.Unmarshal(data, into)
 }
 
-// convert reads an object into a Go value.
-func convert(content map[string]any, into any) error {
-	data, err := yaml.Marshal(content)
-	if err != nil {
-		return err
-	}
-	return yaml.Unmarshal(data, into)
-}
-
-// member is the value of a field of a mapping; an empty node when there is none.
-func member(n *yamlv3.Node, name string) *yamlv3.Node {
-	n = target(n)
-	for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			return target(n.Content[i+1])
-		}
-	}
-	return &yamlv3.Node{Line: n.Line}
-}
-
 // elementsOf are the elements of a list, as many as a decoder found.
 func elementsOf(n *yamlv3.Node, count int) []*yamlv3.Node {
 	var list []*yamlv3.Node
@@ -263,9 +242,9 @@ func elementsOf(n *yamlv3.Node, count int) []*yamlv3.Node {
 
 // strange says that a mapping has a field that is not known here: what it asks for is not judged.
 func strange(n *yamlv3.Node, known ...string) string {
-	for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
-		if name := n.Content[i].Value; !slices.Contains(known, name) {
-			return fmt.Sprintf("the field %q, in line %d, is not known here", name, n.Content[i].Line)
+	for key := range entries(n) {
+		if !slices.Contains(known, key.Value) {
+			return fmt.Sprintf("the field %q, in line %d, is not known here", key.Value, key.Line)
 		}
 	}
 	return ""

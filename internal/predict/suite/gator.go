@@ -49,7 +49,7 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 	s := g.foreign
 	var doc gatorSuite
 	if err := decodeNode(root, &doc); err != nil {
-		s.fail(root.Line, "%s", plainYAML(err))
+		s.fail(root.Line, "%s", manifests.PlainYAML(err))
 	}
 	if len(doc.Tests) == 0 {
 		s.empty(root, "Suite", "tests")

@@ -9,8 +9,10 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
 // isKyvernoTest reports whether a document has tests of the Kyverno CLI, which asks for no version.
@@ -55,7 +57,7 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 	}
 	k := &kyverno{foreign: newForeign(path, "kyverno"), call: f.Call || f.hasEngine(kyvernoName), engine: f.hasEngine(kyvernoName), same: f.same, root: root, policies: map[string]*manifests.Object{}}
 	if err := decodeNode(root, &k.doc); err != nil {
-		k.fail(root.Line, "%s", plainYAML(err))
+		k.fail(root.Line, "%s", manifests.PlainYAML(err))
 	}
 	switch checks := member(root, "checks"); {
 	case len(k.doc.Results) > 0:
@@ -178,7 +180,7 @@ func (k *kyverno) surroundings() {
 	if k.doc.Variables != "" {
 		for _, o := range k.read(line("variables"), k.doc.Variables) {
 			values := &kyvernoValues{}
-			if err := convert(o.Content, values); err != nil {
+			if err := yaml.Unmarshal(stage.Encode(o.Content), values); err != nil {
 				k.fail(line("variables"), "%s: %v", k.doc.Variables, err)
 			}
 			k.values(values)

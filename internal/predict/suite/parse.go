@@ -170,8 +170,7 @@ func (p *parser) row(n *yamlv3.Node, table *Test, request, expected *yamlv3.Node
 
 // expand puts the objects of a request into it that it names by their files.
 func (p *parser) expand(request *yamlv3.Node) {
-	for i := 0; request.Kind == yamlv3.MappingNode && i+1 < len(request.Content); i += 2 {
-		key, value := request.Content[i], request.Content[i+1]
+	for key, value := range entries(request) {
 		if key.Value != "object" && key.Value != "oldObject" || value.Kind != yamlv3.ScalarNode || value.Tag != "!!str" {
 			continue
 		}
@@ -183,7 +182,7 @@ func (p *parser) expand(request *yamlv3.Node) {
 		made := &yamlv3.Node{}
 		if err := made.Encode(object); err == nil {
 			placeAt(made, value)
-			request.Content[i+1] = made
+			*value = *made
 		}
 	}
 }
@@ -235,17 +234,10 @@ func (p *parser) request(n *yamlv3.Node) request {
 				p.fail(n, "fieldValidation %q is not one of Strict, Warn, Ignore", q.fieldValidation)
 			}
 		},
-		"authorize": func(n *yamlv3.Node) { q.authorize = new(bool); p.flag(q.authorize, "authorize")(n) },
-		"timeout":   p.text(&timeout, "timeout"),
-		"webhooks":  func(n *yamlv3.Node) { q.answers = p.answers(n, "webhooks") },
-		"namespaceLabels": func(n *yamlv3.Node) {
-			q.labels = map[string]string{}
-			p.pairs(n, "namespaceLabels", func(key, value *yamlv3.Node) {
-				var one string
-				p.text(&one, "the label "+key.Value)(value)
-				q.labels[key.Value] = one
-			})
-		},
+		"authorize":       func(n *yamlv3.Node) { q.authorize = new(bool); p.flag(q.authorize, "authorize")(n) },
+		"timeout":         p.text(&timeout, "timeout"),
+		"webhooks":        func(n *yamlv3.Node) { q.answers = p.answers(n, "webhooks") },
+		"namespaceLabels": p.textMap(&q.labels, "namespaceLabels", "the label "),
 	})
 	if timeout != "" {
 		var err error
@@ -338,12 +330,6 @@ func (p *parser) user(n *yamlv3.Node) *user.DefaultInfo {
 
 func (p *parser) expect(n *yamlv3.Node) expect {
 	e := expect{line: p.line(n), lines: map[string]int{}}
-	at := func(name string, read field) field {
-		return func(n *yamlv3.Node) {
-			e.lines[name] = p.line(n)
-			read(n)
-		}
-	}
 	known := map[string]field{
 		"allowed":   func(n *yamlv3.Node) { e.allowed = new(bool); p.flag(e.allowed, "allowed")(n) },
 		"code":      func(n *yamlv3.Node) { e.code = new(int64); p.number(e.code, "code")(n) },
@@ -389,8 +375,10 @@ func (p *parser) expect(n *yamlv3.Node) expect {
 			})
 		},
 	}
-	for name, read := range known {
-		known[name] = at(name, read)
+	for key, value := range entries(target(n)) {
+		if known[key.Value] != nil {
+			e.lines[key.Value] = p.line(value)
+		}
 	}
 	p.fields(n, "expect", known)
 	if len(e.lines) == 0 {
@@ -498,7 +486,8 @@ var pathStep = regexp.MustCompile(`^(?:\.?([^.\[\]]+)|\[(\d+)\]|\["((?:[^"\\]|\\
 func setNode(root *yamlv3.Node, key, value *yamlv3.Node) error {
 	path := key.Value
 	type step struct {
-		name  string
+		name string
+		// index is that of an element of a list; -1 for a name.
 		index int
 	}
 	var steps []step
@@ -523,58 +512,47 @@ func setNode(root *yamlv3.Node, key, value *yamlv3.Node) error {
 	n := root
 	for i, s := range steps {
 		last := i == len(steps)-1
-		switch {
-		case s.index >= 0:
-			if n.Kind != yamlv3.SequenceNode {
-				return fmt.Errorf("the path %q: there is no list before [%d]", path, s.index)
-			}
+		// An element takes width nodes, of which the last one is its value, at the place at; -1 when it is not there.
+		width, at := 1, s.index
+		if s.index >= 0 {
 			switch {
-			case last && remove && s.index < len(n.Content):
-				n.Content = slices.Delete(n.Content, s.index, s.index+1)
-				return nil
+			case n.Kind != yamlv3.SequenceNode:
+				return fmt.Errorf("the path %q: there is no list before [%d]", path, s.index)
 			case s.index > len(n.Content) || s.index == len(n.Content) && (!last || remove):
 				return fmt.Errorf("the path %q: the list has %d elements", path, len(n.Content))
 			case s.index == len(n.Content):
-				n.Content = append(n.Content, copyNode(value))
-				return nil
-			case last:
-				n.Content[s.index] = copyNode(value)
-				return nil
+				at = -1
 			}
-			n = n.Content[s.index]
-		default:
+		} else {
 			if n.Kind != yamlv3.MappingNode {
 				return fmt.Errorf("the path %q: there is no mapping before %q", path, s.name)
 			}
-			at := -1
+			width = 2
 			for k := 0; k+1 < len(n.Content); k += 2 {
 				if n.Content[k].Value == s.name {
-					at = k
+					at = k + 1
 				}
 			}
 			switch {
-			case last && remove && at < 0:
+			case at < 0 && last && remove:
 				return fmt.Errorf("the path %q: there is nothing to remove", path)
-			case last && remove:
-				n.Content = slices.Delete(n.Content, at, at+2)
-				return nil
-			case last && at >= 0:
-				n.Content[at+1] = copyNode(value)
-				return nil
 			case at < 0:
-				made := copyNode(value)
-				if !last {
-					made = &yamlv3.Node{Kind: yamlv3.MappingNode, Tag: "!!map", Line: key.Line, Column: key.Column}
-				}
-				n.Content = append(n.Content, &yamlv3.Node{Kind: yamlv3.ScalarNode, Tag: "!!str", Value: s.name, Line: key.Line, Column: key.Column}, made)
-				if last {
-					return nil
-				}
-				n = made
-			default:
-				n = n.Content[at+1]
+				n.Content = append(n.Content, &yamlv3.Node{Kind: yamlv3.ScalarNode, Tag: "!!str", Value: s.name, Line: key.Line, Column: key.Column})
 			}
 		}
+		if last && remove {
+			n.Content = slices.Delete(n.Content, at+1-width, at+1)
+			return nil
+		}
+		if at < 0 {
+			at = len(n.Content)
+			n.Content = append(n.Content, &yamlv3.Node{Kind: yamlv3.MappingNode, Tag: "!!map", Line: key.Line, Column: key.Column})
+		}
+		if last {
+			n.Content[at] = copyNode(value)
+			return nil
+		}
+		n = n.Content[at]
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
 	"time"
@@ -32,8 +33,8 @@ type Suite struct {
 	Tests     []*Test
 	// referenced are the files that tests take objects from.
 	referenced map[string]bool
-	// text is the file, and section the part of an archive that has the tests.
-	document document
+	// text is the file, for updates.
+	text []byte
 	// world tells suites of one file apart that have worlds of their own.
 	world string
 	// extend makes objects of the world that no file has, of what the files have.
@@ -46,6 +47,9 @@ type section struct {
 	line int
 	data []byte
 }
+
+// placed is the text of the section at its lines of the archive.
+func (s section) placed() []byte { return append(bytes.Repeat([]byte("\n"), s.line), s.data...) }
 
 // Test is a request, and what is expected.
 type Test struct {

@@ -39,7 +39,7 @@ func (r *Report) Update() (texts map[string][]byte, refused []*FileError) {
 			refuse("it expects what its table expects: give the row its own expect")
 			continue
 		}
-		lines := bytes.SplitAfter(s.document.text, []byte("\n"))
+		lines := bytes.SplitAfter(s.text, []byte("\n"))
 		first, last, indent := block(lines, t.place.test, t.place.expect)
 		if first == 0 {
 			refuse("its expectations are not a block of lines of their own")
@@ -59,7 +59,7 @@ func (r *Report) Update() (texts map[string][]byte, refused []*FileError) {
 	for file, list := range edits {
 		// From the end, so that the lines before stay where they are.
 		slices.SortFunc(list, func(a, b edit) int { return cmp.Compare(b.first, a.first) })
-		lines := bytes.SplitAfter(suites[file].document.text, []byte("\n"))
+		lines := bytes.SplitAfter(suites[file].text, []byte("\n"))
 		for _, e := range list {
 			lines = slices.Replace(lines, e.first-1, e.last, []byte(e.text))
 		}
@@ -71,9 +71,8 @@ func (r *Report) Update() (texts map[string][]byte, refused []*FileError) {
 // block finds the lines of the field expect of a test: from its key to the last line that belongs to
 // it. They are 0 when other fields share these lines.
 func block(lines [][]byte, test, expect *yamlv3.Node) (first, last, indent int) {
-	for i := 0; i+1 < len(test.Content); i += 2 {
-		key := test.Content[i]
-		if key.Value != "expect" || test.Content[i+1] != expect {
+	for key, value := range entries(test) {
+		if key.Value != "expect" || value != expect {
 			continue
 		}
 		if test.Style&yamlv3.FlowStyle != 0 || key.Line > len(lines) || strings.TrimSpace(string(lines[key.Line-1][:key.Column-1])) != "" {
@@ -129,14 +128,11 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 		if err := made.Encode(value); err != nil {
 			return
 		}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == name {
-				old := n.Content[i+1]
+		for key, old := range entries(n) {
+			if key.Value == name {
 				made.HeadComment, made.LineComment, made.FootComment = old.HeadComment, old.LineComment, old.FootComment
-				if old.Style&yamlv3.FlowStyle != 0 {
-					made.Style |= yamlv3.FlowStyle
-				}
-				n.Content[i+1] = made
+				made.Style |= old.Style & yamlv3.FlowStyle
+				*old = *made
 				return
 			}
 		}
@@ -151,62 +147,46 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 	}
 	failed := map[string]bool{}
 	for _, f := range r.Failures {
-		name, _, _ := strings.Cut(strings.FieldsFunc(f.Field, func(c rune) bool { return c == '.' || c == '[' || c == ' ' })[0], " ")
-		failed[name] = true
+		failed[strings.FieldsFunc(f.Field, func(c rune) bool { return c == '.' || c == '[' || c == ' ' })[0]] = true
 	}
 	if o.Allowed {
 		remove("reason", "message", "by", "causes")
 	} else {
 		remove("object", "patch")
 	}
-	if failed["allowed"] {
-		set("allowed", o.Allowed)
-		if !o.Allowed {
-			set("message", o.Message)
-			set("by", byOf(o.By))
+	correct := func(name string, value any) {
+		if failed[name] {
+			set(name, value)
 		}
 	}
-	if failed["code"] {
-		set("code", o.Code)
-	}
+	correct("allowed", o.Allowed)
+	correct("code", o.Code)
 	if !o.Allowed {
-		if failed["reason"] {
-			set("reason", o.Reason)
-		}
-		if failed["message"] {
-			set("message", o.Message)
-		}
-		if failed["by"] {
-			set("by", byOf(o.By))
-		}
-		if failed["causes"] {
-			var list []map[string]string
-			for _, c := range o.Causes {
-				one := map[string]string{"message": c.Message}
-				if c.Field != "" {
-					one["field"] = c.Field
-				}
-				list = append(list, one)
+		// Who rejected the request, and why, is news when it was to be allowed.
+		failed["message"], failed["by"] = failed["message"] || failed["allowed"], failed["by"] || failed["allowed"]
+		correct("reason", o.Reason)
+		correct("message", o.Message)
+		correct("by", byOf(o.By))
+		var list []map[string]string
+		for _, c := range o.Causes {
+			one := map[string]string{"message": c.Message}
+			if c.Field != "" {
+				one["field"] = c.Field
 			}
-			set("causes", list)
+			list = append(list, one)
+		}
+		correct("causes", list)
+	}
+	correct("warnings", append([]string{}, o.Warnings...))
+	annotations := map[string]any{}
+	for _, a := range r.test.expect.annotations {
+		annotations[a.key] = nil
+		if value, ok := o.Annotations[a.key]; ok {
+			annotations[a.key] = value
 		}
 	}
-	if failed["warnings"] {
-		set("warnings", append([]string{}, o.Warnings...))
-	}
-	if failed["auditAnnotations"] {
-		annotations := map[string]any{}
-		for _, a := range r.test.expect.annotations {
-			annotations[a.key] = nil
-			if value, ok := o.Annotations[a.key]; ok {
-				annotations[a.key] = value
-			}
-		}
-		set("auditAnnotations", annotations)
-	}
-	if failed["called"] {
-		set("called", append([]string{}, o.Called...))
-	}
+	correct("auditAnnotations", annotations)
+	correct("called", append([]string{}, o.Called...))
 	if failed["notCalled"] {
 		var left []string
 		for _, name := range r.test.expect.notCalled {
@@ -218,14 +198,12 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 			set("notCalled", left)
 		}
 	}
-	if failed["costBelow"] {
-		set("costBelow", o.Cost+1)
-	}
-	if o.Object != nil && failed["object"] {
-		set("object", like(r.test.expect.object, o.Object))
-	}
-	if o.Object != nil && failed["patch"] {
-		remove("patch")
+	correct("costBelow", o.Cost+1)
+	if o.Object != nil {
+		correct("object", like(r.test.expect.object, o.Object))
+		if failed["patch"] {
+			remove("patch")
+		}
 	}
 }
 

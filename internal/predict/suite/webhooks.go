@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"regexp"
 	"time"
@@ -14,56 +13,23 @@ func (p *parser) answers(n *yamlv3.Node, what string) []answer {
 	var list []answer
 	p.each(n, what, func(n *yamlv3.Node) {
 		a := answer{line: p.line(n)}
-		response := map[string]any{}
-		status := map[string]any{}
+		response, status := map[string]any{}, map[string]any{}
 		delay := ""
 		p.fields(n, "an answer", map[string]field{
-			"webhook": p.text(&a.webhook, "webhook"),
-			"allowed": func(n *yamlv3.Node) {
-				var allowed bool
-				p.flag(&allowed, "allowed")(n)
-				response["allowed"] = allowed
-			},
-			"message": func(n *yamlv3.Node) {
-				var text string
-				p.text(&text, "message")(n)
-				status["message"] = text
-			},
-			"reason": func(n *yamlv3.Node) {
-				var text string
-				p.text(&text, "reason")(n)
-				status["reason"] = text
-			},
-			"code": func(n *yamlv3.Node) {
-				var code int64
-				p.number(&code, "code")(n)
-				status["code"] = code
-			},
-			"warnings": func(n *yamlv3.Node) {
-				var list []string
-				p.texts(&list, "warnings")(n)
-				texts := make([]any, len(list))
-				for i := range list {
-					texts[i] = list[i]
-				}
-				response["warnings"] = texts
-			},
-			"auditAnnotations": func(n *yamlv3.Node) {
-				annotations := map[string]any{}
-				p.pairs(n, "auditAnnotations", func(key, value *yamlv3.Node) {
-					var text string
-					p.text(&text, key.Value)(value)
-					annotations[key.Value] = text
-				})
-				response["auditAnnotations"] = annotations
-			},
+			"webhook":          p.text(&a.webhook, "webhook"),
+			"allowed":          put(response, "allowed", p.flag),
+			"message":          put(status, "message", p.text),
+			"reason":           put(status, "reason", p.text),
+			"code":             put(status, "code", p.number),
+			"warnings":         put(response, "warnings", p.texts),
+			"auditAnnotations": put(response, "auditAnnotations", func(into *map[string]string, what string) field { return p.textMap(into, what, "") }),
 			"patch": func(n *yamlv3.Node) {
 				list, ok := p.value(n).([]any)
 				data, err := json.Marshal(list)
 				if !ok || err != nil {
 					p.fail(n, "patch is not a list of operations of a JSON patch")
 				}
-				response["patch"], response["patchType"] = base64.StdEncoding.EncodeToString(data), "JSONPatch"
+				response["patch"], response["patchType"] = data, "JSONPatch"
 			},
 			"response": func(n *yamlv3.Node) { a.response = p.decoder.object(n, "response") },
 			"status":   p.number(&a.status, "status"),
@@ -97,6 +63,15 @@ func (p *parser) answers(n *yamlv3.Node, what string) []answer {
 	return list
 }
 
+// put reads a field of a webhook's response into the response.
+func put[T any](into map[string]any, name string, read func(into *T, what string) field) field {
+	return func(n *yamlv3.Node) {
+		var value T
+		read(&value, name)(n)
+		into[name] = value
+	}
+}
+
 // program is a webhook that is started for the tests of a file.
 type program struct {
 	line    int
@@ -114,14 +89,7 @@ func (p *parser) programs(n *yamlv3.Node) []program {
 		p.fields(n, "a program", map[string]field{
 			"command": p.texts(&one.command, "command"),
 			"service": p.text(&one.service, "service"),
-			"env": func(n *yamlv3.Node) {
-				one.env = map[string]string{}
-				p.pairs(n, "env", func(key, value *yamlv3.Node) {
-					var text string
-					p.text(&text, key.Value)(value)
-					one.env[key.Value] = text
-				})
-			},
+			"env":     p.textMap(&one.env, "env", ""),
 		})
 		if len(one.command) == 0 {
 			p.fail(n, "a program has no command")

@@ -1,8 +1,10 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
-	"regexp"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/aliases"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
@@ -50,37 +53,15 @@ type field func(n *yamlv3.Node)
 
 // fields reads a mapping whose fields are known.
 func (d *decoder) fields(n *yamlv3.Node, what string, known map[string]field) {
-	n = target(n)
-	if n.Kind != yamlv3.MappingNode {
-		d.fail(n, "%s is %s, and must be a mapping", what, kindOf(n))
-		return
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		if seen[key.Value] {
-			d.fail(key, "%s has the field %q twice", what, key.Value)
-			continue
-		}
-		seen[key.Value] = true
-		read, ok := known[key.Value]
-		if !ok {
-			names := make([]string, 0, len(known))
-			for name := range known {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			hint := nearest.Suggestion("", key.Value, names)
-			if hint == "" {
-				hint = ": it may have " + strings.Join(names, ", ")
-			}
-			d.fail(key, "%s has no field %q%s", what, key.Value, hint)
-			continue
-		}
-		if read != nil {
+	d.members(n, what, "the field ", func(key, value *yamlv3.Node) {
+		if read, ok := known[key.Value]; ok {
 			read(value)
+			return
 		}
-	}
+		names := slices.Sorted(maps.Keys(known))
+		hint := cmp.Or(nearest.Suggestion("", key.Value, names), ": it may have "+strings.Join(names, ", "))
+		d.fail(key, "%s has no field %q%s", what, key.Value, hint)
+	})
 }
 
 // each reads the elements of a list.
@@ -97,31 +78,38 @@ func (d *decoder) each(n *yamlv3.Node, what string, read func(*yamlv3.Node)) {
 
 // pairs reads a mapping with any keys.
 func (d *decoder) pairs(n *yamlv3.Node, what string, read func(key, value *yamlv3.Node)) {
+	d.members(n, what, "", read)
+}
+
+// members reads a mapping in which each key is there once. key is what errors call a key.
+func (d *decoder) members(n *yamlv3.Node, what, key string, read func(key, value *yamlv3.Node)) {
 	n = target(n)
 	if n.Kind != yamlv3.MappingNode {
 		d.fail(n, "%s is %s, and must be a mapping", what, kindOf(n))
 		return
 	}
 	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if seen[n.Content[i].Value] {
-			d.fail(n.Content[i], "%s has %q twice", what, n.Content[i].Value)
+	for name, value := range entries(n) {
+		if seen[name.Value] {
+			d.fail(name, "%s has %s%q twice", what, key, name.Value)
 			continue
 		}
-		seen[n.Content[i].Value] = true
-		read(n.Content[i], n.Content[i+1])
+		seen[name.Value] = true
+		read(name, value)
+	}
+}
+
+// scalar reads a scalar of a tag, by a function that says whether it understands the text.
+func (d *decoder) scalar(tag, must, what string, read func(text string) bool) field {
+	return func(n *yamlv3.Node) {
+		if n = target(n); n.Kind != yamlv3.ScalarNode || n.Tag != tag || !read(n.Value) {
+			d.fail(n, "%s is %s, and must be %s", what, kindOf(n), must)
+		}
 	}
 }
 
 func (d *decoder) text(into *string, what string) field {
-	return func(n *yamlv3.Node) {
-		n = target(n)
-		if n.Kind != yamlv3.ScalarNode || n.Tag != "!!str" {
-			d.fail(n, "%s is %s, and must be a text", what, kindOf(n))
-			return
-		}
-		*into = n.Value
-	}
+	return d.scalar("!!str", "a text", what, func(text string) bool { *into = text; return true })
 }
 
 func (d *decoder) texts(into *[]string, what string) field {
@@ -135,27 +123,30 @@ func (d *decoder) texts(into *[]string, what string) field {
 	}
 }
 
-func (d *decoder) flag(into *bool, what string) field {
+// textMap reads a mapping of texts. Errors call each by its key, behind a prefix.
+func (d *decoder) textMap(into *map[string]string, what, prefix string) field {
 	return func(n *yamlv3.Node) {
-		n = target(n)
-		if n.Kind != yamlv3.ScalarNode || n.Tag != "!!bool" {
-			d.fail(n, "%s is %s, and must be true or false", what, kindOf(n))
-			return
-		}
-		*into = n.Value == "true"
+		*into = map[string]string{}
+		d.pairs(n, what, func(key, value *yamlv3.Node) {
+			var one string
+			d.text(&one, prefix+key.Value)(value)
+			(*into)[key.Value] = one
+		})
 	}
 }
 
+func (d *decoder) flag(into *bool, what string) field {
+	return d.scalar("!!bool", "true or false", what, func(text string) bool { *into = text == "true"; return true })
+}
+
 func (d *decoder) number(into *int64, what string) field {
-	return func(n *yamlv3.Node) {
-		n = target(n)
-		v, err := strconv.ParseInt(n.Value, 10, 64)
-		if n.Kind != yamlv3.ScalarNode || n.Tag != "!!int" || err != nil {
-			d.fail(n, "%s is %s, and must be a whole number", what, kindOf(n))
-			return
+	return d.scalar("!!int", "a whole number", what, func(text string) (ok bool) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err == nil {
+			*into = n
 		}
-		*into = v
-	}
+		return err == nil
+	})
 }
 
 // marshal returns the text of a node, with its aliases. It returns an error if they stand for too much.
@@ -167,55 +158,9 @@ func marshal(n *yamlv3.Node) ([]byte, error) {
 	return data, err
 }
 
-// sameText matches texts without quotes that are texts in each version of YAML, but for words that stand for something.
-var (
-	sameText = regexp.MustCompile(`^[A-Za-z/][-A-Za-z0-9/._]*$`)
-	word     = regexp.MustCompile(`(?i)^(y|yes|n|no|on|off|true|false|null)$`)
-	sameInt  = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,14})$`)
-)
-
-// plain is the value of a node whose scalars mean the same in each version of YAML. ok is false for other nodes. Objects
-// that are written in plain style are read in a third of the time.
-func plain(n *yamlv3.Node) (v any, ok bool) {
-	switch n.Kind {
-	case yamlv3.MappingNode:
-		m := make(map[string]any, len(n.Content)/2)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, _ := plain(n.Content[i])
-			name, text := key.(string)
-			if _, twice := m[name]; !text || twice {
-				return nil, false
-			}
-			if m[name], ok = plain(n.Content[i+1]); !ok {
-				return nil, false
-			}
-		}
-		return m, true
-	case yamlv3.SequenceNode:
-		list := make([]any, len(n.Content))
-		for i := range n.Content {
-			if list[i], ok = plain(n.Content[i]); !ok {
-				return nil, false
-			}
-		}
-		return list, true
-	case yamlv3.ScalarNode:
-		switch quoted := n.Style&(yamlv3.DoubleQuotedStyle|yamlv3.SingleQuotedStyle) != 0; {
-		case n.Tag == "!!str" && (quoted || sameText.MatchString(n.Value) && !word.MatchString(n.Value)):
-			return n.Value, true
-		case n.Tag == "!!int" && sameInt.MatchString(n.Value):
-			v, err := strconv.ParseInt(n.Value, 10, 64)
-			return v, err == nil
-		case n.Tag == "!!bool" && (n.Value == "true" || n.Value == "false"):
-			return n.Value == "true", true
-		}
-	}
-	return nil, false
-}
-
 // value is the node as the values that JSON has.
 func (d *decoder) value(n *yamlv3.Node) any {
-	if v, ok := plain(n); ok {
+	if v, ok := manifests.Value(n); ok {
 		return v
 	}
 	data, err := marshal(n)
@@ -227,7 +172,7 @@ func (d *decoder) value(n *yamlv3.Node) any {
 		err = utiljson.Unmarshal(data, &v)
 	}
 	if err != nil {
-		d.fail(n, "%s", plainYAML(err))
+		d.fail(n, "%s", manifests.PlainYAML(err))
 		return nil
 	}
 	return v
@@ -246,22 +191,31 @@ func (d *decoder) object(n *yamlv3.Node, what string) map[string]any {
 	return m
 }
 
-var yamlPlace = regexp.MustCompile(`(?m)line (\d+): `)
-
-// plainYAML is an error of the YAML library without its prefixes and places.
-func plainYAML(err error) string {
-	s := strings.ReplaceAll(err.Error(), "yaml: unmarshal errors:\n  ", "")
-	s = strings.TrimPrefix(strings.TrimPrefix(s, "error converting YAML to JSON: "), "yaml: ")
-	return yamlPlace.ReplaceAllString(s, "")
+// entries are the keys and values of a mapping, in their order; none of another node.
+func entries(n *yamlv3.Node) iter.Seq2[*yamlv3.Node, *yamlv3.Node] {
+	return func(yield func(key, value *yamlv3.Node) bool) {
+		for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i], n.Content[i+1]) {
+				return
+			}
+		}
+	}
 }
 
-// lineIn is the line that an error of the YAML library names, 1 for none.
-func lineIn(err error) int {
-	if m := yamlPlace.FindStringSubmatch(err.Error()); m != nil {
-		n, _ := strconv.Atoi(m[1])
-		return max(n, 1)
+// member is the value of a field of a mapping; an empty node when there is none.
+func member(n *yamlv3.Node, name string) *yamlv3.Node {
+	n = target(n)
+	for key, value := range entries(n) {
+		if key.Value == name {
+			return target(value)
+		}
 	}
-	return 1
+	return &yamlv3.Node{Line: n.Line}
+}
+
+// header returns the fields of a document that say what it is.
+func header(root *yamlv3.Node) (apiVersion, kind string) {
+	return member(root, "apiVersion").Value, member(root, "kind").Value
 }
 
 func target(n *yamlv3.Node) *yamlv3.Node {

@@ -2,6 +2,10 @@ package cli
 
 import (
 	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/cli/serving"
@@ -29,6 +33,11 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 		return command.ExitOK
 	case program.KubeAPIServer:
 		return command.Execute(ctx, serving.NewKubeAPIServer, args, streams)
+	}
+	if len(args) > 2 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) && args[1] == program.Kubectl {
+		// kubectl completes its own command line.
+		serving.RunKubectl(slices.Delete(slices.Clone(args), 1, 2), streams)
+		return command.ExitOK
 	}
 	return command.Execute(ctx, newRoot, args, streams)
 }

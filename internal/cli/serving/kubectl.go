@@ -1,13 +1,9 @@
 package serving
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -55,9 +51,6 @@ refused.
 		RunE: func(_ *cobra.Command, args []string) error {
 			RunKubectl(args, streams)
 			return nil
-		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return completeKubectl(args, toComplete)
 		},
 	}
 }
@@ -117,40 +110,4 @@ type refusal struct{ reason error }
 func (r refusal) RoundTrip(*http.Request) (*http.Response, error) {
 	kubectlutil.CheckErr(r.reason)
 	return nil, r.reason
-}
-
-// completeKubectl asks kubectl what could come next.
-func completeKubectl(args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var out strings.Builder
-	request := append(append([]string{cobra.ShellCompRequestCmd}, args...), toComplete)
-	root := kubectlCommand(request, command.Streams{In: strings.NewReader(""), Out: &out, Err: os.Stderr})
-	root.SetOut(&out)
-	if err := root.Execute(); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	completions, directive, err := parseCompletions(out.String())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return completions, directive
-}
-
-// parseCompletions reads what cobra's hidden completion command prints: a line
-// for each completion, then a colon and the directive.
-func parseCompletions(out string) ([]cobra.Completion, cobra.ShellCompDirective, error) {
-	text, last, ok := strings.Cut(out, "\n:")
-	if rest, found := strings.CutPrefix(out, ":"); found {
-		text, last, ok = "", rest, true
-	}
-	if !ok {
-		return nil, 0, errors.New("completions without a directive")
-	}
-	directive, err := strconv.Atoi(strings.TrimSpace(last))
-	if err != nil {
-		return nil, 0, fmt.Errorf("directive of completions: %w", err)
-	}
-	if text == "" {
-		return nil, cobra.ShellCompDirective(directive), nil
-	}
-	return strings.Split(text, "\n"), cobra.ShellCompDirective(directive), nil
 }

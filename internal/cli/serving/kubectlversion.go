@@ -17,33 +17,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// replaceVersion replaces kubectl's version command. Its own takes the client's
+// replaceVersion replaces what kubectl's version command does. Its own takes the client's
 // version from a variable that only the build scripts of Kubernetes set, and
 // fails on what the variable holds otherwise.
 func replaceVersion(root *cobra.Command, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) {
-	for _, c := range root.Commands() {
-		if c.Name() == "version" {
-			root.RemoveCommand(c)
+	cmd, _, err := root.Find([]string{"version"})
+	if err != nil {
+		panic(err)
+	}
+	cmd.Run = func(cmd *cobra.Command, args []string) {
+		if len(args) > 0 {
+			kubectlutil.CheckErr(fmt.Errorf("extra arguments: %v", args))
 		}
+		clientOnly, _ := cmd.Flags().GetBool("client")
+		output, _ := cmd.Flags().GetString("output")
+		kubectlutil.CheckErr(runKubectlVersion(flags, streams, clientOnly, output))
 	}
-	var clientOnly bool
-	var output string
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the client and server version information",
-		Long:  "Print the client and server version information for the current context.",
-		Example: `  # Print the client and server versions for the current context
-  kubectl version`,
-		Run: func(_ *cobra.Command, args []string) {
-			if len(args) > 0 {
-				kubectlutil.CheckErr(fmt.Errorf("extra arguments: %v", args))
-			}
-			kubectlutil.CheckErr(runKubectlVersion(flags, streams, clientOnly, output))
-		},
-	}
-	cmd.Flags().BoolVar(&clientOnly, "client", false, "If true, shows client version only (no server required).")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "One of 'yaml' or 'json'.")
-	root.AddCommand(cmd)
 }
 
 // runKubectlVersion prints what kubectl prints.

@@ -82,11 +82,9 @@ func watchSuite(dataDir string) {
 		// etcd says what is wrong with its directory.
 		return
 	}
-	gone := orphaned(context.Background())
-	if gone == nil {
+	if !orphaned(context.Background()) {
 		return
 	}
-	<-gone
 	if data != nil {
 		data.Remove()
 		os.Exit(command.ExitError)

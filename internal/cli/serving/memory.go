@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -62,11 +64,9 @@ func keepMemory(ctx context.Context, room int64) {
 		most = min(most, int64(float64(container)*containerShare))
 	}
 	defer debug.SetMemoryLimit(most)
-	tick := time.NewTicker(memoryInterval)
-	defer tick.Stop()
 	var limit int64
 	var calm quiet
-	for {
+	wait.UntilWithContext(ctx, func(context.Context) {
 		now := readMemory()
 		next := min(now.limit(room), most)
 		// Setting it stops the world for a moment, which small changes are not worth.
@@ -78,12 +78,7 @@ func keepMemory(ctx context.Context, room int64) {
 			debug.FreeOSMemory()
 			forgetFiles()
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	}, memoryInterval)
 }
 
 // quiet says when a server that was busy has become quiet.

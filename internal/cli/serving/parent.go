@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // endWithParentVariable names the environment variable that lets a server of tests live
@@ -29,37 +31,24 @@ const (
 // startedBy is the process that started this one. It is read before anything takes time.
 var startedBy = os.Getppid()
 
-// orphaned returns a channel that is closed when the process that started this one has
-// ended, however that happened, unless the environment says that it does not matter or names
-// a lock to look at instead. It looks until ctx ends. The channel is nil when there is nobody to look for: the first
-// process of a machine or of a container does not end.
+// orphaned waits until the process that started this one has ended, however that happened, unless
+// the environment says that it does not matter or names a lock to look at instead. It returns false
+// when ctx ended before, or when there is nobody to look for: the first process of a machine or of a
+// container does not end.
 //
 // Looking is what every system can do. Linux could send a signal, but does so already
 // when a thread of the parent ends.
-func orphaned(ctx context.Context) <-chan struct{} {
+func orphaned(ctx context.Context) bool {
 	ended := func() bool { return os.Getppid() != startedBy }
 	if path := os.Getenv(endWithLockVariable); path != "" {
 		ended = unused(path)
 	} else if end, err := strconv.ParseBool(os.Getenv(endWithParentVariable)); err == nil && !end || startedBy == 1 {
-		return nil
+		return false
 	}
 	// After the parent has ended, log lines go nowhere, and must not end this process
 	// before it has cleaned up.
 	signal.Ignore(syscall.SIGPIPE)
-	gone := make(chan struct{})
-	go func() {
-		tick := time.NewTicker(parentInterval)
-		defer tick.Stop()
-		for !ended() {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-		close(gone)
-	}()
-	return gone
+	return wait.PollUntilContextCancel(ctx, parentInterval, true, func(context.Context) (bool, error) { return ended(), nil }) == nil
 }
 
 // unused returns a function that reports whether no process has locked the file for a while. When
@@ -89,14 +78,10 @@ func unused(path string) func() bool {
 // this one.
 func whileParentLives(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if gone := orphaned(ctx); gone != nil {
-		go func() {
-			select {
-			case <-gone:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-	}
+	go func() {
+		if orphaned(ctx) {
+			cancel()
+		}
+	}()
 	return ctx, cancel
 }

@@ -3,14 +3,13 @@ package serving
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"strconv"
 	"time"
 
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -62,38 +61,16 @@ func (s supervisor) watch(ctx context.Context, a server.Address) {
 	if s.socket == "" || s.patience <= 0 {
 		return
 	}
-	client, err := rest.HTTPClientFor(a.Admin)
+	client, err := discovery.NewDiscoveryClientForConfig(a.Admin)
 	if err != nil {
 		klog.ErrorS(err, "Cannot check the health of this server for systemd")
 		return
 	}
-	tick := time.NewTicker(s.patience / 3)
-	defer tick.Stop()
-	for {
-		if serves(ctx, client, a.URL, s.patience/3) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, s.patience/3)
+		defer cancel()
+		if _, err := client.RESTClient().Get().AbsPath("/livez").Param("exclude", "etcd").DoRaw(ctx); err == nil {
 			s.notify(alive)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// serves reports whether a server answers that it is alive, within a time.
-func serves(ctx context.Context, client *http.Client, address string, within time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/livez?exclude=etcd", nil)
-	if err != nil {
-		return false
-	}
-	answer, err := client.Do(req)
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<16))
-	return err == nil && answer.StatusCode == http.StatusOK
+	}, s.patience/3)
 }

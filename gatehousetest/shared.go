@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/discovery"
 )
 
 // lockVariable names the environment variable with the file whose locks keep a server alive.
@@ -119,23 +118,12 @@ func joinServer(users *os.File) (*process, error) {
 	if err := s.readKubeconfig(); err != nil {
 		return nil, err
 	}
-	client, err := rest.HTTPClientFor(s.admin)
+	client, err := discovery.NewDiscoveryClientForConfig(s.admin)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.admin.Host+"/readyz", nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answers %s", response.Status)
-	}
-	return s, nil
+	_, err = client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	return s, err
 }

@@ -3,7 +3,6 @@ package gatehousetest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -11,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
 )
 
 // traceHeader has the ID of the trace of a write.
@@ -101,29 +101,21 @@ func (l *traceLog) show(ctx context.Context, id string) {
 
 // read returns a trace as text, or "" if the trace is not to be logged.
 func (l *traceLog) read(ctx context.Context, id string) (string, error) {
-	client, err := rest.HTTPClientFor(l.server.admin)
+	client, err := discovery.NewDiscoveryClientForConfig(l.server.admin)
 	if err != nil {
 		return "", err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.server.admin.Host+tracesPath+id, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusNotFound {
+	data, err := client.RESTClient().Get().AbsPath(tracesPath + id).DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
 		// The flags of the server may limit which traces it keeps.
 		return "", nil
 	}
-	r := &record{}
-	if err := json.NewDecoder(response.Body).Decode(r); err != nil {
+	if err != nil {
 		return "", err
 	}
-	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("the server answers %s", response.Status)
+	r := &record{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return "", err
 	}
 	if !r.interesting() {
 		return "", nil

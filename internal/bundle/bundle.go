@@ -140,45 +140,42 @@ func together(list []Missing) []Missing {
 	return out
 }
 
-// texts are pages of the server that are taken without what looks like a secret.
-var texts = []struct{ name, path string }{
-	{"log.txt", "/debug/log"},
-	{"version.json", "/version"},
-	{"livez.txt", "/livez?verbose"},
-	{"readyz.txt", "/readyz?verbose"},
-	{"statusz.txt", "/statusz"},
-	{"flagz.txt", "/flagz"},
-	{"metrics.txt", "/metrics"},
-	{"fairness/levels.txt", "/debug/api_priority_and_fairness/dump_priority_levels"},
-	{"fairness/queues.txt", "/debug/api_priority_and_fairness/dump_queues"},
-	{"profiles/goroutines.txt", "/debug/pprof/goroutine?debug=2"},
-}
-
-// profiles have addresses in the program and counts, and no contents of memory.
-var profiles = []struct{ name, path string }{
-	{"profiles/heap.pb.gz", "/debug/pprof/heap"},
-	{"profiles/allocs.pb.gz", "/debug/pprof/allocs"},
-	{"profiles/goroutine.pb.gz", "/debug/pprof/goroutine"},
-	{"profiles/mutex.pb.gz", "/debug/pprof/mutex"},
-	{"profiles/block.pb.gz", "/debug/pprof/block"},
-}
-
-// lists are objects without anything secret: they say by what requests are judged, by which
-// server, and in which order.
-var lists = []struct{ name, path string }{
-	{"registrations/mutatingwebhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"},
-	{"registrations/validatingwebhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"},
-	{"registrations/validatingadmissionpolicies.yaml", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"},
-	{"registrations/validatingadmissionpolicybindings.yaml", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"},
-	{"registrations/mutatingadmissionpolicies.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"},
-	{"registrations/mutatingadmissionpolicybindings.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"},
-	{"registrations/initializerconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations"},
-	{"registrations/externaladmissionhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1alpha1/externaladmissionhookconfigurations"},
-	{"registrations/apiservices.yaml", "/apis/apiregistration.k8s.io/v1/apiservices"},
-	{"states/registrationstates.yaml", "/apis/gatehouse.dev/v1alpha1/registrationstates"},
-	{"states/admissionservers.yaml", "/apis/gatehouse.dev/v1alpha1/admissionservers"},
-	{"fairness/flowschemas.yaml", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"},
-	{"fairness/prioritylevelconfigurations.yaml", "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"},
+// pages are what is taken of the server, with what takes out of each what is secret: what looks like it in texts,
+// and nothing of profiles, which have addresses in the program and counts, and no contents of memory. The lists are
+// objects without anything secret: they say by what requests are judged, by which server, and in which order.
+var pages = []struct {
+	name, path string
+	change     func([]byte) ([]byte, error)
+}{
+	{"log.txt", "/debug/log", withoutCredentials},
+	{"version.json", "/version", withoutCredentials},
+	{"livez.txt", "/livez?verbose", withoutCredentials},
+	{"readyz.txt", "/readyz?verbose", withoutCredentials},
+	{"statusz.txt", "/statusz", withoutCredentials},
+	{"flagz.txt", "/flagz", withoutCredentials},
+	{"metrics.txt", "/metrics", withoutCredentials},
+	{"fairness/levels.txt", "/debug/api_priority_and_fairness/dump_priority_levels", withoutCredentials},
+	{"fairness/queues.txt", "/debug/api_priority_and_fairness/dump_queues", withoutCredentials},
+	{"profiles/goroutines.txt", "/debug/pprof/goroutine?debug=2", withoutCredentials},
+	{"profiles/heap.pb.gz", "/debug/pprof/heap", nil},
+	{"profiles/allocs.pb.gz", "/debug/pprof/allocs", nil},
+	{"profiles/goroutine.pb.gz", "/debug/pprof/goroutine", nil},
+	{"profiles/mutex.pb.gz", "/debug/pprof/mutex", nil},
+	{"profiles/block.pb.gz", "/debug/pprof/block", nil},
+	{"registrations/mutatingwebhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", objects},
+	{"registrations/validatingwebhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", objects},
+	{"registrations/validatingadmissionpolicies.yaml", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", objects},
+	{"registrations/validatingadmissionpolicybindings.yaml", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", objects},
+	{"registrations/mutatingadmissionpolicies.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies", objects},
+	{"registrations/mutatingadmissionpolicybindings.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", objects},
+	{"registrations/initializerconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations", objects},
+	{"registrations/externaladmissionhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1alpha1/externaladmissionhookconfigurations", objects},
+	{"registrations/apiservices.yaml", "/apis/apiregistration.k8s.io/v1/apiservices", objects},
+	{"states/registrationstates.yaml", "/apis/gatehouse.dev/v1alpha1/registrationstates", objects},
+	{"states/admissionservers.yaml", "/apis/gatehouse.dev/v1alpha1/admissionservers", objects},
+	{"fairness/flowschemas.yaml", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", objects},
+	{"fairness/prioritylevelconfigurations.yaml", "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", objects},
+	{"traces.yaml", tracesPath, traces},
 }
 
 // tracesPath has the traces of the latest requests.
@@ -199,16 +196,9 @@ func (o *Options) parts() []*part {
 	if o.CPU > 0 {
 		get("profiles/cpu.pb.gz", fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(o.CPU.Seconds()))), o.CPU+partTime, nil)
 	}
-	for _, l := range texts {
-		get(l.name, l.path, partTime, withoutCredentials)
+	for _, p := range pages {
+		get(p.name, p.path, partTime, p.change)
 	}
-	for _, l := range profiles {
-		get(l.name, l.path, partTime, nil)
-	}
-	for _, l := range lists {
-		get(l.name, l.path, partTime, objects)
-	}
-	get("traces.yaml", tracesPath, partTime, traces)
 	for i, file := range o.Logs {
 		list = append(list, &part{name: fmt.Sprintf("logs/%d-%s", i+1, filepath.Base(file)), read: func(context.Context) ([]byte, error) {
 			data, err := tail(file)

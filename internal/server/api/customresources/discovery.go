@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +20,6 @@ type Version struct {
 	// Resources are the resources in order of name, each followed by its
 	// subresources: status, then scale.
 	Resources []metav1.APIResource
-	// Aggregated says the same in the form of aggregated discovery.
-	Aggregated []apidiscoveryv2.APIResourceDiscovery
 	// Tag changes whenever the OpenAPI document of the version may have changed, and not
 	// with definitions that have no part in it.
 	Tag string
@@ -43,7 +40,7 @@ func (s *Server) Versions() []Version {
 	// builtFrom names the definitions that the document of each version is built from.
 	builtFrom := map[schema.GroupVersion][]string{}
 	for _, e := range *s.snapshot.Load() {
-		if !apihelpers.IsCRDConditionTrue(e.crd, apiextensionsv1.Established) {
+		if !established(e.crd) {
 			continue
 		}
 		for i := range e.crd.Spec.Versions {
@@ -55,7 +52,11 @@ func (s *Server) Versions() []Version {
 			if byGV[gv] == nil {
 				byGV[gv] = &Version{GroupVersion: gv}
 			}
-			byGV[gv].add(e, v)
+			for _, subresource := range []string{"", "status", "scale"} {
+				if e.shown[place{v.Name, subresource}] {
+					byGV[gv].Resources = append(byGV[gv].Resources, discovered(e.crd, subresource))
+				}
+			}
 			builtFrom[gv] = append(builtFrom[gv], string(e.definition.crd.UID)+"/"+e.definition.crd.ResourceVersion)
 		}
 	}
@@ -64,7 +65,6 @@ func (s *Server) Versions() []Version {
 		slices.SortStableFunc(v.Resources, func(a, b metav1.APIResource) int { return cmp.Compare(resourceOf(a.Name), resourceOf(b.Name)) })
 		slices.Sort(builtFrom[v.GroupVersion])
 		v.Tag = strings.Join(builtFrom[v.GroupVersion], ",")
-		slices.SortFunc(v.Aggregated, func(a, b apidiscoveryv2.APIResourceDiscovery) int { return cmp.Compare(a.Resource, b.Resource) })
 		list = append(list, *v)
 	}
 	slices.SortFunc(list, func(a, b Version) int {
@@ -77,35 +77,6 @@ func (s *Server) Versions() []Version {
 func resourceOf(name string) string {
 	resource, _, _ := strings.Cut(name, "/")
 	return resource
-}
-
-// add adds one definition, in one of its versions, to what discovery shows.
-func (v *Version) add(e entry, in *apiextensionsv1.CustomResourceDefinitionVersion) {
-	main := discovered(e.crd, "")
-	scope := apidiscoveryv2.ScopeCluster
-	if main.Namespaced {
-		scope = apidiscoveryv2.ScopeNamespace
-	}
-	kind := &metav1.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: main.Kind}
-	aggregated := apidiscoveryv2.APIResourceDiscovery{
-		Resource: main.Name, SingularResource: main.SingularName, Scope: scope, ResponseKind: kind,
-		Verbs: main.Verbs, ShortNames: main.ShortNames, Categories: main.Categories,
-	}
-	v.Resources = append(v.Resources, main)
-	for _, sub := range []string{"status", "scale"} {
-		if !e.shown[place{in.Name, sub}] {
-			continue
-		}
-		v.Resources = append(v.Resources, discovered(e.crd, sub))
-		subKind := kind
-		if sub == "scale" {
-			subKind = &metav1.GroupVersionKind{Group: scaleKind.Group, Version: scaleKind.Version, Kind: scaleKind.Kind}
-		}
-		aggregated.Subresources = append(aggregated.Subresources, apidiscoveryv2.APISubresourceDiscovery{
-			Subresource: sub, ResponseKind: subKind, Verbs: subresourceVerbs,
-		})
-	}
-	v.Aggregated = append(v.Aggregated, aggregated)
 }
 
 // discovered is a resource or subresource as discovery shows it.

@@ -47,6 +47,9 @@ func New(serverAddress string, builtin []Version) (*Handler, error) {
 // that begin after SetCustom returns see the change. After an error, which is like that of New,
 // everything stays as it was. A call takes some microseconds per resource of the whole server.
 func (h *Handler) SetCustom(versions []Version) error {
+	for i := range versions {
+		versions[i].custom = true
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.set(versions, h.mu.remote)

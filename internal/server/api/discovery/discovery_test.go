@@ -1,10 +1,12 @@
 package discovery_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -157,10 +159,10 @@ func TestCustomResourcesComeAndGo(t *testing.T) {
 			apps:   []string{"deployments", "deployments/scale"},
 		},
 		{
-			name:   "a built-in resource is not hidden by a custom one",
+			name:   "a built-in version is not hidden by a custom one",
 			custom: []discovery.Version{version("apps", "v1", intruder, widgets)},
 			want:   builtin,
-			apps:   []string{"deployments", "deployments/scale", "widgets"},
+			apps:   []string{"deployments", "deployments/scale"},
 		},
 		{name: "what is gone is gone", want: builtin, apps: []string{"deployments", "deployments/scale"}},
 	}
@@ -196,6 +198,58 @@ func TestCustomResourcesComeAndGo(t *testing.T) {
 				t.Errorf("resources of apps/v1 (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestKindsOfCustomResourcesHaveTheirVersion: aggregated discovery names the group version of each
+// kind of a custom resource, and only that of a foreign kind of a built-in one.
+func TestKindsOfCustomResourcesHaveTheirVersion(t *testing.T) {
+	h, s := serve(t, small())
+	verbs := metav1.Verbs{"get"}
+	if err := h.SetCustom([]discovery.Version{{GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v1"}, Resources: []metav1.APIResource{
+		{Name: "widgets", SingularName: "widget", Namespaced: true, Kind: "Widget", Verbs: verbs, ShortNames: []string{"wd"}, Categories: []string{"toys"}},
+		{Name: "widgets/status", Namespaced: true, Kind: "Widget", Verbs: verbs},
+		{Name: "widgets/scale", Namespaced: true, Group: "autoscaling", Version: "v1", Kind: "Scale", Verbs: verbs},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/apis", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Versions []struct{ Resources []json.RawMessage }
+		}
+	}
+	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, g := range list.Items {
+		for _, r := range g.Versions[0].Resources {
+			got[g.Metadata.Name] = string(r)
+		}
+	}
+	want := map[string]string{
+		"example.com": `{"resource":"widgets","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},"scope":"Namespaced",` +
+			`"singularResource":"widget","verbs":["get"],"shortNames":["wd"],"categories":["toys"],"subresources":[` +
+			`{"subresource":"status","responseKind":{"group":"example.com","version":"v1","kind":"Widget"},"verbs":["get"]},` +
+			`{"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"},"verbs":["get"]}]}`,
+		"apps": `{"resource":"deployments","responseKind":{"group":"","version":"","kind":"Deployment"},"scope":"Namespaced",` +
+			`"singularResource":"deployment","verbs":["get","list"],"shortNames":["deploy"],"categories":["all"],"subresources":[` +
+			`{"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"},"verbs":["get","list"]}]}`,
+	}
+	want["extensions"] = strings.Replace(want["apps"], want["apps"][strings.Index(want["apps"], `,"subresources"`):], "}", 1)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 }
 

@@ -21,7 +21,6 @@
 // priority, the highest first. Where priorities are equal, built-in groups come in the
 // order they were given, and the others after them by name. The versions of a group
 // come by their priority, too, and the first one is the preferred one. Custom versions of a
-// built-in group come after its own versions of the same priority, and custom resources of a
-// built-in version after its own resources. A custom resource never hides a built-in resource.
-// A group version of another server hides that of this server.
+// built-in group come after its own versions of the same priority. A custom version never hides a
+// built-in one. A group version of another server hides that of this server.
 package discovery

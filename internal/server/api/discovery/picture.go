@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,16 +116,16 @@ func (v *Version) aggregated() (apidiscoveryv2.APIVersionDiscovery, error) {
 		shown.Resources = v.Aggregated
 		return shown, nil
 	}
-	var err error
-	if shown.Resources, err = endpoints.ConvertGroupVersionIntoToDiscovery(v.Resources); err != nil {
-		return shown, fmt.Errorf("discovery of %s: %w", v.GroupVersion, err)
-	}
-	for i := range shown.Resources {
-		for _, a := range v.Aggregated {
-			if a.Resource == shown.Resources[i].Resource {
-				shown.Resources[i] = a
-			}
+	resources := slices.Clone(v.Resources)
+	for i := range resources {
+		// As upstream shows custom resources here: every kind has its group version.
+		if r := &resources[i]; v.custom && r.Version == "" {
+			r.Group, r.Version = v.Group, v.Version
 		}
+	}
+	var err error
+	if shown.Resources, err = endpoints.ConvertGroupVersionIntoToDiscovery(resources); err != nil {
+		return shown, fmt.Errorf("discovery of %s: %w", v.GroupVersion, err)
 	}
 	return shown, nil
 }

@@ -26,7 +26,7 @@ func (k *Kinds) SetCustom(versions []customresources.Version) {
 	shown := []discovery.Version{}
 	documented := []openapi.CustomVersion{}
 	for _, v := range versions {
-		shown = append(shown, discovery.Version{GroupVersion: v.GroupVersion, Resources: v.Resources, Aggregated: v.Aggregated})
+		shown = append(shown, discovery.Version{GroupVersion: v.GroupVersion, Resources: v.Resources})
 		documented = append(documented, openapi.CustomVersion{GroupVersion: v.GroupVersion, Tag: v.Tag})
 	}
 	if err := k.Discovery.SetCustom(Prioritized(shown)); err != nil {

@@ -6,31 +6,18 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// ahead is admission with something that is done before it, for the requests of one operation.
-type ahead struct {
-	next admission.Interface
-	op   admission.Operation
-	// do refuses the request with an error.
+// ahead returns an admission chain that does something before next, for the requests of one operation. do
+// refuses the request with an error.
+func ahead(next admission.Interface, op admission.Operation, do func(admission.Attributes) error) admission.Interface {
+	return admission.NewChainHandler(first{admission.NewHandler(op), do}, next)
+}
+
+type first struct {
+	*admission.Handler
 	do func(admission.Attributes) error
 }
 
-func (h ahead) Handles(op admission.Operation) bool { return op == h.op || h.next.Handles(op) }
-
-func (h ahead) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if a.GetOperation() == h.op {
-		if err := h.do(a); err != nil {
-			return err
-		}
-	}
-	if next, ok := h.next.(admission.MutationInterface); ok && h.next.Handles(a.GetOperation()) {
-		return next.Admit(ctx, a, o)
-	}
-	return nil
-}
-
-func (h ahead) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if next, ok := h.next.(admission.ValidationInterface); ok && h.next.Handles(a.GetOperation()) {
-		return next.Validate(ctx, a, o)
-	}
-	return nil
+// Admit implements admission.MutationInterface.
+func (f first) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	return f.do(a)
 }

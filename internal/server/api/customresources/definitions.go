@@ -144,7 +144,7 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 // definition has changed meanwhile, so that a controller can do without the schemas (statusWriting):
 // they are most of a definition.
 func withStoredSpec(next admission.Interface) admission.Interface {
-	return ahead{next, admission.Update, func(a admission.Attributes) error {
+	return ahead(next, admission.Update, func(a admission.Attributes) error {
 		if by := a.GetUserInfo(); by == nil || by.GetName() != user.APIServerUser {
 			return nil
 		}
@@ -153,7 +153,7 @@ func withStoredSpec(next admission.Interface) admission.Interface {
 			crd.Spec = stored.Spec
 		}
 		return nil
-	}}
+	})
 }
 
 // bindStatus returns the scopes of requests for the status of definitions. An update computes who

@@ -35,10 +35,10 @@ func beginCreate(creations *gate, resource schema.GroupResource) registry.BeginC
 // refuseCreate refuses creations before admission runs, because admission may have side
 // effects.
 func refuseCreate(next admission.Interface, creations *gate) admission.Interface {
-	return ahead{next, admission.Create, func(a admission.Attributes) error {
+	return ahead(next, admission.Create, func(a admission.Attributes) error {
 		if creations.closed() {
 			return errTerminating(a.GetResource().GroupResource(), a.GetName())
 		}
 		return nil
-	}}
+	})
 }

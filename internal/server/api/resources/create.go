@@ -4,15 +4,12 @@ import (
 	"context"
 	"net/http"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
-	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
 )
 
@@ -23,32 +20,6 @@ func (c *call) code(code int) int {
 		return http.StatusAccepted
 	}
 	return code
-}
-
-// waitingCreater is a storage whose creates wait until the object is initialized
-// (S11.24), after the server's handlers have returned if that is possible.
-type waitingCreater struct {
-	rest.Creater
-	call *call
-}
-
-func (w waitingCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	creation := &initialization.Creation{}
-	created, err := w.Creater.Create(initialization.WithCreation(ctx, creation), obj, validate, options)
-	if err != nil {
-		return nil, err
-	}
-	if creation.Waits() {
-		if w.call.counts() {
-			creation.TakeStored(created)
-		}
-		if w.call.leave(ctx, creation) {
-			return nil, waiting.ErrLeft
-		}
-		// The requests of initializers need places.
-		inflight.Yield(ctx)
-	}
-	return creation.Wait(ctx, created)
 }
 
 // counts reports whether the creator creates as many objects as it finds missing, as some
@@ -100,20 +71,4 @@ func (e *Endpoint) answer(w http.ResponseWriter, req *http.Request, created runt
 		code = http.StatusAccepted
 	}
 	responsewriters.WriteObjectNegotiated(e.Scope.Serializer, e.Scope, gv, w, req, code, created, false)
-}
-
-// notingCreater is a storage that notes whether what it created is uninitialized. It returns bare
-// objects where the client may only get those.
-type notingCreater struct {
-	rest.Creater
-	call *call
-}
-
-func (n notingCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := n.Creater.Create(ctx, obj, validate, options)
-	n.call.uninitialized = err == nil && initializers.Has(created)
-	if n.call.bare {
-		created = bare(created)
-	}
-	return created, err
 }

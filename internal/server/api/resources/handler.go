@@ -150,7 +150,7 @@ func (h *Handler) newCall(e *Endpoint, info *request.RequestInfo, req *http.Requ
 	}
 	if unstored := e.storesNothing(info); unstored || info.Subresource != "" {
 		// Writes to subresources must not change metadata.initializers (S11.41).
-		c.admit = keeper{c.admit, unstored}
+		c.admit = keeping(c.admit, unstored)
 	}
 	return c
 }

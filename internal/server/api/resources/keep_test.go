@@ -55,7 +55,7 @@ func TestKeeper(t *testing.T) {
 			obj := pendingOn(c.sent)
 			a := admission.NewAttributesRecord(obj, pendingOn(c.stored), schema.GroupVersionKind{}, "ns", "name",
 				schema.GroupVersionResource{}, "status", admission.Update, nil, false, nil)
-			if err := (keeper{Interface: p}).Admit(t.Context(), a, nil); err != nil {
+			if err := keeping(p, false).(admission.MutationInterface).Admit(t.Context(), a, nil); err != nil {
 				t.Fatal(err)
 			}
 			if p.shown != c.stored {
@@ -73,7 +73,7 @@ func TestKeeper(t *testing.T) {
 		p := &meddler{}
 		obj := pendingOn("one")
 		a := admission.NewAttributesRecord(obj, nil, schema.GroupVersionKind{}, "ns", "name", schema.GroupVersionResource{}, "binding", admission.Create, nil, false, nil)
-		if err := (keeper{Interface: p, unstored: true}).Admit(t.Context(), a, nil); err != nil {
+		if err := keeping(p, true).(admission.MutationInterface).Admit(t.Context(), a, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := head(obj); p.shown != "" || got != "" || obj.Annotations["a"] != "b" {
@@ -83,7 +83,7 @@ func TestKeeper(t *testing.T) {
 	t.Run("a create passes", func(t *testing.T) {
 		obj := pendingOn("")
 		a := admission.NewAttributesRecord(obj, nil, schema.GroupVersionKind{}, "ns", "name", schema.GroupVersionResource{}, "", admission.Create, nil, false, nil)
-		if err := (keeper{Interface: &meddler{}}).Admit(t.Context(), a, nil); err != nil {
+		if err := keeping(&meddler{}, false).(admission.MutationInterface).Admit(t.Context(), a, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := head(obj); got != "meddler" {

@@ -1,22 +1,14 @@
 package resources
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
-
-	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // explain turns errors that come from a client's mistake, and that the library answers with
@@ -49,48 +41,4 @@ func explainRead(err error) error {
 		return apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
 	return err
-}
-
-// getter and watcher are storages for one call: their errors are explained, and they return bare
-// objects where the client may only get those.
-type getter struct {
-	rest.Getter
-	bare bool
-}
-
-func (g getter) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	obj, err := g.Getter.Get(ctx, name, options)
-	if g.bare {
-		obj = bare(obj)
-	}
-	return obj, explainRead(err)
-}
-
-type watcher struct {
-	rest.Watcher
-	bare bool
-}
-
-func (w watcher) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	events, err := w.Watcher.Watch(ctx, options)
-	if err != nil || !w.bare {
-		return events, explainRead(err)
-	}
-	return watch.Filter(events, func(e watch.Event) (watch.Event, bool) {
-		if initializers.Has(e.Object) {
-			e.Object = bare(e.Object)
-		}
-		return e, true
-	}), nil
-}
-
-// plainCreater is a storage whose errors are explained.
-type plainCreater struct {
-	rest.Creater
-	kind schema.GroupVersionKind
-}
-
-func (c plainCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := c.Creater.Create(ctx, obj, validate, options)
-	return created, explain(c.kind, "", err)
 }

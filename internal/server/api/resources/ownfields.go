@@ -79,17 +79,6 @@ func (o *ownFields) putBack() {
 	}
 }
 
-// completeCreater is a storage for creates whose objects have their managed fields again.
-type completeCreater struct {
-	rest.Creater
-	own *ownFields
-}
-
-func (c completeCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	c.own.putBack()
-	return c.Creater.Create(ctx, obj, validate, options)
-}
-
 // completeUpdate is an update whose objects have their managed fields again.
 type completeUpdate struct {
 	rest.UpdatedObjectInfo

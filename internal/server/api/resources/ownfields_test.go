@@ -39,6 +39,8 @@ type storing struct{ got runtime.Object }
 
 func (*storing) New() runtime.Object { return nil }
 
+func (*storing) Destroy() {}
+
 func (s *storing) Create(_ context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	s.got = obj
 	return obj, nil
@@ -120,10 +122,10 @@ func TestManagedFieldsThatAdmissionLeavesNeedNoCheck(t *testing.T) {
 							}
 							var err error
 							if operation == admission.Update {
-								u := updater{kept, &call{Endpoint: &Endpoint{}}, o}
+								u := &call{Endpoint: &Endpoint{Storage: kept}, own: o}
 								_, _, err = u.Update(ctx, "name", rest.DefaultUpdatedObjectInfo(obj, admit), nil, nil, false, nil)
 							} else if _, err = admit(ctx, obj, nil); err == nil {
-								_, err = completeCreater{kept, o}.Create(ctx, obj, nil, nil)
+								_, err = (&call{Endpoint: &Endpoint{Storage: kept}, own: o}).Create(ctx, obj, nil, nil)
 							}
 							return fmt.Sprintf("%v %v", err, told.texts) + cmp.Diff(nil, kept.got), taken
 						}
@@ -147,7 +149,7 @@ func TestManagedFieldsOfATooLargeObjectStayAway(t *testing.T) {
 	for attempt := range 2 {
 		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}}
 		kept := &storing{}
-		u := updater{kept, &call{Endpoint: &Endpoint{}}, o}
+		u := &call{Endpoint: &Endpoint{Storage: kept}, own: o}
 		info := rest.DefaultUpdatedObjectInfo(obj, func(ctx context.Context, obj, _ runtime.Object) (runtime.Object, error) {
 			a := admission.NewAttributesRecord(obj, nil, schema.GroupVersionKind{}, "ns", "name", schema.GroupVersionResource{}, "", admission.Update, nil, false, nil)
 			return obj, o.Admit(ctx, a, nil)

@@ -63,7 +63,7 @@ func (h *Handler) Try(ctx context.Context, t *Trial) (*Tried, error) {
 		admit = e.Admit(admit)
 	}
 	if t.Subresource != "" {
-		admit = keeper{admit, false}
+		admit = keeping(admit, false)
 	}
 	passes, ok := admit.(interface {
 		admission.MutationInterface
@@ -202,8 +202,8 @@ func (w *trying) create(ctx context.Context) error {
 	if w.Invalid {
 		return judge(ctx, obj)
 	}
-	_, err = plainCreater{creater, w.Kind}.Create(ctx, obj, judge, options)
-	return err
+	_, err = creater.Create(ctx, obj, judge, options)
+	return explain(w.Kind, "", err)
 }
 
 func (w *trying) update(ctx context.Context) error {

@@ -7,9 +7,7 @@ import (
 	"sort"
 	"time"
 
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	auditapi "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
@@ -85,13 +83,15 @@ var connectVerbs = map[string]string{
 	"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
 }
 
-// call is one request at an endpoint.
+// call is one request at an endpoint. It also is the storage of the request for the library's handlers
+// (storage.go).
 type call struct {
 	*Endpoint
 	info *request.RequestInfo
 	req  *http.Request
-	// admit is the admission chain of a write.
+	// admit is the admission chain of a write. A create, an update or a patch of an object also has own.
 	admit admission.Interface
+	own   *ownFields
 	// bare says that the client may get tables or bare metadata.
 	bare bool
 	// waits says that a creator waits until its object is initialized, unless the
@@ -137,7 +137,7 @@ func (c *call) get() http.HandlerFunc {
 	if g, ok := c.Storage.(rest.GetterWithOptions); ok {
 		return handlers.GetResourceWithOptions(g, c.Scope, c.info.Subresource != "")
 	}
-	return handlers.GetResource(getter{c.Storage.(rest.Getter), c.bare}, c.Scope)
+	return handlers.GetResource(c, c.Scope)
 }
 
 func (c *call) list() http.HandlerFunc {
@@ -174,82 +174,42 @@ func (c *call) lookUp(req *http.Request) context.Context {
 	return ctx
 }
 
-// joiningLister lists again when the list is not that of the store.
-type joiningLister struct {
-	rest.Lister
-	listing *initialization.Listing
-}
-
-func (l joiningLister) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	list, err := l.Lister.List(ctx, options)
-	if err != nil || l.listing.Joins(list) {
-		return list, err
-	}
-	return l.Lister.List(ctx, options)
-}
-
 func (c *call) watch() http.HandlerFunc { return c.listOrWatch(true) }
 
 func (c *call) listOrWatch(forceWatch bool) http.HandlerFunc {
-	lister := c.Storage.(rest.Lister)
-	watches, isWatcher := c.Storage.(rest.Watcher)
-	if isWatcher {
-		watches = watcher{watches, c.bare}
+	var watches rest.Watcher
+	if is[rest.Watcher](c.Storage) {
+		watches = c
 	}
-	if c.listing != nil {
-		lister = joiningLister{lister, c.listing}
-	}
-	if c.bare {
-		lister = bareLister{lister}
-	}
-	return handlers.ListResource(lister, watches, c.Scope, forceWatch, c.minWatch)
+	return handlers.ListResource(c, watches, c.Scope, forceWatch, c.minWatch)
 }
 
 func (c *call) create() http.HandlerFunc {
 	if n, ok := c.Storage.(rest.NamedCreater); ok {
 		return handlers.CreateNamedResource(n, c.Scope, c.admit)
 	}
-	creater := c.Storage.(rest.Creater)
 	switch {
 	case c.info.Subresource != "":
-		return handlers.CreateResource(creater, c.Scope, c.admit)
+		return handlers.CreateResource(c.Storage.(rest.Creater), c.Scope, c.admit)
 	case c.info.Name != "":
 		return nil
 	}
-	own := &ownFields{Interface: c.admit}
-	creater = completeCreater{plainCreater{creater, c.Kind}, own}
-	if c.waits {
-		if !initialization.Includes(c.req) {
-			c.mayLeave = !c.bare
-			creater = waitingCreater{creater, c}
-		}
-		creater = notingCreater{creater, c}
-	}
-	return handlers.CreateResource(creater, c.Scope, own)
+	c.mayLeave = c.awaits() && !c.bare
+	return handlers.CreateResource(c, c.Scope, c.owning())
 }
 
-func (c *call) update() http.HandlerFunc {
-	own := &ownFields{Interface: c.admit}
-	return handlers.UpdateResource(updater{c.Storage.(rest.Updater), c, own}, c.Scope, own)
-}
+func (c *call) update() http.HandlerFunc { return handlers.UpdateResource(c, c.Scope, c.owning()) }
 
-func (c *call) patch() http.HandlerFunc {
-	own := &ownFields{Interface: c.admit}
-	return c.Endpoint.patch(patcher{c.Storage.(rest.Patcher), c, own}, own)
-}
+func (c *call) patch() http.HandlerFunc { return c.Endpoint.patch(c, c.owning()) }
 
-func (c *call) delete() http.HandlerFunc {
-	d := c.Storage.(rest.GracefulDeleter)
-	if c.bare {
-		d = bareDeleter{d}
-	}
-	return handlers.DeleteResource(d, true, c.Scope, c.admit)
-}
+func (c *call) delete() http.HandlerFunc { return handlers.DeleteResource(c, true, c.Scope, c.admit) }
 
 func (c *call) deleteCollection() http.HandlerFunc {
-	d := c.Storage.(rest.CollectionDeleter)
-	if c.bare {
-		d = bareCollectionDeleter{d}
-	}
-	return handlers.DeleteCollection(d, true, c.Scope, c.admit)
+	return handlers.DeleteCollection(c, true, c.Scope, c.admit)
+}
+
+// owning returns the admission chain of a write of an object.
+func (c *call) owning() admission.Interface {
+	c.own = &ownFields{Interface: c.admit}
+	return c.own
 }

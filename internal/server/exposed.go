@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/transport"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
@@ -177,7 +179,7 @@ func (s *settings) likeTheRelease() bool {
 // newExposed makes the resources, and the discovery and OpenAPI documents that describe them.
 func newExposed(p *populated) (*exposed, error) {
 	s, authorizer, etcd := p.settings, p.config.Authorization.Authorizer, p.db.client.Client
-	models := openapi.NewModels(ownDefinitions, legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme, aggregation.Scheme)
+	models := openapi.NewModels(ownDefinitions, legacyscheme.Scheme, registrations.Scheme, apiextensionsapiserver.Scheme, ownScheme, aggregatorscheme.Scheme)
 	described := schemas.NewDescribed(p.loopback.client.Discovery(), models)
 	wrong := &problems.Reporter{
 		Engine: p.admitter.engine, Current: p.admitter.refresher.Current, Namespaces: p.admitter.namespaces,
@@ -371,8 +373,8 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 func apiServices(p *populated) *resources.Group {
 	return &resources.Group{
 		GroupVersion: aggregation.GroupVersion, Storage: aggregation.Storage(p.stores.factory, p.places.StorageConfig),
-		Scheme: aggregation.Scheme, Codec: initialization.NewCodec(aggregation.Codecs),
-		ParameterCodec: runtime.NewParameterCodec(aggregation.Scheme),
+		Scheme: aggregatorscheme.Scheme, Codec: initialization.NewCodec(aggregatorscheme.Codecs),
+		ParameterCodec: runtime.NewParameterCodec(aggregatorscheme.Scheme),
 	}
 }
 

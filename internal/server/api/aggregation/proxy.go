@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/transport"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	"k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/kube-aggregator/pkg/controllers/status/remote"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -201,7 +202,7 @@ func (p *Proxy) fail(w http.ResponseWriter, req *http.Request, err *apierrors.St
 	if info, ok := request.RequestInfoFrom(req.Context()); ok {
 		endpointmetrics.RecordRequestTermination(req, info, component, int(err.ErrStatus.Code))
 	}
-	responsewriters.ErrorNegotiated(err, Codecs, schema.GroupVersion{Version: "v1"}, w, req)
+	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
 // component is what metrics call this part, as in kube-apiserver.

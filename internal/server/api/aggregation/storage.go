@@ -3,16 +3,14 @@ package aggregation
 import (
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
-	"k8s.io/kube-aggregator/pkg/apis/apiregistration/install"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	registry "k8s.io/kube-aggregator/pkg/registry/apiservice"
 	registryetcd "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
 
@@ -28,33 +26,20 @@ const (
 	Resource = "apiservices"
 )
 
-// Scheme knows APIService. It is read only.
-var Scheme = func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	install.Install(s)
-	core := schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(s, core)
-	s.AddUnversionedTypes(core, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
-	return s
-}()
-
-// Codecs reads and writes APIServices.
-var Codecs = serializer.NewCodecFactory(Scheme, serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
-
 // Prefix is where etcd keeps APIServices, below the prefix of all objects. It is that of
 // kube-apiserver.
 const Prefix = groupName + "/" + Resource
 
 // Storage opens the store of APIServices, which also serves their status (S22.1).
 func Storage(factory *storage.Factory, config storagebackend.Config) map[string]rest.Storage {
-	config.Codec = Codecs.LegacyCodec(GroupVersion)
+	config.Codec = scheme.Codecs.LegacyCodec(GroupVersion)
 	config.EncodeVersioner = runtime.NewMultiGroupVersioner(GroupVersion, schema.GroupKind{Group: groupName})
-	services := registryetcd.NewREST(Scheme, factory.For(config.ForResource(apiregistration.Resource(Resource)), Prefix))
-	strategy := ownGroup{registry.NewStrategy(Scheme)}
+	services := registryetcd.NewREST(scheme.Scheme, factory.For(config.ForResource(apiregistration.Resource(Resource)), Prefix))
+	strategy := ownGroup{registry.NewStrategy(scheme.Scheme)}
 	services.CreateStrategy, services.UpdateStrategy = strategy, strategy
 	return map[string]rest.Storage{
 		Resource:             services,
-		Resource + "/status": registryetcd.NewStatusREST(Scheme, services),
+		Resource + "/status": registryetcd.NewStatusREST(scheme.Scheme, services),
 	}
 }
 

@@ -3,26 +3,23 @@ package customresources
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
 // convertor converts between the versions of one definition. It changes its
 // input; safe is the variant that does not.
 type convertor struct {
-	// selectable has the selectable fields of every version.
-	selectable map[schema.GroupVersion]sets.Set[string]
-	namespaced bool
-	// webhook converts when it is not nil. Otherwise versions differ in name
-	// only (strategy None).
+	// ObjectConvertor is upstream's for versions that differ in name only (strategy None). It refuses
+	// versions that the definition does not have.
+	runtime.ObjectConvertor
+	versions map[schema.GroupVersion]bool
+	// webhook converts first when it is not nil.
 	webhook *conversionWebhook
 	// ctx ends calls of the webhook. A convertor that with returns has the context of a request.
 	ctx context.Context
@@ -36,20 +33,17 @@ func (c *convertor) with(ctx context.Context) *convertor {
 }
 
 func newConvertor(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*convertor, error) {
-	c := &convertor{
-		selectable: map[schema.GroupVersion]sets.Set[string]{},
-		namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		ctx:        context.Background(),
+	renaming := *crd
+	renaming.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	_, rename, err := new(conversion.CRConverterFactory).NewConverter(&renaming)
+	if err != nil {
+		return nil, err
 	}
+	c := &convertor{ObjectConvertor: rename, versions: map[schema.GroupVersion]bool{}, ctx: context.Background()}
 	for _, v := range crd.Spec.Versions {
-		paths := sets.New[string]()
-		for _, f := range v.SelectableFields {
-			paths.Insert(strings.TrimPrefix(f.JSONPath, "."))
-		}
-		c.selectable[schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}] = paths
+		c.versions[schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}] = true
 	}
 	if conversion := crd.Spec.Conversion; conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter {
-		var err error
 		if c.webhook, err = newConversionWebhook(crd, o); err != nil {
 			return nil, err
 		}
@@ -67,89 +61,50 @@ func (c *convertor) bind(scope handlers.RequestScope) func(context.Context) *han
 	}
 }
 
-// ConvertFieldLabel returns an error for a field selector that does not exist.
-func (c *convertor) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value string) (string, string, error) {
-	if label == "metadata.name" || (label == "metadata.namespace" && c.namespaced) || c.selectable[gvk.GroupVersion()].Has(label) {
-		return label, value, nil
-	}
-	return "", "", fmt.Errorf("field label not supported: %s", label)
-}
-
 // Convert converts in to the version that out names, and puts the result into out.
 func (c *convertor) Convert(in, out, context any) error {
-	_, fromScale := in.(*autoscalingv1.Scale)
-	_, toScale := out.(*autoscalingv1.Scale)
-	if fromScale || toScale {
-		return kubernetesscheme.Scheme.Convert(in, out, context)
+	from, custom := in.(*unstructured.Unstructured)
+	if to, ok := out.(*unstructured.Unstructured); ok && custom {
+		if err := c.call(from, to.GroupVersionKind().GroupVersion()); err != nil {
+			return err
+		}
 	}
-	from, ok := in.(*unstructured.Unstructured)
-	if !ok {
-		return fmt.Errorf("a %T is not a custom object and cannot be converted to %T", in, out)
-	}
-	to, ok := out.(*unstructured.Unstructured)
-	if !ok {
-		return fmt.Errorf("a custom object cannot be converted to %T", out)
-	}
-	converted, err := c.ConvertToVersion(from, to.GroupVersionKind().GroupVersion())
-	if err != nil {
-		return err
-	}
-	to.SetUnstructuredContent(converted.(*unstructured.Unstructured).Object)
-	return nil
+	return c.ObjectConvertor.Convert(in, out, context)
 }
 
 // ConvertToVersion converts an object, or a list and everything in it.
 func (c *convertor) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
-	if _, ok := in.(*autoscalingv1.Scale); ok {
-		return kubernetesscheme.Scheme.ConvertToVersion(in, target)
-	}
-	from := in.GetObjectKind().GroupVersionKind()
-	to, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{from})
-	if !ok {
-		return nil, fmt.Errorf("%v is unstructured and is not suitable for converting to %q", from, target)
-	}
-	if _, ok := c.selectable[to.GroupVersion()]; !ok {
-		return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", to.GroupVersion())
-	}
-	if _, ok := c.selectable[from.GroupVersion()]; !ok {
-		return nil, fmt.Errorf("request to convert CR from an invalid group/version: %s", from.GroupVersion())
-	}
-	var objects []*unstructured.Unstructured
-	switch t := in.(type) {
-	case *unstructured.Unstructured:
-		objects = []*unstructured.Unstructured{t}
-	case *unstructured.UnstructuredList:
-		for i := range t.Items {
-			gv := t.Items[i].GroupVersionKind().GroupVersion()
-			if _, ok := c.selectable[gv]; !ok {
-				return nil, fmt.Errorf("request to convert CR list failed, list index %d has invalid group/version: %s", i, gv)
-			}
-			objects = append(objects, &t.Items[i])
+	if to, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{in.GetObjectKind().GroupVersionKind()}); ok {
+		if err := c.call(in, to.GroupVersion()); err != nil {
+			return nil, err
 		}
-	default:
-		return nil, fmt.Errorf("a %T is not a custom object", in)
 	}
-	if err := c.convert(in, objects, to.GroupVersion()); err != nil {
-		return nil, err
-	}
-	in.GetObjectKind().SetGroupVersionKind(to)
-	return in, nil
+	return c.ObjectConvertor.ConvertToVersion(in, target)
 }
 
-// convert converts the objects that do not have a version yet to that version. The objects are
-// in itself, or the items of the list that in is.
-func (c *convertor) convert(in runtime.Object, objects []*unstructured.Unstructured, to schema.GroupVersion) error {
-	apiVersion := to.String()
+// call has the webhook convert the objects that do not have a version yet to that version: in
+// itself, or the items of the list that in is. It leaves versions that the definition does not have to
+// the ObjectConvertor.
+func (c *convertor) call(in runtime.Object, to schema.GroupVersion) error {
+	if c.webhook == nil || !c.versions[to] || !c.versions[in.GetObjectKind().GroupVersionKind().GroupVersion()] {
+		return nil
+	}
 	var strangers []*unstructured.Unstructured
-	for _, u := range objects {
-		switch {
-		case u.GetAPIVersion() == apiVersion:
-		case c.webhook == nil || u.Object["metadata"] == nil:
-			// Objects without metadata are those that the machinery makes to
-			// find out whether a codec works.
-			u.SetAPIVersion(apiVersion)
-		default:
+	add := func(u *unstructured.Unstructured) {
+		// Objects without metadata are those that the machinery makes to find out whether a codec works.
+		if u.GetAPIVersion() != to.String() && u.Object["metadata"] != nil {
 			strangers = append(strangers, u)
+		}
+	}
+	switch t := in.(type) {
+	case *unstructured.Unstructured:
+		add(t)
+	case *unstructured.UnstructuredList:
+		for i := range t.Items {
+			if !c.versions[t.Items[i].GroupVersionKind().GroupVersion()] {
+				return nil
+			}
+			add(&t.Items[i])
 		}
 	}
 	if len(strangers) == 0 {

@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,16 +29,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// scheme knows CustomResourceDefinition and what every server returns.
-var scheme = newScheme()
+// scheme is upstream's, which knows CustomResourceDefinition and what every server returns.
+var scheme = apiserver.Scheme
 
 // codecs reads and writes what scheme knows.
 var codecs = kserializer.NewCodecFactory(scheme,
 	kserializer.WithStreamingCollectionEncodingToJSON(), kserializer.WithStreamingCollectionEncodingToProtobuf())
-
-// Scheme returns the scheme that knows CustomResourceDefinition, for OpenAPI
-// documents. The caller must not change it.
-func Scheme() *runtime.Scheme { return scheme }
 
 // Accepts returns why a server refuses a definition, or the change of an old one; old is nil for a new one.
 func Accepts(ctx context.Context, object, old *unstructured.Unstructured) error {
@@ -74,16 +70,6 @@ func Accepts(ctx context.Context, object, old *unstructured.Unstructured) error 
 		return err
 	}
 	return rest.BeforeUpdate(strategy, ctx, made, stored)
-}
-
-func newScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	install.Install(s)
-	unversioned := schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(s, unversioned)
-	s.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.WatchEvent{}, &metav1.APIVersions{},
-		&metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
-	return s
 }
 
 // definitionCodec is how definitions are stored: in protobuf, which costs a fraction of what JSON

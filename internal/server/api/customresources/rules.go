@@ -90,7 +90,7 @@ func newStrategies(crd *apiextensionsv1.CustomResourceDefinition, index int, str
 		}
 	}
 	kind := schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Status.AcceptedNames.Kind}
-	main := customresource.NewStrategy(typer{scheme}, crd.Spec.Scope == apiextensionsv1.NamespaceScoped, kind,
+	main := customresource.NewStrategy(typer(scheme), crd.Spec.Scope == apiextensionsv1.NamespaceScoped, kind,
 		validator, statusValidator, structural, statusSpec, scaleSpec, v.SelectableFields)
 	s.main = main
 	if statusSpec != nil {

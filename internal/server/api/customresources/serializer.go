@@ -1,99 +1,40 @@
 package customresources
 
 import (
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/unstructuredscheme"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 )
 
 // creator makes empty custom objects.
-type creator struct{}
+var creator = unstructuredscheme.NewUnstructuredCreator()
 
-func (creator) New(kind schema.GroupVersionKind) (runtime.Object, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(kind)
-	return u, nil
+// typer finds the kind of a custom object in the object itself, and other kinds in a scheme.
+func typer(scheme *runtime.Scheme) runtime.ObjectTyper {
+	return apiserver.UnstructuredObjectTyper{Delegate: scheme, UnstructuredTyper: unstructuredscheme.NewUnstructuredObjectTyper()}
 }
 
-// typer finds the kind of a custom object in the object itself, and the kinds of parameters of
-// requests in scheme.
-type typer struct{ scheme *runtime.Scheme }
-
-func (t typer) ObjectKinds(obj runtime.Object) ([]schema.GroupVersionKind, bool, error) {
-	if _, ok := obj.(runtime.Unstructured); !ok {
-		return t.scheme.ObjectKinds(obj)
-	}
-	gvk := obj.GetObjectKind().GroupVersionKind()
-	switch {
-	case gvk.Kind == "":
-		return nil, false, runtime.NewMissingKindErr("object has no kind field ")
-	case gvk.Version == "":
-		return nil, false, runtime.NewMissingVersionErr("object has no apiVersion field")
-	}
-	return []schema.GroupVersionKind{gvk}, false, nil
-}
-
-func (t typer) Recognizes(gvk schema.GroupVersionKind) bool { return t.scheme.Recognizes(gvk) }
-
-// serializer reads and writes the objects of one definition on the wire.
+// serializer reads and writes the objects of one definition on the wire. Protobuf can hold objects of
+// the server itself, such as a Status or the metadata of objects, but no custom object.
 type serializer struct {
-	media     []runtime.SerializerInfo
 	convertor runtime.ObjectConvertor
 	schemas   *schemas
 }
 
-func newSerializer(t typer, convertor runtime.ObjectConvertor, schemas *schemas) *serializer {
-	text := func(o json.SerializerOptions) *json.Serializer {
-		return json.NewSerializerWithOptions(json.DefaultMetaFactory, creator{}, t, o)
-	}
-	return &serializer{
-		convertor: convertor,
-		schemas:   schemas,
-		media: []runtime.SerializerInfo{
-			{
-				MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json",
-				EncodesAsText:    true,
-				Serializer:       text(json.SerializerOptions{StreamingCollectionsEncoding: true}),
-				PrettySerializer: text(json.SerializerOptions{Pretty: true}),
-				StrictSerializer: text(json.SerializerOptions{Strict: true, StreamingCollectionsEncoding: true}),
-				StreamSerializer: &runtime.StreamSerializerInfo{
-					EncodesAsText: true, Serializer: text(json.SerializerOptions{}), Framer: json.Framer,
-				},
-			},
-			{
-				MediaType: runtime.ContentTypeYAML, MediaTypeType: "application", MediaTypeSubType: "yaml",
-				EncodesAsText:    true,
-				Serializer:       text(json.SerializerOptions{Yaml: true}),
-				StrictSerializer: text(json.SerializerOptions{Yaml: true, Strict: true}),
-			},
-			// Protobuf can hold objects of the server itself, such as a Status or the metadata of
-			// objects, but no custom object.
-			{
-				MediaType: runtime.ContentTypeProtobuf, MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
-				Serializer: protobuf.NewSerializerWithOptions(creator{}, t, protobuf.SerializerOptions{StreamingCollectionsEncoding: true}),
-				StreamSerializer: &runtime.StreamSerializerInfo{
-					Serializer: protobuf.NewRawSerializer(creator{}, t), Framer: protobuf.LengthDelimitedFramer,
-				},
-			},
-		},
-	}
-}
-
 // textual are the media types that can hold custom objects.
 func textual(media []runtime.SerializerInfo) []runtime.SerializerInfo {
-	var out []runtime.SerializerInfo
-	for _, info := range media {
-		if info.MediaType != runtime.ContentTypeProtobuf {
-			out = append(out, info)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(media), func(info runtime.SerializerInfo) bool { return info.MediaType == runtime.ContentTypeProtobuf })
 }
 
-func (s *serializer) SupportedMediaTypes() []runtime.SerializerInfo { return s.media }
+func (s *serializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	return codecs.SupportedMediaTypes()
+}
 
 func (s *serializer) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
 	return versioning.NewCodec(e, nil, sparing{s.convertor}, scheme, scheme, scheme, gv, nil, "customResourceEncoder")
@@ -139,5 +80,5 @@ func storageCodec(convertor runtime.ObjectConvertor, schemas *schemas, stored, m
 	return versioning.NewCodec(base,
 		coercingDecoder{Decoder: base, schemas: schemas, how: coercion{fromStorage: true}},
 		coercingConvertor{ObjectConvertor: convertor, schemas: schemas},
-		creator{}, typer{scheme}, defaulter{schemas, scheme}, stored, memory, "customResourceStorage")
+		creator, typer(scheme), defaulter{schemas, scheme}, stored, memory, "customResourceStorage")
 }

@@ -130,7 +130,7 @@ func (b *build) addStore(v *apiextensionsv1.CustomResourceDefinitionVersion) err
 	config.Codec = storageCodec(b.safe, b.schemas, b.groupVersion(b.definition.stored), gv)
 	resource := b.groupResource()
 	statusSpec, scaleSpec := subresources(v)
-	bare := customresource.NewStrategy(typer{scheme}, b.namespaced(), gv.WithKind(names.Kind), nil, nil, nil, statusSpec, scaleSpec, v.SelectableFields)
+	bare := customresource.NewStrategy(typer(scheme), b.namespaced(), gv.WithKind(names.Kind), nil, nil, nil, statusSpec, scaleSpec, v.SelectableFields)
 	made, err := customresource.NewStorage(resource, schema.GroupResource{Group: gv.Group, Resource: names.Singular},
 		gv.WithKind(names.Kind), gv.WithKind(names.ListKind), bare,
 		b.server.options.Factory.For(&storagebackend.ConfigForResource{Config: config, GroupResource: resource}, resource.Group+"/"+resource.Resource),
@@ -165,19 +165,18 @@ func (b *build) addEndpoints(v *apiextensionsv1.CustomResourceDefinitionVersion)
 	store := b.stores[v.Name]
 	parameters := runtime.NewScheme()
 	parameters.AddUnversionedTypes(gv, &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
-	t := typer{parameters}
-	serializer := newSerializer(t, b.safe, b.schemas)
+	serializer := &serializer{b.safe, b.schemas}
 
 	scope := handlers.RequestScope{
 		Namer:                    handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !b.namespaced()},
 		Serializer:               initialization.NewCodec(serializer),
-		StandardSerializers:      textual(serializer.media),
+		StandardSerializers:      textual(serializer.SupportedMediaTypes()),
 		ParameterCodec:           runtime.NewParameterCodec(parameters),
-		Creater:                  stack.Creater(creator{}),
+		Creater:                  stack.Creater(creator),
 		Convertor:                b.safe,
 		UnsafeConvertor:          b.convertor,
 		Defaulter:                defaulter{b.schemas, parameters},
-		Typer:                    t,
+		Typer:                    typer(parameters),
 		TableConvertor:           store.REST,
 		EquivalentResourceMapper: b.equivalents,
 		Authorizer:               b.server.options.Authorizer,

@@ -17,7 +17,7 @@ func AfterDelete(groups []Group) map[schema.GroupResource]func(runtime.Object) {
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			for name, storage := range v.Storage {
-				if s := registryOf(storage); s != nil && s.AfterDelete != nil {
+				if s := RegistryOf(storage); s != nil && s.AfterDelete != nil {
 					after[schema.GroupResource{Group: g.Name, Resource: name}] = func(obj runtime.Object) {
 						s.AfterDelete(obj, &metav1.DeleteOptions{})
 					}
@@ -28,9 +28,9 @@ func AfterDelete(groups []Group) map[schema.GroupResource]func(runtime.Object) {
 	return after
 }
 
-// registryOf returns the registry that a storage is made around, nil if there is
+// RegistryOf returns the registry that a storage is made around, nil if there is
 // none. The storages of upstream embed it and have no common method for it.
-func registryOf(storage rest.Storage) *genericregistry.Store {
+func RegistryOf(storage rest.Storage) *genericregistry.Store {
 	v := reflect.Indirect(reflect.ValueOf(storage))
 	if v.Kind() != reflect.Struct {
 		return nil

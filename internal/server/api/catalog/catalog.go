@@ -228,7 +228,7 @@ func shareTables(groups []Group) {
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			for _, storage := range v.Storage {
-				s := registryOf(storage)
+				s := RegistryOf(storage)
 				if s == nil {
 					continue
 				}

@@ -61,7 +61,7 @@ func getter(storage map[string]rest.Storage, resource string) rest.Getter {
 
 // refine puts a refinement around the strategies of a resource, if there is one.
 func refine(storage map[string]rest.Storage, resource string, r refinement) {
-	store := registryOf(storage[resource])
+	store := RegistryOf(storage[resource])
 	if store == nil {
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	// It makes the scheme know the policies.
 	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
+
+	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // Collection is where etcd keeps the objects of one kind.
@@ -22,20 +24,21 @@ type Collection struct {
 	decoder runtime.Decoder
 }
 
-// policies are the registrations that are served with the built-in kinds.
-var policies = []string{
-	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+// policies are the sources whose objects are served with the built-in kinds.
+func policies() []admissionregistration.Descriptor {
+	return admissionregistration.Sources()[admissionregistration.ValidatingPolicies:]
 }
 
 // Collections lists the kinds that configure admission, in an order that does not change. root is what all
 // keys of the server begin with.
 func Collections(root string) []Collection {
-	list := make([]Collection, len(kinds))
-	for i, k := range kinds {
-		list[i] = Collection{Resource: k.plural, Prefix: path.Join(root, k.plural) + "/", decoder: storageCodec(k.hub)}
+	var list []Collection
+	for _, k := range kinds {
+		plural := k.Descriptor().Resource
+		list = append(list, Collection{Resource: plural, Prefix: path.Join(root, plural) + "/", decoder: storageCodec(k.hub())})
 	}
-	for _, plural := range policies {
-		list = append(list, Collection{Resource: plural, Prefix: path.Join(root, plural) + "/", decoder: legacyscheme.Codecs.UniversalDeserializer()})
+	for _, p := range policies() {
+		list = append(list, Collection{Resource: p.Resource, Prefix: path.Join(root, p.Resource) + "/", decoder: legacyscheme.Codecs.UniversalDeserializer()})
 	}
 	return list
 }

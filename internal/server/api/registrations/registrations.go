@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
@@ -38,57 +39,32 @@ var Scheme = newScheme()
 // Codecs reads and writes the kinds.
 var Codecs = initialization.Codecs(Scheme)
 
-// kinds is the table of the kinds that this package serves.
-var kinds = []struct {
-	plural, singular string
-	kind             string
-	hub              schema.GroupVersion
-	// versions are served, preferred first; the hub is what is stored.
-	versions  []string
-	new, list func() runtime.Object
-	// entries counts the object's webhooks or initializers, under the heading
-	// that kubectl shows.
-	heading string
-	entries func(runtime.Object) int
-}{
-	{
-		plural: "mutatingwebhookconfigurations", singular: "mutatingwebhookconfiguration",
-		kind: "MutatingWebhookConfiguration", hub: admissionregistrationv1.SchemeGroupVersion, versions: []string{"v1", "v1beta1"},
-		new:     func() runtime.Object { return &admissionregistrationv1.MutatingWebhookConfiguration{} },
-		list:    func() runtime.Object { return &admissionregistrationv1.MutatingWebhookConfigurationList{} },
-		heading: "Webhooks",
-		entries: func(o runtime.Object) int {
-			return len(o.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks)
-		},
-	},
-	{
-		plural: "validatingwebhookconfigurations", singular: "validatingwebhookconfiguration",
-		kind: "ValidatingWebhookConfiguration", hub: admissionregistrationv1.SchemeGroupVersion, versions: []string{"v1", "v1beta1"},
-		new:     func() runtime.Object { return &admissionregistrationv1.ValidatingWebhookConfiguration{} },
-		list:    func() runtime.Object { return &admissionregistrationv1.ValidatingWebhookConfigurationList{} },
-		heading: "Webhooks",
-		entries: func(o runtime.Object) int {
-			return len(o.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks)
-		},
-	},
-	{
-		plural: "initializerconfigurations", singular: "initializerconfiguration",
-		kind: "InitializerConfiguration", hub: v1alpha1.SchemeGroupVersion, versions: []string{"v1alpha1"},
-		new:     func() runtime.Object { return &v1alpha1.InitializerConfiguration{} },
-		list:    func() runtime.Object { return &v1alpha1.InitializerConfigurationList{} },
-		heading: "Initializers",
-		entries: func(o runtime.Object) int { return len(o.(*v1alpha1.InitializerConfiguration).Initializers) },
-	},
-	{
-		plural: "externaladmissionhookconfigurations", singular: "externaladmissionhookconfiguration",
-		kind: "ExternalAdmissionHookConfiguration", hub: v1alpha1.SchemeGroupVersion, versions: []string{"v1alpha1"},
-		new:     func() runtime.Object { return &v1alpha1.ExternalAdmissionHookConfiguration{} },
-		list:    func() runtime.Object { return &v1alpha1.ExternalAdmissionHookConfigurationList{} },
-		heading: "Hooks",
-		entries: func(o runtime.Object) int {
-			return len(o.(*v1alpha1.ExternalAdmissionHookConfiguration).ExternalAdmissionHooks)
-		},
-	},
+// kinds are the sources whose objects this package serves. Tables show how many elements a field of an object has
+// under a heading.
+var kinds = []kind{
+	{admissionregistration.Mutating, "Webhooks", "Webhooks"},
+	{admissionregistration.Validating, "Webhooks", "Webhooks"},
+	{admissionregistration.Initializing, "Initializers", "Initializers"},
+	{admissionregistration.External, "ExternalAdmissionHooks", "Hooks"},
+}
+
+type kind struct {
+	admissionregistration.Source
+	field, heading string
+}
+
+// hub is the version that is stored: the preferred one.
+func (k kind) hub() schema.GroupVersion {
+	return schema.GroupVersion{Group: Group, Version: k.Descriptor().Versions[0]}
+}
+
+// make returns a function that makes an empty object, or with the suffix List an empty list.
+func (k kind) make(suffix string) func() runtime.Object {
+	return func() runtime.Object {
+		obj, err := Scheme.New(k.hub().WithKind(k.Descriptor().Kind + suffix))
+		utilruntime.Must(err)
+		return obj
+	}
 }
 
 // Hub returns the version that objects of a served version have in memory.
@@ -112,30 +88,31 @@ type Hold func(ctx context.Context) (writing context.Context, done func())
 func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold, warn func(resource string) Warn) (map[string]map[string]rest.Storage, error) {
 	versions := map[string]map[string]rest.Storage{}
 	for _, k := range kinds {
-		resource := schema.GroupResource{Group: Group, Resource: k.plural}
-		config.Codec = storageCodec(k.hub)
-		config.EncodeVersioner = k.hub
+		d := k.Descriptor()
+		resource := schema.GroupResource{Group: Group, Resource: d.Resource}
+		config.Codec = storageCodec(k.hub())
+		config.EncodeVersioner = k.hub()
 		s := strategy{ObjectTyper: Scheme}
 		store := &registry.Store{
-			NewFunc: k.new, NewListFunc: k.list,
+			NewFunc: k.make(""), NewListFunc: k.make("List"),
 			DefaultQualifiedResource:  resource,
-			SingularQualifiedResource: schema.GroupResource{Group: Group, Resource: k.singular},
+			SingularQualifiedResource: schema.GroupResource{Group: Group, Resource: strings.ToLower(d.Kind)},
 			CreateStrategy:            s, UpdateStrategy: s, DeleteStrategy: s,
-			TableConvertor: table{heading: k.heading, entries: k.entries},
+			TableConvertor: table{k},
 		}
-		options := &generic.StoreOptions{RESTOptions: factory.For(config.ForResource(resource), k.plural)}
+		options := &generic.StoreOptions{RESTOptions: factory.For(config.ForResource(resource), d.Resource)}
 		if err := store.CompleteWithOptions(options); err != nil {
 			return nil, fmt.Errorf("storage of %s: %w", resource, err)
 		}
-		for _, version := range k.versions {
+		for _, version := range d.Versions {
 			if versions[version] == nil {
 				versions[version] = map[string]rest.Storage{}
 			}
 			one := served{Store: store, hold: hold}
 			if warn != nil {
-				one.warn = warn(k.plural)
+				one.warn = warn(d.Resource)
 			}
-			versions[version][k.plural] = one
+			versions[version][d.Resource] = one
 		}
 	}
 	return versions, nil
@@ -143,12 +120,6 @@ func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold, 
 
 // Warn returns the warnings for the writer of an object, once it is in force.
 type Warn func(ctx context.Context, name string) []string
-
-// Held returns a store that holds its writes like those of the kinds of this package. The
-// answer to a create or an update has the warnings that warn returns.
-func Held(store *registry.Store, hold Hold, warn Warn) rest.Storage {
-	return served{Store: store, hold: hold, warn: warn}
-}
 
 // served is a store whose writes are held. It also has the names that discovery shows of the
 // kind.
@@ -268,10 +239,7 @@ func convertInto(in, out runtime.Object, version string) error {
 func Codec() runtime.NegotiatedSerializer { return initialization.NewCodec(Codecs) }
 
 // table makes the tables that kubectl get shows.
-type table struct {
-	heading string
-	entries func(runtime.Object) int
-}
+type table struct{ kind }
 
 func (t table) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
 	docs := metav1.ObjectMeta{}.SwaggerDoc()
@@ -279,5 +247,7 @@ func (t table) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1
 		{Name: "Name", Type: "string", Format: "name", Description: docs["name"]},
 		{Name: t.heading, Type: "integer", Description: t.heading + " in this configuration."},
 		{Name: "Age", Type: "string", Description: docs["creationTimestamp"]},
-	}, func(o metav1.Object, age string) []any { return []any{o.GetName(), t.entries(o.(runtime.Object)), age} })
+	}, func(o metav1.Object, age string) []any {
+		return []any{o.GetName(), reflect.ValueOf(o).Elem().FieldByName(t.field).Len(), age}
+	})
 }

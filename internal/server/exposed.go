@@ -305,8 +305,8 @@ func latestLog(latest func() []byte) http.Handler {
 func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 	path, others := strings.CutPrefix(req.URL.Path, "/apis")
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if ctx := req.Context(); others && a.custom.Arriving(group) {
-		inflight.Aside(ctx, func() { a.custom.AwaitArrivals(ctx, group) })
+	if arriving := a.custom.Arriving(group); others && len(arriving) > 0 {
+		inflight.Aside(req.Context(), func() { customresources.Await(req.Context(), arriving) })
 	}
 	a.shown.Discovery.ServeHTTP(w, req)
 }
@@ -314,7 +314,8 @@ func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 // awaitResource waits for a resource whose definition was created a moment ago: a client that
 // has created a definition creates objects next.
 func (a *api) awaitResource(ctx context.Context, resource schema.GroupResource) bool {
-	return a.custom.ArrivingResource(resource) && inflight.Aside(ctx, func() { a.custom.AwaitResource(ctx, resource) })
+	arriving := a.custom.ArrivingResource(resource)
+	return len(arriving) > 0 && inflight.Aside(ctx, func() { customresources.Await(ctx, arriving) })
 }
 
 // install adds the API to the library's server, which has health checks, metrics and the

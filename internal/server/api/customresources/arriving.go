@@ -35,25 +35,18 @@ type arrival struct {
 	group string
 	// uid is that of the definition, "" while it is being created.
 	uid types.UID
-	// served is closed when requests find the resource, at the latest with over.
-	served chan struct{}
-	// over is closed when the definition is served, or will not be served soon.
-	over chan struct{}
-}
-
-// serve closes served. The lock of the arrivals is held.
-func (one *arrival) serve() {
-	select {
-	case <-one.served:
-	default:
-		close(one.served)
-	}
+	// over ends when the definition is served, or will not be served soon, and served when requests find
+	// the resource, at the latest with over.
+	over, served context.Context
+	end, serve   context.CancelFunc
 }
 
 // add counts a definition as arriving, for patience at most. created is to be called with the
 // UID of the definition, or with "" if there is none.
 func (a *arrivals) add(name, group string) (created func(types.UID)) {
-	one := &arrival{group: group, served: make(chan struct{}), over: make(chan struct{})}
+	one := &arrival{group: group}
+	one.over, one.end = context.WithCancel(context.Background())
+	one.served, one.serve = context.WithCancel(one.over)
 	leave := func() { a.end(name, func(other *arrival) bool { return other == one }) }
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,20 +76,15 @@ func (a *arrivals) deleted(name string, uid types.UID) {
 func (a *arrivals) end(name string, which func(*arrival) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var rest []*arrival
-	for _, one := range a.byName[name] {
+	rest := slices.DeleteFunc(a.byName[name], func(one *arrival) bool {
 		if which(one) {
-			one.serve()
-			close(one.over)
-		} else {
-			rest = append(rest, one)
+			one.end()
 		}
-	}
-	if rest == nil {
+		return one.over.Err() != nil
+	})
+	if a.byName[name] = rest; len(rest) == 0 {
 		delete(a.byName, name)
-		return
 	}
-	a.byName[name] = rest
 }
 
 // served says that requests find the resource of a definition.
@@ -108,65 +96,45 @@ func (a *arrivals) served(name string) {
 	}
 }
 
-// called lists the arrivals of a name.
-func (a *arrivals) called(name string) []*arrival {
+// of lists contexts that end when arrivals of a group are over; "" means all groups.
+func (a *arrivals) of(group string) []context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.byName[name])
-}
-
-// of lists the arrivals of a group; "" means all groups.
-func (a *arrivals) of(group string) []*arrival {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var list []*arrival
+	var list []context.Context
 	for _, those := range a.byName {
 		for _, one := range those {
 			if group == "" || one.group == group {
-				list = append(list, one)
+				list = append(list, one.over)
 			}
 		}
 	}
 	return list
 }
 
-// Arriving reports whether a definition of a group, "" for any, was created a moment ago
-// and is not served yet.
-func (s *Server) Arriving(group string) bool { return len(s.arrivals.of(group)) > 0 }
-
-// AwaitArrivals waits until the definitions of a group that are arriving at the time of the
-// call are served and OnChange has returned, for some seconds at most. It does not wait for a
+// Arriving lists contexts that end when the definitions of a group, "" for any, that were created a moment ago
+// and are not served yet are served and OnChange has returned, or after some seconds. They do not wait for a
 // definition that cannot be served as it is, nor for EstablishDelay.
-func (s *Server) AwaitArrivals(ctx context.Context, group string) {
-	for _, one := range s.arrivals.of(group) {
-		select {
-		case <-one.over:
-		case <-ctx.Done():
-			return
+func (s *Server) Arriving(group string) []context.Context { return s.arrivals.of(group) }
+
+// ArrivingResource lists contexts that end when requests find a resource whose definition was created a moment
+// ago, or after some seconds. They do not wait for a definition that cannot be served as it is.
+func (s *Server) ArrivingResource(resource schema.GroupResource) []context.Context {
+	s.arrivals.mu.Lock()
+	defer s.arrivals.mu.Unlock()
+	var list []context.Context
+	for _, one := range s.arrivals.byName[resource.String()] {
+		if one.served.Err() == nil {
+			list = append(list, one.served)
 		}
 	}
+	return list
 }
 
-// ArrivingResource reports whether the definition of a resource was created a moment ago and
-// the resource is not served yet.
-func (s *Server) ArrivingResource(resource schema.GroupResource) bool {
-	return slices.ContainsFunc(s.arrivals.called(resource.String()), func(one *arrival) bool {
+// Await waits until all arrivals, or ctx, have ended.
+func Await(ctx context.Context, arrivals []context.Context) {
+	for _, one := range arrivals {
 		select {
-		case <-one.served:
-			return false
-		default:
-			return true
-		}
-	})
-}
-
-// AwaitResource waits until requests find a resource whose definition is arriving at the time of
-// the call, for some seconds at most. It does not wait for a definition that cannot be served as
-// it is.
-func (s *Server) AwaitResource(ctx context.Context, resource schema.GroupResource) {
-	for _, one := range s.arrivals.called(resource.String()) {
-		select {
-		case <-one.served:
+		case <-one.Done():
 		case <-ctx.Done():
 			return
 		}

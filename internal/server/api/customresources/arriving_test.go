@@ -24,10 +24,10 @@ func TestArrivalsAreAwaited(t *testing.T) {
 	e := newEnv(t)
 	e.arrivals.patience = time.Hour
 	e.create(widgets)
-	if e.AwaitArrivals(e.ctx, "example.com"); !e.shown(schema.GroupVersion{Group: "example.com", Version: "v1"}) {
+	if Await(e.ctx, e.Arriving("example.com")); !e.shown(schema.GroupVersion{Group: "example.com", Version: "v1"}) {
 		t.Error("the definition is not in discovery")
 	}
-	if e.Arriving("") {
+	if len(e.Arriving("")) > 0 {
 		t.Error("the definition still arrives")
 	}
 }
@@ -71,7 +71,7 @@ func TestWhatIsNotAwaited(t *testing.T) {
 			e := newEnv(t, options...)
 			e.arrivals.patience = time.Hour
 			c.create(e)
-			e.AwaitArrivals(e.ctx, "example.com")
+			Await(e.ctx, e.Arriving("example.com"))
 			if err := e.ctx.Err(); err != nil {
 				t.Error(err)
 			}
@@ -88,9 +88,7 @@ func TestWhatIsNotAwaited(t *testing.T) {
 func TestPatience(t *testing.T) {
 	a := newArrivals(time.Millisecond)
 	created := a.add("widgets.example.com", "example.com")
-	for _, one := range a.of("") {
-		<-one.over
-	}
+	Await(t.Context(), a.of(""))
 	created("")
 	a.arrived("widgets.example.com")
 }
@@ -108,9 +106,9 @@ func TestResourcesAreAwaited(t *testing.T) {
 			e.arrivals.patience = time.Hour
 			e.create(widgets)
 			resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
-			e.AwaitResource(e.ctx, resource)
+			Await(e.ctx, e.ArrivingResource(resource))
 			e.must(201, "POST", widgetsPath, widget("one", "{size: 1}"))
-			if e.ArrivingResource(resource) {
+			if len(e.ArrivingResource(resource)) > 0 {
 				t.Error("the resource still arrives")
 			}
 		})
@@ -123,8 +121,8 @@ func TestResourcesThatAreNotAwaited(t *testing.T) {
 	e.arrivals.patience = time.Hour
 	e.define(widgets)
 	e.create(strings.NewReplacer("plural: widgets", "plural: gadgets", "name: widgets.", "name: gadgets.", "singular: widget", "singular: gadget").Replace(widgets))
-	e.AwaitResource(e.ctx, schema.GroupResource{Group: "example.com", Resource: "gadgets"})
-	e.AwaitResource(e.ctx, schema.GroupResource{Group: "example.com", Resource: "nothing"})
+	Await(e.ctx, e.ArrivingResource(schema.GroupResource{Group: "example.com", Resource: "gadgets"}))
+	Await(e.ctx, e.ArrivingResource(schema.GroupResource{Group: "example.com", Resource: "nothing"}))
 	if err := e.ctx.Err(); err != nil {
 		t.Error(err)
 	}

@@ -32,7 +32,7 @@
 // that waits for the condition never gets a 404 from the server that set it. A server that no
 // other server has to follow serves a definition before it writes that the names are
 // accepted, and writes both conditions at once. A request for the resource of a definition that
-// was created a moment ago waits until the resource is served (AwaitResource).
+// was created a moment ago waits until the resource is served (ArrivingResource).
 //
 // # Versions
 //

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	utilopenapi "k8s.io/apiserver/pkg/util/openapi"
 	"k8s.io/kube-openapi/pkg/builder3"
@@ -41,10 +42,14 @@ type Models struct {
 		sync.Mutex
 		definitions weak.Pointer[definitions]
 	}
-	// named has the namer that names definitions, under a lock of its own.
+	// named has the namer that names definitions, under a lock of its own, and resolving what finds schemas.
 	named struct {
 		sync.Mutex
 		namer weak.Pointer[apiopenapi.DefinitionNamer]
+	}
+	resolving struct {
+		sync.Mutex
+		resolver weak.Pointer[resolver.DefinitionsSchemaResolver]
 	}
 }
 
@@ -101,6 +106,20 @@ func (m *Models) shapes(names []string) *definitions {
 		return upstream.Shapes(ref, names...)
 	}, extra, d.ref)
 	return d
+}
+
+// ResolveSchema returns the schema of a built-in kind with all references filled in, which the caller
+// must not change. The error wraps resolver.ErrSchemaNotFound when no scheme knows the kind.
+func (m *Models) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
+	m.resolving.Lock()
+	schemas := m.resolving.resolver.Value()
+	if schemas == nil {
+		// It has definitions of its own, into which nobody writes.
+		schemas = resolver.NewDefinitionsSchemaResolver(m.all, m.schemes...)
+		m.resolving.resolver = weak.Make(schemas)
+	}
+	m.resolving.Unlock()
+	return schemas.ResolveSchema(kind)
 }
 
 // use calls f with the definitions, which f must not keep.

@@ -78,8 +78,7 @@ type Aggregator struct {
 	ctx context.Context
 	up  atomic.Bool
 
-	// remote are the proxies by group version; nil while there is none. The map is never
-	// changed.
+	// remote are the proxies by group version. The map is never changed.
 	remote atomic.Pointer[map[schema.GroupVersion]*Proxy]
 	shown  *shown
 	docs   *documents
@@ -98,6 +97,7 @@ func New(o Options) (*Aggregator, error) {
 		options: o, client: client, informers: apiregistrationinformers.NewSharedInformerFactory(client, resync),
 		initiated: make(chan struct{}), wake: make(chan struct{}),
 	}
+	a.remote.Store(&map[schema.GroupVersion]*Proxy{})
 	a.shown = newShown(o.Show)
 	a.docs = newDocuments(o.Document)
 	services := a.informers.Apiregistration().V1().APIServices()
@@ -175,8 +175,8 @@ func (a *Aggregator) Find(req *http.Request) *Proxy {
 
 // FindFor is Find for a request of which only the context is there.
 func (a *Aggregator) FindFor(ctx context.Context, info *request.RequestInfo) *Proxy {
-	remote := a.remote.Load()
-	if remote == nil {
+	remote := *a.remote.Load()
+	if len(remote) == 0 {
 		return nil
 	}
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
@@ -186,7 +186,7 @@ func (a *Aggregator) FindFor(ctx context.Context, info *request.RequestInfo) *Pr
 			return nil
 		}
 	}
-	p := (*remote)[gv]
+	p := remote[gv]
 	if p == nil {
 		return nil
 	}
@@ -222,11 +222,7 @@ func (a *Aggregator) Handler(next http.Handler) http.Handler {
 
 // Remote lists the remote group versions, by name.
 func (a *Aggregator) Remote() []schema.GroupVersion {
-	remote := a.remote.Load()
-	if remote == nil {
-		return nil
-	}
-	return slices.SortedFunc(maps.Keys(*remote), func(a, b schema.GroupVersion) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(*a.remote.Load()), func(a, b schema.GroupVersion) int { return cmp.Compare(a.String(), b.String()) })
 }
 
 // Server names the server of a remote group version, for people; empty if this server has the
@@ -296,23 +292,11 @@ func (a handlers) remove(gv schema.GroupVersion, name string) {
 	}
 }
 
-func (a *Aggregator) proxy(gv schema.GroupVersion) *Proxy {
-	if remote := a.remote.Load(); remote != nil {
-		return (*remote)[gv]
-	}
-	return nil
-}
+func (a *Aggregator) proxy(gv schema.GroupVersion) *Proxy { return (*a.remote.Load())[gv] }
 
 // change replaces the proxies. One goroutine calls it at a time.
 func (a *Aggregator) change(edit func(map[schema.GroupVersion]*Proxy)) {
-	next := map[schema.GroupVersion]*Proxy{}
-	if remote := a.remote.Load(); remote != nil {
-		next = maps.Clone(*remote)
-	}
+	next := maps.Clone(*a.remote.Load())
 	edit(next)
-	if len(next) == 0 {
-		a.remote.Store(nil)
-		return
-	}
 	a.remote.Store(&next)
 }

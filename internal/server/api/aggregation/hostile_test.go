@@ -129,7 +129,7 @@ func TestResourcesOfAGroupVersionAreBounded(t *testing.T) {
 		{"a longer kind", []apidiscoveryv2.APIResourceDiscovery{{ResponseKind: &metav1.GroupVersionKind{Kind: long}}}, true},
 	} {
 		before := refusals(t)
-		told{s}.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
+		told{shown: s}.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
 			Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: c.resources,
 		})
 		want := len(c.resources)

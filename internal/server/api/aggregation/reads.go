@@ -95,7 +95,7 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 // server handles the request itself.
 func (r *Reads) proxy(req *http.Request) *Proxy {
 	a := r.aggregator.Load()
-	if a == nil || a.remote.Load() == nil {
+	if a == nil || len(*a.remote.Load()) == 0 {
 		return nil
 	}
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(req.URL.Path, "/openapi/v3"), "/"), "/")

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
@@ -66,7 +65,7 @@ func (s *shown) manager() apiserver.DiscoveryAggregationController {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.manager == nil {
-		s.mu.manager = apiserver.NewDiscoveryManager(told{s})
+		s.mu.manager = apiserver.NewDiscoveryManager(told{aggregated.NewResourceManager("apis"), s})
 	}
 	return s.mu.manager
 }
@@ -151,8 +150,15 @@ func (s *shown) heard(gv schema.GroupVersion, current bool) bool {
 	return !before
 }
 
-// told is where upstream's manager writes what remote servers say.
-type told struct{ *shown }
+// told is where upstream's manager writes what remote servers say. Of all else, which shown learns from the
+// APIServices or does not need, the embedded list takes note, and nobody reads it.
+type told struct {
+	aggregated.ResourceManager
+	*shown
+}
+
+// WithSource implements aggregated.ResourceManager.
+func (t told) WithSource(aggregated.Source) aggregated.ResourceManager { return t }
 
 // AddGroupVersion implements aggregated.ResourceManager. The manager may report a group
 // version that is gone already.
@@ -176,14 +182,3 @@ func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscov
 		return v, true
 	})
 }
-
-// shown learns the rest from the APIServices, or does not need it: these methods of
-// aggregated.ResourceManager do nothing.
-
-func (told) SetGroupVersionPriority(metav1.GroupVersion, int, int)     {}
-func (told) RemoveGroup(string)                                        {}
-func (told) RemoveGroupVersion(metav1.GroupVersion)                    {}
-func (told) SetGroups([]apidiscoveryv2.APIGroupDiscovery)              {}
-func (t told) WithSource(aggregated.Source) aggregated.ResourceManager { return t }
-func (told) AddInvalidationCallback(func())                            {}
-func (told) ServeHTTP(w http.ResponseWriter, req *http.Request)        { http.NotFound(w, req) }

@@ -9,8 +9,10 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/metrics"
 
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/dispatch"
 )
 
 // Plugin is one link of a chain.
@@ -68,13 +70,8 @@ func note(ctx context.Context, a admission.Attributes) {
 	if t == nil {
 		return
 	}
-	s := trace.Subject{Request: trace.Request{
-		Operation: string(a.GetOperation()), Resource: a.GetResource(), Subresource: a.GetSubresource(), Kind: a.GetKind(),
-		Namespace: a.GetNamespace(), Name: a.GetName(), DryRun: a.IsDryRun(),
-	}}
-	if user := a.GetUserInfo(); user != nil {
-		s.User = user.GetName()
-	}
+	request := plan.NewRequest(a)
+	s := trace.Subject{Request: dispatch.RequestOf(&request)}
 	// The object of a subresource, such as a binding, has a name and no uid of its own.
 	object := a.GetObject()
 	if object == nil {

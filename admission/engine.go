@@ -196,9 +196,8 @@ func (e *Engine) hooks(source registration.Source) (runner, error) {
 		return nil, err
 	}
 	e.callers = append(e.callers, pluginCaller{plugin, source, caller})
-	dispatcher, err := dispatch.New(dispatch.Options{
+	dispatcher := dispatch.New(dispatch.Options{
 		Source:          source,
-		Plugin:          plugin,
 		Publisher:       e.publisher,
 		Caller:          caller,
 		NamespaceLabels: e.namespaceLabels,
@@ -207,9 +206,6 @@ func (e *Engine) hooks(source registration.Source) (runner, error) {
 		Skips:           e.options.Skips,
 		StepAside:       e.options.StepAside,
 	})
-	if err != nil {
-		return nil, err
-	}
 	return dispatcher.Run, nil
 }
 

@@ -28,7 +28,7 @@ func (e *Engine) ValidatingPolicies() admission.ValidationInterface { return &e.
 
 // policies returns the runner of the policies of a source.
 func (e *Engine) policies(source registration.Source) (runner, error) {
-	policies, err := dispatch.NewPolicies(dispatch.PolicyOptions{
+	policies := dispatch.NewPolicies(dispatch.PolicyOptions{
 		Source:          source,
 		NamespaceLabels: e.namespaceLabels,
 		Namespace:       e.namespace,
@@ -38,9 +38,6 @@ func (e *Engine) policies(source registration.Source) (runner, error) {
 		Skips:           e.options.Skips,
 		Publisher:       e.publisher,
 	})
-	if err != nil {
-		return nil, err
-	}
 	if source.Descriptor().Pass == registration.MutatingPass {
 		return policies.Mutate, nil
 	}

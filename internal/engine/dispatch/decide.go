@@ -67,10 +67,6 @@ func (r *run) note(d *decision) {
 // error would reject the request if the hook were hard.
 func (r *run) sparedBefore(step *plan.Candidate, e plan.Enforced, err error) *trace.Call {
 	c := r.record(step, len(r.trace.Calls))
-	c.Start, c.Verdict, c.Err, c.Enforcement = time.Now(), trace.Refused, err, enforcement(e)
+	c.Start, c.Verdict, c.Err, c.Enforcement = time.Now(), trace.Refused, err, trace.Enforcement(e)
 	return &c
-}
-
-func enforcement(e plan.Enforced) trace.Enforcement {
-	return trace.Enforcement{Mode: e.Mode, Rule: e.Rule}
 }

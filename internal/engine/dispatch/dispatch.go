@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,9 +20,6 @@ import (
 type Options struct {
 	// Source is the source of the hooks. Its zero value is registration.Mutating.
 	Source registration.Source
-	// Plugin is the name under which the state of reinvocation is kept in a
-	// request; it must be the same in both passes over it.
-	Plugin string
 	// Caller reaches the webhooks; it must be set.
 	Caller Caller
 	// NamespaceLabels returns the labels of a namespace, or the API status
@@ -52,19 +48,8 @@ type Dispatcher struct {
 	slow     slowHooks
 }
 
-// New makes a Dispatcher. The error names an option that is missing.
-func New(o Options) (*Dispatcher, error) {
-	if o.Caller == nil {
-		return nil, errors.New("dispatch: Options.Caller is nil")
-	}
-	if o.Publisher == nil {
-		return nil, errors.New("dispatch: Options.Publisher is nil")
-	}
-	if o.NamespaceLabels == nil {
-		return nil, errors.New("dispatch: Options.NamespaceLabels is nil")
-	}
-	return &Dispatcher{options: o}, nil
-}
+// New makes a Dispatcher.
+func New(o Options) *Dispatcher { return &Dispatcher{options: o} }
 
 // run is one pass over one request.
 type run struct {
@@ -90,7 +75,7 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 	if len(steps) == 0 {
 		return nil
 	}
-	now, descriptor := time.Now(), d.options.Source.Descriptor()
+	now := time.Now()
 	r := &run{
 		Dispatcher: d,
 		a:          a,
@@ -106,7 +91,7 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 			Start:    now,
 		},
 	}
-	if descriptor.Pass == registration.MutatingPass && a.GetReinvocationContext().IsReinvoke() {
+	if d.options.Source.Descriptor().Pass == registration.MutatingPass && a.GetReinvocationContext().IsReinvoke() {
 		r.trace.Round = 1
 	}
 	r.input = plan.Input{
@@ -114,14 +99,21 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 		NamespaceLabels: d.options.NamespaceLabels,
 		Authorizer:      d.options.Authorizer,
 	}
-	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, r.trace.Round)
-	err := r.pass(inside)
-	end(err)
-	r.exclusions()
-	r.trace.Err = err
-	r.trace.Latency = time.Since(r.trace.Start)
-	d.options.Publisher.Publish(ctx, a, r.trace)
-	return err
+	return step(ctx, d.options.Publisher, a, r.trace, func(ctx context.Context) error {
+		defer r.exclusions()
+		return r.pass(ctx)
+	})
+}
+
+// step does what a plugin does in one pass, in a span of its own, and publishes the record of it.
+func step(ctx context.Context, publisher *trace.Publisher, a admission.Attributes, record *trace.Run, do func(context.Context) error) error {
+	d := record.Source.Descriptor()
+	inside, end := trace.StartStep(ctx, d.Plugin, d.Pass, record.Round)
+	record.Err = do(inside)
+	end(record.Err)
+	record.Latency = time.Since(record.Start)
+	publisher.Publish(ctx, a, record)
+	return record.Err
 }
 
 // RequestOf returns what traces say about a request.

@@ -177,7 +177,6 @@ func (f *fixture) dispatcher(t testing.TB, source registration.Source, edit ...f
 	t.Cleanup(caller.Close)
 	o := Options{
 		Source: source,
-		Plugin: source.String(),
 		Caller: caller,
 		NamespaceLabels: func(context.Context, string) (map[string]string, error) {
 			return map[string]string{}, nil
@@ -187,11 +186,7 @@ func (f *fixture) dispatcher(t testing.TB, source registration.Source, edit ...f
 	for _, e := range edit {
 		e(&o)
 	}
-	d, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return New(o)
 }
 
 // attributes are those of a request for a widget.

@@ -14,7 +14,7 @@ import (
 // hooks left it. The first rejection ends the pass (S5.13).
 func (r *run) mutate(ctx context.Context) error {
 	again := r.a.GetReinvocationContext()
-	memory := remembered(again, r.options.Plugin)
+	memory := remembered(again, r.options.Source.Descriptor().Plugin)
 	r.share = &memory.share
 	defer r.share.ReleaseAfter(ctx)
 	wanted := func(*plan.Candidate) bool { return true }
@@ -87,7 +87,7 @@ func (r *run) call(ctx context.Context, i int, to ready, e plan.Enforced, ahead 
 	if !ok {
 		response, status = r.ask(ctx, to, c, later)
 	}
-	c.Enforcement = enforcement(e)
+	c.Enforcement = trace.Enforcement(e)
 	if status == nil && len(response.Patch) > 0 {
 		status = r.patch(ctx, to, c, response, later)
 	}

@@ -87,7 +87,7 @@ func (p *Policies) mutate(ctx context.Context, o admission.ObjectInterfaces, req
 
 // mutated adds the mutations of an evaluation to its trace.
 func mutated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
-	out.Spared, out.Err, out.Enforcement = e.Spared, e.Failure, enforcement(e.Enforced)
+	out.Spared, out.Err, out.Enforcement = e.Spared, e.Failure, trace.Enforcement(e.Enforced)
 	if len(e.Mutations) > 0 {
 		out.Mutations = make([]trace.Mutation, len(e.Mutations))
 	}

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -53,17 +52,9 @@ type Policies struct {
 // most so many rejections a second, so that a flood of them costs no more than they do.
 const whysPerSecond, whysAtOnce = 10, 20
 
-// NewPolicies makes a Policies. The error names an option that is missing.
-func NewPolicies(o PolicyOptions) (*Policies, error) {
-	switch {
-	case !o.Source.Descriptor().Policies:
-		return nil, errors.New("dispatch: PolicyOptions.Source has no policies")
-	case o.Publisher == nil:
-		return nil, errors.New("dispatch: PolicyOptions.Publisher is nil")
-	case o.NamespaceLabels == nil || o.Namespace == nil:
-		return nil, errors.New("dispatch: PolicyOptions.NamespaceLabels or Namespace is nil")
-	}
-	return &Policies{o, rate.NewLimiter(whysPerSecond, whysAtOnce)}, nil
+// NewPolicies makes a Policies.
+func NewPolicies(o PolicyOptions) *Policies {
+	return &Policies{o, rate.NewLimiter(whysPerSecond, whysAtOnce)}
 }
 
 // Validate evaluates the policies that are candidates for a request. It returns nil, or the API
@@ -92,19 +83,15 @@ func (p *Policies) run(ctx context.Context, a admission.Attributes, snap *snapsh
 	record := &trace.Run{
 		Request: RequestOf(req), Source: p.options.Source, Round: round, Revision: snap.Revision, ReadAt: snap.ReadAt, Start: time.Now(),
 	}
-	descriptor := p.options.Source.Descriptor()
-	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, round)
-	judgements, err := evaluate(inside)
-	for i := range judgements {
-		p.note(record, &judgements[i])
-	}
-	excludedPolicies(record, judgements)
-	trace.SpanPolicies(inside, record)
-	end(err)
-	record.Err = err
-	record.Latency = time.Since(record.Start)
-	p.options.Publisher.Publish(ctx, a, record)
-	return err
+	return step(ctx, p.options.Publisher, a, record, func(ctx context.Context) error {
+		judgements, err := evaluate(ctx)
+		for i := range judgements {
+			p.note(record, &judgements[i])
+		}
+		excludedPolicies(record, judgements)
+		trace.SpanPolicies(ctx, record)
+		return err
+	})
 }
 
 // input returns the Input of policies in one run.
@@ -203,7 +190,7 @@ func followed(c *plan.Consequence) trace.Consequence {
 	out := trace.Consequence{
 		Param: paramOf(c.Param), Code: c.Code.String(), Configuration: c.Param == nil,
 		Message: c.Message, Reason: c.Reason, Denied: c.Denies, Forgiven: c.Forgiven, Spared: c.Spared,
-		Enforcement: enforcement(c.Enforced),
+		Enforcement: trace.Enforcement(c.Enforced),
 	}
 	if c.Binding != nil {
 		out.Binding = c.Binding.Configuration

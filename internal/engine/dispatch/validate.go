@@ -52,7 +52,7 @@ func (r *run) validate(ctx context.Context) error {
 	statuses := make([]*apierrors.StatusError, len(chosen))
 	for i, to := range chosen {
 		calls[i] = r.record(to.step, i)
-		calls[i].Enforcement = enforcement(modes[i])
+		calls[i].Enforcement = trace.Enforcement(modes[i])
 	}
 	// The record already has the soft hooks that could not be called.
 	before := len(r.trace.Calls)

@@ -53,24 +53,6 @@ func (s *Set) Watch(w expression.Witness) {
 	}
 }
 
-// Errors returns the errors of the conditions that do not compile, by their place; nil when all
-// compile.
-func (s *Set) Errors() map[int]error {
-	if s == nil {
-		return nil
-	}
-	var errs map[int]error
-	for i := range s.programs {
-		if err := s.programs[i].Err(); err != nil {
-			if errs == nil {
-				errs = map[int]error{}
-			}
-			errs[i] = err
-		}
-	}
-	return errs
-}
-
 // Costs calls f with the highest cost of each condition so far.
 func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Most)) {
 	if s == nil {

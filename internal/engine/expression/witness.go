@@ -33,9 +33,8 @@ type Seen struct {
 	// Parts are the values of parts of the expression, in the order of evaluation. The parts
 	// are the operands of logical operators, of conditionals, of loops and of calls. A part
 	// that was evaluated several times has as many elements. There are at most maxParts
-	// elements; More counts the others.
+	// elements.
 	Parts []Part
-	More  int
 }
 
 // Part is one evaluation of a part of an expression.
@@ -130,8 +129,6 @@ func (n noted) Eval(vars interpreter.Activation) ref.Val {
 		seen := found.(*Seen)
 		if len(seen.Parts) < maxParts {
 			seen.Parts = append(seen.Parts, Part{n.ID(), value})
-		} else {
-			seen.More++
 		}
 	}
 	return value

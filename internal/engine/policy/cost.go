@@ -39,23 +39,37 @@ func (p *Policy) Costs() []Cost {
 	add := func(field string, e *expression.Expression, most *expression.Most) {
 		list = append(list, Cost{field, e.Text(), e.Scope(), most.Load(), expression.PerExpression})
 	}
+	p.conditions(add)
+	p.others(add)
+	return list
+}
+
+// visit gets an expression of a policy with the path of its field, and what it cost.
+type visit func(field string, e *expression.Expression, most *expression.Most)
+
+// conditions calls f with the match conditions, in order.
+func (p *Policy) conditions(f visit) {
 	p.Conditions.Costs(func(i int, e *expression.Expression, most *expression.Most) {
-		add(fmt.Sprintf("spec.matchConditions[%d].expression", i), e, most)
+		f(fmt.Sprintf("spec.matchConditions[%d].expression", i), e, most)
 	})
+}
+
+// others calls f with all expressions but the match conditions and the variables, in the order of
+// the fields.
+func (p *Policy) others(f visit) {
 	for i := range p.Validations {
 		v := &p.Validations[i]
-		add(fmt.Sprintf("spec.validations[%d].expression", i), v.Holds, &p.spent.validations[i])
+		f(fmt.Sprintf("spec.validations[%d].expression", i), v.Holds, &p.spent.validations[i])
 		if v.Says != nil {
-			add(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.Says, &p.spent.messages[i])
+			f(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.Says, &p.spent.messages[i])
 		}
 	}
 	for i := range p.AuditAnnotations {
-		add(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), p.AuditAnnotations[i].Value, &p.spent.annotations[i])
+		f(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), p.AuditAnnotations[i].Value, &p.spent.annotations[i])
 	}
 	for i := range p.Mutations {
-		add(p.Mutations[i].field(i), p.Mutations[i].Patch, &p.spent.mutations[i])
+		f(p.Mutations[i].field(i), p.Mutations[i].Patch, &p.spent.mutations[i])
 	}
-	return list
 }
 
 // field is the path of the expression of the mutation.

@@ -118,31 +118,17 @@ type Problem struct {
 // Problems returns the expressions that do not compile, in the order of the fields.
 func (p *Policy) Problems() []Problem {
 	var list []Problem
-	add := func(field string, err error) {
-		if err != nil {
+	add := func(field string, e *expression.Expression, _ *expression.Most) {
+		if err := e.Err(); err != nil {
 			list = append(list, Problem{field, err})
 		}
 	}
-	conditions := p.Conditions.Errors()
-	for _, i := range slices.Sorted(maps.Keys(conditions)) {
-		add(fmt.Sprintf("spec.matchConditions[%d].expression", i), conditions[i])
-	}
+	p.conditions(add)
 	variables := p.Variables.Errors()
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		add(fmt.Sprintf("spec.variables[%s].expression", name), variables[name])
+		list = append(list, Problem{fmt.Sprintf("spec.variables[%s].expression", name), variables[name]})
 	}
-	for i, v := range p.Validations {
-		add(fmt.Sprintf("spec.validations[%d].expression", i), v.Holds.Err())
-		if v.Says != nil {
-			add(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.Says.Err())
-		}
-	}
-	for i, a := range p.AuditAnnotations {
-		add(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.Value.Err())
-	}
-	for i, m := range p.Mutations {
-		add(m.field(i), m.Patch.Err())
-	}
+	p.others(add)
 	return list
 }
 

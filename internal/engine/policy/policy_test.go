@@ -60,9 +60,6 @@ func told(r *Result) []string {
 		default:
 			text = "failed"
 		}
-		if f.MessageErr != nil {
-			text += " without its message"
-		}
 		list = append(list, fmt.Sprintf("%s %s: %s", text, f.Reason, f.Message))
 	}
 	for _, a := range r.Annotations {
@@ -99,11 +96,11 @@ func TestValidate(t *testing.T) {
 		{name: "S17.9 without a message the expression says it", policy: violated(registration.Validation{}), want: []string{"violated Forbidden: failed expression: object.spec.size < 2"}},
 		{name: "S17.9 the messageExpression comes first", policy: violated(registration.Validation{Message: "m", MessageExpression: "'size ' + string(object.spec.size)"}), want: []string{"violated Forbidden: size 3"}},
 		{name: "S17.9 an empty text is none", policy: violated(registration.Validation{Message: "m", MessageExpression: "'  '"}), want: []string{"violated Forbidden: m"}},
-		{name: "S17.9 several lines are none", policy: violated(registration.Validation{Message: "m", MessageExpression: `'a\nb'`}), want: []string{"violated without its message Forbidden: m"}},
+		{name: "S17.9 several lines are none", policy: violated(registration.Validation{Message: "m", MessageExpression: `'a\nb'`}), want: []string{"violated Forbidden: m"}},
 		{name: "S17.9 a text of 5 KiB", policy: violated(registration.Validation{MessageExpression: "'" + strings.Repeat("x", 5<<10) + "'"}), want: []string{"violated Forbidden: " + strings.Repeat("x", 5<<10)}},
-		{name: "S17.9 a longer one is none", policy: violated(registration.Validation{Message: "m", MessageExpression: "'" + strings.Repeat("x", 5<<10+1) + "'"}), want: []string{"violated without its message Forbidden: m"}},
-		{name: "S17.9 a messageExpression that fails", policy: violated(registration.Validation{Message: "m", MessageExpression: "object.spec.nothing"}), want: []string{"violated without its message Forbidden: m"}},
-		{name: "S16.12 messages do not know the authorizer", policy: violated(registration.Validation{Message: "m", MessageExpression: "string(authorizer.path('/').check('get').allowed())"}), want: []string{"violated without its message Forbidden: m"}},
+		{name: "S17.9 a longer one is none", policy: violated(registration.Validation{Message: "m", MessageExpression: "'" + strings.Repeat("x", 5<<10+1) + "'"}), want: []string{"violated Forbidden: m"}},
+		{name: "S17.9 a messageExpression that fails", policy: violated(registration.Validation{Message: "m", MessageExpression: "object.spec.nothing"}), want: []string{"violated Forbidden: m"}},
+		{name: "S16.12 messages do not know the authorizer", policy: violated(registration.Validation{Message: "m", MessageExpression: "string(authorizer.path('/').check('get').allowed())"}), want: []string{"violated Forbidden: m"}},
 		{name: "all validations are evaluated, in order",
 			policy: &registration.Policy{Validations: []registration.Validation{
 				{Expression: "false", Message: "one", Reason: forbidden}, {Expression: "true"}, {Expression: broken}, {Expression: "false", Message: "two", Reason: "Invalid"},
@@ -116,7 +113,7 @@ func TestValidate(t *testing.T) {
 		{name: "S17.10 the messages use the budget up: every violation fails with its message",
 			policy: &registration.Policy{Validations: append([]registration.Validation{{Expression: "false", Reason: forbidden, MessageExpression: "'first'"}},
 				times(20, registration.Validation{Expression: "false", Reason: forbidden, MessageExpression: costly + " ? 'x' : 'y'"})...)},
-			want: times(21, "violated without its message Invalid: failed messageExpression: validation failed due to running out of cost budget, no further validation rules will be run")},
+			want: times(21, "violated Invalid: failed messageExpression: validation failed due to running out of cost budget, no further validation rules will be run")},
 		{name: "S17.19 an audit annotation", policy: annotated("' size ' + string(object.spec.size) + ' '"), want: []string{"annotation k: size 3"}},
 		{name: "S17.19 null records nothing", policy: annotated("null"), want: []string{"annotation k: "}},
 		{name: "S17.19 a value of more than 10 KiB is cut", policy: annotated("'" + strings.Repeat("x", 10<<10+1) + "'"), want: []string{"annotation k: " + strings.Repeat("x", 10<<10)}},

@@ -42,9 +42,6 @@ type Finding struct {
 	// Message and Reason are for the user, if the validation is violated or failed.
 	Message string
 	Reason  metav1.StatusReason
-	// MessageErr is why the messageExpression gave no message; nil when it did, or there
-	// is none.
-	MessageErr error
 	// Why says why the validation is violated, if somebody asked.
 	Why expression.Why
 	// Cost and Elapsed are those of the validation's expression.
@@ -157,7 +154,7 @@ func (p *Policy) say(run *expression.Run, r *Result) {
 				p.silence(r, err)
 				return
 			}
-			f.Message, f.MessageErr = sentence(&o)
+			f.Message = sentence(&o)
 		}
 		if f.Message == "" {
 			f.Message = p.fallback(f.Index)
@@ -170,28 +167,20 @@ func (p *Policy) say(run *expression.Run, r *Result) {
 func (p *Policy) silence(r *Result, err error) {
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Violated {
-			f.Message, f.MessageErr, f.Reason = fmt.Sprintf("failed messageExpression: %s", err), err, metav1.StatusReasonInvalid
+			f.Message, f.Reason = fmt.Sprintf("failed messageExpression: %s", err), metav1.StatusReasonInvalid
 		}
 	}
 }
 
 // sentence returns the message that an expression gave; empty when it cannot be used.
-func sentence(o *expression.Outcome) (string, error) {
-	if o.Err != nil {
-		return "", o.Err
-	}
-	text, _ := o.Value.Value().(string)
+func sentence(o *expression.Outcome) string {
+	text, _ := value(o)
 	text = strings.TrimSpace(text)
-	switch {
-	case len(text) > limits.MaxEvaluatedMessageExpressionSizeBytes:
-		return "", fmt.Errorf("the message has %d bytes, and may have %d", len(text), limits.MaxEvaluatedMessageExpressionSizeBytes)
-	case strings.Contains(text, "\n"):
-		return "", errLines
+	if len(text) > limits.MaxEvaluatedMessageExpressionSizeBytes || strings.Contains(text, "\n") {
+		return ""
 	}
-	return text, nil
+	return text
 }
-
-var errLines = fmt.Errorf("the message has several lines")
 
 // fallback is the message of a validation without one that was evaluated.
 func (p *Policy) fallback(index int) string {

@@ -90,21 +90,12 @@ func (s *Set) patchedPart(f *Form, p *patching) (changed bool, object runtime.Ob
 	if err != nil || !changed {
 		return false, nil, true, err
 	}
-	if object, err = s.o.GetObjectCreater().New(f.kind); err != nil {
+	if object, err = s.decoded(f, p, content); err != nil {
 		return false, nil, true, err
 	}
 	to := reflect.ValueOf(object).Elem()
 	if to.Type() != from.Type() {
 		return false, nil, false, nil
-	}
-	if err := decodeObject(content, object, p.strict); err != nil {
-		return false, nil, true, err
-	}
-	if p.strict {
-		restoreKind(object, f.kind)
-	}
-	if err := checkKind(object, f.kind); err != nil {
-		return false, nil, true, err
 	}
 	changed = !asWritten.DeepEqual(before.Interface(), object)
 	for name, i := range l.members {

@@ -94,19 +94,25 @@ func (s *Set) patchedWhole(f *Form, p *patching) (changed bool, object runtime.O
 	if err != nil || !changed {
 		return false, nil, err
 	}
-	if object, err = s.o.GetObjectCreater().New(f.kind); err != nil {
+	if object, err = s.decoded(f, p, content); err != nil {
 		return false, nil, err
 	}
-	if err := decodeObject(content, object, p.strict); err != nil {
-		return false, nil, err
+	return !asWritten.DeepEqual(f.object, object), object, nil
+}
+
+// decoded returns the typed object of patched content, which has the kind of f.
+func (s *Set) decoded(f *Form, p *patching, content map[string]any) (runtime.Object, error) {
+	object, err := s.o.GetObjectCreater().New(f.kind)
+	if err == nil {
+		err = decodeObject(content, object, p.strict)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if p.strict {
 		restoreKind(object, f.kind)
 	}
-	if err := checkKind(object, f.kind); err != nil {
-		return false, nil, err
-	}
-	return !asWritten.DeepEqual(f.object, object), object, nil
+	return object, checkKind(object, f.kind)
 }
 
 // applied returns content with the patch applied, and whether the patch changed it. If it did,

@@ -25,25 +25,15 @@ func Default(obj runtime.Object) {
 	case *v1.MutatingWebhookConfiguration:
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
-			fill(&w.FailurePolicy, v1.Fail)
-			fill(&w.MatchPolicy, v1.Equivalent)
-			fill(&w.TimeoutSeconds, timeoutV1)
 			fill(&w.ReinvocationPolicy, v1.NeverReinvocationPolicy)
+			defaultStable(&w.FailurePolicy, &w.MatchPolicy, &w.TimeoutSeconds, &w.ClientConfig)
 			defaultSelection(&w.NamespaceSelector, &w.ObjectSelector, w.Rules)
-			if s := w.ClientConfig.Service; s != nil {
-				fill(&s.Port, 443)
-			}
 		}
 	case *v1.ValidatingWebhookConfiguration:
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
-			fill(&w.FailurePolicy, v1.Fail)
-			fill(&w.MatchPolicy, v1.Equivalent)
-			fill(&w.TimeoutSeconds, timeoutV1)
+			defaultStable(&w.FailurePolicy, &w.MatchPolicy, &w.TimeoutSeconds, &w.ClientConfig)
 			defaultSelection(&w.NamespaceSelector, &w.ObjectSelector, w.Rules)
-			if s := w.ClientConfig.Service; s != nil {
-				fill(&s.Port, 443)
-			}
 		}
 	case *v1beta1.MutatingWebhookConfiguration:
 		for i := range c.Webhooks {
@@ -100,6 +90,15 @@ func defaultMatch(m *v1.MatchResources) {
 		for i := range rules {
 			fill(&rules[i].Scope, v1.AllScopes)
 		}
+	}
+}
+
+func defaultStable(failure **v1.FailurePolicyType, match **v1.MatchPolicyType, timeout **int32, client *v1.WebhookClientConfig) {
+	fill(failure, v1.Fail)
+	fill(match, v1.Equivalent)
+	fill(timeout, timeoutV1)
+	if client.Service != nil {
+		fill(&client.Service.Port, 443)
 	}
 }
 

@@ -9,11 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-func parseInitializers(obj runtime.Object) ([]*Entry, bool) {
-	c, ok := obj.(*v1alpha1.InitializerConfiguration)
-	if !ok {
-		return nil, false
-	}
+func parseInitializers(obj runtime.Object) []*Entry {
+	c := obj.(*v1alpha1.InitializerConfiguration)
 	entries := make([]*Entry, len(c.Initializers))
 	seen := make(map[string]int, len(entries))
 	for i := range c.Initializers {
@@ -28,7 +25,7 @@ func parseInitializers(obj runtime.Object) ([]*Entry, bool) {
 		}
 		entries[i] = e
 	}
-	return entries, true
+	return entries
 }
 
 // creating returns an initializer's rule as a rule about the creation of main resources,

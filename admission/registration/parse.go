@@ -4,7 +4,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/api/admissionregistration/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -25,22 +24,21 @@ func Entries(obj runtime.Object) ([]*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range sources {
-		if entries, ok := sources[i].parse(obj); ok {
-			return entries, nil
-		}
+	source, ok := SourceOf(obj)
+	if !ok {
+		return nil, unknown(obj)
 	}
-	return nil, unknown(obj)
+	return sources[source].parse(obj), nil
 }
 
-func parseMutating(obj runtime.Object) ([]*Entry, bool) {
-	switch c := obj.(type) {
-	case *v1.MutatingWebhookConfiguration:
-		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, c.Webhooks, timeoutV1)), true
-	case *v1beta1.MutatingWebhookConfiguration:
-		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), timeoutV1beta1)), true
-	}
-	return nil, false
+func parseMutating(obj runtime.Object) []*Entry {
+	c, _ := asWebhooks(obj)
+	return inOrder(c.meta, c.entries(Mutating))
+}
+
+func parseValidating(obj runtime.Object) []*Entry {
+	c, _ := asWebhooks(obj)
+	return c.entries(Validating)
 }
 
 // inOrder gives the entries of an object the order that its annotations ask for.
@@ -51,16 +49,6 @@ func inOrder(meta *metav1.ObjectMeta, entries []*Entry) []*Entry {
 		}
 	}
 	return entries
-}
-
-func parseValidating(obj runtime.Object) ([]*Entry, bool) {
-	switch c := obj.(type) {
-	case *v1.ValidatingWebhookConfiguration:
-		return webhooks(Validating, &c.ObjectMeta, each(c.Webhooks, validatingAsMutating), timeoutV1), true
-	case *v1beta1.ValidatingWebhookConfiguration:
-		return webhooks(Validating, &c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), timeoutV1beta1), true
-	}
-	return nil, false
 }
 
 // validatingAsMutating returns a validating webhook as a mutating one, whose type has every
@@ -81,12 +69,17 @@ func validatingAsMutating(w *v1.ValidatingWebhook) v1.MutatingWebhook {
 	}
 }
 
-func webhooks(source Source, meta *metav1.ObjectMeta, list []v1.MutatingWebhook, timeout int32) []*Entry {
-	entries := make([]*Entry, len(list))
-	seen := make(map[string]int, len(list))
-	for i := range list {
-		w := &list[i]
-		h := newEntry(source, meta, i, w.Name, seen)
+// entries returns the entries of the webhooks.
+func (c *webhookList) entries(source Source) []*Entry {
+	timeout := int32(timeoutV1)
+	if c.beta {
+		timeout = timeoutV1beta1
+	}
+	entries := make([]*Entry, len(c.webhooks))
+	seen := make(map[string]int, len(c.webhooks))
+	for i := range c.webhooks {
+		w := &c.webhooks[i]
+		h := newEntry(source, c.meta, i, w.Name, seen)
 		h.Webhook = &Webhook{}
 		h.ClientConfig = ClientConfig{URL: or(w.ClientConfig.URL, ""), CABundle: w.ClientConfig.CABundle}
 		if s := w.ClientConfig.Service; s != nil {
@@ -114,11 +107,8 @@ func webhooks(source Source, meta *metav1.ObjectMeta, list []v1.MutatingWebhook,
 	return entries
 }
 
-func parseExternal(obj runtime.Object) ([]*Entry, bool) {
-	c, ok := obj.(*v1alpha1.ExternalAdmissionHookConfiguration)
-	if !ok {
-		return nil, false
-	}
+func parseExternal(obj runtime.Object) []*Entry {
+	c := obj.(*v1alpha1.ExternalAdmissionHookConfiguration)
 	entries := make([]*Entry, len(c.ExternalAdmissionHooks))
 	seen := make(map[string]int, len(entries))
 	for i := range c.ExternalAdmissionHooks {
@@ -151,7 +141,7 @@ func parseExternal(obj runtime.Object) ([]*Entry, bool) {
 		h.ReviewVersions = []string{"v1alpha1"}
 		entries[i] = h
 	}
-	return entries, true
+	return entries
 }
 
 // newEntry makes an entry with its Origin. seen counts the entries of each name so far.

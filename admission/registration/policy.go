@@ -94,26 +94,20 @@ func IsPolicy(resource schema.GroupResource) bool {
 	return false
 }
 
-func parseValidatingPolicy(obj runtime.Object) ([]*Entry, bool) {
-	c, ok := obj.(*v1.ValidatingAdmissionPolicy)
-	if !ok {
-		return nil, false
-	}
+func parseValidatingPolicy(obj runtime.Object) []*Entry {
+	c := obj.(*v1.ValidatingAdmissionPolicy)
 	e := newPolicy(ValidatingPolicies, &c.ObjectMeta, c.Spec.FailurePolicy, c.Spec.MatchConstraints, c.Spec.MatchConditions, c.Spec.ParamKind, c.Spec.Variables)
 	e.Policy.Validations = each(c.Spec.Validations, func(v *v1.Validation) Validation {
 		return Validation{Expression: v.Expression, Message: v.Message, MessageExpression: v.MessageExpression, Reason: or(v.Reason, metav1.StatusReasonInvalid)}
 	})
 	e.Policy.AuditAnnotations = each(c.Spec.AuditAnnotations, func(a *v1.AuditAnnotation) AuditAnnotation { return AuditAnnotation(*a) })
-	return []*Entry{e}, true
+	return []*Entry{e}
 }
 
-func parseMutatingPolicy(obj runtime.Object) ([]*Entry, bool) {
-	if beta, ok := obj.(*v1beta1.MutatingAdmissionPolicy); ok {
-		obj = recast[*v1.MutatingAdmissionPolicy](beta)
-	}
+func parseMutatingPolicy(obj runtime.Object) []*Entry {
 	c, ok := obj.(*v1.MutatingAdmissionPolicy)
 	if !ok {
-		return nil, false
+		c = recast[*v1.MutatingAdmissionPolicy](obj.(*v1beta1.MutatingAdmissionPolicy))
 	}
 	e := newPolicy(MutatingPolicies, &c.ObjectMeta, c.Spec.FailurePolicy, c.Spec.MatchConstraints, c.Spec.MatchConditions, c.Spec.ParamKind, c.Spec.Variables)
 	e.Policy.Mutations = each(c.Spec.Mutations, func(m *v1.Mutation) Mutation {
@@ -133,7 +127,7 @@ func parseMutatingPolicy(obj runtime.Object) ([]*Entry, bool) {
 			rules[i].Operations = changing(rules[i].Operations)
 		}
 	}
-	return inOrder(&c.ObjectMeta, []*Entry{e}), true
+	return inOrder(&c.ObjectMeta, []*Entry{e})
 }
 
 // changing returns the operations of a list except deletions, which have no object to change.
@@ -144,25 +138,19 @@ func changing(operations []string) []string {
 	return slices.DeleteFunc(slices.Clone(operations), func(o string) bool { return o == "DELETE" })
 }
 
-func parseValidatingBinding(obj runtime.Object) ([]*Entry, bool) {
-	c, ok := obj.(*v1.ValidatingAdmissionPolicyBinding)
-	if !ok {
-		return nil, false
-	}
+func parseValidatingBinding(obj runtime.Object) []*Entry {
+	c := obj.(*v1.ValidatingAdmissionPolicyBinding)
 	e := newBinding(ValidatingBindings, &c.ObjectMeta, c.Spec.PolicyName, c.Spec.ParamRef, c.Spec.MatchResources)
 	e.Binding.Actions = c.Spec.ValidationActions
-	return []*Entry{e}, true
+	return []*Entry{e}
 }
 
-func parseMutatingBinding(obj runtime.Object) ([]*Entry, bool) {
-	if beta, ok := obj.(*v1beta1.MutatingAdmissionPolicyBinding); ok {
-		obj = recast[*v1.MutatingAdmissionPolicyBinding](beta)
-	}
+func parseMutatingBinding(obj runtime.Object) []*Entry {
 	c, ok := obj.(*v1.MutatingAdmissionPolicyBinding)
 	if !ok {
-		return nil, false
+		c = recast[*v1.MutatingAdmissionPolicyBinding](obj.(*v1beta1.MutatingAdmissionPolicyBinding))
 	}
-	return []*Entry{newBinding(MutatingBindings, &c.ObjectMeta, c.Spec.PolicyName, c.Spec.ParamRef, c.Spec.MatchResources)}, true
+	return []*Entry{newBinding(MutatingBindings, &c.ObjectMeta, c.Spec.PolicyName, c.Spec.ParamRef, c.Spec.MatchResources)}
 }
 
 // newPolicy makes an entry with the fields that all policies have. Its Match is never nil:

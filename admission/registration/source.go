@@ -84,9 +84,8 @@ type Descriptor struct {
 	Bound Source
 	// Manifests reports whether manifest files may register entries, too (S21.6).
 	Manifests bool
-	// parse returns the entries of an object of the kind; ok is false when the
-	// object has another kind.
-	parse func(runtime.Object) (entries []*Entry, ok bool)
+	// parse returns the entries of an object of the kind.
+	parse func(runtime.Object) []*Entry
 }
 
 // String returns the kind of the source's registration objects.

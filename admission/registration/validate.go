@@ -80,7 +80,7 @@ func asWebhooks(obj runtime.Object) (*webhookList, bool) {
 	case *v1.MutatingWebhookConfiguration:
 		return &webhookList{&c.ObjectMeta, c.Webhooks, false, true}, true
 	case *v1.ValidatingWebhookConfiguration:
-		return &webhookList{&c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), false, false}, true
+		return &webhookList{&c.ObjectMeta, each(c.Webhooks, validatingAsMutating), false, false}, true
 	case *v1beta1.MutatingWebhookConfiguration:
 		return &webhookList{&c.ObjectMeta, recast[[]v1.MutatingWebhook](c.Webhooks), true, true}, true
 	case *v1beta1.ValidatingWebhookConfiguration:

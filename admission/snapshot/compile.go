@@ -78,16 +78,17 @@ type compiled struct {
 
 // Compile makes a snapshot of registrations, which are not Partial and have no Rest.
 func (c *Compiler) Compile(r Registrations) *Snapshot {
-	seen := c.begin(&r)
-	c.take(r.Objects, seen)
-	return c.finish(r, seen)
+	// Only a Rest has errors.
+	s, _ := c.CompileAll(context.Background(), r)
+	return s
 }
 
 // CompileAll is Compile for registrations that may have a Rest. When Rest fails, CompileAll
 // returns its error, and the Compiler has objects of two versions: the next call must compile all
 // registrations, and not a Change.
 func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, error) {
-	seen := c.begin(&r)
+	c.strange, c.kubernetes = nil, r.Kubernetes
+	seen := seen{}
 	c.take(r.Objects, seen)
 	if r.Rest != nil {
 		if err := r.Rest(ctx, func(objects []runtime.Object) { c.take(objects, seen) }); err != nil {
@@ -99,11 +100,6 @@ func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, 
 
 // seen are the objects that exist now.
 type seen map[id]struct{}
-
-func (c *Compiler) begin(r *Registrations) seen {
-	c.strange, c.kubernetes = nil, r.Kubernetes
-	return seen{}
-}
 
 // take compiles some of the objects, and notes that they exist.
 func (c *Compiler) take(objects []runtime.Object, seen seen) {
@@ -128,10 +124,16 @@ func (c *Compiler) take(objects []runtime.Object, seen seen) {
 
 // finish forgets the objects that do not exist any more and makes a snapshot.
 func (c *Compiler) finish(r Registrations, seen seen) *Snapshot {
-	c.retain(func(key id) bool {
-		_, ok := seen[key]
-		return ok
-	})
+	for key := range c.objects {
+		if _, there := seen[key]; !there {
+			c.remove(key)
+		}
+	}
+	for key := range c.bindings {
+		if _, there := seen[key]; !there {
+			c.remove(key)
+		}
+	}
 	return c.assemble(&r)
 }
 
@@ -149,7 +151,7 @@ func (c *Compiler) Change(r Registrations) *Snapshot {
 		}
 	}
 	if r.Kept != nil {
-		seen := make(map[id]struct{}, len(r.Kept)+len(r.Changes))
+		seen := make(seen, len(r.Kept)+len(r.Changes))
 		for _, kept := range r.Kept {
 			key := id{source: kept.Source, name: kept.Name}
 			if _, version, ok := c.known(key); !ok || version != kept.Version {
@@ -160,10 +162,7 @@ func (c *Compiler) Change(r Registrations) *Snapshot {
 		for _, change := range r.Changes {
 			seen[id{source: change.Source, name: change.Name}] = struct{}{}
 		}
-		c.retain(func(key id) bool {
-			_, ok := seen[key]
-			return ok
-		})
+		return c.finish(r, seen)
 	}
 	return c.assemble(&r)
 }
@@ -220,20 +219,6 @@ func (c *Compiler) remove(key id) {
 		c.lists[key.source].remove(o)
 		if o.err != nil {
 			c.broken--
-		}
-	}
-}
-
-// retain forgets the objects that are not wanted.
-func (c *Compiler) retain(wanted func(id) bool) {
-	for key := range c.objects {
-		if !wanted(key) {
-			c.remove(key)
-		}
-	}
-	for key := range c.bindings {
-		if !wanted(key) {
-			c.remove(key)
 		}
 	}
 }

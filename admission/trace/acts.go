@@ -285,7 +285,7 @@ func (j *JudgementRecord) acts() (list []Act) {
 			if len(e.Bindings) > 0 {
 				a.Binding = e.Bindings[0]
 			}
-			a.Index, a.Enforcement = copyOf(&m.Index), e.Enforcement
+			a.Index, a.Enforcement = new(m.Index), e.Enforcement
 			list = append(list, change(a, m.Mutated, m.Patch, m.WouldPatch))
 		}
 	}

@@ -453,38 +453,33 @@ func (w writer) step(s *Step) StepRecord {
 	if w.secret && s.Err != nil && slices.ContainsFunc(run.Calls, func(c Call) bool { return (c.UID != "" || c.Known != "") && c.Rejected() }) {
 		out.Error = withheld
 	}
-	for i := range run.Judgements {
-		out.Judgements = append(out.Judgements, w.judgement(&run.Judgements[i]))
-	}
 	if w.secret && s.Err != nil && slices.ContainsFunc(run.Judgements, func(j Judgement) bool { return j.Denied() }) {
 		out.Error = withheld
 	}
-	for i := range run.Calls {
-		out.Calls = append(out.Calls, w.call(&run.Calls[i]))
-	}
-	for i := range run.Discarded {
-		out.Discarded = append(out.Discarded, w.call(&run.Discarded[i]))
-	}
-	for i := range run.Conditions {
-		c := &run.Conditions[i]
+	out.Judgements, out.Calls, out.Discarded = records(run.Judgements, w.judgement), records(run.Calls, w.call), records(run.Discarded, w.call)
+	out.Conditions = records(run.Conditions, func(c *Condition) ConditionRecord {
 		condition := ConditionRecord{Entry: entryRecord(&c.Entry), Micros: c.Latency.Microseconds(), Errors: c.Errors, Excluded: c.Excluded, Error: w.text(c.Err)}
 		if w.secret && c.Err != nil {
 			condition.Error = withheld
 		}
-		out.Conditions = append(out.Conditions, condition)
-	}
-	for i := range run.Skips {
-		k := &run.Skips[i]
-		out.Skips = append(out.Skips, SkipRecord{Entry: entryRecord(&k.Entry), Code: k.Code, Reason: w.cut(k.Reason)})
-	}
-	for i := range run.Exclusions {
-		x := &run.Exclusions[i]
-		one := ExclusionRecord{Rule: x.Rule, Effect: x.Effect, Entries: []EntryRecord{}}
-		for k := range x.Entries[:min(len(x.Entries), maxExcluded)] {
-			one.Entries = append(one.Entries, entryRecord(&x.Entries[k]))
+		return condition
+	})
+	out.Skips = records(run.Skips, func(k *Skip) SkipRecord {
+		return SkipRecord{Entry: entryRecord(&k.Entry), Code: k.Code, Reason: w.cut(k.Reason)}
+	})
+	out.Exclusions = records(run.Exclusions, func(x *Exclusion) ExclusionRecord {
+		listed := x.Entries[:min(len(x.Entries), maxExcluded)]
+		return ExclusionRecord{
+			Rule: x.Rule, Effect: x.Effect, Entries: append([]EntryRecord{}, records(listed, entryRecord)...), More: len(x.Entries) - len(listed),
 		}
-		one.More = len(x.Entries) - len(one.Entries)
-		out.Exclusions = append(out.Exclusions, one)
+	})
+	return out
+}
+
+// records makes the records of the elements of a list; nil for an empty one.
+func records[From, To any](list []From, record func(*From) To) (out []To) {
+	for i := range list {
+		out = append(out, record(&list[i]))
 	}
 	return out
 }

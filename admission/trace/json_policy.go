@@ -162,16 +162,13 @@ func (w writer) judgement(j *Judgement) JudgementRecord {
 		Known: j.Known, Policy: entryRecord(&j.Policy), FailurePolicy: string(j.FailurePolicy), Rule: j.Rule,
 		Kind: kindRecord(j.Kind), Resource: resourceRecord(j.Resource), Subresource: j.Subresource, Equivalent: j.Equivalent,
 	}
-	for i := range j.Evaluations {
-		out.Evaluations = append(out.Evaluations, w.evaluation(&j.Evaluations[i]))
-	}
+	out.Evaluations = records(j.Evaluations, w.evaluation)
 	list := j.Consequences
 	if len(list) > w.consequences {
 		out.MoreConsequences = len(list) - w.consequences
 		list = list[:w.consequences]
 	}
-	for i := range list {
-		c := &list[i]
+	out.Consequences = records(list, func(c *Consequence) ConsequenceRecord {
 		one := ConsequenceRecord{
 			Binding: c.Binding, Param: paramRecord(c.Param), Code: c.Code, Message: w.said(c.Message, c.Configuration), Reason: string(c.Reason),
 			Actions: slices.Clone(c.Actions), Denied: c.Denied, Ignored: c.Forgiven,
@@ -180,8 +177,8 @@ func (w writer) judgement(j *Judgement) JudgementRecord {
 		if !c.Configuration && c.Key == "" {
 			one.Index = new(c.Index)
 		}
-		out.Consequences = append(out.Consequences, one)
-	}
+		return one
+	})
 	return out
 }
 
@@ -190,8 +187,7 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 		Param: paramRecord(e.Param), Bindings: slices.Clone(e.Bindings), MoreBindings: e.More,
 		Start: at(e.Start), Micros: e.Latency.Microseconds(), Cost: int64(e.Cost), FalseCondition: e.False,
 	}
-	for i := range e.Validations {
-		v := &e.Validations[i]
+	out.Validations = records(e.Validations, func(v *Validation) ValidationRecord {
 		one := ValidationRecord{Verdict: v.Verdict(), Message: w.said(v.Message, false), Expression: w.cut(v.Expression), Cost: int64(v.Cost), Nanos: v.Latency.Nanoseconds()}
 		if !v.Whole {
 			one.Index = new(v.Index)
@@ -206,21 +202,19 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 				one.Values = append(one.Values, PartValueRecord{w.cut(part.Expression), w.cut(value)})
 			}
 		}
-		out.Validations = append(out.Validations, one)
-	}
+		return one
+	})
 	out.Enforcement = e.Enforcement.record()
 	out.Spared, out.Error = e.Spared, w.said(w.text(e.Err), false)
-	for i := range e.Mutations {
-		m := &e.Mutations[i]
-		out.Mutations = append(out.Mutations, MutationRecord{
+	out.Mutations = records(e.Mutations, func(m *Mutation) MutationRecord {
+		return MutationRecord{
 			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch, m.Edits), WouldPatch: w.patch(m.WouldPatch, m.Edits), Error: w.said(w.text(m.Err), false),
 			Cost: int64(m.Cost), Micros: m.Latency.Microseconds(),
-		})
-	}
-	for i := range e.Annotations {
-		a := &e.Annotations[i]
-		out.AuditAnnotations = append(out.AuditAnnotations, AnnotationRecord{Key: a.Key, Value: w.said(a.Value, false), Error: w.said(w.text(a.Err), false)})
-	}
+		}
+	})
+	out.AuditAnnotations = records(e.Annotations, func(a *Annotation) AnnotationRecord {
+		return AnnotationRecord{Key: a.Key, Value: w.said(a.Value, false), Error: w.said(w.text(a.Err), false)}
+	})
 	return out
 }
 
@@ -238,12 +232,4 @@ func paramRecord(p *Param) *ParamRecord {
 		return nil
 	}
 	return &ParamRecord{Namespace: p.Namespace, Name: p.Name}
-}
-
-func copyOf[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	out := *p
-	return &out
 }

@@ -199,12 +199,8 @@ func (j *Judgement) Forgiven() bool {
 // failedToJudge reports whether an evaluation error, and not a violation, is the first
 // thing that rejects the request.
 func (j *Judgement) failedToJudge() bool {
-	for i := range j.Consequences {
-		if c := &j.Consequences[i]; c.Denied {
-			return c.Code != violatedCode
-		}
-	}
-	return false
+	i := slices.IndexFunc(j.Consequences, func(c Consequence) bool { return c.Denied })
+	return i >= 0 && j.Consequences[i].Code != violatedCode
 }
 
 // violatedCode is the code of a validation that is false.

@@ -2,7 +2,6 @@ package trace
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,11 +74,7 @@ func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes,
 		klog.FromContext(ctx).Info("Audit annotation was cut: it lists 50 violations", "violations", len(failures), "resource", t.Request.Resource)
 		failures = failures[:maxFailures]
 	}
-	value, err := json.Marshal(failures)
-	if err != nil {
-		panic(fmt.Sprintf("audit annotation cannot be encoded: %v", err))
-	}
-	if err := a.AddAnnotationWithLevel(ValidationFailureAnnotation, string(value), audit.LevelMetadata); err != nil {
+	if err := a.AddAnnotationWithLevel(ValidationFailureAnnotation, encode(failures), audit.LevelMetadata); err != nil {
 		klog.FromContext(ctx).Error(err, "Audit annotation of policies was dropped", "key", ValidationFailureAnnotation)
 	}
 }

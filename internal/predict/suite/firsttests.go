@@ -59,8 +59,7 @@ func First(ctx context.Context, file string, o Options) (text []byte, err error)
 	if err != nil {
 		return nil, err
 	}
-	var b, all strings.Builder
-	fmt.Fprintf(&b, "# Made by 'gatehouse test --init'. A server judged each request as its test expects.\napiVersion: %s\nkind: %s\ntests:\n", ownVersion, ownKind)
+	var all strings.Builder
 	for _, policy := range policies {
 		f := &firstTests{ctx: ctx, stage: w, suite: s, policy: policy, name: at(policy.Content, "metadata", "name")}
 		if !bound[f.name] {
@@ -73,8 +72,8 @@ func First(ctx context.Context, file string, o Options) (text []byte, err error)
 	if !strings.Contains("\n"+all.String(), "\n- ") {
 		return nil, &FileError{file, 0, "no test could be made:\n" + strings.ReplaceAll(strings.TrimSpace(all.String()), "# Missing: ", "")}
 	}
-	b.WriteString(all.String())
-	return []byte(b.String()), nil
+	head := fmt.Sprintf("# Made by 'gatehouse test --init'. A server judged each request as its test expects.\napiVersion: %s\nkind: %s\ntests:\n", ownVersion, ownKind)
+	return []byte(head + all.String()), nil
 }
 
 // firstTests makes the tests of a policy.
@@ -467,14 +466,7 @@ func (r *reading) read(e ast.Expr) {
 	if path, ok := r.path(e); ok && len(path) > 1 {
 		r.add(path)
 	}
-	switch e.Kind() {
-	case ast.SelectKind:
-		r.read(e.AsSelect().Operand())
-	case ast.ListKind:
-		for _, element := range e.AsList().Elements() {
-			r.read(element)
-		}
-	case ast.CallKind:
+	if e.Kind() == ast.CallKind {
 		call := e.AsCall()
 		args := call.Args()
 		if call.IsMemberFunction() {
@@ -493,15 +485,14 @@ func (r *reading) read(e ast.Expr) {
 				return
 			}
 			r.method(call)
-			r.read(call.Target())
 		}
 		if len(args) == 2 {
 			r.compared(call.FunctionName(), args[0], args[1])
 			r.compared(call.FunctionName(), args[1], args[0])
 		}
-		for _, arg := range args {
-			r.read(arg)
-		}
+	}
+	for _, child := range mutants.Children(e) {
+		r.read(child)
 	}
 }
 

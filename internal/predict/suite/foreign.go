@@ -120,6 +120,19 @@ func (f *foreign) made(content map[string]any) *manifests.Object {
 	return o
 }
 
+// binding binds a policy. params are what its paramRef says; nil for none.
+func (f *foreign) binding(policy *manifests.Object, params map[string]any) *manifests.Object {
+	kind, name := at(policy.Content, "kind"), at(policy.Content, "metadata", "name")
+	spec := map[string]any{"policyName": name}
+	if kind == "ValidatingAdmissionPolicy" {
+		spec["validationActions"] = []any{"Deny"}
+	}
+	if params != nil {
+		spec["paramRef"] = params
+	}
+	return f.made(map[string]any{"apiVersion": at(policy.Content, "apiVersion"), "kind": kind + "Binding", "metadata": map[string]any{"name": name}, "spec": spec})
+}
+
 // has reports whether the world has an object.
 func (w *worldSet) has(kind, namespace, name string) bool {
 	return slices.ContainsFunc(w.Objects, func(o *manifests.Object) bool {

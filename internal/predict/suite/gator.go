@@ -290,17 +290,11 @@ func (a *gatorAssertion) ok(messages []string) (want string, ok bool) {
 		}
 	}
 	want, ok = "yes", matched > 0
-	switch n := a.Violations.(type) {
-	case float64:
-		want, ok = strconv.Itoa(int(n)), matched == int(n)
-	case bool:
-		if !n {
-			want, ok = "no", matched == 0
-		}
-	case string:
-		if n == "no" {
-			want, ok = "no", matched == 0
-		}
+	switch number, isNumber := a.Violations.(float64); {
+	case isNumber:
+		want, ok = strconv.Itoa(int(number)), matched == int(number)
+	case a.Violations == false || a.Violations == "no":
+		want, ok = "no", matched == 0
 	}
 	if a.Message != nil {
 		want += " with " + quote(*a.Message)
@@ -370,17 +364,9 @@ func (f *foreign) template(name string, template, constraint *manifests.Object, 
 		return "the constraint template has no CEL: its Rego needs a running Gatekeeper"
 	}
 	kind := at(template.Content, "spec", "crd", "spec", "names", "kind")
-	plural := strings.ToLower(kind)
 	if !kinds[kind] {
 		kinds[kind] = true
-		f.objects = append(f.objects, f.made(map[string]any{
-			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + constraintsGroup},
-			"spec": map[string]any{
-				"group": constraintsGroup, "scope": "Cluster",
-				"names":    map[string]any{"kind": kind, "plural": plural, "singular": plural},
-				"versions": []any{map[string]any{"name": "v1beta1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
-			},
-		}))
+		f.objects = append(f.objects, f.made(definition(schema.GroupKind{Group: constraintsGroup, Kind: kind}, strings.ToLower(kind), "Cluster", "v1beta1")))
 	}
 	param := runtime.DeepCopyJSON(constraint.Content)
 	param["apiVersion"], param["metadata"] = constraintsGroup+"/v1beta1", map[string]any{"name": name}

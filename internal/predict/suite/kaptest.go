@@ -238,13 +238,9 @@ func (k *kaptester) test(kind, policy string, n int, test *kaptestTest, node *ya
 
 // bind returns the world of a test: its policy, the param that it names, and the binding of both.
 func (k *kaptester) bind(t *Test, policy *manifests.Object, test *kaptestTest) *foreign {
-	kind, name := at(policy.Content, "kind"), at(policy.Content, "metadata", "name")
-	spec, key := map[string]any{"policyName": name}, kind+" "+name
-	if kind == "ValidatingAdmissionPolicy" {
-		spec["validationActions"] = []any{"Deny"}
-	}
-	why := ""
+	key, why := at(policy.Content, "kind")+" "+at(policy.Content, "metadata", "name"), ""
 	var param *manifests.Object
+	var ref map[string]any
 	if paramKind := at(policy.Content, "spec", "paramKind", "kind"); paramKind != "" {
 		// The policy says what kind its params are of.
 		named := kaptestName{Kind: paramKind}
@@ -257,11 +253,10 @@ func (k *kaptester) bind(t *Test, policy *manifests.Object, test *kaptestTest) *
 		} else if param == nil {
 			why = fmt.Sprintf("the param %s %s is in none of the files", paramKind, &named)
 		}
-		ref := map[string]any{"name": named.Name, "parameterNotFoundAction": "Deny"}
+		ref = map[string]any{"name": named.Name, "parameterNotFoundAction": "Deny"}
 		if param != nil && at(param.Content, "metadata", "namespace") != "" {
 			ref["namespace"] = at(param.Content, "metadata", "namespace")
 		}
-		spec["paramRef"] = ref
 	}
 	if t.Skip == "" {
 		t.Skip = why
@@ -275,7 +270,7 @@ func (k *kaptester) bind(t *Test, policy *manifests.Object, test *kaptestTest) *
 	if param != nil {
 		w.objects = append(w.objects, param)
 	}
-	w.objects = append(w.objects, w.made(map[string]any{"apiVersion": at(policy.Content, "apiVersion"), "kind": kind + "Binding", "metadata": map[string]any{"name": name}, "spec": spec}))
+	w.objects = append(w.objects, w.binding(policy, ref))
 	k.worlds[key] = w
 	k.order = append(k.order, w)
 	return w

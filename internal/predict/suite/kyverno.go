@@ -124,15 +124,9 @@ func (k *kyverno) readPolicies() {
 		}
 	}
 	for _, o := range slices.Clone(k.objects) {
-		kind, name := at(o.Content, "kind"), at(o.Content, "metadata", "name")
-		if !isPolicy(kind) || bound[name] {
-			continue
+		if isPolicy(at(o.Content, "kind")) && !bound[at(o.Content, "metadata", "name")] {
+			k.objects = append(k.objects, k.binding(o, nil))
 		}
-		spec := map[string]any{"policyName": name}
-		if kind == "ValidatingAdmissionPolicy" {
-			spec["validationActions"] = []any{"Deny"}
-		}
-		k.objects = append(k.objects, k.made(map[string]any{"apiVersion": at(o.Content, "apiVersion"), "kind": kind + "Binding", "metadata": map[string]any{"name": name}, "spec": spec}))
 	}
 }
 
@@ -212,33 +206,21 @@ func (k *kyverno) values(v *kyvernoValues) {
 
 // userOf is the user of a userInfo; nil when there is none.
 func userOf(content map[string]any) *user.DefaultInfo {
-	name := at(content, "userInfo", "username")
-	groups, _ := walk(content, "userInfo", "groups").([]any)
-	if name == "" && len(groups) == 0 {
+	var of struct {
+		UserInfo struct {
+			Username, UID string
+			Groups        []string
+			Extra         map[string][]string
+		}
+	}
+	// What cannot be read is left out.
+	_ = yaml.Unmarshal(stage.Encode(content), &of)
+	u := &user.DefaultInfo{Name: of.UserInfo.Username, UID: of.UserInfo.UID, Groups: of.UserInfo.Groups, Extra: of.UserInfo.Extra}
+	if u.Name == "" && len(u.Groups) == 0 {
 		return nil
 	}
-	u := &user.DefaultInfo{Name: name, UID: at(content, "userInfo", "uid")}
-	if name == "" {
-		// Only the groups are given.
-		u.Name = administrator.Name
-	}
-	for _, g := range groups {
-		if text, ok := g.(string); ok {
-			u.Groups = append(u.Groups, text)
-		}
-	}
-	extra, _ := walk(content, "userInfo", "extra").(map[string]any)
-	for key, value := range extra {
-		list, _ := value.([]any)
-		for _, v := range list {
-			if text, ok := v.(string); ok {
-				if u.Extra == nil {
-					u.Extra = map[string][]string{}
-				}
-				u.Extra[key] = append(u.Extra[key], text)
-			}
-		}
-	}
+	// Maybe only the groups are given.
+	u.Name = cmp.Or(u.Name, administrator.Name)
 	return u
 }
 

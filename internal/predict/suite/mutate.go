@@ -234,14 +234,7 @@ func (r *runner) attempt(ctx context.Context, w *stage.Stage, result *Result, ca
 		m.noticed.Store(true)
 		return nil
 	}
-	var failures []Failure
-	var skip string
-	if t.judgeBy != nil {
-		failures, skip = t.judgeBy(o)
-	} else {
-		failures = t.compare(o)
-	}
-	if len(failures) > 0 || skip != "" {
+	if failures, skip := t.unmet(o); len(failures) > 0 || skip != "" {
 		m.noticed.Store(true)
 	}
 	return nil

@@ -450,24 +450,15 @@ const maxFaults = 20
 type worldError struct{ findings []report.Finding }
 
 func (e *worldError) Error() string {
-	var b strings.Builder
-	b.WriteString(noWorld + ": ")
-	for i := range e.findings {
-		if i == maxFaults {
-			fmt.Fprintf(&b, "\n(and %d more)", len(e.findings)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString("\n")
-		}
+	lines := make([]string, 0, maxFaults+1)
+	for i := range e.findings[:min(len(e.findings), maxFaults)] {
 		f := &e.findings[i]
-		b.WriteString(report.Place(f.File, f.Line, 0) + ": ")
-		if f.Object != "" {
-			b.WriteString(f.Object + ": ")
-		}
-		b.WriteString(f.Text())
+		lines = append(lines, f.Place()+": "+f.About())
 	}
-	return b.String()
+	if more := len(e.findings) - maxFaults; more > 0 {
+		lines = append(lines, fmt.Sprintf("(and %d more)", more))
+	}
+	return noWorld + ": " + strings.Join(lines, "\n")
 }
 
 // all judges tests in a world: those that need labels of a namespace in groups.
@@ -580,39 +571,40 @@ func (r *runner) one(ctx context.Context, p *venue, result *Result) error {
 	if r.Mutate != nil {
 		result.touched = o.touched()
 	}
-	if t.judgeBy != nil {
-		result.Failures, result.Message = t.judgeBy(o)
-		for len(result.Failures) > 0 && r.late(t, o, begin) {
-			if o, err = again(ctx, t, w, calls); err != nil {
-				return err
-			}
-			result.Outcome = o
-			result.Failures, result.Message = t.judgeBy(o)
+	result.Failures, result.Message = t.unmet(o)
+	for len(result.Failures) > 0 && r.late(t, o, begin) {
+		if o, err = again(ctx, t, w, calls); err != nil {
+			return err
 		}
-		if o.invalid {
-			r.mu.Lock()
-			r.invalid++
-			r.mu.Unlock()
-		}
-		if o.named {
-			r.mu.Lock()
-			r.named[t.running.name] = true
-			r.mu.Unlock()
-		}
-		if result.Message != "" {
-			result.Status = Skipped
-			return nil
-		}
-	} else {
-		result.Failures = t.compare(o)
+		result.Outcome = o
+		result.Failures, result.Message = t.unmet(o)
 	}
-	if len(result.Failures) == 0 {
+	r.mu.Lock()
+	if o.invalid {
+		r.invalid++
+	}
+	if o.named {
+		r.named[t.running.name] = true
+	}
+	r.mu.Unlock()
+	switch {
+	case result.Message != "":
+		result.Status = Skipped
+	case len(result.Failures) == 0:
 		result.Status = Passed
-		return nil
+	default:
+		result.Status = Failed
+		r.explain(ctx, w, result, calls)
 	}
-	result.Status = Failed
-	r.explain(ctx, w, result, calls)
 	return nil
+}
+
+// unmet returns the expectations of a test that an outcome does not meet. skip says why there is nothing to compare.
+func (t *Test) unmet(o *Outcome) (failures []Failure, skip string) {
+	if t.judgeBy != nil {
+		return t.judgeBy(o)
+	}
+	return t.compare(o), ""
 }
 
 // unconvertedKey is the key of an *atomic.Pointer[errUnjudged] in the context of a request.
@@ -637,17 +629,9 @@ func (r *runner) mayConvert(started map[string]bool) func(context.Context, strin
 func (r *Report) finish() {
 	s := &r.Summary
 	s.Tests = len(r.Tests)
+	counts := map[Status]*int{Passed: &s.Passed, Failed: &s.Failed, Skipped: &s.Skipped, Broken: &s.Errors, "": new(int)}
 	for _, t := range r.Tests {
-		switch t.Status {
-		case Passed:
-			s.Passed++
-		case Failed:
-			s.Failed++
-		case Skipped:
-			s.Skipped++
-		case Broken:
-			s.Errors++
-		}
+		*counts[t.Status]++
 	}
 }
 

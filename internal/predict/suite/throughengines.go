@@ -130,35 +130,19 @@ func (p *venue) clear(ctx context.Context, left []*unstructured.Unstructured) er
 // define makes definitions of the kinds of requests and objects that neither the server nor a file has. Their
 // objects may have any field.
 func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) (made []*unstructured.Unstructured, err error) {
-	definitions := map[schema.GroupKind]*unstructured.Unstructured{}
+	versions := map[schema.GroupKind][]string{}
+	var kinds []schema.GroupKind
 	need := func(content map[string]any) {
 		gvk := schema.FromAPIVersionAndKind(at(content, "apiVersion"), at(content, "kind"))
+		kind := gvk.GroupKind()
 		if content == nil || !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") || !p.stage.Kinds().Of(gvk).Guessed ||
-			set.has("CustomResourceDefinition", "", strings.ToLower(plural(gvk))+"."+gvk.Group) {
+			set.has("CustomResourceDefinition", "", plural(kind)+"."+gvk.Group) || slices.Contains(versions[kind], gvk.Version) {
 			return
 		}
-		crd := definitions[gvk.GroupKind()]
-		if crd == nil {
-			resource := plural(gvk)
-			crd = &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": resource + "." + gvk.Group},
-				"spec": map[string]any{
-					"group": gvk.Group, "scope": "Namespaced", "names": map[string]any{"kind": gvk.Kind, "plural": resource, "singular": strings.ToLower(gvk.Kind)},
-					"versions": []any{},
-				},
-			}}
-			definitions[gvk.GroupKind()] = crd
-			made = append(made, crd)
+		if versions[kind] == nil {
+			kinds = append(kinds, kind)
 		}
-		spec := crd.Object["spec"].(map[string]any)
-		versions := spec["versions"].([]any)
-		if slices.ContainsFunc(versions, func(v any) bool { return walk(v, "name") == gvk.Version }) {
-			return
-		}
-		spec["versions"] = append(versions, map[string]any{
-			"name": gvk.Version, "served": true, "storage": len(versions) == 0,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-		})
+		versions[kind] = append(versions[kind], gvk.Version)
 	}
 	for _, o := range set.Objects {
 		need(o.Content)
@@ -167,6 +151,9 @@ func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) (ma
 		need(result.test.request.object)
 		need(result.test.request.old)
 	}
+	for _, kind := range kinds {
+		made = append(made, &unstructured.Unstructured{Object: definition(kind, plural(kind), "Namespaced", versions[kind]...)})
+	}
 	refused, _, err := p.stage.Load(ctx, metav1.FieldValidationStrict, made)
 	if err == nil && len(refused) > 0 {
 		err = fmt.Errorf("a definition for %s: %s", refused[0].Object.GetName(), refused[0].Status.Message)
@@ -174,9 +161,27 @@ func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) (ma
 	return made, err
 }
 
-func plural(gvk schema.GroupVersionKind) string {
-	resource, _ := meta.UnsafeGuessKindToResource(gvk)
+func plural(kind schema.GroupKind) string {
+	resource, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
 	return resource.Resource
+}
+
+// definition is the definition of a kind whose objects may have any field. The first version is the one that is stored.
+func definition(kind schema.GroupKind, plural, scope string, versions ...string) map[string]any {
+	list := make([]any, len(versions))
+	for i, version := range versions {
+		list[i] = map[string]any{
+			"name": version, "served": true, "storage": i == 0,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		}
+	}
+	return map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + kind.Group},
+		"spec": map[string]any{
+			"group": kind.Group, "scope": scope, "names": map[string]any{"kind": kind.Kind, "plural": plural, "singular": strings.ToLower(kind.Kind)},
+			"versions": list,
+		},
+	}
 }
 
 // registered adds the webhooks that engines registered, and their policies.

@@ -220,11 +220,7 @@ func Remove(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstruc
 		if kind.Guessed {
 			continue
 		}
-		namespace := ""
-		if kind.Namespaced {
-			namespace = cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
-		}
-		q := stage.Request{Method: http.MethodDelete, Path: stage.Path(kind, namespace, u.GetName())}
+		q := stage.Request{Method: http.MethodDelete, Path: stage.Path(kind, namespaceOf(u), u.GetName())}
 		a, err := w.Admin().Do(ctx, q)
 		if err != nil {
 			return err
@@ -238,7 +234,7 @@ func Remove(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstruc
 	for _, u := range objects {
 		kind := w.Kinds().Of(u.GroupVersionKind())
 		for !kind.Guessed {
-			found, err := w.Get(ctx, kind, u.GetNamespace(), u.GetName())
+			found, err := w.Get(ctx, kind, namespaceOf(u), u.GetName())
 			if err != nil {
 				return err
 			}
@@ -255,19 +251,20 @@ func Remove(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstruc
 	return nil
 }
 
+// namespaceOf is the namespace of an object. That of an object whose kind has none is not asked for.
+func namespaceOf(u *unstructured.Unstructured) string {
+	return cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
+}
+
 // awaitPolicy returns when the engine judges by a policy.
 func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *Policies, u *unstructured.Unstructured) error {
 	late := errUntaken{fmt.Errorf("within %s", policyPatience)}
 	ctx, cancel := context.WithTimeoutCause(ctx, policyPatience, late)
 	defer cancel()
 	kind := w.Kinds().Of(u.GroupVersionKind())
-	namespace := ""
-	if kind.Namespaced {
-		namespace = cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
-	}
 	var now *unstructured.Unstructured
 	err := e.until(ctx, func() (bool, error) {
-		found, err := w.Get(ctx, kind, namespace, u.GetName())
+		found, err := w.Get(ctx, kind, namespaceOf(u), u.GetName())
 		if err != nil || found == nil {
 			return false, err
 		}

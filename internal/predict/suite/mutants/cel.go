@@ -152,7 +152,7 @@ func (x *editing) visit(e ast.Expr, clause, strict bool) {
 
 // parts changes the parts of a part that is not a logical operator.
 func (x *editing) parts(e ast.Expr) {
-	for _, child := range children(e) {
+	for _, child := range Children(e) {
 		x.visit(child, false, false)
 	}
 }
@@ -322,8 +322,8 @@ func function(e ast.Expr) string {
 	return e.AsCall().FunctionName()
 }
 
-// children are the direct parts of an expression.
-func children(e ast.Expr) (list []ast.Expr) {
+// Children are the direct parts of an expression.
+func Children(e ast.Expr) (list []ast.Expr) {
 	switch e.Kind() {
 	case ast.CallKind:
 		if c := e.AsCall(); c.IsMemberFunction() {

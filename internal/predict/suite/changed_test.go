@@ -59,7 +59,7 @@ func TestSuitesFindChanges(t *testing.T) {
 	coverage := newCoverage()
 	coverage.declare(objects)
 	found := map[string]bool{}
-	calls := &callers{suite: s}
+	calls := &callers{}
 	for _, test := range s.Tests {
 		o, err := test.judge(t.Context(), w, calls, coverage.saw)
 		if err != nil {

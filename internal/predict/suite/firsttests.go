@@ -238,7 +238,7 @@ func (f *firstTests) try(object map[string]any) (*attempted, error) {
 	case opDelete:
 		t.request.object, t.request.old = nil, object
 	}
-	o, err := t.judge(f.ctx, f.stage, &callers{suite: f.suite}, nil)
+	o, err := t.judge(f.ctx, f.stage, &callers{}, nil)
 	if err != nil {
 		return nil, err
 	}

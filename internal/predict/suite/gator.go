@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -178,14 +179,9 @@ func (g *gator) inventory(c *gatorCase, line int, policies []*manifests.Object) 
 
 // named is an object under another name.
 func (f *foreign) named(o *manifests.Object, name string) *manifests.Object {
-	content := runtime.DeepCopyJSON(o.Content)
-	meta, _ := content["metadata"].(map[string]any)
-	if meta == nil {
-		meta = map[string]any{}
-		content["metadata"] = meta
-	}
-	meta["name"] = name
-	return o.With(content)
+	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}
+	u.SetName(name)
+	return o.With(u.Object)
 }
 
 // gatorCase adds a case of a test. engine is set when webhooks judge it.

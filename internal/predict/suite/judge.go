@@ -152,15 +152,11 @@ func (t *Test) build(ctx context.Context, w *stage.Stage, o *Outcome) error {
 		}
 		out.Stored = append(out.Stored, storedAs(kind, old)...)
 	}
-	object := runtime.DeepCopyJSON(q.object)
-	if object != nil {
-		meta, _ := object["metadata"].(map[string]any)
-		if meta == nil {
-			meta = map[string]any{}
-			object["metadata"] = meta
-		}
-		if kind.Namespaced && at(object, "metadata", "namespace") == "" {
-			meta["namespace"] = out.Namespace
+	var object *unstructured.Unstructured
+	if q.object != nil {
+		object = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(q.object)}
+		if kind.Namespaced && object.GetNamespace() == "" {
+			object.SetNamespace(out.Namespace)
 		}
 	}
 	out.ContentType = "application/json"
@@ -181,10 +177,9 @@ func (t *Test) build(ctx context.Context, w *stage.Stage, o *Outcome) error {
 	case opUpdate:
 		out.Method = http.MethodPut
 		if q.patch != nil {
-			out.Method = http.MethodPatch
-			out.ContentType, err = contentTypeOf(q.patch, out.Query)
-			if err != nil {
-				return unmade(err)
+			out.Method, out.ContentType = http.MethodPatch, string(q.patch.kind)
+			if q.patch.kind == types.ApplyYAMLPatchType {
+				out.Query.Set("force", "true")
 			}
 			if out.Body, err = json.Marshal(q.patch.body); err != nil {
 				return unmade(err)
@@ -194,27 +189,28 @@ func (t *Test) build(ctx context.Context, w *stage.Stage, o *Outcome) error {
 		if object == nil {
 			return unmade(errors.New("an UPDATE needs an object or a patch"))
 		}
-		if at(object, "metadata", "resourceVersion") == "" {
-			if revision, err := revisionOf(ctx, w, kind, out.Namespace, out.Name, old); err != nil {
-				return err
-			} else if revision != "" {
-				object["metadata"].(map[string]any)["resourceVersion"] = revision
+		if object.GetResourceVersion() == "" {
+			current := old
+			if current == nil {
+				if current, err = w.Get(ctx, kind, out.Namespace, out.Name); err != nil {
+					return err
+				}
+			}
+			if current != nil {
+				object.SetResourceVersion(current.GetResourceVersion())
 			}
 		}
 	}
 	if object != nil && out.Body == nil {
-		if out.Body, err = json.Marshal(object); err != nil {
+		if out.Body, err = json.Marshal(object.Object); err != nil {
 			return unmade(err)
 		}
 	}
 	if out.Method != http.MethodDelete && !out.Connect {
 		out.Query.Set("fieldValidation", cmp.Or(q.fieldValidation, metav1.FieldValidationStrict))
 	}
-	p := &offline.Request{Operation: q.operation, Kind: kind, Subresource: q.subresource, Namespace: out.Namespace, Name: out.Name, Old: old, DryRun: q.dryRun, User: &u}
-	if object != nil {
-		p.Object = &unstructured.Unstructured{Object: object}
-	}
-	o.sent, o.plan = out, p
+	o.sent = out
+	o.plan = &offline.Request{Operation: q.operation, Kind: kind, Subresource: q.subresource, Namespace: out.Namespace, Name: out.Name, Object: object, Old: old, DryRun: q.dryRun, User: &u}
 	return nil
 }
 
@@ -333,33 +329,6 @@ func complete(ctx context.Context, w *stage.Stage, u *unstructured.Unstructured)
 	return added, nil
 }
 
-// revisionOf is the version of the object that an update changes; empty when there is none.
-func revisionOf(ctx context.Context, w *stage.Stage, kind *offline.Kind, namespace, name string, old *unstructured.Unstructured) (string, error) {
-	if old != nil {
-		return old.GetResourceVersion(), nil
-	}
-	u, err := w.Get(ctx, kind, namespace, name)
-	if err != nil || u == nil {
-		return "", err
-	}
-	return u.GetResourceVersion(), nil
-}
-
-func contentTypeOf(p *patch, query url.Values) (string, error) {
-	switch p.kind {
-	case "json":
-		return string(types.JSONPatchType), nil
-	case "merge":
-		return string(types.MergePatchType), nil
-	case "strategic":
-		return string(types.StrategicMergePatchType), nil
-	case "apply":
-		query.Set("force", "true")
-		return string(types.ApplyYAMLPatchType), nil
-	}
-	return "", fmt.Errorf("unknown kind of patch %q", p.kind)
-}
-
 // judge has the request of a test judged. saw, if
 // it is set, is given each evaluation of an expression.
 func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw witness) (*Outcome, error) {
@@ -446,7 +415,6 @@ func (o *Outcome) read(q *stage.Question, a *stage.Answer) {
 
 // callers answers for webhooks.
 type callers struct {
-	suite *Suite
 	// call has webhooks that nobody answers for called.
 	call bool
 	// started are the services of programs, as NAMESPACE/NAME.

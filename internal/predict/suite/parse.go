@@ -13,6 +13,7 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
@@ -288,14 +289,17 @@ func (p *parser) request(n *yamlv3.Node) request {
 func (p *parser) patch(n *yamlv3.Node) *patch {
 	n = target(n)
 	if n.Kind == yamlv3.SequenceNode {
-		return &patch{"json", p.value(n)}
+		return &patch{types.JSONPatchType, p.value(n)}
 	}
-	out := &patch{kind: "merge"}
+	out := &patch{kind: types.MergePatchType}
+	body := func(kind types.PatchType) field {
+		return func(n *yamlv3.Node) { out.kind, out.body = kind, p.value(n) }
+	}
 	p.fields(n, "patch", map[string]field{
-		"json":      func(n *yamlv3.Node) { out.kind, out.body = "json", p.value(n) },
-		"merge":     func(n *yamlv3.Node) { out.kind, out.body = "merge", p.value(n) },
-		"strategic": func(n *yamlv3.Node) { out.kind, out.body = "strategic", p.value(n) },
-		"apply":     func(n *yamlv3.Node) { out.kind, out.body = "apply", p.value(n) },
+		"json":      body(types.JSONPatchType),
+		"merge":     body(types.MergePatchType),
+		"strategic": body(types.StrategicMergePatchType),
+		"apply":     body(types.ApplyYAMLPatchType),
 	})
 	if len(n.Content) != 2 {
 		p.fail(n, "patch has one of json, merge, strategic and apply")

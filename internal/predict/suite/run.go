@@ -542,7 +542,7 @@ func (r *runner) atOnce(ctx context.Context, p *venue, results []*Result) error 
 // one judges one test.
 func (r *runner) one(ctx context.Context, p *venue, result *Result) error {
 	t, w := result.test, p.stage
-	calls := &callers{suite: t.Suite, call: r.Call, started: p.services, engines: p.engines}
+	calls := &callers{call: r.Call, started: p.services, engines: p.engines}
 	if result.mutant != nil {
 		return r.attempt(ctx, w, result, calls)
 	}

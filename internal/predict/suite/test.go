@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
@@ -93,7 +94,7 @@ type request struct {
 
 // patch is a change that the API server applies.
 type patch struct {
-	kind string
+	kind types.PatchType
 	body any
 }
 

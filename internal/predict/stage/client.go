@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path"
 	"slices"
@@ -118,8 +119,8 @@ func (s *Stage) send(ctx context.Context, q Request, u *user.DefaultInfo, rehear
 	case err != nil:
 		return nil, fmt.Errorf("%s %s: %w", q.Method, q.Path, err)
 	}
-	a := &Answer{Code: cmp.Or(out.code, http.StatusOK), Body: out.body.Bytes(), Trace: traced}
-	warnings, _ := utilnet.ParseWarningHeaders(out.header["Warning"])
+	a := &Answer{Code: out.Code, Body: out.Body.Bytes(), Trace: traced}
+	warnings, _ := utilnet.ParseWarningHeaders(out.Header()["Warning"])
 	for _, warning := range warnings {
 		a.Warnings = append(a.Warnings, warning.Text)
 	}
@@ -132,7 +133,7 @@ func (s *Stage) send(ctx context.Context, q Request, u *user.DefaultInfo, rehear
 var errNoAnswer = errors.New("the server ended the request without an answer")
 
 // serve calls the server's handlers.
-func (s *Stage) serve(r *http.Request, rehearsal *server.Rehearsal) (out *response, traced *trace.Trace, err error) {
+func (s *Stage) serve(r *http.Request, rehearsal *server.Rehearsal) (out *httptest.ResponseRecorder, traced *trace.Trace, err error) {
 	defer func() {
 		p := recover()
 		switch cause, _ := p.(error); {
@@ -147,7 +148,7 @@ func (s *Stage) serve(r *http.Request, rehearsal *server.Rehearsal) (out *respon
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
-	out = &response{header: http.Header{}}
+	out = httptest.NewRecorder()
 	if rehearsal == nil {
 		return out, s.server.Serve(out, r), nil
 	}
@@ -169,8 +170,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err = cmp.Or(context.Cause(r.Context()), err); err != nil {
 		return nil, err
 	}
-	made := Response(r, cmp.Or(out.code, http.StatusOK), out.body.Bytes())
-	made.Header = out.header
+	made := out.Result()
+	made.Request = r
 	return made, nil
 }
 
@@ -214,29 +215,6 @@ func impersonate(h http.Header, u *user.DefaultInfo) {
 			h.Add("Impersonate-Extra-"+url.PathEscape(key), value)
 		}
 	}
-}
-
-// response keeps an answer.
-type response struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-var _ http.Flusher = (*response)(nil)
-
-func (r *response) Header() http.Header { return r.header }
-func (r *response) Flush()              {}
-
-func (r *response) WriteHeader(code int) {
-	if r.code == 0 && code >= 200 {
-		r.code = code
-	}
-}
-
-func (r *response) Write(data []byte) (int, error) {
-	r.WriteHeader(http.StatusOK)
-	return r.body.Write(data)
 }
 
 // statusOf reads the answer to a request that failed.

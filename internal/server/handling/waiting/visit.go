@@ -3,6 +3,7 @@ package waiting
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,7 +114,7 @@ func (v *visit) whenClosed(finish http.HandlerFunc, req *http.Request) {
 	}
 	v.mu.Unlock()
 	if closed {
-		finish(&discarding{}, req)
+		finish(&httptest.ResponseRecorder{}, req)
 	}
 }
 
@@ -183,15 +184,3 @@ func (w *inside) Write(data []byte) (int, error) {
 	}
 	return len(data), nil
 }
-
-// discarding is the response to a client that has an answer already.
-type discarding struct{ header http.Header }
-
-func (d *discarding) Header() http.Header {
-	if d.header == nil {
-		d.header = http.Header{}
-	}
-	return d.header
-}
-func (d *discarding) WriteHeader(int)                {}
-func (d *discarding) Write(data []byte) (int, error) { return len(data), nil }

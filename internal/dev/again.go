@@ -3,7 +3,6 @@ package dev
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // manifestWatcher reports changes of the files that objects are made of. Nil reports none.
@@ -91,10 +91,10 @@ func (s *session) again(ctx context.Context, authority []byte, files string) err
 	}
 	var did []string
 	if len(s.made) > 0 {
-		did = append(did, "applied "+some(s.made))
+		did = append(did, "applied "+report.Some(s.made, 3))
 	}
 	if len(gone) > 0 {
-		did = append(did, "deleted "+some(gone))
+		did = append(did, "deleted "+report.Some(gone, 3))
 	}
 	if did == nil {
 		return nil
@@ -102,15 +102,6 @@ func (s *session) again(ctx context.Context, authority []byte, files string) err
 	s.Say("The manifests changed: %s.", strings.Join(did, "; "))
 	s.sayMistakes(ctx, files)
 	return nil
-}
-
-// some names the first ones of a list.
-func some(names []string) string {
-	const most = 3
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }
 
 // prune deletes the objects that were applied and are no longer in the manifests. Namespaces and definitions stay, since

@@ -138,6 +138,14 @@ func Count(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
+// Some joins names, of many the first ones, and counts the others.
+func Some(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
 // Case is one thing that was judged: an object, or a test.
 type Case struct {
 	Name, Class, File string

@@ -16,8 +16,16 @@ const maxTextValue = 200
 // colours are those of the classes on a terminal.
 var colours = map[Class]terminal.Colour{Good: terminal.Green, Warning: terminal.Yellow, Bad: terminal.Red}
 
-// levelColours are those of the levels of findings.
-var levelColours = map[report.Level]terminal.Colour{report.Error: terminal.Red, report.Warning: terminal.Yellow, report.Note: terminal.Cyan}
+// Level is the level of a finding in its colour on a terminal.
+func Level(level report.Level) terminal.Painted {
+	colours := map[report.Level]terminal.Colour{report.Error: terminal.Red, report.Warning: terminal.Yellow, report.Note: terminal.Cyan}
+	return terminal.Paint(colours[level], string(level))
+}
+
+// Outcome is the outcome of a request in its colour on a terminal.
+func Outcome(o trace.Outcome) terminal.Painted {
+	return terminal.Paint(colours[outcomeClass(o)], string(o))
+}
 
 // diffColours are those of the lines of a diff.
 var diffColours = map[string]terminal.Colour{"add": terminal.Green, "del": terminal.Red, "at": terminal.Cyan}
@@ -152,7 +160,7 @@ func (t *text) block(b Block, indent string) {
 			if f.Object != "" {
 				text = ": " + f.Object + text
 			}
-			terminal.Fprintf(t.page, "%s: %s%s %s\n", cmp.Or(f.Place(), "cluster"), terminal.Paint(levelColours[f.Level], string(f.Level)), terminal.Indented(text, "    "), terminal.Paint(terminal.Faint, "["+f.Rule+"]"))
+			terminal.Fprintf(t.page, "%s: %s%s %s\n", cmp.Or(f.Place(), "cluster"), Level(f.Level), terminal.Indented(text, "    "), terminal.Paint(terminal.Faint, "["+f.Rule+"]"))
 		}
 	case Diff:
 		t.put(indent, "", Mark{b.Heading, Plain}, "")

@@ -2,7 +2,6 @@ package after
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -175,19 +173,7 @@ func printObjects(out io.Writer, format string, found []listed) error {
 	for i, f := range found {
 		items[i] = f.object.Object
 	}
-	list := map[string]any{"apiVersion": "v1", "kind": "List", "items": items}
-	var data []byte
-	var err error
-	if format == "yaml" {
-		data, err = yaml.Marshal(list)
-	} else if data, err = json.MarshalIndent(list, "", "    "); err == nil {
-		data = append(data, '\n')
-	}
-	if err != nil {
-		return err
-	}
-	_, err = terminal.Exact(out).Write(data)
-	return err
+	return command.PrintAs(out, format, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }
 
 func printTable(out io.Writer, found []listed, policies func(string) string, namespaces bool) error {

@@ -146,17 +146,6 @@ func outcomeNames() []string {
 	return names
 }
 
-// outcomePainted is the outcome of a request, which stands out when something failed.
-func outcomePainted(outcome trace.Outcome) terminal.Painted {
-	switch outcome {
-	case trace.OutcomeAllowed:
-		return terminal.Paint(terminal.Green, string(outcome))
-	case trace.OutcomeFailedOpen:
-		return terminal.Paint(terminal.Yellow, string(outcome))
-	}
-	return terminal.Paint(terminal.Red, string(outcome))
-}
-
 // check says what does not go together.
 func (o *traceOptions) check() error {
 	outcomes := outcomeNames()
@@ -256,15 +245,12 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 	case "json", "yaml":
 		return command.PrintAs(streams.Out, o.output, list.UnstructuredContent())
 	case "html", "markdown":
-		records := make([]*trace.Record, len(items))
-		for i, t := range items {
-			records[i] = &t.Record
-		}
+		latest := records(items)
 		if o.slowest > 0 {
 			// The page begins with the last one.
-			slices.Reverse(records)
+			slices.Reverse(latest)
 		}
-		return view.OfTraces(records).Format(streams.Out, o.output)
+		return view.OfTraces(latest).Format(streams.Out, o.output)
 	}
 	if len(items) == 0 {
 		if len(o.log.paths) > 0 {
@@ -298,7 +284,7 @@ func traceTable(items []*v1alpha1.AdmissionTrace, namespaces bool, now time.Time
 		if t.Audit != nil {
 			own = ""
 		}
-		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), outcomePainted(t.Outcome), t.Reviews(),
+		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), view.Outcome(t.Outcome), t.Reviews(),
 			view.Brief(t.TotalMicros), own, duration.HumanDuration(now.Sub(t.Start.Time))}
 		if namespaces {
 			cells = append([]any{t.Namespace}, cells...)

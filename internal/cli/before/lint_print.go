@@ -20,17 +20,6 @@ const practicesURI = "https://kubernetes.io/docs/concepts/cluster-administration
 // rulesURI is where the pages of the rules of lint are.
 const rulesURI = report.ProjectURI + "/blob/main/docs/lint/"
 
-// levelPainted is the level of a finding.
-func levelPainted(level report.Level) terminal.Painted {
-	switch level {
-	case report.Error:
-		return terminal.Paint(terminal.Red, string(level))
-	case report.Warning:
-		return terminal.Paint(terminal.Yellow, string(level))
-	}
-	return terminal.Paint(terminal.Cyan, string(level))
-}
-
 // findings returns what is at least of a level.
 func (r *lintReport) findings(least report.Level) []*lint.Fault {
 	var list []*lint.Fault
@@ -201,7 +190,7 @@ func ruleSections(r *lint.Rule) []ruleSection {
 // explainRule prints all that there is to say about a rule.
 func explainRule(out io.Writer, r *lint.Rule) error {
 	b := terminal.NewPage(out)
-	terminal.Fprintf(b, "%s (%s)\n", terminal.Paint(terminal.Bold, r.ID), levelPainted(r.Level))
+	terminal.Fprintf(b, "%s (%s)\n", terminal.Paint(terminal.Bold, r.ID), view.Level(r.Level))
 	for _, s := range ruleSections(r) {
 		switch {
 		case s.title == "":

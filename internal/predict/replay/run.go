@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // Source gives requests, in order, any number of times.
@@ -125,7 +126,7 @@ func (r *runner) open(ctx context.Context) error {
 		sides[i], made, unknown[i] = n.furnished(sides[i])
 	}
 	if len(made) > 0 && r.With.Snapshot != nil {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d namespaces of requests are not in the cluster and were made, with the labels that the requests show: %s", len(made), some(made)))
+		r.Notes = append(r.Notes, fmt.Sprintf("%d namespaces of requests are not in the cluster and were made, with the labels that the requests show: %s", len(made), report.Some(made, 10)))
 	}
 	r.worlds = make([]*stage.Stage, 2)
 	var notes [2][]string
@@ -156,15 +157,6 @@ func compact(list []*stage.Stage) []*stage.Stage {
 		}
 	}
 	return out
-}
-
-// some are the first names of a list.
-func some(names []string) string {
-	const most = 10
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // ahead is how many requests are judged ahead of the one whose verdict is awaited.

@@ -215,13 +215,7 @@ func (s *seen) lint(ctx context.Context, compiled *snapshot.Snapshot) *lint.Repo
 		w.Namespaces = map[string]map[string]string{}
 		w.Unseen[lint.Namespaces] = "may not list namespaces"
 	}
-	var rules []*lint.Rule
-	for _, r := range lint.Rules() {
-		if r.OnWrite {
-			rules = append(rules, r)
-		}
-	}
-	return lint.Check(ctx, w, lint.Options{Rules: rules})
+	return lint.Check(ctx, w, lint.Options{Rules: lint.RulesOnWrite()})
 }
 
 func (s *seen) state(d *registration.Descriptor, name string) *state {

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/report"
@@ -101,6 +102,11 @@ func pathText(path []any) string {
 func Rules() []*Rule {
 	describe()
 	return rules
+}
+
+// RulesOnWrite returns the rules that are marked OnWrite.
+func RulesOnWrite() []*Rule {
+	return slices.DeleteFunc(slices.Clone(Rules()), func(r *Rule) bool { return !r.OnWrite })
 }
 
 // Find returns the rule of a name, nil when there is none.

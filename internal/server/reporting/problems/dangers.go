@@ -40,7 +40,7 @@ func (r *Reporter) dangers(ctx context.Context, kind, name string) []string {
 		}
 		world.Namespaces[n.Name][corev1.LabelMetadataName] = n.Name
 	}
-	report := lint.Check(ctx, world, lint.Options{Rules: lintOnWrite, About: func(o lint.Object) bool { return o == about }})
+	report := lint.Check(ctx, world, lint.Options{Rules: lint.RulesOnWrite(), About: func(o lint.Object) bool { return o == about }})
 	var warnings []string
 	for i := range report.Findings {
 		if f := &report.Findings[i]; f.Level == lint.Error {
@@ -49,17 +49,6 @@ func (r *Reporter) dangers(ctx context.Context, kind, name string) []string {
 	}
 	return warnings
 }
-
-// lintOnWrite are the rules that this server checks.
-var lintOnWrite = func() []*lint.Rule {
-	var list []*lint.Rule
-	for _, r := range lint.Rules() {
-		if r.OnWrite {
-			list = append(list, r)
-		}
-	}
-	return list
-}()
 
 // kindOf returns the kind of registrations of a resource.
 func kindOf(resource string) string {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -30,8 +31,8 @@ const (
 	// and not for load tests: hintBurst hints come at once, then one in each hintEvery.
 	maxHints             = 64
 	hintBurst, hintEvery = 20, time.Second
-	// An object is stored a moment after it was judged: write reads it up to hintTries times.
-	hintTries, hintAgain = 20, 100 * time.Millisecond
+	// An object is stored a moment after it was judged: write looks for it again and again, for so long.
+	hintWait, hintAgain = 2 * time.Second, 100 * time.Millisecond
 )
 
 // hint is the event about an object on which no controller acts.
@@ -110,16 +111,10 @@ func (t *Teller) write(ctx context.Context, o *owners, h *hint) error {
 	k := key{h.namespace, h.owner.UID, schema.FromAPIVersionAndKind(h.owner.APIVersion, h.owner.Kind), h.owner.Name}
 	var ref *corev1.ObjectReference
 	var err error
-	for range hintTries {
-		if ref, err = o.read(ctx, k); err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(hintAgain):
-		}
-	}
+	_ = wait.PollUntilContextTimeout(ctx, hintAgain, hintWait, true, func(ctx context.Context) (bool, error) {
+		ref, err = o.read(ctx, k)
+		return err == nil, nil
+	})
 	if err != nil {
 		return err
 	}

@@ -56,9 +56,6 @@ func (s *shown) object() *unstructured.Unstructured {
 	return u
 }
 
-// lenient reads what the API server reads: it takes the last of two members of a name.
-var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), json.MatchCaseInsensitiveNames(true))
-
 // before is what a patch reads and writes of an object, nil if there is nothing.
 func (s *shown) before(patch review.Patch) map[string]any {
 	if s == nil || len(patch) == 0 {
@@ -102,7 +99,7 @@ const truncated = "audit.k8s.io/truncated"
 // not readable, with the reason.
 func decode(data []byte, source string) (e *event, why string) {
 	e = &event{source: source}
-	if json.Unmarshal(data, &e.Event, lenient) != nil {
+	if !requestlog.Decode(data, &e.Event, requestlog.Lenient) {
 		return nil, "not readable as an event of audit.k8s.io/v1"
 	}
 	if e.ObjectRef == nil || e.ObjectRef.Resource == "" || e.operation() == "" {
@@ -136,14 +133,30 @@ func head(raw *runtime.Unknown) *shown {
 // members decodes members of an object, each into its value, and reads no further than the last of them. It reports
 // whether it was an object so far.
 func members(raw []byte, wanted map[string]any) bool {
-	readable := true
-	return requestlog.Members(raw, func(name string, value []byte) bool {
-		if into, ok := wanted[name]; ok {
-			delete(wanted, name)
-			readable = json.Unmarshal(value, into, lenient) == nil
+	d := jsontext.NewDecoder(bytes.NewBuffer(raw), requestlog.Lenient)
+	if begin, err := d.ReadToken(); err != nil || begin.Kind() != '{' {
+		return false
+	}
+	for len(wanted) > 0 && d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return false
 		}
-		return readable && len(wanted) > 0
-	}) && readable
+		into, ok := wanted[name.String()]
+		if delete(wanted, name.String()); !ok {
+			err = d.SkipValue()
+		} else {
+			err = json.UnmarshalDecode(d, into, requestlog.Lenient)
+		}
+		if err != nil {
+			return false
+		}
+	}
+	if len(wanted) == 0 {
+		return true
+	}
+	end, err := d.ReadToken()
+	return err == nil && end.Kind() == '}'
 }
 
 // requestID is what a request is known by.

@@ -265,14 +265,18 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the review is not readable", http.StatusBadRequest)
 		return
 	}
-	uid, ok := uidOf(body)
-	if !ok {
+	var sent struct {
+		Request struct {
+			UID json.RawMessage `json:"uid"`
+		} `json:"request"`
+	}
+	if !requestlog.Decode(body, &sent, requestlog.Lenient) || !bytes.HasPrefix(sent.Request.UID, []byte(`"`)) {
 		r.unreadable.Add(1)
 		http.Error(w, "the body is not an AdmissionReview with a request", http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%s,"allowed":true}}`, uid)
+	fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%s,"allowed":true}}`, sent.Request.UID)
 	if req.URL.Path == r.path(probePath) {
 		r.probe.Asked()
 		return
@@ -291,62 +295,27 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // path is a path below the way of the recorder, which is below that of --url.
 func (r *Recorder) path(path string) string { return temporary.Path(r.base, r.way+path) }
 
-// uidOf reads the uid of a review, as JSON, without reading what follows it.
-func uidOf(body []byte) (json.RawMessage, bool) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, false
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return nil, false
-		}
-		if name == "request" {
-			if t, err := d.Token(); err != nil || t != json.Delim('{') {
-				return nil, false
-			}
-			continue
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, false
-		}
-		if name == "uid" {
-			return value, len(value) > 1 && value[0] == '"'
-		}
-	}
-	return nil, false
-}
-
 // write writes what is recorded until stopped, and then what waits.
 func (r *Recorder) write(stopped <-chan struct{}) (err error) {
 	defer func() { err = errors.Join(err, r.output.close()) }()
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
-	for {
+	for err == nil {
 		select {
 		case v := <-r.reviews:
-			if err := r.one(v); err != nil {
-				return fmt.Errorf("writing what is recorded: %w", err)
-			}
+			err = r.one(v)
 		case <-flush.C:
-			if err := r.output.flush(); err != nil {
-				return fmt.Errorf("writing what is recorded: %w", err)
-			}
+			err = r.output.flush()
 		case <-stopped:
-			for {
-				select {
-				case v := <-r.reviews:
-					if err := r.one(v); err != nil {
-						return fmt.Errorf("writing what is recorded: %w", err)
-					}
-				default:
-					return nil
-				}
+			for err == nil && len(r.reviews) > 0 {
+				err = r.one(<-r.reviews)
+			}
+			if err == nil {
+				return nil
 			}
 		}
 	}
+	return fmt.Errorf("writing what is recorded: %w", err)
 }
 
 // one writes one request.

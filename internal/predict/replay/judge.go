@@ -150,7 +150,7 @@ func completed(q *requestlog.Request, object json.RawMessage) (json.RawMessage, 
 	u.SetResourceVersion(m.ResourceVersion)
 	u.SetName(cmp.Or(m.Name, q.Name))
 	u.SetNamespace(cmp.Or(m.Namespace, q.Namespace))
-	if !m.Created {
+	if m.CreationTimestamp == nil {
 		_ = unstructured.SetNestedField(u.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp")
 	}
 	data, err := json.Marshal(u.Object)

@@ -10,29 +10,9 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
-
-// event is an event of an audit log.
-type event struct {
-	Level            auditv1.Level             `json:"level"`
-	AuditID          string                    `json:"auditID"`
-	Stage            auditv1.Stage             `json:"stage"`
-	RequestURI       string                    `json:"requestURI"`
-	Verb             string                    `json:"verb"`
-	User             authenticationv1.UserInfo `json:"user"`
-	ImpersonatedUser *struct {
-		authenticationv1.UserInfo
-	} `json:"impersonatedUser"`
-	ObjectRef                *auditv1.ObjectReference `json:"objectRef"`
-	ResponseStatus           *metav1.Status           `json:"responseStatus"`
-	RequestObject            json.RawMessage          `json:"requestObject"`
-	ResponseObject           json.RawMessage          `json:"responseObject"`
-	RequestReceivedTimestamp metav1.MicroTime         `json:"requestReceivedTimestamp"`
-	Annotations              map[string]string        `json:"annotations"`
-}
 
 // connecting are the subresources that are connections.
 var connecting = []string{"exec", "attach", "portforward", "proxy"}
@@ -47,12 +27,11 @@ const decided = "authorization.k8s.io/decision"
 // event reads an event. The text says why there is no request; other reports whether none was to
 // be expected.
 func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
-	e := &event{}
-	rest, objects := apart(data, "requestObject", "responseObject")
-	if rest == nil || json.Unmarshal(rest, e) != nil {
+	e := &auditv1.Event{}
+	if !Decode(data, e, Lenient) {
 		return nil, notReadable, false
 	}
-	e.RequestObject, e.ResponseObject = objects[0], objects[1]
+	sent, answer := rawOf(e.RequestObject), rawOf(e.ResponseObject)
 	switch {
 	case e.Stage != auditv1.StageResponseComplete:
 		return nil, "an event of another stage than ResponseComplete", true
@@ -61,13 +40,13 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	}
 	ref := e.ObjectRef
 	q = &Request{
-		APIVersion: APIVersion, Kind: Kind, ID: e.AuditID, Time: e.RequestReceivedTimestamp.Time,
+		APIVersion: APIVersion, Kind: Kind, ID: string(e.AuditID), Time: e.RequestReceivedTimestamp.Time,
 		Resource:    metav1.GroupVersionResource{Group: ref.APIGroup, Version: ref.APIVersion, Resource: ref.Resource},
 		Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name, User: e.User,
 	}
 	q.outside()
 	if e.ImpersonatedUser != nil {
-		q.User = e.ImpersonatedUser.UserInfo
+		q.User = *e.ImpersonatedUser
 	}
 	code := int32(0)
 	if s := e.ResponseStatus; s != nil {
@@ -90,13 +69,13 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 		return q.unless(e, code)
 	case verb == "get" || verb == "list" || verb == "watch":
 		if success {
-			r.saw(q, e.ResponseObject)
+			r.saw(q, answer)
 		}
 		return nil, "a read", true
 	case verb == "create":
-		q.Operation, q.Object = Create, e.RequestObject
+		q.Operation, q.Object = Create, sent
 	case verb == "update":
-		q.Operation, q.Object = Update, e.RequestObject
+		q.Operation, q.Object = Update, sent
 	case verb == "patch" || verb == "apply":
 		q.Operation = Update
 	case verb == "delete":
@@ -111,7 +90,7 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	key := q.Key()
 	old, when := r.state.find(key)
 	if success && !q.DryRun {
-		defer r.remember(q, e, at)
+		defer r.remember(q, answer, at)
 	}
 	if why := refusedElsewhere(e, code); why != "" {
 		return nil, why, false
@@ -136,7 +115,7 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	}
 	switch {
 	case e.Verb == "patch" || e.Verb == "apply":
-		if why := q.patch(e, old, query); why != "" {
+		if why := q.patch(sent, old, answer, query); why != "" {
 			return nil, why, false
 		}
 	case q.Operation == Update && old != nil:
@@ -154,7 +133,7 @@ var separate = []string{"scale", "binding", "eviction", "token"}
 func (r *Request) ofAnotherKind() bool { return slices.Contains(separate, r.Subresource) }
 
 // unless returns the request unless it was rejected before admission.
-func (r *Request) unless(e *event, code int32) (*Request, string, bool) {
+func (r *Request) unless(e *auditv1.Event, code int32) (*Request, string, bool) {
 	if why := refusedElsewhere(e, code); why != "" {
 		return nil, why, false
 	}
@@ -162,7 +141,7 @@ func (r *Request) unless(e *event, code int32) (*Request, string, bool) {
 }
 
 // refusedElsewhere says which other step than admission rejected a request; empty when none did.
-func refusedElsewhere(e *event, code int32) string {
+func refusedElsewhere(e *auditv1.Event, code int32) string {
 	switch {
 	case e.Annotations[decided] == "forbid":
 		return "authorization rejected the request"
@@ -174,32 +153,32 @@ func refusedElsewhere(e *event, code int32) string {
 
 // patch computes the object of a request that is a patch. What may be a patch of several kinds is several
 // requests, unless the answer shows which it was.
-func (r *Request) patch(e *event, old json.RawMessage, query url.Values) string {
-	of, _ := headerOf(e.RequestObject)
+func (r *Request) patch(sent, old, answer json.RawMessage, query url.Values) string {
+	of, _ := headerOf(sent)
 	manager := query.Get("fieldManager")
 	mayApply := manager != "" && of.APIVersion != "" && of.Kind != ""
 	if mayApply && query.Has("force") {
-		r.Apply = &Apply{Configuration: e.RequestObject, FieldManager: manager, Force: query.Get("force") == "true"}
+		r.Apply = &Apply{Configuration: sent, FieldManager: manager, Force: query.Get("force") == "true"}
 		return ""
 	}
 	switch {
-	case len(e.RequestObject) == 0:
+	case len(sent) == 0:
 		return "the event has no objects"
 	case old == nil:
 		return noOld
-	case r.Subresource == "scale" && isObject(e.RequestObject):
+	case r.Subresource == "scale" && isObject(sent):
 		// A scale has no lists: every kind of patch is a merge patch.
-		r.Patch = e.RequestObject
+		r.Patch = sent
 		return ""
 	case r.ofAnotherKind():
 		return noOld
 	}
-	objects, err := patched(old, e.RequestObject)
+	objects, err := patched(old, sent)
 	if err != nil {
 		return err.Error()
 	}
 	if r.Response != nil && r.Response.Allowed {
-		objects = shown(objects, e.ResponseObject)
+		objects = shown(objects, answer)
 	}
 	r.Object = objects[0]
 	for _, object := range objects[1:] {
@@ -209,7 +188,7 @@ func (r *Request) patch(e *event, old json.RawMessage, query url.Values) string 
 	}
 	if mayApply {
 		other := *r
-		other.Object, other.Apply = nil, &Apply{Configuration: e.RequestObject, FieldManager: manager}
+		other.Object, other.Apply = nil, &Apply{Configuration: sent, FieldManager: manager}
 		r.Or = append(r.Or, &other)
 	}
 	return ""
@@ -240,7 +219,7 @@ func (r *Reader) saw(q *Request, answer json.RawMessage) {
 		if json.Unmarshal(answer, &list) == nil {
 			for _, item := range list.Items {
 				if about, ok := headerOf(item); ok && about.Kind == "" {
-					item = withKind(item, header{of.APIVersion, kind})
+					item = withKind(item, metav1.TypeMeta{APIVersion: of.APIVersion, Kind: kind})
 				}
 				note(item)
 			}
@@ -249,18 +228,18 @@ func (r *Reader) saw(q *Request, answer json.RawMessage) {
 }
 
 // remember notes the object that a request has stored.
-func (r *Reader) remember(q *Request, e *event, at time.Time) {
-	kind := kindOf(e.ResponseObject)
+func (r *Reader) remember(q *Request, answer json.RawMessage, at time.Time) {
+	kind := kindOf(answer)
 	switch {
 	case q.Subresource == "token":
 	case q.Subresource == "scale":
 		old, _ := r.state.find(q.Key())
-		r.state.put(q.Key(), scaledTo(old, e.ResponseObject), at)
-	case !q.ofAnotherKind() && isObject(e.ResponseObject) && kind != "Status":
+		r.state.put(q.Key(), scaledTo(old, answer), at)
+	case !q.ofAnotherKind() && isObject(answer) && kind != "Status":
 		// An object that is deleted may be there for a while: it has a grace period, or finalizers.
 		key := q.Key()
-		key.Name = nameOf(e.ResponseObject)
-		r.state.put(key, e.ResponseObject, at)
+		key.Name = nameOf(answer)
+		r.state.put(key, answer, at)
 	case q.Name != "":
 		r.state.put(q.Key(), nil, at)
 	}

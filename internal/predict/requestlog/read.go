@@ -17,8 +17,10 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/aliases"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
@@ -149,8 +151,12 @@ func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*
 		r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s: %v", name, err))
 		return nil
 	}
-	l := newLines(in)
-	for first := true; ; {
+	return r.lines(ctx, name, newLines(in), true, take)
+}
+
+// lines reads the lines of a file. whole says that the file may be a document of several lines.
+func (r *Reader) lines(ctx context.Context, name string, l *lines, whole bool, take func(*Request) error) error {
+	for {
 		line, ok, err := l.next()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -161,18 +167,18 @@ func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*
 		case !ok:
 			note(&r.count.LeftOut, fmt.Sprintf("a line of more than %d MiB", MaxLine>>20), place)
 		case len(trimmed) == 0:
-		case first && !json.Valid(trimmed):
-			// A document of several lines.
-			whole, fits, rest, broken := l.rest(line, err)
+		case whole && !json.Valid(trimmed):
+			document, rest, broken := l.rest(line, err)
 			if broken != nil {
-				r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s:%d: the file ends here: %v", name, bytes.Count(whole, []byte("\n")), broken))
+				r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s:%d: the file ends here: %v", name, bytes.Count(document, []byte("\n")), broken))
 			}
-			if !fits || !r.document(whole, place, take, &err) {
-				return r.lines(ctx, name, whole, rest, take)
+			if len(document) > MaxLine || !r.document(document, place, take, &err) {
+				// A log whose first line is bad.
+				return r.lines(ctx, name, newLines(io.MultiReader(bytes.NewReader(document), rest)), false, take)
 			}
 			return err
 		default:
-			first = false
+			whole = false
 			if err := r.line(trimmed, place, take); err != nil {
 				return err
 			}
@@ -187,54 +193,21 @@ func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*
 	}
 }
 
-// rest returns the whole of a file whose first line was read with an error, if it is not too long.
-// Otherwise it returns what it has read, and what follows. broken is why the file could not be read to its
-// end.
-func (l *lines) rest(first []byte, err error) (whole []byte, fits bool, rest *lines, broken error) {
-	whole = append(append([]byte(nil), first...), '\n')
+// rest returns the whole of a file whose first line was read with an error, or more than MaxLine of it, and what
+// follows. broken is why the file could not be read to its end.
+func (l *lines) rest(first []byte, err error) (whole []byte, follows io.Reader, broken error) {
+	whole, follows = append(bytes.Clone(first), '\n'), bytes.NewReader(nil)
 	if err == nil {
 		var more []byte
-		if more, err = io.ReadAll(io.LimitReader(l.in, MaxLine)); err == nil {
-			whole = append(whole, more...)
-			return whole, len(more) < MaxLine, l, nil
+		more, err = io.ReadAll(io.LimitReader(l.in, MaxLine))
+		if whole = append(whole, more...); err == nil {
+			return whole, l.in, nil
 		}
-		whole = append(whole, more...)
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return whole, true, nil, err
-}
-
-// lines reads a file of lines whose first line is not readable, of which a part was read.
-func (r *Reader) lines(ctx context.Context, name string, begin []byte, rest *lines, take func(*Request) error) error {
-	var in io.Reader = bytes.NewReader(begin)
-	if rest != nil {
-		in = io.MultiReader(in, rest.in)
-	}
-	l := newLines(in)
-	for {
-		line, ok, err := l.next()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		place := fmt.Sprintf("%s:%d", name, l.at)
-		switch trimmed := bytes.TrimSpace(line); {
-		case !ok:
-			note(&r.count.LeftOut, fmt.Sprintf("a line of more than %d MiB", MaxLine>>20), place)
-		case len(trimmed) > 0:
-			if err := r.line(trimmed, place, take); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s:%d: the file ends here: %v", name, l.at, err))
-			return nil
-		}
-	}
+	return whole, follows, err
 }
 
 // document reads a file that is one document in JSON, or documents in YAML. It returns false if it is none: a
@@ -274,26 +247,6 @@ func (r *Reader) document(data []byte, place string, take func(*Request) error, 
 			note(&r.count.LeftOut, notReadable, place)
 		}
 	}
-}
-
-// header has the fields that say which format a line has.
-type header struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-}
-
-// headerOf reads the header of an object.
-func headerOf(data []byte) (of header, ok bool) {
-	ok = true
-	found := members(data, func(name string, value []byte) {
-		switch name {
-		case "apiVersion":
-			ok = ok && json.Unmarshal(value, &of.APIVersion) == nil
-		case "kind":
-			ok = ok && json.Unmarshal(value, &of.Kind) == nil
-		}
-	})
-	return of, ok && found
 }
 
 // line reads one value. The error is that of take.
@@ -346,23 +299,15 @@ func (r *Reader) line(data []byte, place string, take func(*Request) error) erro
 }
 
 // text is a part of the input that is shown.
-func text(s string) string {
-	if len(s) > 60 {
-		s = s[:60]
-	}
-	return fmt.Sprintf("%q", s)
-}
+func text(s string) string { return fmt.Sprintf("%.60q", s) }
 
-func isAudit(apiVersion string) bool {
-	return len(apiVersion) > 13 && apiVersion[:13] == "audit.k8s.io/"
-}
+func isAudit(apiVersion string) bool { return strings.HasPrefix(apiVersion, auditv1.GroupName+"/") }
 
 // each reads the items of a list.
 func (r *Reader) each(data []byte, place string, take func(*Request) error) error {
 	var list struct {
-		APIVersion string            `json:"apiVersion"`
-		Kind       string            `json:"kind"`
-		Items      []json.RawMessage `json:"items"`
+		metav1.TypeMeta
+		Items []json.RawMessage `json:"items"`
 	}
 	if json.Unmarshal(data, &list) != nil {
 		note(&r.count.LeftOut, notReadable, place)
@@ -375,7 +320,7 @@ func (r *Reader) each(data []byte, place string, take func(*Request) error) erro
 			continue
 		}
 		if of.Kind == "" {
-			item = withKind(item, header{list.APIVersion, strings.TrimSuffix(list.Kind, "List")})
+			item = withKind(item, metav1.TypeMeta{APIVersion: list.APIVersion, Kind: strings.TrimSuffix(list.Kind, "List")})
 		}
 		if err := r.line(item, place, take); err != nil {
 			return err
@@ -385,7 +330,7 @@ func (r *Reader) each(data []byte, place string, take func(*Request) error) erro
 }
 
 // withKind says of an item of a list what it is: items need not repeat it.
-func withKind(item json.RawMessage, of header) json.RawMessage {
+func withKind(item json.RawMessage, of metav1.TypeMeta) json.RawMessage {
 	kind, _ := json.Marshal(of)
 	if rest := bytes.TrimSpace(item[1:]); !bytes.Equal(rest, []byte("}")) {
 		return slices.Concat(kind[:len(kind)-1], []byte(","), rest)
@@ -394,47 +339,42 @@ func withKind(item json.RawMessage, of header) json.RawMessage {
 }
 
 // own reads a line of the project's own format.
-func (r *Reader) own(data []byte, of header) (*Request, string) {
+func (r *Reader) own(data []byte, of metav1.TypeMeta) (*Request, string) {
 	if of.APIVersion != APIVersion {
 		return nil, "recorded requests of version " + text(of.APIVersion) + " are not read; " + APIVersion + " is"
 	}
 	q := &Request{}
-	rest, objects := apart(data, "object", "oldObject")
-	if rest == nil || json.Unmarshal(rest, q) != nil {
+	if !Decode(data, q, Lenient) {
 		return nil, notReadable
 	}
-	q.Object, q.OldObject = objects[0], objects[1]
 	return q, q.wrong()
 }
 
 // review reads the request of an AdmissionReview.
-func review(data []byte, of header) (*Request, string) {
+func review(data []byte, of metav1.TypeMeta) (*Request, string) {
 	if of.APIVersion != "admission.k8s.io/v1" && of.APIVersion != "admission.k8s.io/v1beta1" {
 		return nil, "reviews of version " + text(of.APIVersion) + " are not read; admission.k8s.io/v1 and v1beta1 are"
 	}
-	rest, requests := apart(data, "request")
-	if rest == nil || !json.Valid(rest) {
+	// Both versions have the same fields.
+	var review struct {
+		Request *admissionv1.AdmissionRequest `json:"request"`
+	}
+	if !Decode(data, &review, Lenient) {
 		return nil, notReadable
 	}
-	if requests[0] == nil || string(requests[0]) == "null" {
+	a := review.Request
+	if a == nil {
 		return nil, "a review without a request"
 	}
-	// Both versions have the same fields.
-	a := &admissionv1.AdmissionRequest{}
-	rest, objects := apart(requests[0], "object", "oldObject")
-	if rest == nil || json.Unmarshal(rest, a) != nil {
-		return nil, notReadable
-	}
-	object, old := objects[0], objects[1]
 	q := &Request{
 		APIVersion: APIVersion, Kind: Kind, ID: string(a.UID), Operation: string(a.Operation), Resource: a.Resource, Subresource: a.SubResource,
 		Namespace: a.Namespace, Name: a.Name, User: a.UserInfo, DryRun: a.DryRun != nil && *a.DryRun,
 	}
-	if isObject(object) && q.Operation != Delete && q.Operation != Connect {
-		q.Object = object
+	if isObject(a.Object.Raw) && q.Operation != Delete && q.Operation != Connect {
+		q.Object = a.Object.Raw
 	}
-	if isObject(old) && q.Operation != Create {
-		q.OldObject = old
+	if isObject(a.OldObject.Raw) && q.Operation != Create {
+		q.OldObject = a.OldObject.Raw
 	}
 	q.outside()
 	if q.Name == "" && q.Subresource == "" {
@@ -459,18 +399,10 @@ func FromReview(data []byte) (*Request, string) {
 // traced reads a trace of Gatehouse, which has no objects.
 func (r *Reader) traced(data []byte) (*Request, string) {
 	var t struct {
-		ID      string    `json:"id"`
-		Start   time.Time `json:"start"`
-		Outcome string    `json:"outcome"`
-		Request struct {
-			Operation   string                      `json:"operation"`
-			Resource    metav1.GroupVersionResource `json:"resource"`
-			Subresource string                      `json:"subresource"`
-			Namespace   string                      `json:"namespace"`
-			Name        string                      `json:"name"`
-			User        string                      `json:"user"`
-			DryRun      bool                        `json:"dryRun"`
-		} `json:"request"`
+		ID      string              `json:"id"`
+		Start   time.Time           `json:"start"`
+		Outcome trace.Outcome       `json:"outcome"`
+		Request trace.RequestRecord `json:"request"`
 	}
 	if json.Unmarshal(data, &t) != nil {
 		return nil, notReadable
@@ -478,10 +410,10 @@ func (r *Reader) traced(data []byte) (*Request, string) {
 	if t.Request.Operation == "" {
 		return nil, "a line without a kind"
 	}
-	q := &Request{APIVersion: APIVersion, Kind: Kind, ID: t.ID, Time: t.Start, Operation: t.Request.Operation, Resource: t.Request.Resource,
+	q := &Request{APIVersion: APIVersion, Kind: Kind, ID: t.ID, Time: t.Start, Operation: t.Request.Operation, Resource: metav1.GroupVersionResource(t.Request.Resource),
 		Subresource: t.Request.Subresource, Namespace: t.Request.Namespace, Name: t.Request.Name, DryRun: t.Request.DryRun}
 	q.User.Username = t.Request.User
-	q.Response = &Response{Allowed: t.Outcome == "Allowed" || t.Outcome == "FailedOpen"}
+	q.Response = &Response{Allowed: t.Outcome == trace.OutcomeAllowed || t.Outcome == trace.OutcomeFailedOpen}
 	q.outside()
 	switch q.Operation {
 	case Create, Update:

@@ -19,21 +19,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// provide stores an object that controllers make in a cluster. An object that exists stays.
-func (s *Stage) provide(ctx context.Context, path string, content map[string]any) error {
-	q := Request{Method: http.MethodPost, Path: path, ContentType: JSON, Body: Encode(content)}
+// FurnishNamespace makes the service account that every namespace has, unless it exists.
+func (s *Stage) FurnishNamespace(ctx context.Context, name string) error {
+	q := Request{Method: http.MethodPost, Path: "/api/v1/namespaces/" + url.PathEscape(name) + "/serviceaccounts", ContentType: JSON, Body: Encode(map[string]any{
+		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
+	})}
 	a, err := s.Admin().Do(ctx, q)
 	if err != nil || a.Code == http.StatusConflict {
 		return err
 	}
 	return a.Err(q)
-}
-
-// FurnishNamespace makes the service account that every namespace has.
-func (s *Stage) FurnishNamespace(ctx context.Context, name string) error {
-	return s.provide(ctx, "/api/v1/namespaces/"+url.PathEscape(name)+"/serviceaccounts", map[string]any{
-		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
-	})
 }
 
 // FurnishQuota gives a quota its status, by which admission enforces it. used is nil for a

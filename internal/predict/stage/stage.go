@@ -2,7 +2,6 @@ package stage
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -126,36 +125,25 @@ func (s *Stage) AsStored(ctx context.Context, kind *offline.Kind, u *unstructure
 	return made, made.UnmarshalJSON(data)
 }
 
-// namespaces is the path of the namespaces.
-const namespaces = "/api/v1/namespaces"
-
-// namespace returns a namespace; nil when it does not exist.
-func (s *Stage) namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	q := Request{Method: http.MethodGet, Path: namespaces + "/" + url.PathEscape(name)}
-	a, err := s.Admin().Do(ctx, q)
-	if err != nil || a.Code == http.StatusNotFound {
-		return nil, err
-	}
-	if err := a.Err(q); err != nil {
-		return nil, err
-	}
-	u := &unstructured.Unstructured{}
-	return u, json.Unmarshal(a.Body, &u.Object)
+// namespaces is the kind of namespaces.
+func (s *Stage) namespaces() *offline.Kind {
+	return s.kinds.At(corev1.SchemeGroupVersion.WithResource("namespaces"))
 }
 
 // Label gives a namespace labels, in addition to those that every namespace has, and returns when
 // requests are judged by them. It makes the namespace if it does not exist.
 func (s *Stage) Label(ctx context.Context, name string, labels map[string]string) error {
+	kind := s.namespaces()
 	for {
-		u, err := s.namespace(ctx, name)
+		u, err := s.Get(ctx, kind, "", name)
 		if err != nil {
 			return err
 		}
 		made := u == nil
-		q := Request{Method: http.MethodPut, Path: namespaces + "/" + url.PathEscape(name), ContentType: JSON}
+		q := Request{Method: http.MethodPut, Path: Path(kind, "", name), ContentType: JSON}
 		if made {
 			u = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
-			q.Method, q.Path = http.MethodPost, namespaces
+			q.Method, q.Path = http.MethodPost, Collection(kind, "")
 		}
 		u.SetLabels(labels)
 		q.Body = Encode(u.Object)
@@ -180,7 +168,7 @@ func (s *Stage) Label(ctx context.Context, name string, labels map[string]string
 
 // Labels returns the labels of a namespace; nil when it does not exist.
 func (s *Stage) Labels(ctx context.Context, name string) (map[string]string, error) {
-	u, err := s.namespace(ctx, name)
+	u, err := s.Get(ctx, s.namespaces(), "", name)
 	if err != nil || u == nil {
 		return nil, err
 	}

@@ -14,8 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/report"
@@ -99,22 +101,16 @@ func (w *Watcher) write(ctx context.Context, kind report.Reports, of source, wan
 	there := map[schema.GroupVersionResource]map[types.NamespacedName]*metav1.PartialObjectMetadata{}
 	for _, resource := range resources {
 		there[resource] = map[types.NamespacedName]*metav1.PartialObjectMetadata{}
-		o := metav1.ListOptions{LabelSelector: Label + "=" + string(of), Limit: 500}
-		for {
-			list, err := w.metadata.Resource(resource).List(ctx, o)
-			if apierrors.IsNotFound(err) {
-				break
-			}
-			if err != nil {
-				return fmt.Errorf("listing the reports of the agent: %w", err)
-			}
-			for i := range list.Items {
-				one := &list.Items[i]
-				there[resource][types.NamespacedName{Namespace: one.Namespace, Name: one.Name}] = one
-			}
-			if o.Continue = list.Continue; o.Continue == "" {
-				break
-			}
+		pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return w.metadata.Resource(resource).List(ctx, o)
+		})
+		err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: Label + "=" + string(of)}, func(object runtime.Object) error {
+			one := object.(*metav1.PartialObjectMetadata)
+			there[resource][types.NamespacedName{Namespace: one.Namespace, Name: one.Name}] = one
+			return nil
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("listing the reports of the agent: %w", err)
 		}
 	}
 	var problems []error
@@ -184,25 +180,23 @@ func (w *Watcher) remember(ctx context.Context) error {
 		return err
 	}
 	for _, resource := range resourcesOf(kinds[0]) {
-		o := metav1.ListOptions{LabelSelector: Label, Limit: reportPage}
-		for {
-			list, err := w.objects.Resource(resource).List(ctx, o)
-			if err != nil {
-				return err
-			}
-			for i := range list.Items {
-				known := w.known[source(list.Items[i].GetLabels()[Label])]
-				results, _, _ := unstructured.NestedSlice(list.Items[i].Object, "results")
-				for _, one := range results {
-					result, _ := one.(map[string]any)
-					if id, _, _ := unstructured.NestedString(result, "properties", report.PropertyID); id != "" && known != nil {
-						known[id] = true
-					}
+		pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return w.objects.Resource(resource).List(ctx, o)
+		})
+		pages.PageSize, pages.PageBufferSize = reportPage, 0
+		if err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: Label}, func(object runtime.Object) error {
+			u := object.(*unstructured.Unstructured)
+			known := w.known[source(u.GetLabels()[Label])]
+			results, _, _ := unstructured.NestedSlice(u.Object, "results")
+			for _, one := range results {
+				result, _ := one.(map[string]any)
+				if id, _, _ := unstructured.NestedString(result, "properties", report.PropertyID); id != "" && known != nil {
+					known[id] = true
 				}
 			}
-			if o.Continue = list.GetContinue(); o.Continue == "" {
-				break
-			}
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
 	return nil

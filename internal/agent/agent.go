@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -207,36 +208,28 @@ func (a *Agent) install(config *genericapiserver.Config) error {
 // Run takes events and serves traces until ctx ends. It calls ready once, when it serves.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
 	ctx, stop := context.WithCancel(ctx)
-	type part struct {
-		name string
-		run  func(context.Context)
+	var running sync.WaitGroup
+	defer func() {
+		stop()
+		running.Wait()
+	}()
+	start := func(name string, run func(context.Context)) {
+		running.Go(func() { survive.Run(ctx, name, run) })
 	}
-	parts := []part{{"audit events", a.convert}, {"unanswered requests", a.unanswered}}
+	start("audit events", a.convert)
+	start("unanswered requests", a.unanswered)
 	if a.peers != nil {
-		parts = append(parts, part{"peers", a.peers.run})
+		start("peers", a.peers.run)
 	}
 	for _, path := range a.options.Follow {
 		f := &follower{path: path, take: func(event []byte, source string) {
 			a.takeAll(batch{events: []jsontext.Value{bytes.Clone(event)}, source: source, size: len(event)})
 		}}
-		parts = append(parts, part{"audit log " + path, f.run})
+		start("audit log "+path, f.run)
 	}
 	if a.options.Watch != nil {
-		parts = append(parts, part{"watch", a.options.Watch})
+		start("watch", a.options.Watch)
 	}
-	ended := make(chan struct{}, len(parts))
-	for _, p := range parts {
-		go func() {
-			survive.Run(ctx, p.name, p.run)
-			ended <- struct{}{}
-		}()
-	}
-	defer func() {
-		stop()
-		for range parts {
-			<-ended
-		}
-	}()
 	if err := a.server.AddPostStartHook("ready", func(genericapiserver.PostStartHookContext) error {
 		ready()
 		return nil

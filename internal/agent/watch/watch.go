@@ -121,10 +121,9 @@ func (w *Watcher) act(ctx context.Context) {
 	defer stop()
 	// Another process knows better then.
 	defer resetMetrics()
-	ended := make(chan struct{}, len(work))
+	var running sync.WaitGroup
 	for _, one := range work {
-		go func() {
-			defer func() { ended <- struct{}{} }()
+		running.Go(func() {
 			survive.Run(ctx, string(one.source), func(ctx context.Context) {
 				if !one.wanted {
 					// What an earlier run has left.
@@ -150,11 +149,9 @@ func (w *Watcher) act(ctx context.Context) {
 					return err
 				})
 			})
-		}()
+		})
 	}
-	for range work {
-		<-ended
-	}
+	running.Wait()
 }
 
 // judges reports whether objects are judged by a resource: policies and their bindings.

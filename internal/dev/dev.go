@@ -597,12 +597,11 @@ func elsewhere(ports []int) string {
 // webhooks are those of the manifests that are the program.
 func (s *session) webhooks() (names []string) {
 	for _, u := range s.project.objects {
-		hooks := list(u.Object, "webhooks")
 		for _, c := range clients(u) {
 			switch {
 			case !s.project.local(c):
 			case registers(u):
-				names = append(names, u.GetName()+"/"+text(hooks[c.index], "name"))
+				names = append(names, u.GetName()+"/"+text(c.hook, "name"))
 			default:
 				names = append(names, strings.ToLower(u.GetKind())+"/"+u.GetName())
 			}

@@ -261,22 +261,11 @@ func withCondition(hook map[string]any, id, expression string) (changed bool) {
 	return was != expression
 }
 
-// hooksOf are the webhooks of a registration.
-func hooksOf(u *unstructured.Unstructured) (found []map[string]any) {
-	for _, hook := range list(u.Object, "webhooks") {
-		if m, ok := hook.(map[string]any); ok {
-			found = append(found, m)
-		}
-	}
-	return found
-}
-
 // mineOf are the webhooks of a registration that are the program.
 func (l *live) mineOf(u *unstructured.Unstructured) (found []map[string]any) {
-	for _, hook := range hooksOf(u) {
-		config, _ := hook["clientConfig"].(map[string]any)
-		if config != nil && l.local(client{config: config}) {
-			found = append(found, hook)
+	for _, c := range clients(u) {
+		if l.local(c) {
+			found = append(found, c.hook)
 		}
 	}
 	return found
@@ -488,21 +477,20 @@ func takeOut(ctx context.Context, client dynamic.Interface, gone func(id string)
 				}
 				continue
 			}
-			if err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
-				if u == nil {
-					if u, err = hooks.Get(ctx, list.Items[i].GetName(), metav1.GetOptions{}); err != nil {
-						return deleted(err)
-					}
+			if !withoutConditions(u, gone) {
+				continue
+			}
+			if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+				now, err := hooks.Get(ctx, u.GetName(), metav1.GetOptions{})
+				if err != nil {
+					return deleted(err)
 				}
-				now := u
-				u = nil
-				if !withoutConditions(now, gone) {
-					return nil
+				if withoutConditions(now, gone) {
+					_, err = hooks.Update(ctx, now, metav1.UpdateOptions{FieldManager: fieldOwner})
 				}
-				_, err = hooks.Update(ctx, now, metav1.UpdateOptions{FieldManager: fieldOwner})
 				return err
 			}); err != nil {
-				return fmt.Errorf("taking the condition out of %s: %w", list.Items[i].GetName(), err)
+				return fmt.Errorf("taking the condition out of %s: %w", u.GetName(), err)
 			}
 		}
 	}
@@ -516,10 +504,10 @@ func takeOut(ctx context.Context, client dynamic.Interface, gone func(id string)
 
 // withoutConditions takes the conditions of sessions out, and reports whether there were any.
 func withoutConditions(u *unstructured.Unstructured, gone func(id string) bool) (changed bool) {
-	for _, hook := range hooksOf(u) {
-		for _, c := range list(hook, "matchConditions") {
+	for _, of := range clients(u) {
+		for _, c := range list(of.hook, "matchConditions") {
 			if id, ok := strings.CutPrefix(text(c, "name"), conditionPrefix); ok && gone(id) {
-				changed = withCondition(hook, id, "") || changed
+				changed = withCondition(of.hook, id, "") || changed
 			}
 		}
 	}

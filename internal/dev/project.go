@@ -111,8 +111,8 @@ func list(content any, path ...string) []any {
 type client struct {
 	// index is the place in the registration.
 	index int
-	// config is the clientConfig. It may be changed.
-	config map[string]any
+	// hook is the webhook, or the definition, and config its clientConfig. Both may be changed.
+	hook, config map[string]any
 }
 
 // clients are those of an object.
@@ -121,7 +121,7 @@ func clients(u *unstructured.Unstructured) (found []client) {
 		m, _ := of.(map[string]any)
 		value, _, _ := unstructured.NestedFieldNoCopy(m, path...)
 		if config, ok := value.(map[string]any); ok {
-			found = append(found, client{i, config})
+			found = append(found, client{i, m, config})
 		}
 	}
 	switch {

@@ -2,6 +2,8 @@ package manifests
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +20,7 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/aliases"
@@ -59,7 +62,7 @@ func parse(file string, data []byte, most int) (*Content, error) {
 	read := make([]Content, len(parts))
 	left := &atomic.Int64{}
 	left.Store(int64(most))
-	AtOnce(len(parts), func(i int) {
+	workqueue.ParallelizeUntil(context.Background(), runtime.GOMAXPROCS(0), len(parts), func(i int) {
 		p := parts[i]
 		read[i].left = left
 		if left.Load() < 0 {
@@ -101,21 +104,6 @@ func (c *Content) problem(p Problem) {
 func (c *Content) note(n Note) {
 	c.Notes = append(c.Notes, n)
 	c.left.Add(-1)
-}
-
-// AtOnce calls f for each of the numbers below n, as many at the same time as there are processors, and
-// returns when all calls have.
-func AtOnce(n int, f func(i int)) {
-	var next atomic.Int64
-	var working sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		working.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	working.Wait()
 }
 
 type part struct {
@@ -370,38 +358,14 @@ func (o *Object) Place(path string) (line, column int) {
 	return line, column
 }
 
+// stepForm is a name in a path of a field, or what stands in brackets, which may have brackets of its own.
+var stepForm = regexp.MustCompile(`\[((?:[^\[\]]|\[[^\[\]]*\])+)\]|[^.\[\]]+`)
+
 // steps takes the path of a field apart.
-func steps(path string) []string {
-	var list []string
-	current := strings.Builder{}
-	flush := func() {
-		if current.Len() > 0 {
-			list = append(list, current.String())
-			current.Reset()
-		}
+func steps(path string) (list []string) {
+	for _, m := range stepForm.FindAllStringSubmatch(path, -1) {
+		list = append(list, cmp.Or(m[1], m[0]))
 	}
-	depth := 0
-	for _, c := range path {
-		switch {
-		case c == '[' && depth == 0:
-			flush()
-			depth++
-		case c == '[':
-			depth++
-			current.WriteRune(c)
-		case c == ']' && depth == 1:
-			flush()
-			depth--
-		case c == ']' && depth > 1:
-			depth--
-			current.WriteRune(c)
-		case c == '.' && depth == 0:
-			flush()
-		default:
-			current.WriteRune(c)
-		}
-	}
-	flush()
 	return list
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	goruntime "runtime"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -208,7 +210,7 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 		slices.SortStableFunc(all, func(a, b *manifests.Object) int { return cmp.Compare(hollow(a), hollow(b)) })
 	}
 	registrations := make([]parsed, len(all))
-	manifests.AtOnce(len(all), func(i int) {
+	workqueue.ParallelizeUntil(context.Background(), goruntime.GOMAXPROCS(0), len(all), func(i int) {
 		if u := all[i].Unstructured(); u.GroupVersionKind().Group == registration.GroupName {
 			r := &registrations[i]
 			r.object, r.errs, r.err = parse(u)

@@ -217,12 +217,7 @@ func (o *checkOptions) complete() error {
 // errRejected is what a check ends with that found errors.
 type errRejected struct{ errors int }
 
-func (e errRejected) Error() string {
-	if e.errors == 1 {
-		return "1 error"
-	}
-	return fmt.Sprintf("%d errors", e.errors)
-}
+func (e errRejected) Error() string { return report.Count(e.errors, "error") }
 
 func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 	shown := &terminal.Progress{}

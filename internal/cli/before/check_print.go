@@ -153,10 +153,7 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report, found *report.R
 		d.Blocks = append(d.Blocks, view.Diff(c))
 	}
 	d.Blocks = append(d.Blocks, view.FindingsOf(found))
-	var uncalled []string
-	for i := range r.Webhooks {
-		uncalled = append(uncalled, notCalled(&r.Webhooks[i]))
-	}
+	uncalled := found.Parts[0].Items
 	skipped, other := o.skipped(r)
 	end := view.Together{view.List{Heading: "Not called (--call calls webhooks)", Items: uncalled}, view.List{Heading: "Skipped", Items: skipped}}
 	if other != "" {

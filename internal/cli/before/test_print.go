@@ -62,11 +62,13 @@ func testReport(r *suite.Report) *report.Report {
 		case suite.Failed:
 			var text strings.Builder
 			printFailure(&text, t)
-			c.Rule, c.Failure, c.Details = string(t.Status), failureText(t), text.String()
+			var failures []string
 			for i := range t.Failures {
 				one := &t.Failures[i]
-				find(report.Error, ruleTestFailed, fmt.Sprintf("%s: want %s, got %s", one.Field, one.Want, one.Got), lineOf(t, one))
+				find(report.Error, ruleTestFailed, failureText(one), lineOf(t, one))
+				failures = append(failures, failureText(one))
 			}
+			c.Rule, c.Failure, c.Details = string(t.Status), strings.Join(failures, "; "), text.String()
 			if t.Diff != "" {
 				f.Changes = append(f.Changes, report.Difference{Heading: t.Name, Diff: t.Diff})
 			}
@@ -174,15 +176,5 @@ func printFailure(b io.Writer, t *suite.Result) {
 	}
 }
 
-// failureText is what is wrong with a test that failed, for programs that show it.
-func failureText(t *suite.Result) string {
-	var b strings.Builder
-	for i := range t.Failures {
-		f := &t.Failures[i]
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(f.Field + ": want " + f.Want + ", got " + f.Got)
-	}
-	return b.String()
-}
+// failureText is an expectation that was not met, for programs that show it.
+func failureText(f *suite.Failure) string { return f.Field + ": want " + f.Want + ", got " + f.Got }

@@ -131,13 +131,9 @@ func (r *run) identity(kinds *offline.Kinds, u *unstructured.Unstructured) ident
 // several documents with the same object, the last one counts.
 func (r *run) planOld(restored []*unstructured.Unstructured) {
 	paramKinds := stage.ParamKinds(r.Old.Unstructured())
-	known := map[schema.GroupKind]map[string]bool{}
+	known := map[identity]bool{}
 	for _, u := range restored {
-		kind := u.GroupVersionKind().GroupKind()
-		if known[kind] == nil {
-			known[kind] = map[string]bool{}
-		}
-		known[kind][u.GetNamespace()+"/"+u.GetName()] = true
+		known[identity{u.GroupVersionKind().GroupKind(), u.GetNamespace(), u.GetName()}] = true
 	}
 	for _, o := range r.Old.Objects {
 		t := &task{object: o, sent: r.toSend(o.Content), removed: true}
@@ -148,8 +144,8 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 		}
 		t.phase = stage.PhaseOf(t.sent, paramKinds)
 		t.skipped = r.skips(t)
-		names := known[t.sent.GroupVersionKind().GroupKind()]
-		t.restored = names[t.namespace+"/"+t.name] || t.namespace == "" && names[r.Namespace+"/"+t.name]
+		kind := t.sent.GroupVersionKind().GroupKind()
+		t.restored = known[identity{kind, t.namespace, t.name}] || known[identity{kind, cmp.Or(t.namespace, r.Namespace), t.name}]
 		r.old = append(r.old, t)
 	}
 }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,7 +21,10 @@ import (
 )
 
 // diff notes how the server changed each object, and which step of admission did it.
-func (r *run) diff() error {
+func (r *run) diff(context.Context) error {
+	if !r.Diff {
+		return nil
+	}
 	for _, t := range r.tasks {
 		r.did(comparing, 1)
 		if !t.accepted() || t.skipped {

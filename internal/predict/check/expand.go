@@ -21,6 +21,9 @@ import (
 // the user of its controller. Nothing is stored, so expand does not notice that the replicas of a
 // workload use up a quota.
 func (r *run) expand(ctx context.Context) error {
+	if !r.Expand {
+		return nil
+	}
 	rejected := make([][]func(), len(r.tasks))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(stage.Parallel)

@@ -369,34 +369,14 @@ func (r *Report) count() {
 	s := &r.Summary
 	s.Suppressed = len(r.Suppressed)
 	s.Objects = len(r.Objects)
+	verdicts := map[Verdict]*int{Accepted: &s.Accepted, Rejected: &s.Rejected, Unknown: &s.Unknown, NotJudged: &s.Skipped}
+	operations := map[string]*int{created: &s.Created, updated: &s.Updated, unchanged: &s.Unchanged, deleted: &s.Deleted, "": new(int)}
 	for _, o := range r.Objects {
-		switch o.Verdict {
-		case Accepted:
-			s.Accepted++
-		case Rejected:
-			s.Rejected++
-		case Unknown:
-			s.Unknown++
-		case NotJudged:
-			s.Skipped++
-		}
-		switch o.Operation {
-		case created:
-			s.Created++
-		case updated:
-			s.Updated++
-		case unchanged:
-			s.Unchanged++
-		case deleted:
-			s.Deleted++
-		}
+		*verdicts[o.Verdict]++
+		*operations[o.Operation]++
 	}
+	levels := map[report.Level]*int{report.Error: &s.Errors, report.Warning: &s.Warnings}
 	for _, f := range r.Findings {
-		switch f.Level {
-		case report.Error:
-			s.Errors++
-		case report.Warning:
-			s.Warnings++
-		}
+		*levels[f.Level]++
 	}
 }

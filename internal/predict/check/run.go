@@ -73,22 +73,10 @@ func (r *run) did(what string, objects int) {
 }
 
 func (r *run) all(ctx context.Context) error {
-	if err := r.applyInOrder(ctx); err != nil {
-		return err
-	}
-	if r.Expand {
-		if err := r.expand(ctx); err != nil {
+	for _, part := range []func(context.Context) error{r.applyInOrder, r.expand, r.checkTypes, r.explain, r.diff} {
+		if err := part(ctx); err != nil {
 			return err
 		}
-	}
-	if err := r.checkTypes(ctx); err != nil {
-		return err
-	}
-	if err := r.explain(ctx); err != nil {
-		return err
-	}
-	if r.Diff {
-		return r.diff()
 	}
 	return nil
 }

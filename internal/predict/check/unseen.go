@@ -26,11 +26,7 @@ const EverythingUnseen = "*"
 
 // finding returns the message of a finding: what follows for the verdicts, and what to do.
 func (u *Unseen) finding() string {
-	objects := "1 object"
-	if u.Objects != 1 {
-		objects = fmt.Sprintf("%d objects", u.Objects)
-	}
-	return fmt.Sprintf("%s: the verdict on %s may be another one; let the reader list them, or accept it with --allow-unseen=%s", u.Text(), objects, u.Resource)
+	return fmt.Sprintf("%s: the verdict on %s may be another one; let the reader list them, or accept it with --allow-unseen=%s", u.Text(), report.Count(u.Objects, "object"), u.Resource)
 }
 
 // unseen lists the parts of the cluster that the snapshot does not have.

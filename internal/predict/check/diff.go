@@ -42,6 +42,9 @@ func (r *run) diff(context.Context) error {
 		if err != nil {
 			return err
 		}
+		if t.sent.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Pod") {
+			written, stored = drawn.ReplaceAll(written, []byte("${1}*****")), drawn.ReplaceAll(stored, []byte("${1}*****"))
+		}
 		text := string(diff.Diff("as written", written, "as stored", stored))
 		// The first line repeats the names.
 		_, text, _ = strings.Cut(text, "\n")
@@ -95,8 +98,6 @@ func shown(content, sent map[string]any) map[string]any {
 			merge(u.Object)
 		case "Service":
 			allocated(u.Object, sent)
-		case "Pod":
-			drawnVolumes(u.Object)
 		}
 	}
 	credentials.Shown.Object(schema.GroupResource{}, "", u.Object)
@@ -129,25 +130,8 @@ func allocated(service, sent map[string]any) {
 	}
 }
 
-// drawn matches the name of the volume that the plugin ServiceAccount adds.
-var drawn = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
-
-// drawnVolumes makes random names of volumes equal.
-func drawnVolumes(value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		if name, _ := v["name"].(string); drawn.MatchString(name) {
-			v["name"] = "kube-api-access-*****"
-		}
-		for _, member := range v {
-			drawnVolumes(member)
-		}
-	case []any:
-		for _, element := range v {
-			drawnVolumes(element)
-		}
-	}
-}
+// drawn matches the name of the volume that the plugin ServiceAccount adds, whose end is random.
+var drawn = regexp.MustCompile(`(?m)( name: kube-api-access-)[a-z0-9]{5}$`)
 
 // merge makes the values of a secret those that the server stores: stringData becomes data.
 func merge(secret map[string]any) {

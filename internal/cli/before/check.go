@@ -286,17 +286,11 @@ const (
 )
 
 // namespaces are those of the objects.
-func (o *checkOptions) namespaces(sets ...*manifests.Set) []string {
+func (o *checkOptions) namespaces(objects []*unstructured.Unstructured) []string {
 	list := []string{o.namespace}
-	for _, set := range sets {
-		if set == nil {
-			continue
-		}
-		for _, object := range set.Objects {
-			u := unstructured.Unstructured{Object: object.Content}
-			if name := u.GetNamespace(); name != "" && !slices.Contains(list, name) {
-				list = append(list, name)
-			}
+	for _, u := range objects {
+		if name := u.GetNamespace(); name != "" && !slices.Contains(list, name) {
+			list = append(list, name)
 		}
 	}
 	return list
@@ -321,7 +315,7 @@ func (o *checkOptions) cluster(ctx context.Context, set, old *manifests.Set, sho
 		}
 		config.QPS = -1
 		config.WarningHandler = rest.NoWarnings{}
-		s, err := clustersnapshot.Take(ctx, config, o.namespaces(set, old), func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
+		s, err := clustersnapshot.Take(ctx, config, o.namespaces(slices.Concat(set.Unstructured(), old.Unstructured())), func(done, of int) { shown.Set(command.ReadingKinds(done, of)) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the cluster: %w", err)
 		}

@@ -36,17 +36,18 @@ const mostLeftOut = 10
 // snapshot and those of the version before. The objects of the version before are made before the
 // registrations that only refuse objects, and after those that change objects.
 func (r *run) before(ctx context.Context) error {
+	for _, u := range r.stage.Unseen() {
+		r.report.Unseen = append(r.report.Unseen, &Unseen{Unseen: u})
+	}
+	stored := r.Snapshot.Objects()
+	r.report.Notes = append(r.report.Notes, r.stage.Hardened(slices.Concat(r.Set.Unstructured(), stored))...)
 	var first, last []*unstructured.Unstructured
-	if r.Snapshot != nil {
-		r.report.Unseen = r.unseen()
-		objects := r.Snapshot.Objects()
-		for _, u := range append(objects, r.stage.Named(slices.Concat(objects, r.Set.Unstructured(), r.Old.Unstructured()))...) {
-			if r.Old != nil && (refuses(u) || u.GroupVersionKind().GroupKind() == quotaKind) {
-				// A quota of the snapshot counts the objects of the version before already.
-				last = append(last, u)
-			} else {
-				first = append(first, u)
-			}
+	for _, u := range append(stored, r.stage.Named(slices.Concat(stored, r.Set.Unstructured(), r.Old.Unstructured()))...) {
+		if r.Old != nil && (refuses(u) || u.GroupVersionKind().GroupKind() == quotaKind) {
+			// A quota of the snapshot counts the objects of the version before already.
+			last = append(last, u)
+		} else {
+			first = append(first, u)
 		}
 	}
 	if err := r.load(ctx, first); err != nil || r.Old == nil {

@@ -7,10 +7,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -180,20 +178,6 @@ func newReport(o *Options) *Report {
 	for _, n := range o.Set.Notes {
 		r.Skipped = append(r.Skipped, Skipped(n))
 	}
-	if !o.Gatehouse {
-		objects := make([]runtime.Object, 0, len(o.Set.Objects))
-		for _, u := range o.Set.Unstructured() {
-			objects = append(objects, u)
-		}
-		if o.Snapshot != nil {
-			for _, u := range o.Snapshot.Objects() {
-				objects = append(objects, u)
-			}
-		}
-		if note := offline.Hardened(objects); note != "" {
-			r.Notes = append(r.Notes, note)
-		}
-	}
 	r.Summary.Files = len(o.Set.Files)
 	if o.Snapshot != nil {
 		r.Cluster = o.Snapshot.Cluster.KubernetesVersion
@@ -269,9 +253,6 @@ func (r *Report) notChecked(t *task, why string) {
 	t.result.Message = why
 	r.warn(t, ruleNotChecked, "", why)
 }
-
-// unsent rejects an object for which no request could be made.
-func (r *Report) unsent(t *task, err error) { r.refuse(t, ruleInvalid, "", err.Error()) }
 
 // duplicate warns of an object that the files have twice.
 func (r *Report) duplicate(t, first *task) {

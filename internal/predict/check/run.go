@@ -135,7 +135,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 func (r *run) plan() {
 	paramKinds := stage.ParamKinds(r.Set.Unstructured())
 	r.groups = map[string]bool{}
-	r.seesManagers = r.Snapshot != nil && slices.ContainsFunc(r.Snapshot.Objects(), seesManagers)
+	r.seesManagers = slices.ContainsFunc(r.Snapshot.Objects(), seesManagers)
 	for _, o := range r.Set.Objects {
 		if text(o.Content, "kind") == "CustomResourceDefinition" {
 			r.groups[text(o.Content, "spec", "group")] = true
@@ -255,7 +255,8 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		r.report.unsent(t, err)
+		// No request can be made of the object.
+		r.report.refuse(t, ruleInvalid, "", err.Error())
 		return nil
 	}
 	t.answer = r.read(a)

@@ -29,14 +29,6 @@ func (u *Unseen) finding() string {
 	return fmt.Sprintf("%s: the verdict on %s may be another one; let the reader list them, or accept it with --allow-unseen=%s", u.Text(), report.Count(u.Objects, "object"), u.Resource)
 }
 
-// unseen lists the parts of the cluster that the snapshot does not have.
-func (r *run) unseen() (list []*Unseen) {
-	for _, u := range r.stage.Unseen() {
-		list = append(list, &Unseen{Unseen: u})
-	}
-	return list
-}
-
 // about is what the request for an object is about.
 func (r *run) about(t *task) *stage.About {
 	a := &stage.About{Kind: t.kind, Namespace: t.namespace, Phase: t.phase, Authorized: r.As != ""}

@@ -112,8 +112,11 @@ func (s *Cluster) Missing(resource schema.GroupResource) *Unread {
 	return &s.Unread[i]
 }
 
-// Objects returns the items.
+// Objects returns the items; none of no snapshot.
 func (s *Cluster) Objects() []*unstructured.Unstructured {
+	if s == nil {
+		return nil
+	}
 	list := make([]*unstructured.Unstructured, len(s.Items))
 	for i := range s.Items {
 		list[i] = &unstructured.Unstructured{Object: s.Items[i]}

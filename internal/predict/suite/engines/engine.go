@@ -48,16 +48,14 @@ func (r *Recipe) Prepare() (*Engine, error) {
 }
 
 // Start installs the engine on a stage, which must know the service's address, and returns when it judges.
-func (e *Engine) Start(ctx context.Context, w *stage.Stage) error {
+func (e *Engine) Start(ctx context.Context, w *stage.Stage) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("it is not ready within %s", startPatience))
 	defer cancel()
-	if err := e.start(ctx, w); err != nil {
-		return fmt.Errorf("the engine %s: %w%s", e.Name, err, e.Printed())
-	}
-	return nil
-}
-
-func (e *Engine) start(ctx context.Context, w *stage.Stage) error {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("the engine %s: %w%s", e.Name, err, e.Printed())
+		}
+	}()
 	var objects []*unstructured.Unstructured
 	for _, name := range e.Manifests {
 		set, err := manifests.Read([]string{filepath.Join(e.dir, name)}, nil)

@@ -57,9 +57,9 @@ type Problem struct {
 
 // Note is something that is not an object and is left out.
 type Note struct {
-	File    string
-	Line    int
-	Message string
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
 }
 
 // MadeByOthers is in the Message of a Note about what another program makes objects of.

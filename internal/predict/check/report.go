@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -33,7 +34,7 @@ type Report struct {
 	// Webhooks are those that would be called and were not.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 	// Skipped is what was read and is not an object.
-	Skipped []Skipped `json:"skipped,omitempty"`
+	Skipped []manifests.Note `json:"skipped,omitempty"`
 	// Unseen is what was not read of the cluster.
 	Unseen []*Unseen `json:"unseen,omitempty"`
 	// Suppressed are findings that somebody accepted. They do not count.
@@ -139,16 +140,9 @@ type Change struct {
 	Paths []string `json:"paths"`
 }
 
-// Skipped is a part of a file that is not an object.
-type Skipped struct {
-	File    string `json:"file"`
-	Line    int    `json:"line,omitempty"`
-	Message string `json:"message"`
-}
-
 func newReport(o *Options) *Report {
 	r := &Report{
-		APIVersion: "gatehouse.dev/v1alpha1", Kind: "CheckReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote,
+		APIVersion: "gatehouse.dev/v1alpha1", Kind: "CheckReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Skipped: o.Set.Notes,
 		Findings: []report.Finding{}, Objects: []*Object{}, order: map[string]int{},
 	}
 	place := func(file string) {
@@ -174,9 +168,6 @@ func newReport(o *Options) *Report {
 		for _, file := range o.Old.Files {
 			place(file)
 		}
-	}
-	for _, n := range o.Set.Notes {
-		r.Skipped = append(r.Skipped, Skipped(n))
 	}
 	r.Summary.Files = len(o.Set.Files)
 	if o.Snapshot != nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -92,6 +94,28 @@ type Suppressed struct {
 	Reason string `json:"reason"`
 	By     string `json:"by"`
 }
+
+// Acceptance accepts findings.
+type Acceptance struct {
+	Rule   string `json:"rule" doc:"rule of the findings, or what it begins with before a slash"`
+	Object string `json:"object,omitempty" doc:"KIND/NAME or KIND/NAMESPACE/NAME of the object; all if it is empty"`
+	File   string `json:"file,omitempty" doc:"pattern of the file; all if it is empty"`
+	Reason string `json:"reason" doc:"why they do not count"`
+}
+
+// Accepts reports whether a finding of a rule, in a file and about an object as KIND/NAME or KIND/NAMESPACE/NAME, is
+// accepted.
+func (a *Acceptance) Accepts(rule, file, object string) bool {
+	if a.File != "" {
+		if ok, err := path.Match(a.File, filepath.ToSlash(file)); err != nil || !ok {
+			return false
+		}
+	}
+	return IsOf(rule, a.Rule) && (a.Object == "" || a.Object == object)
+}
+
+// IsOf reports whether a rule is another one, or that with a cause: denied/PodSecurity is of denied.
+func IsOf(rule, base string) bool { return rule == base || strings.HasPrefix(rule, base+"/") }
 
 // Text is the message with the field.
 func (f *Finding) Text() string {

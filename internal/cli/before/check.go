@@ -40,7 +40,8 @@ type checkOptions struct {
 	exclude, skip          []string
 	missingDefinitions     string
 	allowUnseen            []string
-	accepted               []check.Acceptance
+	accepted               []report.Acceptance
+	acceptedBy             string
 	ignore, ignoreOld      *manifests.Ignore
 	rbac                   bool
 }
@@ -166,7 +167,8 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 		command.Fallback(cmd, "as-group", &o.asGroups, c.Check.AsGroups)
 	}
 	command.Fallback(cmd, "server-side", &o.serverSide, c.Check.ServerSide)
-	for i, a := range c.Check.Accept {
+	o.accepted, o.acceptedBy = c.Check.Accept, c.File
+	for i, a := range o.accepted {
 		if check.FindRule(a.Rule) == nil {
 			var names []string
 			for _, r := range check.Rules() {
@@ -174,7 +176,6 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 			}
 			return command.Usagef("%s: check.accept[%d].rule: there is no rule %q%s", c.File, i, a.Rule, nearest.Suggestion("", a.Rule, names))
 		}
-		o.accepted = append(o.accepted, check.Acceptance{Rule: a.Rule, Object: a.Object, File: a.File, Reason: a.Reason, By: c.By()})
 	}
 	return nil
 }
@@ -247,7 +248,7 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 	options := check.Options{
 		Set: set, Old: old, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff, Expand: o.expand,
-		AllowUnseen: o.allowUnseen, ServiceRange: o.serviceRange, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted,
+		AllowUnseen: o.allowUnseen, ServiceRange: o.serviceRange, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted, AcceptedBy: o.acceptedBy,
 	}
 	shown.Set(command.ReadingCluster)
 	if options.Snapshot, err = o.cluster(ctx, set, old, shown); err != nil {

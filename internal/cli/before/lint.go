@@ -49,7 +49,7 @@ type lintOptions struct {
 	// disable are rules that are not checked, skip objects without findings.
 	exclude, disable, skip []string
 	config                 string
-	accepted               []command.Acceptance
+	accepted               []report.Acceptance
 	configured             *command.Configuration
 	ignore                 *manifests.Ignore
 	verbosity              int

@@ -2,8 +2,6 @@ package before
 
 import (
 	"fmt"
-	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
@@ -64,12 +62,8 @@ func (o *lintOptions) accepts(r *lintReport, f *lint.Fault) (reason, by string) 
 		}
 	}
 	at, _ := r.locate(f.Object, f.Path)
-	for _, a := range o.accepted {
-		matches := true
-		if a.File != "" {
-			matches, _ = path.Match(a.File, filepath.ToSlash(at.File))
-		}
-		if matches && a.Rule == f.Rule.ID && (a.Object == "" || a.Object == f.Object.String()) {
+	for i := range o.accepted {
+		if a := &o.accepted[i]; a.Accepts(f.Rule.ID, at.File, f.Object.String()) {
 			return a.Reason, o.configured.File
 		}
 	}

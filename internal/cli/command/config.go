@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // ConfigFile is where the configuration of check, lint and test is looked for.
@@ -44,38 +45,30 @@ type Configuration struct {
 
 // CheckConfiguration is the section of gatehouse check.
 type CheckConfiguration struct {
-	Exclude            []string     `json:"exclude,omitempty" doc:"patterns of files that check does not read"`
-	Skip               []string     `json:"skip,omitempty" doc:"kinds whose objects are not checked: KIND or GROUP/KIND"`
-	MissingDefinitions string       `json:"missingDefinitions,omitempty" doc:"what becomes of objects of a kind that nobody defines: error, warn or skip" enum:"error,warn,skip"`
-	Snapshot           string       `json:"snapshot,omitempty" doc:"file of gatehouse snapshot, relative to this file"`
-	AllowUnseen        []string     `json:"allowUnseen,omitempty" doc:"resources of the cluster that need not be read; \"*\" for all"`
-	Namespace          string       `json:"namespace,omitempty" doc:"namespace of objects that name none; objects that name another one are then errors"`
-	As                 string       `json:"as,omitempty" doc:"user who applies the objects"`
-	AsGroups           []string     `json:"asGroups,omitempty" doc:"groups of that user"`
-	ServerSide         bool         `json:"serverSide,omitempty" doc:"apply as kubectl apply --server-side does"`
-	Accept             []Acceptance `json:"accept,omitempty" doc:"findings that do not count"`
+	Exclude            []string            `json:"exclude,omitempty" doc:"patterns of files that check does not read"`
+	Skip               []string            `json:"skip,omitempty" doc:"kinds whose objects are not checked: KIND or GROUP/KIND"`
+	MissingDefinitions string              `json:"missingDefinitions,omitempty" doc:"what becomes of objects of a kind that nobody defines: error, warn or skip" enum:"error,warn,skip"`
+	Snapshot           string              `json:"snapshot,omitempty" doc:"file of gatehouse snapshot, relative to this file"`
+	AllowUnseen        []string            `json:"allowUnseen,omitempty" doc:"resources of the cluster that need not be read; \"*\" for all"`
+	Namespace          string              `json:"namespace,omitempty" doc:"namespace of objects that name none; objects that name another one are then errors"`
+	As                 string              `json:"as,omitempty" doc:"user who applies the objects"`
+	AsGroups           []string            `json:"asGroups,omitempty" doc:"groups of that user"`
+	ServerSide         bool                `json:"serverSide,omitempty" doc:"apply as kubectl apply --server-side does"`
+	Accept             []report.Acceptance `json:"accept,omitempty" doc:"findings that do not count"`
 }
 
 // LintConfiguration is the section of gatehouse lint.
 type LintConfiguration struct {
-	Exclude []string     `json:"exclude,omitempty" doc:"patterns of files that lint does not read"`
-	Disable []string     `json:"disable,omitempty" doc:"rules that are not checked"`
-	Skip    []string     `json:"skip,omitempty" doc:"objects without findings: KIND or KIND/NAME"`
-	Level   string       `json:"level,omitempty" doc:"least level of findings that are printed: error, warning or note" enum:"error,warning,note"`
-	Accept  []Acceptance `json:"accept,omitempty" doc:"findings that do not count"`
+	Exclude []string            `json:"exclude,omitempty" doc:"patterns of files that lint does not read"`
+	Disable []string            `json:"disable,omitempty" doc:"rules that are not checked"`
+	Skip    []string            `json:"skip,omitempty" doc:"objects without findings: KIND or KIND/NAME"`
+	Level   string              `json:"level,omitempty" doc:"least level of findings that are printed: error, warning or note" enum:"error,warning,note"`
+	Accept  []report.Acceptance `json:"accept,omitempty" doc:"findings that do not count"`
 }
 
 // TestConfiguration is the section of gatehouse test.
 type TestConfiguration struct {
 	Engines []string `json:"engines,omitempty" doc:"engines of policies, as for --engine; they are started with --start-programs only. Paths are relative to this file"`
-}
-
-// Acceptance accepts findings.
-type Acceptance struct {
-	Rule   string `json:"rule" doc:"rule of the findings, or what it begins with before a slash"`
-	Object string `json:"object,omitempty" doc:"KIND/NAME or KIND/NAMESPACE/NAME of the object; all if it is empty"`
-	File   string `json:"file,omitempty" doc:"pattern of the file; all if it is empty"`
-	Reason string `json:"reason" doc:"why they do not count"`
 }
 
 // AddConfigFlag adds the flag that names the configuration file.
@@ -125,7 +118,7 @@ func (c *Configuration) Parse(data []byte) error {
 	if c.APIVersion != ConfigVersion || c.Kind != configKind {
 		return fmt.Errorf("is of kind %q in version %q: write apiVersion: %s and kind: %s", c.Kind, c.APIVersion, ConfigVersion, configKind)
 	}
-	for section, list := range map[string][]Acceptance{"check": c.Check.Accept, "lint": c.Lint.Accept} {
+	for section, list := range map[string][]report.Acceptance{"check": c.Check.Accept, "lint": c.Lint.Accept} {
 		for i, a := range list {
 			if a.Rule == "" || a.Reason == "" {
 				return fmt.Errorf("%s.accept[%d]: rule and reason are needed", section, i)
@@ -177,9 +170,6 @@ func Fallback[T any](cmd *cobra.Command, flag string, value *T, configured T) {
 		*value = configured
 	}
 }
-
-// By names the place of an acceptance.
-func (c *Configuration) By() string { return c.File }
 
 // EngineBelow is an engine of the configuration, NAME, NAME=PATH or PATH, with a path that is relative to its file.
 func (c *Configuration) EngineBelow(engine string) string {

@@ -2,24 +2,12 @@ package check
 
 import (
 	"fmt"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
-
-// Acceptance accepts findings.
-type Acceptance struct {
-	// Rule is the rule of a finding, or its beginning: denied accepts denied/PodSecurity.
-	Rule string
-	// Object is KIND/NAME or KIND/NAMESPACE/NAME, File a pattern of path.Match; empty for all.
-	Object, File string
-	// Reason says why the findings are accepted. By is where the acceptance was written.
-	Reason, By string
-}
 
 // skips reports whether the object is of a kind in Options.Skip, which is not judged.
 func (r *run) skips(t *task) bool {
@@ -31,25 +19,6 @@ func (r *run) skips(t *task) bool {
 		}
 		return strings.EqualFold(kind, gvk.Kind) && (group == gvk.Group || group == "core" && gvk.Group == "")
 	})
-}
-
-// matches reports whether an acceptance is about a finding.
-func (a *Acceptance) matches(f *report.Finding) bool {
-	if !ruleMatches(a.Rule, f.Rule) {
-		return false
-	}
-	if a.File != "" {
-		if ok, err := path.Match(a.File, filepath.ToSlash(f.File)); err != nil || !ok {
-			return false
-		}
-	}
-	kind, name, _ := strings.Cut(a.Object, "/")
-	return a.Object == "" || f.Object == kind+" "+name
-}
-
-// ruleMatches reports whether a rule is the accepted rule, or the accepted rule with a cause.
-func ruleMatches(accepted, rule string) bool {
-	return rule == accepted || strings.HasPrefix(rule, accepted+"/")
 }
 
 // accept moves accepted findings of the report to Suppressed.
@@ -64,14 +33,15 @@ func (r *run) accept() {
 	for _, f := range r.report.Findings {
 		by, reason := "", ""
 		for _, a := range comments[f.File] {
-			if a.Reason != "" && ruleMatches(a.Rule, f.Rule) && a.Covers(f.Line) {
+			if a.Reason != "" && report.IsOf(f.Rule, a.Rule) && a.Covers(f.Line) {
 				used[a] = true
 				by, reason = fmt.Sprintf("%s:%d", a.File, a.Line), a.Reason
 			}
 		}
 		for i := range r.Accepted {
-			if a := &r.Accepted[i]; by == "" && a.matches(&f) {
-				by, reason = a.By, a.Reason
+			// A finding names its object as KIND NAME.
+			if a := &r.Accepted[i]; by == "" && a.Accepts(f.Rule, f.File, strings.Replace(f.Object, " ", "/", 1)) {
+				by, reason = r.AcceptedBy, a.Reason
 			}
 		}
 		if by == "" {

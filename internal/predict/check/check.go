@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
 // Options say which objects are checked, and how.
@@ -45,8 +46,9 @@ type Options struct {
 	// MissingDefinitions says what happens to objects of a kind without a definition; empty means
 	// MissingIsError.
 	MissingDefinitions MissingDefinitions
-	// Accepted are findings that do not count.
-	Accepted []Acceptance
+	// Accepted are findings that do not count, as AcceptedBy says, which names a file.
+	Accepted   []report.Acceptance
+	AcceptedBy string
 	// Expand also checks what controllers create for workloads, such as pods.
 	Expand bool
 	// VersionNote says that objects are judged as by another release than that of the cluster;
@@ -79,7 +81,7 @@ const (
 // objects are in the Report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
-	report := newReport(&o)
+	found := newReport(&o)
 	settings := stage.Options{Snapshot: o.Snapshot, Gatehouse: o.Gatehouse, Webhooks: o.Call, ServiceAddresses: o.ServiceAddresses, ServiceRange: o.ServiceRange, Fields: o.Fields}
 	if o.Call {
 		settings.MayConvert = stage.ConvertingAll
@@ -89,17 +91,17 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("starting a server to check with: %w", err)
 	}
 	defer s.Close()
-	report.Summary.StartSeconds = time.Since(begin).Seconds()
+	found.Summary.StartSeconds = time.Since(begin).Seconds()
 	begin = time.Now()
-	r := &run{Options: o, stage: s, report: report}
+	r := &run{Options: o, stage: s, report: found}
 	if err := r.all(ctx); err != nil {
 		return nil, err
 	}
 	r.countUnseen()
-	report.sort()
+	found.sort()
 	r.accept()
-	report.sort()
-	report.count()
-	report.Summary.CheckSeconds = time.Since(begin).Seconds()
-	return report, nil
+	found.sort()
+	found.count()
+	found.Summary.CheckSeconds = time.Since(begin).Seconds()
+	return found, nil
 }

@@ -5,22 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
-
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
-
-var noTime metav1.Time
-
-func equal(a, b runtime.Object) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
 // Change says how verdicts differ.
 type Change string
@@ -165,7 +158,7 @@ func objects(p *prepared, a, b *verdict) (*difference, error) {
 		if len(d.after) >= maxPaths || clock(was, began) && clock(is, began) {
 			return
 		}
-		paths[general(path)] = true
+		paths[position.ReplaceAllString(path, "[]")] = true
 		d.before = append(d.before, path+": "+shown(path, was, quoting))
 		d.after = append(d.after, path+": "+shown(path, is, quoting))
 	})
@@ -186,17 +179,8 @@ func clock(v any, began time.Time) bool {
 	return err == nil && !at.Before(began.Truncate(time.Second))
 }
 
-// general is a path without the positions in lists.
-func general(path string) string {
-	var b strings.Builder
-	for part := range strings.SplitSeq(path, "[") {
-		if _, rest, ok := strings.Cut(part, "]"); ok {
-			part = "[]" + rest
-		}
-		b.WriteString(part)
-	}
-	return b.String()
-}
+// position is that of an element of a list in a path.
+var position = regexp.MustCompile(`\[\d+\]`)
 
 // quotingOf takes the credentials of the objects of a request, and of others, out of texts.
 func quotingOf(q *requestlog.Request, others ...map[string]any) func(string) string {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
-	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
@@ -71,13 +70,9 @@ func (e *Existing) Read(ctx context.Context, take func(*requestlog.Request) erro
 		return take(q)
 	}
 	if e.Config == nil {
-		kinds := offline.Builtin()
-		for _, u := range e.Snapshot.Objects() {
-			if u.GetKind() == "CustomResourceDefinition" {
-				_ = kinds.Define(u)
-			}
-		}
-		for _, u := range e.Snapshot.Objects() {
+		objects := e.Snapshot.Objects()
+		kinds := kindsOf(objects)
+		for _, u := range objects {
 			k := kinds.Of(u.GroupVersionKind())
 			if k.Guessed {
 				count.LeaveOut("nothing defines the kind "+u.GroupVersionKind().GroupKind().String(), e.place(u))

@@ -40,16 +40,11 @@ func ReadRegistrations(paths []string) (*manifests.Set, error) {
 // Known finds the objects of the cluster, by which patches and updates of a log can be judged. An object
 // that is not there is nil.
 func (c *Cluster) Known() func(requestlog.Key) json.RawMessage {
-	kinds := offline.Builtin()
 	var list []*unstructured.Unstructured
 	if c.Snapshot != nil {
 		list = c.Snapshot.Objects()
 	}
-	for _, u := range list {
-		if u.GetKind() == "CustomResourceDefinition" {
-			_ = kinds.Define(u)
-		}
-	}
+	kinds := kindsOf(list)
 	found := map[requestlog.Key]*unstructured.Unstructured{}
 	for _, u := range list {
 		found[requestlog.Key{Resource: kinds.Of(u.GroupVersionKind()).Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName()}] = u
@@ -65,4 +60,15 @@ func (c *Cluster) Known() func(requestlog.Key) json.RawMessage {
 		}
 		return data
 	}
+}
+
+// kindsOf are the built-in kinds, and those that objects define.
+func kindsOf(objects []*unstructured.Unstructured) *offline.Kinds {
+	kinds := offline.Builtin()
+	for _, u := range objects {
+		if u.GetKind() == "CustomResourceDefinition" {
+			_ = kinds.Define(u)
+		}
+	}
+	return kinds
 }

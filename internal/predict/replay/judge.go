@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -417,13 +418,13 @@ func sameObject(p *prepared, a, b *verdict) bool {
 		m.SetManagedFields(nil)
 		if p.Operation == requestlog.Create {
 			m.SetUID("")
-			m.SetCreationTimestamp(noTime)
+			m.SetCreationTimestamp(metav1.Time{})
 			if p.generated != "" {
 				m.SetName(p.generated)
 			}
 		}
 	}
-	return equal(x.Object, y.Object)
+	return equality.Semantic.DeepEqual(x.Object, y.Object)
 }
 
 func texts(by []stage.Decider) []string {

@@ -139,7 +139,7 @@ func (r *runner) open(ctx context.Context) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		r.worlds = compact(r.worlds)
+		r.worlds = slices.DeleteFunc(r.worlds, func(w *stage.Stage) bool { return w == nil })
 		return err
 	}
 	r.unlabelled = newUnlabelled(r.worlds, unknown, sides)
@@ -147,16 +147,6 @@ func (r *runner) open(ctx context.Context) error {
 	r.concerned = &concerned{changed: changes(sides[0], sides[1]), worlds: r.worlds}
 	r.call = r.limiter()
 	return nil
-}
-
-func compact(list []*stage.Stage) []*stage.Stage {
-	var out []*stage.Stage
-	for _, w := range list {
-		if w != nil {
-			out = append(out, w)
-		}
-	}
-	return out
 }
 
 // ahead is how many requests are judged ahead of the one whose verdict is awaited.

@@ -113,7 +113,7 @@ func TestTidy(t *testing.T) {
 	s.tidy()
 	var order []string
 	for _, u := range s.Objects() {
-		order = append(order, key(u))
+		order = append(order, Key(u))
 	}
 	if diff := cmp.Diff([]string{" B  a", " B  b", "b A  a"}, order); diff != "" || s.Served[0].APIVersion != "apps/v1" || fmt.Sprint(s.Unread) != "[{a 3 []} {b 1 []} {b 2 []}]" {
 		t.Errorf("order %q, %v, %v", order, s.Served, s.Unread)

@@ -280,7 +280,7 @@ func (t *taker) params(ctx context.Context, objects []*unstructured.Unstructured
 	}
 	have := map[string]bool{}
 	for _, u := range objects {
-		have[key(u)] = true
+		have[Key(u)] = true
 	}
 	refused := map[string]bool{}
 	for _, b := range objects {
@@ -313,8 +313,8 @@ func (t *taker) params(ctx context.Context, objects []*unstructured.Unstructured
 			return nil, nil, fmt.Errorf("reading the params of %s %s: %w", b.GetKind(), b.GetName(), err)
 		}
 		for _, u := range list {
-			if !have[key(u)] {
-				have[key(u)] = true
+			if !have[Key(u)] {
+				have[Key(u)] = true
 				found = append(found, u)
 			}
 		}
@@ -332,8 +332,8 @@ func (t *taker) param(ctx context.Context, gvr schema.GroupVersionResource, ref 
 	return All(ctx, t.objects.Resource(gvr).Namespace(namespace), o)
 }
 
-// key returns a string that identifies an object.
-func key(u *unstructured.Unstructured) string {
+// Key names an object, in whatever version it is written.
+func Key(u *unstructured.Unstructured) string {
 	return strings.Join([]string{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}, " ")
 }
 
@@ -377,7 +377,7 @@ func (s *Cluster) tidy() {
 		}
 	}
 	slices.SortFunc(s.Items, func(a, b map[string]any) int {
-		return cmp.Compare(key(&unstructured.Unstructured{Object: a}), key(&unstructured.Unstructured{Object: b}))
+		return cmp.Compare(Key(&unstructured.Unstructured{Object: a}), Key(&unstructured.Unstructured{Object: b}))
 	})
 	slices.SortFunc(s.Served, func(a, b Served) int { return cmp.Compare(a.APIVersion, b.APIVersion) })
 	slices.SortFunc(s.Unread, func(a, b Unread) int {

@@ -96,9 +96,7 @@ type AuditFinding struct {
 }
 
 // Title names the object.
-func (f *AuditFinding) Title() string {
-	return strings.TrimSpace(f.ObjectKind + " " + strings.TrimPrefix(f.Namespace+"/"+f.Name, "/"))
-}
+func (f *AuditFinding) Title() string { return stage.Title(f.ObjectKind, f.Namespace, f.Name) }
 
 // Level says how bad it is.
 func (f *AuditFinding) Level() report.Level {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,8 +62,8 @@ var unread = map[schema.GroupResource]string{
 // Read implements Source.
 func (e *Existing) Read(ctx context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error) {
 	count := &requestlog.Count{}
-	one := func(u *unstructured.Unstructured, resource schema.GroupVersionResource, namespaced bool) error {
-		q, err := e.request(u, resource, namespaced)
+	one := func(u *unstructured.Unstructured, resource schema.GroupVersionResource) error {
+		q, err := e.request(u, resource)
 		if err != nil {
 			return err
 		}
@@ -75,10 +76,10 @@ func (e *Existing) Read(ctx context.Context, take func(*requestlog.Request) erro
 		for _, u := range objects {
 			k := kinds.Of(u.GroupVersionKind())
 			if k.Guessed {
-				count.LeaveOut("nothing defines the kind "+u.GroupVersionKind().GroupKind().String(), e.place(u))
+				count.LeaveOut("nothing defines the kind "+u.GroupVersionKind().GroupKind().String(), titleOf(u))
 				continue
 			}
-			if err := one(u, k.Resource, k.Namespaced); err != nil {
+			if err := one(u, k.Resource); err != nil {
 				return nil, err
 			}
 		}
@@ -88,7 +89,7 @@ func (e *Existing) Read(ctx context.Context, take func(*requestlog.Request) erro
 }
 
 // cluster lists what there is, resource by resource and page by page.
-func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one func(*unstructured.Unstructured, schema.GroupVersionResource, bool) error) error {
+func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one func(*unstructured.Unstructured, schema.GroupVersionResource) error) error {
 	discover, err := discovery.NewDiscoveryClientForConfig(e.Config)
 	if err != nil {
 		return err
@@ -104,60 +105,51 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 	if err != nil {
 		count.LeaveOut("discovery is not complete: "+strings.Join(strings.Fields(err.Error()), " "), "")
 	}
-	type listed struct {
-		gvr        schema.GroupVersionResource
-		namespaced bool
-	}
-	var resources []listed
-	served := map[string]bool{}
-	for _, l := range lists {
-		gv, err := schema.ParseGroupVersion(l.GroupVersion)
-		if err != nil {
-			continue
-		}
-		for i := range l.APIResources {
-			r := &l.APIResources[i]
-			name := gv.WithResource(r.Name).GroupResource().String()
-			served[name] = true
-			if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "update") && !strings.Contains(r.Name, "/") && (len(e.Resources) == 0 || slices.Contains(e.Resources, name)) {
-				resources = append(resources, listed{gv.WithResource(r.Name), r.Namespaced})
-			}
-		}
+	served, err := discovery.GroupVersionResources(lists)
+	if err != nil {
+		return fmt.Errorf("discovery: %w", err)
 	}
 	for _, name := range e.Resources {
-		if !served[name] {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(served)), func(r schema.GroupVersionResource) bool { return r.GroupResource().String() == name }) {
 			count.LeaveOut("the cluster does not serve the resource", name)
 		}
 	}
+	writable, err := discovery.GroupVersionResources(discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "update"}}, lists))
+	if err != nil {
+		return fmt.Errorf("discovery: %w", err)
+	}
+	resources := slices.SortedFunc(maps.Keys(writable), func(a, b schema.GroupVersionResource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
 	page, turn := int64(pageSize), rate.NewLimiter(rate.Inf, 1)
 	if e.Rate > 0 {
 		page, turn = pageAtRate, rate.NewLimiter(rate.Limit(e.Rate), 1)
 	}
-	slices.SortFunc(resources, func(a, b listed) int {
-		return cmp.Or(cmp.Compare(a.gvr.Group, b.gvr.Group), cmp.Compare(a.gvr.Resource, b.gvr.Resource))
-	})
 	for _, r := range resources {
-		if why := unread[r.gvr.GroupResource()]; why != "" {
+		if len(e.Resources) > 0 && !slices.Contains(e.Resources, r.GroupResource().String()) {
+			continue
+		}
+		if why := unread[r.GroupResource()]; why != "" {
 			if !slices.ContainsFunc(count.Other, func(o requestlog.Reason) bool { return o.Reason == why }) {
-				count.Other = append(count.Other, requestlog.Reason{Reason: why, Count: 1, First: r.gvr.GroupResource().String()})
+				count.Other = append(count.Other, requestlog.Reason{Reason: why, Count: 1, First: r.GroupResource().String()})
 			}
 			continue
 		}
 		o := metav1.ListOptions{Limit: page}
 		for {
-			list, err := client.Resource(r.gvr).List(ctx, o)
+			list, err := client.Resource(r).List(ctx, o)
 			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsResourceExpired(err) {
-				count.LeaveOut("not listed: "+strings.Join(strings.Fields(err.Error()), " "), r.gvr.GroupResource().String())
+				count.LeaveOut("not listed: "+strings.Join(strings.Fields(err.Error()), " "), r.GroupResource().String())
 				break
 			}
 			if err != nil {
-				return fmt.Errorf("listing %s: %w", r.gvr.GroupResource(), err)
+				return fmt.Errorf("listing %s: %w", r.GroupResource(), err)
 			}
 			for i := range list.Items {
 				if err := turn.Wait(ctx); err != nil {
 					return err
 				}
-				if err := one(&list.Items[i], r.gvr, r.namespaced); err != nil {
+				if err := one(&list.Items[i], r); err != nil {
 					return err
 				}
 			}
@@ -169,20 +161,13 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 	return nil
 }
 
-func (e *Existing) place(u *unstructured.Unstructured) string {
-	return strings.TrimSpace(u.GetKind() + " " + strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"))
-}
-
 // request makes a request of an object.
-func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVersionResource, namespaced bool) (*requestlog.Request, error) {
+func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVersionResource) (*requestlog.Request, error) {
 	q := &requestlog.Request{
-		APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: requestlog.Update, Name: u.GetName(), Place: e.place(u),
+		APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: requestlog.Update, Namespace: u.GetNamespace(), Name: u.GetName(), Place: titleOf(u),
 		Resource: metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
 	}
 	q.User.Username, q.User.Groups = administrator, []string{masters, "system:authenticated"}
-	if namespaced {
-		q.Namespace = u.GetNamespace()
-	}
 	sent := u.DeepCopy()
 	// The field managers of an object judge nothing, and are half of it.
 	sent.SetManagedFields(nil)

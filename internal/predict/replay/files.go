@@ -72,3 +72,8 @@ func kindsOf(objects []*unstructured.Unstructured) *offline.Kinds {
 	}
 	return kinds
 }
+
+// titleOf names an object in messages.
+func titleOf(u *unstructured.Unstructured) string {
+	return stage.Title(u.GetKind(), u.GetNamespace(), u.GetName())
+}

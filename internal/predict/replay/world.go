@@ -32,11 +32,6 @@ type Cluster struct {
 	Gatehouse bool
 }
 
-// objectKey names an object in whatever version it is written.
-func objectKey(u *unstructured.Unstructured) string {
-	return strings.Join([]string{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}, " ")
-}
-
 // objects are those by which requests are judged. files has those that come from files.
 func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string]*manifests.Object) {
 	files = map[string]*manifests.Object{}
@@ -47,21 +42,21 @@ func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string
 			if u.GetName() == "" {
 				continue
 			}
-			if files[objectKey(u)] == nil {
+			if files[clustersnapshot.Key(u)] == nil {
 				written = append(written, u)
 			}
-			files[objectKey(u)] = o
+			files[clustersnapshot.Key(u)] = o
 		}
 	}
 	if c.Snapshot != nil {
 		for _, u := range c.Snapshot.Objects() {
-			if files[objectKey(u)] == nil {
+			if files[clustersnapshot.Key(u)] == nil {
 				list = append(list, u)
 			}
 		}
 	}
 	for _, u := range written {
-		list = append(list, files[objectKey(u)].Unstructured())
+		list = append(list, files[clustersnapshot.Key(u)].Unstructured())
 	}
 	return stage.Judging(list), files
 }
@@ -123,7 +118,7 @@ func labelsOr(labels, or map[string]string) map[string]string {
 func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstructured.Unstructured, made []string, unlabelled map[string]bool) {
 	there := map[string]bool{}
 	for _, u := range objects {
-		there[objectKey(u)] = true
+		there[clustersnapshot.Key(u)] = true
 	}
 	all, unlabelled = slices.Clone(objects), map[string]bool{}
 	add := func(kind, namespace, name string, labels map[string]string) bool {
@@ -132,7 +127,7 @@ func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstruct
 		if len(labels) > 0 {
 			u.SetLabels(labels)
 		}
-		if there[objectKey(u)] {
+		if there[clustersnapshot.Key(u)] {
 			return false
 		}
 		all = append(all, u)
@@ -140,7 +135,7 @@ func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstruct
 	}
 	for name, labels := range n.namespaces {
 		if labels == nil && slices.Contains(stage.Everywhere, name) {
-			unlabelled[name] = !there[objectKey(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})]
+			unlabelled[name] = !there[clustersnapshot.Key(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})]
 			continue
 		}
 		if add("Namespace", "", name, labels) {
@@ -153,7 +148,7 @@ func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstruct
 		add("ServiceAccount", namespace, name, nil)
 	}
 	slices.Sort(made)
-	slices.SortFunc(all[len(objects):], func(a, b *unstructured.Unstructured) int { return cmp.Compare(objectKey(a), objectKey(b)) })
+	slices.SortFunc(all[len(objects):], func(a, b *unstructured.Unstructured) int { return cmp.Compare(clustersnapshot.Key(a), clustersnapshot.Key(b)) })
 	return all, made, unlabelled
 }
 
@@ -186,7 +181,7 @@ func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured,
 	unseen := s.Unseen()
 	for i := range refused {
 		left := stage.LeftOut(&refused[i])
-		if o := files[objectKey(refused[i].Object)]; o != nil {
+		if o := files[clustersnapshot.Key(refused[i].Object)]; o != nil {
 			return nil, nil, &ObjectError{o.File, left.Resource, refused[i].Status.Message, o.Line}
 		}
 		unseen = append(unseen, left)
@@ -222,16 +217,16 @@ func changes(before, after []*unstructured.Unstructured) changed {
 		}
 	}
 	for _, u := range before {
-		old[objectKey(u)] = u
+		old[clustersnapshot.Key(u)] = u
 	}
 	for _, u := range after {
-		if o := old[objectKey(u)]; o == nil || !reflect.DeepEqual(o.Object, u.Object) {
+		if o := old[clustersnapshot.Key(u)]; o == nil || !reflect.DeepEqual(o.Object, u.Object) {
 			c.add(u)
 			if o != nil {
 				c.add(o)
 			}
 		}
-		delete(old, objectKey(u))
+		delete(old, clustersnapshot.Key(u))
 	}
 	for _, u := range old {
 		c.add(u)

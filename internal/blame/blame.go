@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -182,7 +181,7 @@ func differences(object *unstructured.Unstructured, p *trace.PatchOperation, fie
 		one := Difference{Field: d.Field(field), Before: encode(d.Before), After: encode(d.After), Now: "unknown"}
 		if object != nil {
 			part, there := partOf(object, p, d.Path)
-			if there && d.After == nil && len(d.Path) > 0 && has(part, d.Before) {
+			if there && d.After == nil && len(d.Path) > 0 && review.Has(part, d.Before) {
 				// A default that was left out in a larger value, and filled in again.
 				continue
 			}
@@ -202,7 +201,7 @@ func nowAt(object *unstructured.Unstructured, p *trace.PatchOperation, d *review
 		return "unknown"
 	}
 	part, ok := partOf(object, p, d.Path)
-	if ok == (d.After != nil) && (!ok || has(part, d.After)) {
+	if ok == (d.After != nil) && (!ok || review.Has(part, d.After)) {
 		return "same"
 	}
 	return "changed"
@@ -287,36 +286,10 @@ func sameAs(found any, set json.RawMessage) string {
 	if !ok || taken(set) {
 		return "unknown"
 	}
-	if has(found, want) {
+	if review.Has(found, want) {
 		return "same"
 	}
 	return "changed"
-}
-
-func has(found, want any) bool {
-	switch w := want.(type) {
-	case map[string]any:
-		f, ok := found.(map[string]any)
-		if !ok {
-			return false
-		}
-		for key, value := range w {
-			if !has(f[key], value) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		f, ok := found.([]any)
-		return ok && slices.EqualFunc(f, w, has)
-	case int64:
-		f, ok := found.(float64)
-		return found == want || ok && f == float64(w)
-	case float64:
-		n, ok := found.(int64)
-		return found == want || ok && float64(n) == w
-	}
-	return found == want
 }
 
 // at returns what a JSON pointer leads to.

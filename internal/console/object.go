@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/yaml"
@@ -183,17 +184,8 @@ func (w *writer) author(path string, c *blame.Change) (own, below *blame.Change)
 func (w *writer) appended(object map[string]any, c *blame.Change) {
 	path := strings.TrimSuffix(c.Path, "/-")
 	delete(w.by, path)
-	var list any = object
-	for _, part := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
-		switch v := list.(type) {
-		case map[string]any:
-			list = v[unescape.Replace(part)]
-		case []any:
-			if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(v) {
-				list = v[i]
-			}
-		}
-	}
+	pointer, _ := jsonpointer.New(path)
+	list, _, _ := pointer.Get(object)
 	var set map[string]any
 	elements, _ := list.([]any)
 	if json.Unmarshal(c.Value, &set) != nil {
@@ -205,11 +197,6 @@ func (w *writer) appended(object map[string]any, c *blame.Change) {
 		}
 	}
 }
-
-var (
-	unescape = strings.NewReplacer("~1", "/", "~0", "~")
-	escape   = strings.NewReplacer("~", "~0", "/", "~1")
-)
 
 // lineBreaks are the characters that end a line of YAML.
 const lineBreaks = "\n\r\u0085\u2028\u2029"
@@ -236,7 +223,7 @@ func (w *writer) value(path string, v any, prefix string, c *blame.Change) {
 		keys := sorted(v)
 		sort.SliceStable(keys, func(i, j int) bool { return rank(path, keys[i]) < rank(path, keys[j]) })
 		for _, key := range keys {
-			at := path + "/" + escape.Replace(key)
+			at := path + "/" + jsonpointer.Escape(key)
 			own, below := w.author(at, inside)
 			name := scalar(key)
 			if strings.ContainsAny(key, lineBreaks) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -155,11 +156,10 @@ func misplaced(s subject, made *expression.Made, shape *apiservercel.DeclType) (
 // missingField returns the first step of a path that the type does not have; empty if it has all, or
 // may have. The elements of lists and maps may have a step or none.
 func missingField(t *apiservercel.DeclType, steps []string) string {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for i := 0; i < len(steps); i++ {
 		switch {
 		case t.IsObject():
-			name, ok := apiservercel.Escape(unescape.Replace(steps[i]))
+			name, ok := apiservercel.Escape(jsonpointer.Unescape(steps[i]))
 			field, known := t.Fields[name]
 			if !known {
 				field, known = t.Fields[steps[i]]

@@ -56,7 +56,7 @@ func Differences(before, after any) []Difference {
 }
 
 func compare(list *[]Difference, path []Segment, before, after any) {
-	if equal(before, after) {
+	if Equal(before, after) {
 		return
 	}
 	path = slices.Clip(path)

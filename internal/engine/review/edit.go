@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -93,7 +94,7 @@ func (o *Operation) apply(root *any, w *work) error {
 		if err != nil {
 			return err
 		}
-		if !equal(v, o.Value) {
+		if !Equal(v, o.Value) {
 			return ErrTestFailed
 		}
 		return nil
@@ -356,11 +357,9 @@ func index(key string, length, extra int, where string) (int, error) {
 
 func missing(where string) error { return fmt.Errorf("there is no %s", shorten(where)) }
 
-var escapes, pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1"), strings.NewReplacer("~1", "/", "~0", "~")
-
 func unescape(token string) string {
 	if strings.IndexByte(token, '~') < 0 {
 		return token
 	}
-	return pointerEscapes.Replace(token)
+	return jsonpointer.Unescape(token)
 }

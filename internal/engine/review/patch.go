@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -48,7 +49,7 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 }
 
 // Below returns the JSON pointer to a member of what another one points to.
-func Below(pointer, member string) string { return pointer + "/" + escapes.Replace(member) }
+func Below(pointer, member string) string { return pointer + "/" + jsonpointer.Escape(member) }
 
 // PatchError says which operation of a patch could not be carried out, and why.
 type PatchError struct {
@@ -150,7 +151,7 @@ func (p Patch) ApplyToMap(ctx context.Context, room Room, obj map[string]any) (p
 	if err != nil {
 		return nil, false, err
 	}
-	if equal(obj, root) {
+	if Equal(obj, root) {
 		return obj, false, nil
 	}
 	if tooDeep(root, maxDepth) {

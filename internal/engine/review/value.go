@@ -3,6 +3,7 @@ package review
 import (
 	"math"
 	"reflect"
+	"slices"
 )
 
 // finish turns copies made by editable into plain maps and lists, in place.
@@ -28,9 +29,9 @@ func finish(v any) any {
 	return v
 }
 
-// equal compares JSON values; numbers by value, whatever their type. Maps and
+// Equal compares JSON values; numbers by value, whatever their type. Maps and
 // lists that share their memory are equal without a look at their contents.
-func equal(a, b any) bool {
+func Equal(a, b any) bool {
 	if m, ok := asMap(a); ok {
 		n, ok := asMap(b)
 		if !ok || len(m) != len(n) {
@@ -41,7 +42,7 @@ func equal(a, b any) bool {
 		}
 		for k, v := range m {
 			w, ok := n[k]
-			if !ok || !equal(v, w) {
+			if !ok || !Equal(v, w) {
 				return false
 			}
 		}
@@ -56,7 +57,7 @@ func equal(a, b any) bool {
 			return true
 		}
 		for i := range l {
-			if !equal(l[i], k[i]) {
+			if !Equal(l[i], k[i]) {
 				return false
 			}
 		}
@@ -89,6 +90,22 @@ func equal(a, b any) bool {
 		return false
 	}
 	return reflect.DeepEqual(a, b)
+}
+
+// Has reports whether a JSON value has all of another one: its objects may have more members.
+func Has(found, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		in, ok := found.(map[string]any)
+		for key, value := range want {
+			ok = ok && Has(in[key], value)
+		}
+		return ok
+	case []any:
+		in, ok := found.([]any)
+		return ok && slices.EqualFunc(in, want, Has)
+	}
+	return Equal(found, want)
 }
 
 func equalNumbers(i int64, f float64) bool {

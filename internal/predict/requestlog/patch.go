@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 // maxOperations bounds how many operations of a JSON patch are applied, as the API server does.
@@ -77,13 +79,13 @@ func apartIn(a, b, is any) (first, second bool) {
 	y, also := b.(map[string]any)
 	there, too := is.(map[string]any)
 	if !ok || !also || !too {
-		return has(is, a), has(is, b)
+		return review.Has(is, a), review.Has(is, b)
 	}
 	first, second = true, true
 	for key := range x {
 		if _, ok := y[key]; !ok {
 			_, ok := there[key]
-			first, second = first && ok && has(there[key], x[key]), second && !ok
+			first, second = first && ok && review.Has(there[key], x[key]), second && !ok
 			continue
 		}
 		one, other := apartIn(x[key], y[key], there[key])
@@ -92,28 +94,8 @@ func apartIn(a, b, is any) (first, second bool) {
 	for key := range y {
 		if _, ok := x[key]; !ok {
 			_, ok := there[key]
-			first, second = first && !ok, second && ok && has(there[key], y[key])
+			first, second = first && !ok, second && ok && review.Has(there[key], y[key])
 		}
 	}
 	return first, second
-}
-
-// has reports whether a value has another one, with more fields at most.
-func has(in, v any) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		there, ok := in.(map[string]any)
-		for key := range v {
-			ok = ok && has(there[key], v[key])
-		}
-		return ok
-	case []any:
-		there, ok := in.([]any)
-		ok = ok && len(there) == len(v)
-		for i := range v {
-			ok = ok && has(there[i], v[i])
-		}
-		return ok
-	}
-	return reflect.DeepEqual(in, v)
 }

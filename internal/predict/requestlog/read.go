@@ -276,7 +276,7 @@ func (r *Reader) line(data []byte, place string, take func(*Request) error) erro
 	case of.Kind == Kind:
 		q, why = r.own(data, of)
 	case of.Kind == "AdmissionReview":
-		q, why = review(data, of)
+		q, why = ofReview(data, of)
 	case of.Kind == "AdmissionTrace" || of.Kind == "" && bytes.Contains(data, []byte(`"steps"`)):
 		q, why = r.traced(data)
 	case of.Kind == "AdmissionTraceList":
@@ -350,8 +350,8 @@ func (r *Reader) own(data []byte, of metav1.TypeMeta) (*Request, string) {
 	return q, q.wrong()
 }
 
-// review reads the request of an AdmissionReview.
-func review(data []byte, of metav1.TypeMeta) (*Request, string) {
+// ofReview reads the request of an AdmissionReview.
+func ofReview(data []byte, of metav1.TypeMeta) (*Request, string) {
 	if of.APIVersion != "admission.k8s.io/v1" && of.APIVersion != "admission.k8s.io/v1beta1" {
 		return nil, "reviews of version " + text(of.APIVersion) + " are not read; admission.k8s.io/v1 and v1beta1 are"
 	}
@@ -393,7 +393,7 @@ func FromReview(data []byte) (*Request, string) {
 	if !ok {
 		return nil, notReadable
 	}
-	return review(data, of)
+	return ofReview(data, of)
 }
 
 // traced reads a trace of Gatehouse, which has no objects.

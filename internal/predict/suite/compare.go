@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
@@ -187,38 +188,15 @@ func (t *Test) patched(o *Outcome) []Failure {
 	})
 	for _, op := range decoded {
 		path, _ := op.Path()
-		if op.Kind() != "remove" {
+		pointer, err := jsonpointer.New(path)
+		if op.Kind() != "remove" || err != nil {
 			continue
 		}
-		if v, ok := pointed(o.Object, path); ok {
+		if v, _, err := pointer.Get(o.Object); err == nil {
 			list = append(list, Failure{at, "patch " + path, "nothing", compact(v)})
 		}
 	}
 	return list
-}
-
-// pointed is what a JSON pointer leads to.
-func pointed(v any, pointer string) (any, bool) {
-	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
-		switch in := v.(type) {
-		case map[string]any:
-			next, ok := in[step]
-			if !ok {
-				return nil, false
-			}
-			v = next
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i < 0 || i >= len(in) {
-				return nil, false
-			}
-			v = in[i]
-		default:
-			return nil, false
-		}
-	}
-	return v, true
 }
 
 // differences calls differ for each part of an object that is not as wanted. A mapping may have
@@ -276,7 +254,7 @@ func differences(path string, want, got any, differ func(path, want, got string)
 			differences(fmt.Sprintf("%s[%d]", path, i), want[i], in[i], differ)
 		}
 	default:
-		if !same(want, got) {
+		if !review.Equal(want, got) {
 			differ(path, compact(want), compact(got))
 		}
 	}
@@ -294,25 +272,6 @@ func named(list []any) ([]string, bool) {
 		names = append(names, name)
 	}
 	return names, len(names) > 0
-}
-
-// same compares values that JSON has.
-func same(a, b any) bool {
-	if reflect.DeepEqual(a, b) {
-		return true
-	}
-	number := func(v any) (float64, bool) {
-		switch n := v.(type) {
-		case int64:
-			return float64(n), true
-		case float64:
-			return n, true
-		}
-		return 0, false
-	}
-	x, ok := number(a)
-	y, also := number(b)
-	return ok && also && x == y
 }
 
 func (c *cause) String() string {

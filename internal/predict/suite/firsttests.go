@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
@@ -452,7 +453,7 @@ func (r *reading) add(path []string, values ...any) {
 	}
 	for _, v := range values {
 		c := fieldEdit{path: path, value: v}
-		if !slices.ContainsFunc(r.list, func(o fieldEdit) bool { return slices.Equal(o.path, path) && !o.goes && same(o.value, v) }) {
+		if !slices.ContainsFunc(r.list, func(o fieldEdit) bool { return slices.Equal(o.path, path) && !o.goes && review.Equal(o.value, v) }) {
 			r.list = append(r.list, c)
 		}
 	}

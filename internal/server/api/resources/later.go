@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -134,8 +135,6 @@ func (l *Later) clean(body []byte, mediaType string, of reflect.Type) (cleaned [
 	return cleaned, later
 }
 
-var unescape = strings.NewReplacer("~1", "/", "~0", "~")
-
 // ofOperation returns the paths of the fields that an operation of a JSON patch sets.
 func (l *Later) ofOperation(operation any, of reflect.Type) []string {
 	o, _ := operation.(map[string]any)
@@ -149,7 +148,7 @@ func (l *Later) ofOperation(operation any, of reflect.Type) []string {
 		if _, err := strconv.Atoi(tokens[i]); err == nil || tokens[i] == "-" {
 			value = []any{value}
 		} else {
-			value = map[string]any{unescape.Replace(tokens[i]): value}
+			value = map[string]any{jsonpointer.Unescape(tokens[i]): value}
 		}
 	}
 	object, _ := value.(map[string]any)

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -185,7 +186,7 @@ func (c *Configuration) configure(plugin string) error {
 		}
 		return err
 	}
-	c.kubeConfigs[plugin], c.manifests[plugin] = deref(content.KubeConfigFile), deref(content.StaticManifestsDir)
+	c.kubeConfigs[plugin], c.manifests[plugin] = ptr.Deref(content.KubeConfigFile, ""), ptr.Deref(content.StaticManifestsDir, "")
 	return nil
 }
 
@@ -210,21 +211,14 @@ func read(plugin string, data []byte) (*engineConfiguration, error) {
 	case content.StaticManifestsDir != nil && got == webhookConfigurations[0]:
 		return nil, errors.New(`strict decoding error: unknown field "staticManifestsDir"`)
 	}
-	if f := deref(content.KubeConfigFile); f != "" && !filepath.IsAbs(f) {
+	if f := ptr.Deref(content.KubeConfigFile, ""); f != "" && !filepath.IsAbs(f) {
 		return nil, field.Invalid(field.NewPath("kubeConfigFile"), f, "must be an absolute file path")
 	}
-	dir := deref(content.StaticManifestsDir)
+	dir := ptr.Deref(content.StaticManifestsDir, "")
 	if dir != "" && plugin == GenericWebhookName {
 		return nil, field.Invalid(field.NewPath("staticManifestsDir"), dir, "external hooks have no url, so that no manifest file can have one; remove the field")
 	}
 	return content, manifest.ValidateStaticManifestsDir(dir)
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // String names the type as messages do.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -72,8 +73,8 @@ func FuzzLoadConfiguration(f *testing.F) {
 			if raw != nil && !slices.Contains(types, typeMeta{want.APIVersion, want.Kind}) {
 				t.Errorf("accepted %s %s", want.APIVersion, want.Kind)
 			}
-			if got := c.KubeConfigFile(name); got != deref(want.KubeConfigFile) || got != "" && !filepath.IsAbs(got) {
-				t.Errorf("kubeconfig of %s is %q, want %q", name, got, deref(want.KubeConfigFile))
+			if got := c.KubeConfigFile(name); got != ptr.Deref(want.KubeConfigFile, "") || got != "" && !filepath.IsAbs(got) {
+				t.Errorf("kubeconfig of %s is %q, want %q", name, got, ptr.Deref(want.KubeConfigFile, ""))
 			}
 		}
 	})

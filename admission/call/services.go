@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // ServiceResolver is a [Resolver] for servers that have the objects of a cluster: it uses
@@ -145,23 +146,13 @@ func (r ServiceResolver) ready(s *corev1.Service, port *corev1.ServicePort) ([]s
 
 func appendSlice(ready []string, slice *discoveryv1.EndpointSlice, port *corev1.ServicePort) []string {
 	for _, p := range slice.Ports {
-		if p.Port == nil {
-			continue
-		}
-		name, protocol := "", corev1.ProtocolTCP
-		if p.Name != nil {
-			name = *p.Name
-		}
-		if p.Protocol != nil {
-			protocol = *p.Protocol
-		}
-		if !isPort(port, name, *p.Port, protocol) {
+		if p.Port == nil || !isPort(port, ptr.Deref(p.Name, ""), *p.Port, ptr.Deref(p.Protocol, "")) {
 			continue
 		}
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
 			// Addresses after the first have no meaning in EndpointSlices.
-			if (e.Conditions.Ready == nil || *e.Conditions.Ready) && len(e.Addresses) > 0 {
+			if ptr.Deref(e.Conditions.Ready, true) && len(e.Addresses) > 0 {
 				ready = append(ready, hostPort(e.Addresses[0], *p.Port))
 			}
 		}

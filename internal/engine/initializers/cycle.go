@@ -1,6 +1,7 @@
 package initializers
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -36,7 +37,10 @@ func CheckOrder(list []*registration.Entry) error {
 	walk = func(name string, path []registration.Constraint) *CycleError {
 		for n, c := range path {
 			if c.Later == name {
-				return cycle(path[n:])
+				// The path goes from later to earlier.
+				found := slices.Clone(path[n:])
+				slices.Reverse(found)
+				return &CycleError{found}
 			}
 		}
 		if done[name] {
@@ -56,13 +60,4 @@ func CheckOrder(list []*registration.Entry) error {
 		}
 	}
 	return nil
-}
-
-// cycle reverses a path, which goes from later to earlier.
-func cycle(path []registration.Constraint) *CycleError {
-	e := &CycleError{}
-	for n := len(path) - 1; n >= 0; n-- {
-		e.Constraints = append(e.Constraints, path[n])
-	}
-	return e
 }

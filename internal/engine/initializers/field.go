@@ -69,7 +69,8 @@ func Leading(pending []Initializer, parallel func(name string) bool) []Initializ
 func Get(obj runtime.Object) (*Initializers, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		if raw, found, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "initializers"); found && raw != nil {
-			return fromAny(raw)
+			i, _, err := fromAny(raw)
+			return i, err
 		}
 	}
 	value, ok := carried(obj)
@@ -201,7 +202,7 @@ func Hide(content map[string]any) (unknown []string, err error) {
 	if raw == nil {
 		return nil, nil
 	}
-	i, err := fromAny(raw)
+	i, unknown, err := fromAny(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +216,7 @@ func Hide(content map[string]any) (unknown []string, err error) {
 		metadata["annotations"] = annotations
 	}
 	annotations[Annotation] = string(value)
-	return unknownFields(raw), nil
+	return unknown, nil
 }
 
 func carried(obj runtime.Object) (string, bool) {
@@ -262,38 +263,29 @@ func without(annotations map[string]string) map[string]string {
 	if len(annotations) == 1 {
 		return nil
 	}
-	next := make(map[string]string, len(annotations)-1)
-	for k, v := range annotations {
-		if k != Annotation {
-			next[k] = v
-		}
-	}
+	// Objects may share their maps with a cache.
+	next := maps.Clone(annotations)
+	delete(next, Annotation)
 	return next
 }
 
-func fromAny(raw any) (*Initializers, error) {
+// fromAny reads the field. unknown lists the fields directly below metadata.initializers that do not
+// exist. The type Status checks the fields of result.
+func fromAny(raw any) (i *Initializers, unknown []string, err error) {
 	field, ok := raw.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("metadata.initializers: expected an object, got %T", raw)
+		return nil, nil, fmt.Errorf("metadata.initializers: expected an object, got %T", raw)
 	}
-	i := &Initializers{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(field, i); err != nil {
-		return nil, fmt.Errorf("metadata.initializers: %w", err)
-	}
-	return i, nil
-}
-
-// unknownFields returns the unknown fields directly below metadata.initializers. The type
-// Status checks the fields of result.
-func unknownFields(raw any) []string {
-	field, _ := raw.(map[string]any)
-	var unknown []string
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(field, &Initializers{}, true); err != nil {
-		if strict, ok := runtime.AsStrictDecodingError(err); ok {
-			for _, e := range strict.Errors() {
-				unknown = append(unknown, e.Error())
-			}
+	i = &Initializers{}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(field, i, true)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, e := range strict.Errors() {
+			unknown = append(unknown, e.Error())
 		}
+		err = nil
 	}
-	return unknown
+	if err != nil {
+		return nil, nil, fmt.Errorf("metadata.initializers: %w", err)
+	}
+	return i, unknown, nil
 }

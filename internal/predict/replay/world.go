@@ -148,7 +148,9 @@ func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstruct
 		add("ServiceAccount", namespace, name, nil)
 	}
 	slices.Sort(made)
-	slices.SortFunc(all[len(objects):], func(a, b *unstructured.Unstructured) int { return cmp.Compare(clustersnapshot.Key(a), clustersnapshot.Key(b)) })
+	slices.SortFunc(all[len(objects):], func(a, b *unstructured.Unstructured) int {
+		return cmp.Compare(clustersnapshot.Key(a), clustersnapshot.Key(b))
+	})
 	return all, made, unlabelled
 }
 

@@ -19,16 +19,6 @@ import (
 // the current context of the user's own kubeconfig.
 const onlyVariable = "GATEHOUSE_ONLY"
 
-// placeOfCluster says who chose a cluster.
-type placeOfCluster int
-
-const (
-	// here: a server that gatehouse started, or a kubeconfig that was named.
-	here placeOfCluster = iota
-	// elsewhere: the current context of the user's own kubeconfig, for want of another.
-	elsewhere
-)
-
 // announcement is what is said once before the first write to a cluster that nobody named.
 type announcement struct {
 	once  sync.Once

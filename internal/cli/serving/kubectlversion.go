@@ -9,6 +9,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
 	"k8s.io/component-base/version"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	kubectlversion "k8s.io/kubectl/pkg/cmd/version"
@@ -49,7 +50,10 @@ func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericioop
 	}
 	var serverErr error
 	if !clientOnly {
-		v.ServerVersion, serverErr = serverVersion(flags)
+		var client discovery.CachedDiscoveryInterface
+		if client, serverErr = flags.ToDiscoveryClient(); serverErr == nil {
+			v.ServerVersion, serverErr = client.ServerVersion()
+		}
 	}
 	if output == "" {
 		if v.ServerVersion != nil {
@@ -75,13 +79,4 @@ func clientVersion(release string) *apiversion.Info {
 		info.Major, info.Minor = fmt.Sprint(v.Major()), fmt.Sprint(v.Minor())
 	}
 	return &info
-}
-
-// serverVersion asks the server; the version is nil when there is an error.
-func serverVersion(flags *genericclioptions.ConfigFlags) (*apiversion.Info, error) {
-	client, err := flags.ToDiscoveryClient()
-	if err != nil {
-		return nil, err
-	}
-	return client.ServerVersion()
 }

@@ -1,6 +1,7 @@
 package changing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
@@ -44,12 +46,7 @@ external, which name the kinds that end in "configuration".`,
   # delete a webhook and wait until no server enforces it
   gatehouse kubectl delete validatingwebhookconfiguration podpolicy
   gatehouse wait-in-force validating/podpolicy --deleted`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return command.Usagef("name one registration, as KIND/NAME")
-			}
-			return nil
-		},
+		Args: command.Exactly(1, "one registration, as KIND/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, err := rollout.ParseTarget(args[0])
 			if err != nil {
@@ -95,28 +92,20 @@ func (o *inForceOptions) run(ctx context.Context, streams command.Streams) error
 	if _, err := client.Resource(rollout.States).List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
 		return fmt.Errorf("the server at %s is not Gatehouse: it does not say which registrations are in force", config.Host)
 	}
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	last := ""
-	for {
+	done, last := "", ""
+	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		state, err := client.Resource(rollout.States).Get(ctx, o.state, metav1.GetOptions{})
-		if ctx.Err() == nil {
-			var done string
-			if done, last, err = rollout.InForce(o.state, o.deleted, state, err); err != nil {
-				return err
-			}
-			if done != "" {
-				terminal.Fprintf(streams.Out, "%s\n", done)
-				return nil
-			}
+		if ctx.Err() != nil {
+			return false, nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			if last == "" {
-				last = "the server did not answer"
-			}
-			return fmt.Errorf("%s: not within %s: %s", o.state, o.timeout, last)
-		}
+		done, last, err = rollout.InForce(o.state, o.deleted, state, err)
+		return done != "", err
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("%s: not within %s: %s", o.state, o.timeout, cmp.Or(last, "the server did not answer"))
 	}
+	if err == nil {
+		terminal.Fprintf(streams.Out, "%s\n", done)
+	}
+	return err
 }

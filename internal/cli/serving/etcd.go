@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
@@ -37,7 +38,7 @@ func RunEtcd(ctx context.Context, args []string) {
 			}
 		}
 	}
-	go watchSuite(dataDirOf(args))
+	go watchSuite(cmp.Or(flagsOf(args)["data-dir"], os.Getenv("ETCD_DATA_DIR")))
 	// It has little to collect, and no limit of its memory.
 	prelude.SetCollectAt(100)
 	forgetFiles()
@@ -45,33 +46,27 @@ func RunEtcd(ctx context.Context, args []string) {
 	etcdmain.Main(append([]string{program.Etcd}, args...))
 }
 
-// manyMembers reports whether etcd is to be one of several members.
-func manyMembers(args []string) bool {
+// flagsOf returns the values of the flags of an etcd.
+func flagsOf(args []string) map[string]string {
+	flags := map[string]string{}
 	for i, arg := range args {
 		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if !given && i+1 < len(args) {
 			value = args[i+1]
 		}
+		flags[name] = value
+	}
+	return flags
+}
+
+// manyMembers reports whether etcd is to be one of several members.
+func manyMembers(args []string) bool {
+	for name, value := range flagsOf(args) {
 		if strings.HasPrefix(name, "discovery") || name == "initial-cluster" && strings.Contains(value, ",") {
 			return true
 		}
 	}
 	return false
-}
-
-// dataDirOf returns the value of --data-dir.
-func dataDirOf(args []string) string {
-	dir := os.Getenv("ETCD_DATA_DIR")
-	for i, arg := range args {
-		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if name != "data-dir" {
-			continue
-		}
-		if dir = value; !given && i+1 < len(args) {
-			dir = args[i+1]
-		}
-	}
-	return dir
 }
 
 // watchSuite ends etcd with the process that started it, and then removes the data

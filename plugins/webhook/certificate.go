@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -59,11 +58,7 @@ func (s *Server) newest() (*certificate, error) {
 			return c, nil
 		}
 	}
-	var ips []net.IP
-	if ip := net.ParseIP(host); ip != nil {
-		ips = append(ips, ip)
-	}
-	if chain, key, err = cert.GenerateSelfSignedCertKey(host, ips, names); err != nil {
+	if chain, key, err = cert.GenerateSelfSignedCertKey(host, nil, names); err != nil {
 		return nil, fmt.Errorf("making a certificate: %w", err)
 	}
 	if s.options.CertDir != "" {

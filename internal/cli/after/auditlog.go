@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -32,7 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// auditPolicy is what --audit-policy prints.
+// auditPolicy is what --audit-policy prints: the policy that makes an audit log show most.
 //
 //go:embed auditpolicy.yaml
 var auditPolicy string
@@ -84,45 +83,57 @@ func (a *auditLog) check() error {
 
 // world reads the registrations.
 func (a *auditLog) world(ctx context.Context) (auditlog.World, error) {
+	var w *offline.World
+	var err error
+	from := ""
 	switch {
 	case len(a.registrations) > 0:
-		w, err := offline.Read(a.registrations)
-		if err != nil {
-			return auditlog.World{}, fmt.Errorf("--registrations: %w", err)
-		}
-		w.Registrations.Kubernetes = true
-		return auditlog.NewWorld(w), nil
+		from = "--registrations"
+		w, err = offline.Read(a.registrations)
 	case a.snapshot != "":
-		s, err := clustersnapshot.Read(a.snapshot)
-		if err != nil {
-			return auditlog.World{}, fmt.Errorf("--snapshot: %w", err)
-		}
-		data, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": s.Items})
-		if err != nil {
-			return auditlog.World{}, fmt.Errorf("--snapshot: %w", err)
-		}
-		w, _, _, err := offline.Survey([]string{manifests.Stdin}, bytes.NewReader(data), &manifests.Ignore{})
-		if err != nil {
-			return auditlog.World{}, fmt.Errorf("--snapshot %s: %w", a.snapshot, err)
-		}
-		w.Registrations.Kubernetes = true
-		return auditlog.NewWorld(w), nil
+		from = "--snapshot"
+		w, err = readSnapshot(a.snapshot)
 	case a.fromCluster != "":
-		config, err := a.cluster.Open()
-		if err != nil {
-			return auditlog.World{}, fmt.Errorf("--from-cluster: %w", err)
-		}
-		kinds, err := offline.Discover(config)
-		if err != nil {
-			return auditlog.World{}, fmt.Errorf("--from-cluster: %w", err)
-		}
-		w, err := offline.Connect(ctx, config, kinds)
-		if err != nil {
-			return auditlog.World{}, fmt.Errorf("--from-cluster: %w", err)
-		}
-		return auditlog.NewWorld(w), nil
+		from = "--from-cluster"
+		w, err = connect(ctx, a.cluster)
 	}
-	return auditlog.NewWorld(nil), nil
+	if err != nil {
+		return auditlog.World{}, fmt.Errorf("%s: %w", from, err)
+	}
+	if w != nil && a.fromCluster == "" {
+		w.Registrations.Kubernetes = true
+	}
+	return auditlog.NewWorld(w), nil
+}
+
+// readSnapshot reads the registrations of a file of gatehouse snapshot.
+func readSnapshot(file string) (*offline.World, error) {
+	s, err := clustersnapshot.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": s.Items})
+	if err != nil {
+		return nil, err
+	}
+	w, _, _, err := offline.Survey([]string{manifests.Stdin}, bytes.NewReader(data), &manifests.Ignore{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return w, nil
+}
+
+// connect reads the registrations of a cluster.
+func connect(ctx context.Context, c *command.Cluster) (*offline.World, error) {
+	config, err := c.Open()
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := offline.Discover(config)
+	if err != nil {
+		return nil, err
+	}
+	return offline.Connect(ctx, config, kinds)
 }
 
 // read makes the traces of the log that are wanted, says on streams.Err what could not be read.
@@ -223,10 +234,4 @@ func (l *logTraces) Get(ctx context.Context, id string, _ metav1.GetOptions, _ .
 		}
 	}
 	return nil, fmt.Errorf("the audit log has no request with the ID %s, neither of a trace nor an audit ID", id)
-}
-
-// printAuditPolicy prints the policy that makes an audit log show most.
-func printAuditPolicy(out io.Writer) error {
-	_, err := io.WriteString(out, auditPolicy)
-	return err
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -67,9 +66,7 @@ webhooks changed, and not what compiled-in plugins and policies did. NOW needs
 		},
 	}
 	command.AddSection(cmd, "The audit log of another cluster", o.log.addFlags)
-	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		command.Choose(f, &o.output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
-	})
+	command.AddOutput(cmd, &o.output, "text, json or yaml", "text", "json", "yaml")
 	o.cluster = command.NewCluster(cmd)
 	o.log.cluster = o.cluster
 	command.CompletesObject(cmd, o.cluster.KindNames, o.cluster.ObjectNames(cmd))
@@ -157,11 +154,6 @@ func (o *blameOptions) run(ctx context.Context, streams command.Streams) error {
 	return b.print(streams.Out, streams.Err)
 }
 
-// lister reads the traces of a namespace, or of all.
-type lister interface {
-	List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
-}
-
 // builtin finds a built-in kind by its name. An audit log has custom resources, too, by their plural and group.
 func (o *blameOptions) builtin(kind string) (command.Resource, error) {
 	if k, err := offline.Builtin().Named(kind); err == nil {
@@ -175,7 +167,7 @@ func (o *blameOptions) builtin(kind string) (command.Resource, error) {
 }
 
 // traces returns the traces in which the object may be: of the server, or of the audit log.
-func (o *blameOptions) traces(ctx context.Context, streams command.Streams, s *session, r command.Resource, namespace string) (lister, error) {
+func (o *blameOptions) traces(ctx context.Context, streams command.Streams, s *session, r command.Resource, namespace string) (reader, error) {
 	if len(o.log.paths) == 0 {
 		return command.Resource{GroupVersionResource: command.AdmissionTraces, Namespaced: r.Namespaced}.Of(s.all, namespace), nil
 	}
@@ -190,7 +182,7 @@ func (o *blameOptions) traces(ctx context.Context, streams command.Streams, s *s
 }
 
 // oldest finds out how far the traces go back.
-func (b *blamed) oldest(ctx context.Context, client lister) {
+func (b *blamed) oldest(ctx context.Context, client reader) {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		b.Unknown = append(b.Unknown, "how far the traces go back: "+err.Error())

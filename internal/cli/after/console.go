@@ -63,9 +63,7 @@ works once.`,
 		f.BoolVar(&o.noBrowser, "no-browser", false, "print the address, and open no browser")
 	})
 	o.cluster = command.NewCluster(cmd)
-	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
-		panic(err)
-	}
+	cmd.Flags().Lookup("namespace").Hidden = true
 	return cmd
 }
 

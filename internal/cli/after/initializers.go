@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -24,7 +23,7 @@ import (
 
 // NewInitializers returns the command gatehouse initializers.
 func NewInitializers(streams command.Streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return command.Group(&cobra.Command{
 		Use:   "initializers",
 		Short: "Show, complete and fail pending initializations",
 		Long: `Show objects that wait for initializers, and complete or fail their
@@ -41,12 +40,7 @@ resource.`,
 
   # fail it: the server deletes the object and reports an error to its creator
   gatehouse initializers fail deployment/web --message "no sidecar today"`,
-		Args: command.KnownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newInitializersList(streams), newInitializersWatch(streams),
-		newInitializersComplete(streams), newInitializersFail(streams))
-	return cmd
+	}, newInitializersList(streams), newInitializersWatch(streams), newInitializersComplete(streams), newInitializersFail(streams))
 }
 
 // initializersOptions are what the commands below initializers have in common.
@@ -91,7 +85,7 @@ func (o *initializersOptions) open() (*session, error) {
 	if o.allNamespaces {
 		s.namespace = ""
 	}
-	if s.mapper, err = o.cluster.Mapper(); err != nil {
+	if s.mapper, err = o.cluster.Flags.ToRESTMapper(); err != nil {
 		return nil, err
 	}
 	if s.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
@@ -119,6 +113,10 @@ func (s *session) known() error {
 
 // resources returns the resources that the types name, or all that have the verb.
 func (s *session) resources(types []string, verb string) ([]command.Resource, error) {
+	if len(types) == 0 {
+		list, err := command.Served(s.discovery, verb)
+		return slices.DeleteFunc(list, func(r command.Resource) bool { return r.Group == "extensions" }), err
+	}
 	var list []command.Resource
 	for _, name := range types {
 		r, err := command.ResourceNamed(s.mapper, name)
@@ -126,25 +124,6 @@ func (s *session) resources(types []string, verb string) ([]command.Resource, er
 			return nil, err
 		}
 		list = append(list, r)
-	}
-	if len(types) > 0 {
-		return list, nil
-	}
-	// Resources that cannot be discovered cannot be listed either.
-	groups, err := s.discovery.ServerPreferredResources()
-	if len(groups) == 0 && err != nil {
-		return nil, err
-	}
-	for _, g := range groups {
-		gv, err := schema.ParseGroupVersion(g.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range g.APIResources {
-			if slices.Contains(r.Verbs, verb) && !strings.Contains(r.Name, "/") && (gv.Group != "extensions") {
-				list = append(list, command.Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced})
-			}
-		}
 	}
 	return list, nil
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,9 +43,7 @@ not act in time. Without a type, the command lists objects of all kinds.`,
 		},
 	}
 	o.addAllNamespaces(cmd)
-	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		command.Choose(f, &o.output, "output", "o", "", "json or yaml: the objects themselves (default a table)", "", "json", "yaml")
-	})
+	command.AddOutput(cmd, &o.output, "json or yaml: the objects themselves (default a table)", "", "json", "yaml")
 	o.cluster = command.NewCluster(cmd)
 	command.CompletesArguments(cmd, o.cluster.KindNames)
 	return cmd
@@ -274,40 +271,20 @@ type watcher struct {
 // run watches until ctx ends, beginning again when the server ends a watch.
 func (w *watcher) run(ctx context.Context, client dynamic.ResourceInterface) error {
 	w.pending = map[string][]string{}
-	version := ""
-	for ctx.Err() == nil {
-		if version == "" {
-			list, err := client.List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			for i := range list.Items {
-				w.step(watch.Modified, &list.Items[i])
-			}
-			version = list.GetResourceVersion()
-		}
-		events, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+	return command.Follow(ctx, client, metav1.ListOptions{AllowWatchBookmarks: true}, func() (string, error) {
+		list, err := client.List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return err
+			return "", err
 		}
-		for event := range events.ResultChan() {
-			obj, ok := event.Object.(*unstructured.Unstructured)
-			if event.Type == watch.Error || !ok {
-				version = ""
-				break
-			}
-			version = obj.GetResourceVersion()
-			if event.Type != watch.Bookmark {
-				w.step(event.Type, obj)
-			}
+		for i := range list.Items {
+			_ = w.step(watch.Modified, &list.Items[i])
 		}
-		events.Stop()
-	}
-	return nil
+		return list.GetResourceVersion(), nil
+	}, w.step)
 }
 
 // step prints what an event means, if it is about initialization.
-func (w *watcher) step(kind watch.EventType, obj *unstructured.Unstructured) {
+func (w *watcher) step(kind watch.EventType, obj *unstructured.Unstructured) error {
 	l := listed{w.resource, obj, nil}
 	key := obj.GetNamespace() + "/" + obj.GetName()
 	title := l.title()
@@ -332,4 +309,5 @@ func (w *watcher) step(kind watch.EventType, obj *unstructured.Unstructured) {
 		delete(w.pending, key)
 		w.print(title + ": initialized")
 	}
+	return nil
 }

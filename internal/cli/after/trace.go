@@ -126,10 +126,8 @@ whether the log has it (written), whether it follows from the registrations of
 		o.log.addFlags(f)
 		f.BoolVar(&o.policy, "audit-policy", false, "print the policy for an audit log that shows most, and do nothing else")
 	})
-	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		command.Choose(f, &o.output, "output", "o", "text", "text, json, yaml, html (a page), markdown, or jsonl: one trace a line, for 'gatehouse replay'",
-			"text", "json", "yaml", "jsonl", "html", "markdown")
-	})
+	command.AddOutput(cmd, &o.output, "text, json, yaml, html (a page), markdown, or jsonl: one trace a line, for 'gatehouse replay'",
+		"text", "json", "yaml", "jsonl", "html", "markdown")
 	o.cluster = command.NewCluster(cmd)
 	o.log.cluster = o.cluster
 	command.Completes(cmd, "outcome", outcomeNames)
@@ -183,7 +181,8 @@ func (o *traceOptions) selector() string {
 
 func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 	if o.policy {
-		return printAuditPolicy(streams.Out)
+		_, err := io.WriteString(streams.Out, auditPolicy)
+		return err
 	}
 	all, placed, err := o.open(ctx, streams)
 	if err != nil {
@@ -211,28 +210,26 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 		from = all
 	}
 	if served, ok := from.(dynamic.ResourceInterface); ok && o.follow {
-		return o.watch(ctx, served, streams)
+		return command.FollowTraces(ctx, served, o.selector(), func() {}, func(u *unstructured.Unstructured) error { return o.follows(streams.Out, u) }, streams.Err)
 	}
 	list, err := from.List(ctx, metav1.ListOptions{FieldSelector: o.selector()})
 	if err != nil {
 		return command.TraceError(err)
 	}
+	if o.slowest > 0 {
+		total := func(u unstructured.Unstructured) int64 {
+			micros, _, _ := unstructured.NestedInt64(u.Object, "totalMicros")
+			return micros
+		}
+		slices.SortStableFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(total(b), total(a)) })
+		list.Items = list.Items[:min(o.slowest, len(list.Items))]
+	}
 	items, err := command.DecodeTraces(list)
 	if err != nil {
 		return err
 	}
-	if o.slowest > 0 {
-		order := map[string]int64{}
-		for _, t := range items {
-			order[t.ID] = t.TotalMicros
-		}
-		slices.SortStableFunc(items, func(a, b *v1alpha1.AdmissionTrace) int { return cmp.Compare(b.TotalMicros, a.TotalMicros) })
-		slices.SortStableFunc(list.Items, func(a, b unstructured.Unstructured) int {
-			return cmp.Compare(order[b.GetName()], order[a.GetName()])
-		})
-		items, list.Items = items[:min(o.slowest, len(items))], list.Items[:min(o.slowest, len(items))]
-	}
-	if o.output == "jsonl" {
+	switch o.output {
+	case "jsonl":
 		lines := json.NewEncoder(terminal.Exact(streams.Out))
 		for i := range list.Items {
 			if err := lines.Encode(list.Items[i].Object); err != nil {
@@ -240,8 +237,6 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 			}
 		}
 		return nil
-	}
-	switch o.output {
 	case "json", "yaml":
 		return command.PrintAs(streams.Out, o.output, list.UnstructuredContent())
 	case "html", "markdown":
@@ -253,15 +248,13 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 		return view.OfTraces(latest).Format(streams.Out, o.output)
 	}
 	if len(items) == 0 {
+		none := "No trace matches. The server keeps the traces of the latest writes that it handled."
 		if len(o.log.paths) > 0 {
-			if o.allNamespaces {
-				fmt.Fprintln(streams.Err, "No request of the audit log matches.")
-			} else {
-				fmt.Fprintln(streams.Err, "No request of the audit log matches. -A looks in all namespaces.")
+			if none = "No request of the audit log matches."; !o.allNamespaces {
+				none += " -A looks in all namespaces."
 			}
-			return nil
 		}
-		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")
+		fmt.Fprintln(streams.Err, none)
 		return nil
 	}
 	return command.WriteTable(streams.Out, traceTable(items, o.allNamespaces, time.Now()))
@@ -303,7 +296,13 @@ type reader interface {
 // open returns the traces of all namespaces, and those of the namespace that is meant.
 func (o *traceOptions) open(ctx context.Context, streams command.Streams) (all, placed reader, err error) {
 	if len(o.log.paths) == 0 {
-		return openTraces(o.cluster)
+		client, _, err := o.cluster.Objects()
+		if err != nil {
+			return nil, nil, err
+		}
+		traces := client.Resource(command.AdmissionTraces)
+		namespace, err := o.cluster.Namespace()
+		return traces, traces.Namespace(namespace), err
 	}
 	namespace, err := o.cluster.Namespace()
 	if err != nil {
@@ -320,20 +319,6 @@ func (o *traceOptions) open(ctx context.Context, streams command.Streams) (all, 
 	return log, log.in(namespace), nil
 }
 
-// openTraces returns a client for the traces of all namespaces, and one for those of the
-// namespace that is meant.
-func openTraces(c *command.Cluster) (all, placed reader, err error) {
-	client, _, err := c.Objects()
-	if err != nil {
-		return nil, nil, err
-	}
-	namespace, err := c.Namespace()
-	if err != nil {
-		return nil, nil, err
-	}
-	return client.Resource(command.AdmissionTraces), client.Resource(command.AdmissionTraces).Namespace(namespace), nil
-}
-
 // findTrace reads one trace: among all, or, for users who may not read all, in the
 // namespace that is meant.
 func findTrace(ctx context.Context, all, placed reader, id string) (*unstructured.Unstructured, error) {
@@ -345,11 +330,6 @@ func findTrace(ctx context.Context, all, placed reader, id string) (*unstructure
 		return nil, fmt.Errorf("%w: there is no such trace that you are allowed to read; each server keeps the traces of the latest writes that it handled", err)
 	}
 	return t, command.TraceError(err)
-}
-
-// watch prints traces from now on until ctx ends.
-func (o *traceOptions) watch(ctx context.Context, client dynamic.ResourceInterface, streams command.Streams) error {
-	return command.FollowTraces(ctx, client, o.selector(), func() {}, func(u *unstructured.Unstructured) error { return o.follows(streams.Out, u) }, streams.Err)
 }
 
 // follows prints one trace of those that come in.

@@ -157,9 +157,7 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 		f.StringVar(&o.place.URL, "url", "", "URL at which the cluster reaches this command (default that of --bind-address and --secure-port)")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that --live needs, and do nothing else")
 		f.StringVar(&o.guard, guardFlag, "", "")
-		if err := f.MarkHidden(guardFlag); err != nil {
-			panic(err)
-		}
+		f.Lookup(guardFlag).Hidden = true
 	})
 	command.AddSection(cmd, "A new webhook", func(f *pflag.FlagSet) {
 		f.StringVar(&o.init, "init", "", "make a `directory` with a webhook that works, its registration and its tests, and run nothing")

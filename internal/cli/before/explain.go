@@ -480,22 +480,18 @@ func ask(ctx context.Context, client kubernetes.Interface, asked *v1alpha1.Admis
 		return nil, err
 	}
 	gv := v1alpha1.SchemeGroupVersion
-	answer, err := client.Discovery().RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, explanations).
-		SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx).Raw()
+	result := client.Discovery().RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, explanations).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx)
+	// The answer words what is wrong.
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	answer, err := result.Raw()
 	if err != nil {
-		return nil, explained(answer, err)
+		return nil, err
 	}
 	e := &v1alpha1.AdmissionExplanation{}
 	return e, json.Unmarshal(answer, e)
-}
-
-// explained is the error of a request, as the server's answer words it.
-func explained(answer []byte, err error) error {
-	status := metav1.Status{}
-	if json.Unmarshal(answer, &status) == nil && status.Kind == "Status" && status.Message != "" {
-		return &apierrors.StatusError{ErrStatus: status}
-	}
-	return err
 }
 
 // explanation is the question about a request.

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
@@ -12,13 +13,10 @@ import (
 
 // printRBAC writes a ClusterRole with what a command reads of a cluster, which comment says.
 func printRBAC(out io.Writer, name, comment string, rules []rbacv1.PolicyRule) error {
-	type role struct {
-		APIVersion string              `json:"apiVersion"`
-		Kind       string              `json:"kind"`
-		Metadata   map[string]string   `json:"metadata"`
-		Rules      []rbacv1.PolicyRule `json:"rules"`
-	}
-	data, err := yaml.Marshal(role{"rbac.authorization.k8s.io/v1", "ClusterRole", map[string]string{"name": name}, rules})
+	data, err := yaml.Marshal(rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules,
+	})
 	if err != nil {
 		return err
 	}

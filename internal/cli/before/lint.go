@@ -94,11 +94,8 @@ findings of level error, or a file cannot be read or parsed.`,
 
   # what a rule is about
   gatehouse lint --explain self-deadlock`,
-		Args: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.configure(cmd); err != nil {
 				return err
 			}
@@ -130,7 +127,7 @@ findings of level error, or a file cannot be read or parsed.`,
 		f.StringVar(o.cluster.Flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
 		f.StringVar(o.cluster.Flags.Context, "context", "", "context in the kubeconfig")
 	})
-	command.Completes(cmd, "context", command.ContextNames(o.cluster.Flags.KubeConfig))
+	command.Completes(cmd, "context", o.cluster.ContextNames)
 	command.Completes(cmd, "explain", ruleNames)
 	command.Completes(cmd, "disable", ruleNames)
 	command.Completes(cmd, "level", command.Values("error", "warning", "note"))
@@ -163,10 +160,7 @@ func knownRule(id string) error {
 	if lint.Find(id) != nil {
 		return nil
 	}
-	var names []string
-	for _, r := range lint.Rules() {
-		names = append(names, r.ID)
-	}
+	names := ruleNames()
 	return command.Usagef("there is no rule %q%s", id, cmp.Or(nearest.Suggestion("", id, names), "; the rules are\n"+strings.TrimSuffix(string(terminal.Wrapped(strings.Join(names, ", "), "", 76)), "\n")))
 }
 

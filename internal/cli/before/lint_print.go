@@ -196,18 +196,10 @@ func explainRule(out io.Writer, r *lint.Rule) error {
 		case s.title == "":
 			terminal.Fprintf(b, "\n%s\n", s.text)
 		case s.example:
-			terminal.Fprintf(b, "\n%s\n%s", s.title, terminal.Lines(shifted(s.text)))
+			terminal.Fprintf(b, "\n%s%s\n", s.title, terminal.Indented("\n"+strings.TrimSuffix(s.text, "\n"), "    "))
 		default:
 			terminal.Fprintf(b, "\n%s\n%s", s.title, b.Wrapped(s.text, "    "))
 		}
 	}
 	return b.Flush()
-}
-
-func shifted(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString("    " + line)
-	}
-	return b.String()
 }

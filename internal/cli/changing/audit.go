@@ -56,11 +56,8 @@ judged.`,
 
   # the objects of a file of 'gatehouse snapshot'
   gatehouse audit policies/ --snapshot cluster.yaml -o sarif > audit.sarif`,
-		Args: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.snapshot != "" && len(o.resources) > 0:
 				return command.Usagef("--resource is about the objects of a cluster: leave out --snapshot")

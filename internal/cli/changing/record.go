@@ -103,13 +103,9 @@ nothing. The cluster must have Kubernetes 1.28 or newer.`,
 		o.log.AddFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
 	o.cluster = command.NewCluster(cmd)
-	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
-		panic(err)
-	}
+	cmd.Flags().Lookup("namespace").Hidden = true
 	cmd.Flags().StringVar(&o.guard, guardFlag, "", "")
-	if err := cmd.Flags().MarkHidden(guardFlag); err != nil {
-		panic(err)
-	}
+	cmd.Flags().Lookup(guardFlag).Hidden = true
 	return cmd
 }
 
@@ -209,7 +205,7 @@ func (o *recordOptions) resolve() error {
 		}
 		if mapper == nil {
 			var err error
-			if mapper, err = o.cluster.Mapper(); err != nil {
+			if mapper, err = o.cluster.Flags.ToRESTMapper(); err != nil {
 				return err
 			}
 		}

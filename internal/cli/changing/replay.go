@@ -58,9 +58,7 @@ func (j *judging) addFlags(cmd *cobra.Command, called string, output func(*pflag
 	})
 	command.AddSection(cmd, "Output", output)
 	j.cluster = command.NewCluster(cmd)
-	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
-		panic(err)
-	}
+	cmd.Flags().Lookup("namespace").Hidden = true
 }
 
 func (j *judging) complete() error {
@@ -146,11 +144,8 @@ with 1. It exits with 2 if nothing was judged.`,
 
   # the objects that there are
   gatehouse replay --existing cluster --with policies/ --against cluster`,
-		Args: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
 				return err
 			}

@@ -78,9 +78,7 @@ answers, since it started, and by namespace from the traces that it keeps.`,
 			return o.run(cmd.Context(), streams)
 		},
 	}
-	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		command.Choose(f, &o.output, "output", "o", "text", "text, json or yaml", "text", "json", "yaml")
-	})
+	command.AddOutput(cmd, &o.output, "text, json or yaml", "text", "json", "yaml")
 	o.cluster = command.NewCluster(cmd)
 	completesRegistration(cmd, o.cluster, rollout.SoftKinds)
 	return cmd

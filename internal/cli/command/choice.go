@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -23,6 +24,11 @@ func (c *choice) named() []string {
 func Choose(f *pflag.FlagSet, value *string, name, shorthand, usual, usage string, allowed ...string) {
 	*value = usual
 	f.VarP(&choice{value, allowed}, name, shorthand, usage)
+}
+
+// AddOutput adds the flag --output to a command that prints in some formats, the first of them unless told otherwise.
+func AddOutput(cmd *cobra.Command, value *string, usage string, formats ...string) {
+	AddSection(cmd, "Output", func(f *pflag.FlagSet) { Choose(f, value, "output", "o", formats[0], usage, formats...) })
 }
 
 // String implements pflag.Value.

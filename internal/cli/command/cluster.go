@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -39,7 +36,7 @@ func NewCluster(cmd *cobra.Command) *Cluster {
 		f.StringVar(c.Flags.Context, "context", "", "context in the kubeconfig")
 		f.StringVarP(c.Flags.Namespace, "namespace", "n", "", "namespace (default that of the context)")
 	})
-	Completes(cmd, "context", ContextNames(c.Flags.KubeConfig))
+	Completes(cmd, "context", c.ContextNames)
 	Completes(cmd, "namespace", func() []string { return c.ObjectNames(cmd)("namespaces") })
 	return c
 }
@@ -150,37 +147,13 @@ func (c *Cluster) Namespace() (string, error) {
 	return namespace, err
 }
 
-// Mapper knows the server's kinds, by all their names.
-func (c *Cluster) Mapper() (meta.RESTMapper, error) {
-	mapper, err := c.Flags.ToRESTMapper()
-	if err != nil {
-		return nil, err
+// ContextNames are the contexts of the kubeconfig.
+func (c *Cluster) ContextNames() []string {
+	if Readable(*c.Flags.KubeConfig, "") != nil {
+		return nil
 	}
-	if mapper == nil {
-		return nil, errors.New("cannot read the kinds of the server")
-	}
-	return mapper, nil
-}
-
-// ContextNames are the contexts of the kubeconfig that a command would use.
-func ContextNames(kubeconfig *string) func() []string {
-	return func() []string {
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = *kubeconfig
-		if Readable(*kubeconfig, "") != nil {
-			return nil
-		}
-		config, err := rules.Load()
-		if err != nil {
-			return nil
-		}
-		var names []string
-		for name := range config.Contexts {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return names
-	}
+	config, _ := c.Flags.ToRawKubeConfigLoader().RawConfig()
+	return slices.Sorted(maps.Keys(config.Contexts))
 }
 
 // KindNames are the kinds of the cluster, as kubectl takes them. There are none if the cluster does
@@ -198,23 +171,14 @@ func (c *Cluster) readKinds() []string {
 	if err != nil {
 		return nil
 	}
-	// A group that does not answer has no kinds.
-	groups, _ := client.ServerPreferredResources()
+	resources, _ := Served(client, "get")
 	names := map[string]bool{}
-	for _, g := range groups {
-		gv, err := schema.ParseGroupVersion(g.GroupVersion)
-		if err != nil {
-			continue
+	for _, r := range resources {
+		name := r.Resource
+		if names[name] {
+			name = r.GroupResource().String()
 		}
-		for _, r := range g.APIResources {
-			name := r.Name
-			if names[name] {
-				name = schema.GroupResource{Group: gv.Group, Resource: r.Name}.String()
-			}
-			if slices.Contains(r.Verbs, "get") && !strings.Contains(r.Name, "/") {
-				names[name] = true
-			}
-		}
+		names[name] = true
 	}
 	return slices.Sorted(maps.Keys(names))
 }
@@ -238,7 +202,7 @@ func (c *Cluster) readNames(ctx context.Context, kind string) []string {
 	if err != nil {
 		return nil
 	}
-	mapper, err := c.Mapper()
+	mapper, err := c.Flags.ToRESTMapper()
 	if err != nil {
 		return nil
 	}

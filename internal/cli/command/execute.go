@@ -70,9 +70,24 @@ func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 }
 
 // NoArgs refuses arguments, as cobra.NoArgs does, by a UsageError.
-func NoArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return Usagef("unexpected argument %q", args[0])
+func NoArgs(cmd *cobra.Command, args []string) error { return AtMost(0)(cmd, args) }
+
+// AtMost refuses more than some arguments by a UsageError.
+func AtMost(n int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return Usagef("unexpected argument %q", args[n])
+		}
+		return nil
 	}
-	return nil
+}
+
+// Exactly refuses another number of arguments by a UsageError, which says what to name.
+func Exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Usagef("name %s", what)
+		}
+		return nil
+	}
 }

@@ -32,16 +32,20 @@ func WriteTable(out io.Writer, t *terminal.Table) error {
 
 // PrintAs writes a value for programs, as json or yaml, exactly.
 func PrintAs(out io.Writer, format string, v any) error {
-	var data []byte
-	var err error
-	if format == "yaml" {
-		data, err = yaml.Marshal(v)
-	} else if data, err = json.MarshalIndent(v, "", "    "); err == nil {
-		data = append(data, '\n')
+	data, err := marshal(v, format, "    ")
+	if err == nil {
+		_, err = terminal.Exact(out).Write(data)
 	}
-	if err != nil {
-		return err
-	}
-	_, err = terminal.Exact(out).Write(data)
 	return err
+}
+
+// Marshal writes a value for programs, as json or yaml.
+func Marshal(v any, format string) ([]byte, error) { return marshal(v, format, "  ") }
+
+func marshal(v any, format, indent string) ([]byte, error) {
+	if format == "yaml" {
+		return yaml.Marshal(v)
+	}
+	text, err := json.MarshalIndent(v, "", indent)
+	return append(text, '\n'), err
 }

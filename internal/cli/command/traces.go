@@ -63,46 +63,59 @@ const nothingSelected = "metadata.name=-"
 // FollowTraces calls each with the traces that a selector selects, from now on until ctx ends or
 // each returns an error. It calls begun once it would miss none. On errs it says when some are missing.
 func FollowTraces(ctx context.Context, client dynamic.ResourceInterface, selector string, begun func(), each func(*unstructured.Unstructured) error, errs io.Writer) error {
-	version := ""
-	for ctx.Err() == nil {
-		if version == "" {
-			list, err := client.List(ctx, metav1.ListOptions{FieldSelector: nothingSelected})
-			if err != nil {
-				if ctx.Err() != nil {
-					return nil
-				}
-				return TraceError(err)
-			}
-			version = list.GetResourceVersion()
-			begun()
-			begun = func() {}
+	missing := ""
+	err := Follow(ctx, client, metav1.ListOptions{FieldSelector: selector}, func() (string, error) {
+		fmt.Fprint(errs, missing)
+		list, err := client.List(ctx, metav1.ListOptions{FieldSelector: nothingSelected})
+		if err != nil {
+			return "", err
 		}
-		events, err := client.Watch(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: version})
+		if missing == "" {
+			begun()
+		}
+		missing = "Some requests are missing: they arrived faster than the command could show them.\n"
+		return list.GetResourceVersion(), nil
+	}, func(kind watch.EventType, u *unstructured.Unstructured) error {
+		if kind != watch.Added {
+			return nil
+		}
+		return each(u)
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return TraceError(err)
+}
+
+// Follow calls each with what happens to objects, until ctx ends or each returns an error. begin says since which
+// version; Follow calls it again when events were lost.
+func Follow(ctx context.Context, client dynamic.ResourceInterface, o metav1.ListOptions, begin func() (version string, err error), each func(watch.EventType, *unstructured.Unstructured) error) error {
+	for ctx.Err() == nil {
+		if o.ResourceVersion == "" {
+			var err error
+			if o.ResourceVersion, err = begin(); err != nil {
+				return err
+			}
+		}
+		events, err := client.Watch(ctx, o)
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			version = ""
+			o.ResourceVersion = ""
 			continue
 		}
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return TraceError(err)
+			return err
 		}
 		for event := range events.ResultChan() {
 			u, ok := event.Object.(*unstructured.Unstructured)
-			if ctx.Err() != nil {
-				break
-			}
 			if event.Type == watch.Error || !ok {
-				fmt.Fprintln(errs, "Some requests are missing: they arrived faster than the command could show them.")
-				version = ""
+				o.ResourceVersion = ""
 				break
 			}
-			version = u.GetResourceVersion()
-			if event.Type != watch.Added {
+			o.ResourceVersion = u.GetResourceVersion()
+			if event.Type == watch.Bookmark {
 				continue
 			}
-			if err := each(u); err != nil {
+			if err := each(event.Type, u); err != nil {
 				events.Stop()
 				return err
 			}

@@ -1,12 +1,9 @@
 package command
 
 import (
-	"encoding/json"
 	"io"
 	"runtime"
 	"runtime/debug"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -66,10 +63,9 @@ func CurrentVersion() Version {
 func PrintVersion(w io.Writer, v Version, output string) error {
 	if output != "text" {
 		text, err := Marshal(v, output)
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = w.Write(text)
 		}
-		_, err = w.Write(text)
 		return err
 	}
 	commit := v.Commit
@@ -81,13 +77,4 @@ func PrintVersion(w io.Writer, v Version, output string) error {
 	}
 	_, err := terminal.Fprintf(w, "gatehouse %s%s\nkubernetes %s\n%s %s\n", v.Version, commit, v.Kubernetes, v.Go, v.Platform)
 	return err
-}
-
-// Marshal writes a value for programs, as json or yaml.
-func Marshal(v any, output string) ([]byte, error) {
-	if output == "yaml" {
-		return yaml.Marshal(v)
-	}
-	text, err := json.MarshalIndent(v, "", "  ")
-	return append(text, '\n'), err
 }

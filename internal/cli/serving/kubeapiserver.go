@@ -81,9 +81,7 @@ webhook or a policy is in force as soon as its registration is acknowledged:
   kube-apiserver --etcd-servers http://127.0.0.1:2379 --cert-dir /tmp/certs \
     --secure-port 6443 --client-ca-file ca.crt --authorization-mode RBAC`
 	k.addFlags(cmd)
-	if err := cmd.Flags().MarkHidden("console"); err != nil {
-		panic(err)
-	}
+	cmd.Flags().Lookup("console").Hidden = true
 	setDefault(cmd, "allow-privileged", "false")
 	setDefault(cmd, "admission-consistency", "strict")
 	// Suites begin to serve webhooks after they registered them.

@@ -210,9 +210,7 @@ requests and exits with 0.`,
 		f.Bool("etcd-quorum-read", true, "")
 		f.Int("apiserver-count", 1, "")
 		for name := range idleFlags {
-			if err := f.MarkHidden(name); err != nil {
-				panic(err)
-			}
+			f.Lookup(name).Hidden = true
 		}
 		f.DurationVar(&flags.compaction, "etcd-compaction-interval", d.EtcdCompactionInterval, "how often this server compacts etcd; 0 means never")
 		f.StringVar(&s.StorageMediaType, "storage-media-type", d.StorageMediaType, "form in which built-in objects are stored: application/vnd.kubernetes.protobuf, application/json or application/yaml")

@@ -53,12 +53,7 @@ create SubjectAccessReviews.`,
   # see what would be registered
   gatehouse webhook --plugins=LimitRanger --url https://policies.example.com \
     --cert-dir ./certs --print`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return command.Usagef("unexpected argument %q", args[0])
-			}
-			return nil
-		},
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(o.Plugins) == 0 {
 				return command.Usagef("name the plugins to serve with --plugins")

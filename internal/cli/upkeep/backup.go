@@ -86,12 +86,7 @@ func (o *backupOptions) find(argument string) string {
 }
 
 // oneFile checks that the command line names one file.
-func oneFile(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return command.Usagef("name one backup: a file, the name of one in the backup directory, or - for standard input")
-	}
-	return nil
-}
+var oneFile = command.Exactly(1, "one backup: a file, the name of one in the backup directory, or - for standard input")
 
 func newBackupSave(streams command.Streams) *cobra.Command {
 	o := &backupOptions{}
@@ -112,12 +107,7 @@ it elsewhere, or add it by --with-encryption-key.`,
 
   # to a file of a name of yours
   gatehouse backup save --data-dir /var/lib/gatehouse /mnt/backups/monday.tar`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return command.Usagef("unexpected argument %q", args[1])
-			}
-			return nil
-		},
+		Args: command.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := backup.NewPath(o.backups())
 			if len(args) > 0 {
@@ -173,9 +163,7 @@ func newBackupList(streams command.Streams) *cobra.Command {
 		},
 	}
 	o.place(cmd, true)
-	command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-		command.Choose(f, &o.output, "output", "o", "text", "format: text or json", "text", "json")
-	})
+	command.AddOutput(cmd, &o.output, "format: text or json", "text", "json")
 	return cmd
 }
 

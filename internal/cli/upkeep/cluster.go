@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/term"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
@@ -82,14 +81,9 @@ type cluster struct {
 
 func newClusterCommand(use, short, long string, streams command.Streams, run func(*cluster, context.Context, []string) error) *cobra.Command {
 	c := &cluster{maintenance: maintenance{out: streams.Out, output: "text"}, uses: 1, errOut: streams.Err}
-	args := command.NoArgs
+	args := command.AtMost(0)
 	if _, takes, ok := strings.Cut(use, " "); ok {
-		args = func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return command.Usagef("name one %s", takes)
-			}
-			return nil
-		}
+		args = command.Exactly(1, "one "+takes)
 	}
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 		if state, err := members.ReadState(c.dataDir); err != nil || state == nil {
@@ -115,9 +109,7 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 		}
 	})
 	if use == "status" || use == "list" {
-		command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-			command.Choose(f, &c.output, "output", "o", "text", "format: text or json", "text", "json")
-		})
+		command.AddOutput(cmd, &c.output, "format: text or json", "text", "json")
 	}
 	return cmd
 }
@@ -266,20 +258,9 @@ func peerAddress(m *pb.Member) string {
 // api returns a client of all servers of the cluster, with the credentials of the administrator.
 func (c *cluster) api() (*http.Client, error) {
 	at := func(name string) string { return filepath.Join(c.dataDir, "pki", name) }
-	pair, err := tls.LoadX509KeyPair(at("admin.crt"), at("admin.key"))
-	if err != nil {
-		return nil, err
-	}
-	authority, err := files.Read(at("ca.crt"), files.Configuration)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority)
-	return &http.Client{Timeout: memberTimeout, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: members.ServerName, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-	}}, nil
+	return rest.HTTPClientFor(&rest.Config{Timeout: memberTimeout, TLSClientConfig: rest.TLSClientConfig{
+		CAFile: at("ca.crt"), ServerName: members.ServerName, CertFile: at("admin.crt"), KeyFile: at("admin.key"),
+	}})
 }
 
 // askMember asks a server how its member is; nil when it does not say.
@@ -310,16 +291,16 @@ func (c *cluster) status(ctx context.Context, _ []string) error {
 	} else {
 		err = c.print(all)
 	}
-	silent := 0
-	for _, m := range all {
-		if m.Status == nil {
-			silent++
-		}
+	return cmp.Or(err, errSilent(all, func(m member) bool { return m.Status == nil }))
+}
+
+// errSilent is the error of members that do not answer; nil if all do.
+func errSilent[M any](all []M, silent func(M) bool) error {
+	answering := slices.DeleteFunc(slices.Clone(all), silent)
+	if len(answering) == len(all) {
+		return nil
 	}
-	if err == nil && silent > 0 {
-		err = fmt.Errorf("%d of %s do not answer", silent, report.Count(len(all), "member"))
-	}
-	return err
+	return fmt.Errorf("%d of %s do not answer", len(all)-len(answering), report.Count(len(all), "member"))
 }
 
 func (c *cluster) print(all []member) error {

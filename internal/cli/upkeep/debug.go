@@ -19,7 +19,7 @@ import (
 
 // NewDebug returns the command gatehouse debug.
 func NewDebug(streams command.Streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return command.Group(&cobra.Command{
 		Use:   "debug",
 		Short: "Look inside a server",
 		Long: `Look inside a server that does not do what it should. A server also has pages
@@ -30,11 +30,7 @@ for that: /debug/pprof/, /debug/flags/v, /debug/log, /statusz, /flagz,
 
   # what the server says about itself
   gatehouse kubectl get --raw /statusz`,
-		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newDebugBundle(streams))
-	return cmd
+	}, newDebugBundle(streams))
 }
 
 type bundleOptions struct {

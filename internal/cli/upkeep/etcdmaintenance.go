@@ -1,6 +1,7 @@
 package upkeep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
-	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -87,9 +87,7 @@ func newEtcdCommand(name, short, long string, streams command.Streams, run func(
 		f.StringVar(&m.servers.KeyFile, "etcd-keyfile", "", "PEM file with the key of --etcd-certfile")
 	})
 	if name == "status" {
-		command.AddSection(cmd, "Output", func(f *pflag.FlagSet) {
-			command.Choose(f, &m.output, "output", "o", "text", "format: text or json", "text", "json")
-		})
+		command.AddOutput(cmd, &m.output, "format: text or json", "text", "json")
 	}
 	return cmd
 }
@@ -171,23 +169,15 @@ func (m *maintenance) status(ctx context.Context) error {
 		return err
 	}
 	var all []memberStatus
-	silent := 0
 	for _, endpoint := range endpoints {
-		s := m.statusOf(ctx, endpoint, alarms)
-		if s.Error != "" {
-			silent++
-		}
-		all = append(all, s)
+		all = append(all, m.statusOf(ctx, endpoint, alarms))
 	}
 	if m.output == "json" {
 		err = writeJSON(m.out, all)
 	} else {
 		err = printMembers(m.out, all)
 	}
-	if err == nil && silent > 0 {
-		err = fmt.Errorf("%d of %s do not answer", silent, report.Count(len(all), "member"))
-	}
-	return err
+	return cmp.Or(err, errSilent(all, func(s memberStatus) bool { return s.Error != "" }))
 }
 
 func (m *maintenance) statusOf(ctx context.Context, endpoint string, alarms map[uint64][]string) memberStatus {

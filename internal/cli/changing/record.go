@@ -164,7 +164,7 @@ func (o *recordOptions) run(ctx context.Context, streams command.Streams) error 
 		return err
 	}
 	defer r.Close()
-	released, err := o.post()
+	released, err := temporary.Post(append([]string{"record", "--" + guardFlag + "=" + o.Name}, o.cluster.Arguments()...)...)
 	if err != nil {
 		return err
 	}
@@ -227,10 +227,4 @@ func (o *recordOptions) resolve() error {
 		o.Resources[i] = found.GroupResource().String()
 	}
 	return nil
-}
-
-// post starts the guard.
-func (o *recordOptions) post() (released func(), err error) {
-	args := []string{"record", "--" + guardFlag + "=" + o.Name}
-	return temporary.Post(append(args, o.cluster.Arguments()...)...)
 }

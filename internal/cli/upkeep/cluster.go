@@ -56,15 +56,18 @@ as root.`,
   # who is there?
   gatehouse cluster status`,
 	}
-	token := command.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke the tokens by which servers join"}, newTokenCreate(streams),
+	token := command.Group(&cobra.Command{Use: "token", Short: "Make, list and revoke the tokens by which servers join"},
+		newClusterCommand("create", "Make a token by which servers join", `Print a token by which servers join the cluster within 15 minutes. A server with
+the token gets all data and keys: the command does not print it on a terminal,
+and closes the file that it prints to for other users.`, streams, (*cluster).createToken),
 		newClusterCommand("list", "List the tokens that are good", `List the tokens that are good: until when, and for how many more servers. The
 tokens themselves are not stored.`, streams, (*cluster).listTokens),
 		newClusterCommand("revoke ID", "End a token", "", streams, (*cluster).revoke))
-	status := newClusterCommand("status", "Show the members and how they are", `Show the members of the cluster: which one leads, how many entries of the log a
+	return command.Group(cmd, token,
+		newClusterCommand("status", "Show the members and how they are", `Show the members of the cluster: which one leads, how many entries of the log a
 member has yet to take in, how large its database is, and by which revision of
 the registrations its server judges requests. The exit code is 1 when a member
-does not answer.`, streams, (*cluster).status)
-	return command.Group(cmd, token, status,
+does not answer.`, streams, (*cluster).status),
 		newClusterCommand("remove MEMBER", "Take a member out, also one that is dead", `Take a member out of the cluster, by its name or ID, also one that is dead. Its
 server ends, and can join again with an empty data directory and a new token.
 The command refuses to leave a cluster without a majority that answers.`, streams, (*cluster).remove),
@@ -119,12 +122,6 @@ const clusterTimeout = 30 * time.Second
 
 func (c *cluster) tokens() *members.Tokens {
 	return members.TokensOf(c.client, server.ClusterKeys(c.prefix))
-}
-
-func newTokenCreate(streams command.Streams) *cobra.Command {
-	return newClusterCommand("create", "Make a token by which servers join", `Print a token by which servers join the cluster within 15 minutes. A server with
-the token gets all data and keys: the command does not print it on a terminal,
-and closes the file that it prints to for other users.`, streams, (*cluster).createToken)
 }
 
 func (c *cluster) createToken(ctx context.Context, _ []string) error {
@@ -342,12 +339,7 @@ func (c *cluster) print(all []member) error {
 }
 
 // name is what people call a member that has said its name, or not yet.
-func (m *member) name() string {
-	if m.Name == "" {
-		return m.ID
-	}
-	return m.Name
-}
+func (m *member) name() string { return cmp.Or(m.Name, m.ID) }
 
 func (c *cluster) remove(ctx context.Context, args []string) error {
 	all, err := c.look(ctx)

@@ -38,7 +38,9 @@ of a full database when there is room again.`,
   # anything else, by etcdctl
   etcdctl --endpoints "$(gatehouse etcd endpoints)" endpoint health`,
 	},
-		newEtcdStatus(streams),
+		newEtcdCommand("status", "Show the members of the etcd, their databases and alarms", `Show the members of the etcd, how large their databases are, how much of them is
+in use, and their alarms. SIZE less IN USE is what 'gatehouse etcd defrag' gives
+back to the disk.`, streams, (*maintenance).status),
 		newEtcdCommand("defrag", "Make the database as small as what is in use", `Make the database as small as what is in use, on one member of the etcd after
 the other. A member answers nothing meanwhile: about 2 s for each 100 MiB in use
 on a very busy machine. The disk needs room for a copy of what is in use.`, streams, (*maintenance).defrag),
@@ -136,12 +138,6 @@ func (m *maintenance) members(ctx context.Context) ([]string, error) {
 
 // memberTimeout is how long a member that is well may take to say how it is.
 const memberTimeout = 5 * time.Second
-
-func newEtcdStatus(streams command.Streams) *cobra.Command {
-	return newEtcdCommand("status", "Show the members of the etcd, their databases and alarms", `Show the members of the etcd, how large their databases are, how much of them is
-in use, and their alarms. SIZE less IN USE is what 'gatehouse etcd defrag' gives
-back to the disk.`, streams, (*maintenance).status)
-}
 
 // memberStatus is how a member is. Fields are only ever added.
 type memberStatus struct {

@@ -113,7 +113,7 @@ func (o *secretsEncryption) enable(ctx context.Context) error {
 	}
 	defer unlock()
 	if len(names) == 0 {
-		if _, err := o.addKey(nil); err != nil {
+		if err := o.addKey(nil); err != nil {
 			return err
 		}
 	}
@@ -143,21 +143,21 @@ func (o *secretsEncryption) rotate(ctx context.Context) error {
 	}
 	if counts[newest] < total {
 		terminal.Fprintf(o.out, "completing what was interrupted: %s not encrypted with %s\n", report.Count(total-counts[newest], "Secret"), newest)
-	} else if _, err := o.addKey(counts); err != nil {
+	} else if err := o.addKey(counts); err != nil {
 		return err
 	}
 	return o.encrypt(ctx, encryption.OwnFile(o.dataDir))
 }
 
 // addKey makes a key. Keys that Secrets are encrypted with stay.
-func (o *secretsEncryption) addKey(counts map[encryption.Key]int) (string, error) {
+func (o *secretsEncryption) addKey(counts map[encryption.Key]int) error {
 	name, err := encryption.AddKey(o.dataDir, time.Now(), func(name string) bool {
 		return counts[encryption.Key{Provider: encryption.OwnProvider, Name: name}] > 0
 	})
 	if err == nil {
 		terminal.Fprintf(o.out, "made %s in %s: keep a copy of the file elsewhere\n", name, encryption.OwnFile(o.dataDir))
 	}
-	return name, err
+	return err
 }
 
 // encrypt encrypts the Secrets as a file says, when all servers use the file.

@@ -110,17 +110,20 @@ func open(path string, limit int64) (*os.File, error) {
 
 // opening is an error of looking at a file, as opening it would give it.
 func opening(path string, err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		err = at.Err
+	return &fs.PathError{Op: "open", Path: path, Err: Cause(err)}
+}
+
+// Cause is an error of the file system without what it is about.
+func Cause(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return at.Err
 	}
-	return &fs.PathError{Op: "open", Path: path, Err: err}
+	return err
 }
 
 // Plain is an error of the file system without the name of the system call.
 func Plain(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", at.Path, at.Err)
 	}
 	return err

@@ -23,7 +23,7 @@ func (r *reader) kustomization(path string) {
 	r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a kustomization is not built: " + made("kubectl kustomize", dir)})
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
-		r.set.Problems = append(r.set.Problems, Problem{File: path, Message: cause(err).Error()})
+		r.set.Problems = append(r.set.Problems, Problem{File: path, Message: files.Cause(err).Error()})
 		return
 	}
 	var content struct {

@@ -222,9 +222,9 @@ func (r *reader) directory(root string) error {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if err != nil {
 			if name == "." {
-				return files.Plain(&fs.PathError{Path: root, Err: cause(err)})
+				return files.Plain(&fs.PathError{Path: root, Err: files.Cause(err)})
 			}
-			r.set.Problems = append(r.set.Problems, Problem{File: path, Message: cause(err).Error()})
+			r.set.Problems = append(r.set.Problems, Problem{File: path, Message: files.Cause(err).Error()})
 			return fs.SkipDir
 		}
 		if !d.IsDir() {
@@ -283,15 +283,6 @@ func (r *reader) directory(root string) error {
 		}
 	}
 	return nil
-}
-
-// cause is an error of the file system without what it is about.
-func cause(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
 }
 
 func isFile(path string) bool {

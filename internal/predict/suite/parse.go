@@ -12,6 +12,7 @@ import (
 	"time"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -462,12 +463,7 @@ func (q *request) namespaceOf() string {
 
 // at is a text in an object; empty when there is none.
 func at(object map[string]any, fields ...string) string {
-	var v any = object
-	for _, f := range fields {
-		m, _ := v.(map[string]any)
-		v = m[f]
-	}
-	s, _ := v.(string)
+	s, _, _ := unstructured.NestedString(object, fields...)
 	return s
 }
 

@@ -85,7 +85,7 @@ func readFiles(dir string, before map[string][]byte) (read, error) {
 		}
 		f := file{path: filepath.Join(dir, e.Name())}
 		if f.text, err = files.Read(f.path, maxFile); err != nil {
-			err = fmt.Errorf("failed to read file %q: %w", f.path, cause(err))
+			err = fmt.Errorf("failed to read file %q: %w", f.path, files.Cause(err))
 			if !errors.As(err, new(files.Refused)) {
 				return read{}, err
 			}
@@ -112,15 +112,6 @@ func readFiles(dir string, before map[string][]byte) (read, error) {
 // isManifest reports whether an entry of a directory is a manifest file.
 func isManifest(e os.DirEntry) bool {
 	return !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name())))
-}
-
-// cause is an error of the file system without the path.
-func cause(err error) error {
-	var at *os.PathError
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
 }
 
 // load reads and checks the registrations of the files of a plugin's directory.

@@ -90,11 +90,7 @@ func ReadConfiguration(cmd *cobra.Command, file string) (*Configuration, error) 
 		err = c.Parse(data)
 	}
 	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			err = at.Err
-		}
-		return nil, Usagef("%s: %w", file, err)
+		return nil, Usagef("%s: %w", file, files.Cause(err))
 	}
 	c.File = file
 	return c, nil

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -104,11 +103,7 @@ func Read(text string) (*Recipe, error) {
 		return nil, fmt.Errorf("there is no engine %q%s: the program knows %s, and reads others from a file, such as ./engine.yaml", name, nearest.Suggestion("", name, names()), strings.Join(names(), " and "))
 	}
 	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			err = at.Err
-		}
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, files.Cause(err))
 	}
 	r := &Recipe{}
 	if err := yaml.UnmarshalStrict(data, r); err != nil {

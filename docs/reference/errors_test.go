@@ -120,7 +120,6 @@ var elsewhere = map[string]string{
 	"internal/server/api/customresources/storage.go":     "a watch of a custom resource that changes: clients watch again by themselves",
 	"internal/server/reporting/explain/planning.go":      "ends the explained request inside the server; no client gets it",
 	"internal/predict/offline/files.go":                  "gatehouse explain reads files; no server answers it",
-	"internal/predict/offline/reading.go":                "gatehouse explain judges by what it could list; no server answers it",
 	"internal/predict/offline/refused.go":                "gatehouse explain says what the server of a cluster would answer",
 	"internal/predict/offline/world.go":                  "gatehouse explain reads files; no server answers it",
 	"internal/server/judging/params/reader.go":           "params that are not there; the policy's parameterNotFoundAction decides",

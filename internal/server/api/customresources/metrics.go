@@ -3,17 +3,21 @@ package customresources
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// durations is upstream's histogram of the calls for each definition, which upstream's own converter, which is not used,
-// would register.
+// durations is upstream's histogram of the calls for each definition. Upstream registers a
+// histogram of this name when it makes its first converter. The second of the two that
+// registers uses the histogram of the first.
 var durations = sync.OnceValue(func() *metrics.HistogramVec {
 	h := metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "apiserver_crd_conversion_webhook_duration_seconds",
@@ -21,7 +25,16 @@ var durations = sync.OnceValue(func() *metrics.HistogramVec {
 		Buckets:        metrics.ExponentialBuckets(0.001, 2, 15),
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"crd_name", "from_version", "to_version", "succeeded"})
-	legacyregistry.MustRegister(h)
+	err := legacyregistry.Register(h)
+	var there prometheus.AlreadyRegisteredError
+	if errors.As(err, &there) {
+		if existing, ok := there.ExistingCollector.(*metrics.HistogramVec); ok {
+			return existing
+		}
+	}
+	if err != nil {
+		panic(fmt.Sprintf("customresources: metric apiserver_crd_conversion_webhook_duration_seconds: %v", err))
+	}
 	return h
 })
 

@@ -18,6 +18,7 @@ func TestHas(t *testing.T) {
 		{"an object is no list", `[]`, `{}`, false},
 		{"numbers are compared by value", `[1,2.0,3]`, `[1.0,2,3]`, true},
 		{"numbers differ", `1`, `1.5`, false},
+		{"integers differ", `2`, `3`, false},
 		{"large numbers differ", `9007199254740993`, `9007199254740992.0`, false},
 		{"null is null", `{"a":null}`, `{"a":null}`, true},
 		{"a text is a text", `"1"`, `1`, false},

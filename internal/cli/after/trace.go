@@ -254,7 +254,7 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 				none += " -A looks in all namespaces."
 			}
 		}
-		fmt.Fprintln(streams.Err, none)
+		terminal.Fprintf(streams.Err, "%s\n", none)
 		return nil
 	}
 	return command.WriteTable(streams.Out, traceTable(items, o.allNamespaces, time.Now()))

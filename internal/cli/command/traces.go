@@ -63,17 +63,19 @@ const nothingSelected = "metadata.name=-"
 // FollowTraces calls each with the traces that a selector selects, from now on until ctx ends or
 // each returns an error. It calls begun once it would miss none. On errs it says when some are missing.
 func FollowTraces(ctx context.Context, client dynamic.ResourceInterface, selector string, begun func(), each func(*unstructured.Unstructured) error, errs io.Writer) error {
-	missing := ""
+	again := false
 	err := Follow(ctx, client, metav1.ListOptions{FieldSelector: selector}, func() (string, error) {
-		fmt.Fprint(errs, missing)
+		if again {
+			fmt.Fprintln(errs, "Some requests are missing: they arrived faster than the command could show them.")
+		}
 		list, err := client.List(ctx, metav1.ListOptions{FieldSelector: nothingSelected})
 		if err != nil {
 			return "", err
 		}
-		if missing == "" {
+		if !again {
 			begun()
 		}
-		missing = "Some requests are missing: they arrived faster than the command could show them.\n"
+		again = true
 		return list.GetResourceVersion(), nil
 	}, func(kind watch.EventType, u *unstructured.Unstructured) error {
 		if kind != watch.Added {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
@@ -70,9 +71,12 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 		}
 		db.endpoints = []string{db.embedded.Endpoint()}
 	}
-	db.client, err = etcd.NewClient(ctx, etcd.ClientOptions{
-		Endpoints: db.endpoints, CAFile: s.EtcdCAFile, CertFile: s.EtcdCertFile, KeyFile: s.EtcdKeyFile,
-	})
+	to := etcd.ClientOptions{Endpoints: db.endpoints, CAFile: s.EtcdCAFile, CertFile: s.EtcdCertFile, KeyFile: s.EtcdKeyFile}
+	if db.embedded != nil && s.member == nil {
+		// It needs nobody else to answer: what is slow is the machine, which may have a long log to read.
+		to.DialTimeout = time.Minute
+	}
+	db.client, err = etcd.NewClient(ctx, to)
 	if err != nil {
 		if db.embedded != nil {
 			db.embedded.Close()

@@ -139,7 +139,7 @@ func (s *Server) CaughtUp(ctx context.Context) error {
 // PluginNames lists the admission plugins that Options may name.
 func PluginNames() []string {
 	var names []string
-	for _, p := range chain.Known() {
+	for _, p := range chain.KnownPlugins() {
 		names = append(names, p.Name)
 	}
 	return names

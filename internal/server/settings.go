@@ -341,7 +341,7 @@ func (s *settings) parseAdmission() error {
 	var err error
 	if s.plugins, err = (admission.Selection{
 		Control: s.AdmissionControl, Enable: s.EnableAdmissionPlugins, Disable: s.DisableAdmissionPlugins,
-	}).Names(chain.Known()); err != nil {
+	}).Names(chain.KnownPlugins()); err != nil {
 		return fmt.Errorf("--%w%s", err, chain.Hint(slices.Concat(s.AdmissionControl, s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)))
 	}
 	if !emulation.JudgesByMutatingPolicies() {

@@ -74,8 +74,8 @@ func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 	os.Args = append([]string{"kubectl"}, args...)
 	chosen := os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || command.IsPlugin() || command.ProgramName == program.Kubectl
 	missing := command.DefaultKubeconfig()
-	// For want of another, it is the current context of the user's own kubeconfig.
-	elsewhere := !chosen && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == ""
+	// Without a kubeconfig of Gatehouse, kubectl uses that of the user.
+	usersKubeconfig := !chosen && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == ""
 	// kubectl shows what it prints in its own way.
 	io := genericiooptions.IOStreams{In: streams.In, Out: terminal.Exact(streams.Out), ErrOut: terminal.Exact(streams.Err)}
 	flags := genericclioptions.NewConfigFlags(true).
@@ -83,7 +83,7 @@ func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 		WithWarningPrinter(io)
 	announced := &announcement{flags: flags, err: streams.Err}
 	flags.WithWrapConfigFn(func(c *restclient.Config) *restclient.Config {
-		if elsewhere && *flags.KubeConfig == "" && *flags.APIServer == "" {
+		if usersKubeconfig && *flags.KubeConfig == "" && *flags.APIServer == "" {
 			c.Wrap(func(next http.RoundTripper) http.RoundTripper { return announcing{announced, c.Host, next} })
 		}
 		if missing != nil && *flags.APIServer == "" && c.Host == command.UnnamedServer {

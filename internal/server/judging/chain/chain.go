@@ -85,8 +85,8 @@ type predicted struct {
 	admission.Predictor
 }
 
-// Known returns all admission plugins of the server, in the order in which they run by default.
-func Known() []admission.Known { return plugins.Order(admission.Recommended()) }
+// KnownPlugins returns all admission plugins of the server, in the order in which they run by default.
+func KnownPlugins() []admission.Known { return plugins.Order(admission.Recommended()) }
 
 // CheckConfigured returns an error if the configuration has an entry that configures
 // nothing: there is no such plugin, or it does not run (S9.12).
@@ -94,7 +94,7 @@ func CheckConfigured(configuration *admission.Configuration, running []string) e
 	for _, name := range configuration.Plugins() {
 		switch {
 		case slices.Contains(running, name):
-		case slices.ContainsFunc(Known(), func(k admission.Known) bool { return k.Name == name }):
+		case slices.ContainsFunc(KnownPlugins(), func(k admission.Known) bool { return k.Name == name }):
 			return fmt.Errorf("plugin %q is configured and does not run: switch it on with --enable-admission-plugins=%[1]s, or remove its entry", name)
 		default:
 			return fmt.Errorf("plugin %q is configured and there is no plugin of that name: correct or remove its entry", name)

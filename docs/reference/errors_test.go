@@ -34,7 +34,7 @@ var answers = []struct {
 	title, text string
 	answers     []answer
 }{
-	{"Webhooks", "Each message about a failed webhook also names its configuration, its `failurePolicy`, and what to check.\n[S7](../rules/07-failures.md) has the rules.", []answer{
+	{"Webhooks", "Each message about a failed webhook also names its configuration, its `failurePolicy`, and what to check.\n[S7](../dev/rules/07-failures.md) has the rules.", []answer{
 		{`admission webhook "..." denied the request: ...`, "400 to 599, from the webhook", "The webhook answered `allowed: false`.", "Read the message: it is the webhook's. Change the object, or ask the owner of the webhook.", "internal/engine/review/denial.go"},
 		{`failed calling webhook "...": `, "500 InternalError", "The webhook failed and its `failurePolicy` is `Fail`. The rest of the message says how; the rows below have the cases.", "Repair the webhook, or [take it out](../operations.md#recover-from-a-bad-webhook).", "admission/call/error.go"},
 		{`failed to call webhook: `, "500 InternalError", "No connection, no trusted certificate, no answer in time, or an HTTP status other than 200. The cause follows.", "Check that the webhook's server runs, that its certificate is valid for the name and signed by `caBundle`, and that it answers within `timeoutSeconds`.", "admission/call/error.go"},
@@ -53,11 +53,11 @@ var answers = []struct {
 		{`Unable to refresh the ... configuration: ...`, "500 LoadingConfiguration", "The server could not read registrations for longer than `--admission-max-staleness`, so it does not know which webhooks apply.", "Repair etcd. Clients retry; registrations themselves can be changed.", "admission/snapshot/gate.go"},
 		{`Waiting for initialization configuration to load: ...`, "500 LoadingConfiguration", "The server has just started and has not read the registrations.", "Retry after a second.", "admission/snapshot/gate.go"},
 	}},
-	{"Admission policies", "[S17](../rules/17-validating-policies.md) and [S18](../rules/18-mutating-policies.md) have the rules.", []answer{
+	{"Admission policies", "[S17](../dev/rules/17-validating-policies.md) and [S18](../dev/rules/18-mutating-policies.md) have the rules.", []answer{
 		{`ValidatingAdmissionPolicy '...' with binding '...' denied request: ...`, "422 Invalid, or as the policy says", "A validation is false, or failed and `failurePolicy` is `Fail`, and the binding denies.", "Read the message: it is the policy's. Change the object, the policy or the binding.", "admission/plan/judge.go"},
 		{`policy '...' with binding '...' denied request: ...`, "422 Invalid", "An expression of a MutatingAdmissionPolicy failed and `failurePolicy` is `Fail`.", "Correct the expression.", "admission/plan/judge.go"},
 	}},
-	{"Initializers", "[Initializers](../initializers.md) explains the words; [S11](../rules/11-initializers.md) has the rules.", []answer{
+	{"Initializers", "[Initializers](../initializers.md) explains the words; [S11](../dev/rules/11-initializers.md) has the rules.", []answer{
 		{`initializer "..." did not act on ... "..." within ... and its failurePolicy is Fail: the object is stored and stays uninitialized until the initializer acts`, "504 Timeout", "An initializer that must act is away.", "Start it. Or act for it with `gatehouse initializers complete`, or delete the object.", "initialization/timeout.go"},
 		{`request did not complete within requested timeout: ... "..." is stored and waits for ...`, "504 Timeout", "The request's time ended before the initializers did.", "Nothing: the object goes on being initialized. Watch it with `gatehouse initializers watch`.", "initialization/creation.go"},
 		{`the server is shutting down: ... "..." is stored and not yet initialized`, "503 ServiceUnavailable", "The server ends while a create waits.", "Look at the object through another server, or after the restart.", "initialization/creation.go"},
@@ -71,10 +71,10 @@ var answers = []struct {
 	}},
 	{"Storage and load", "[Operations](../operations.md) says what to do about disks and databases.", []answer{
 		{`too many concurrent requests, please try again later`, "429 TooManyRequests", "More requests run than `--max-requests-inflight` or `--max-mutating-requests-inflight` allows.", "Retry after a second; most clients do. Raise the limit if the machine has room.", "internal/server/handling/inflight/inflight.go"},
-		{`too many bytes of requests wait to be handled, please try again later`, "429 TooManyRequests", "The bodies of requests that wait need more memory than the server, or than one user, may have ([S27.6](../rules/27-fairness.md)).", "Retry after a second. Send fewer large requests at a time.", "internal/server/handling/inflight/clients.go"},
-		{`limit is ..., with what the aliases of the YAML stand for`, "413 RequestEntityTooLarge", "The body is in YAML, and its aliases repeat more than a body may have ([S27.9](../rules/27-fairness.md)).", "Send the object in JSON, or in several parts.", "internal/server/api/resources/body.go"},
+		{`too many bytes of requests wait to be handled, please try again later`, "429 TooManyRequests", "The bodies of requests that wait need more memory than the server, or than one user, may have ([S27.6](../dev/rules/27-fairness.md)).", "Retry after a second. Send fewer large requests at a time.", "internal/server/handling/inflight/clients.go"},
+		{`limit is ..., with what the aliases of the YAML stand for`, "413 RequestEntityTooLarge", "The body is in YAML, and its aliases repeat more than a body may have ([S27.9](../dev/rules/27-fairness.md)).", "Send the object in JSON, or in several parts.", "internal/server/api/resources/body.go"},
 		{`the body of the request did not arrive within ...`, "504 Timeout", "The client sent its body too slowly.", "Look at the client and at the network.", "internal/server/handling/inflight/clients.go"},
-		{`too many requests wait to change this object, please try again later`, "429 TooManyRequests", "100 requests wait to change one object ([S27.8](../rules/27-fairness.md)).", "Retry after a second. Have fewer clients write the object.", "internal/server/handling/inflight/lines.go"},
+		{`too many requests wait to change this object, please try again later`, "429 TooManyRequests", "100 requests wait to change one object ([S27.8](../dev/rules/27-fairness.md)).", "Retry after a second. Have fewer clients write the object.", "internal/server/handling/inflight/lines.go"},
 		{`the time of the request was over before its turn to change the object, which it has not changed`, "504 Timeout", "Requests before this one took all of its time to change the same object.", "Retry. Have fewer clients write the object, or look at webhooks that are slow.", "internal/server/handling/inflight/lines.go"},
 		{`the disk of the storage is nearly full: ... are free, less than the ... of --min-free-disk; nothing was written, please try again when more space is free`, "503 ServiceUnavailable", "Less than `--min-free-disk` is free on the disk of the embedded etcd.", "[Free some space](../operations.md#disk); the server needs no restart.", "internal/server/storage/etcd/space.go"},
 		{`the database of the storage is full: nothing was written, and only deletions are accepted until its administrator frees space: ...`, "503 ServiceUnavailable", "etcd's database has reached its quota.", "[Delete objects or raise `--etcd-quota`](../operations.md#disk).", "internal/server/storage/outage.go"},
@@ -93,7 +93,7 @@ var answers = []struct {
 		{`reading the request's body: `, "504 Timeout", "The connection was too slow, or ended, before the whole body was there.", "Send it again.", "internal/server/api/resources/patch.go"},
 		{`... needs an agent on the node, but this server has none: ...`, "501 MethodNotAllowed", "Logs and commands of containers need nodes, and there are none.", "Use a cluster.", "internal/server/api/catalog/nodes.go"},
 	}},
-	{"Aggregated API servers", "[Aggregated API servers](../aggregation.md) and [S22](../rules/22-aggregation.md) have more.", []answer{
+	{"Aggregated API servers", "[Aggregated API servers](../aggregation.md) and [S22](../dev/rules/22-aggregation.md) have more.", []answer{
 		{`... is not available: ...`, "503 ServiceUnavailable", "The condition `Available` of the APIService that the message names is not true; the rest says why.", "Start or repair the server, its Service, or `caBundle`. Gatehouse looks again by itself.", "internal/server/api/aggregation/proxy.go"},
 		{`... cannot be reached: ...`, "503 ServiceUnavailable", "The Service that the APIService names leads nowhere.", "Give it endpoints, or `gatehouse serve` a `--service-address`.", "internal/server/api/aggregation/proxy.go"},
 		{`... did not answer: ...`, "503 ServiceUnavailable", "The aggregated server broke the connection, was too slow, or answered what is not HTTP.", "Look at its log, and try again.", "internal/server/api/aggregation/proxy.go"},

@@ -31,7 +31,7 @@ var families = []struct {
 }{
 	{"Gatehouse's own", "", []string{"gatehouse_"}},
 	{"Admission and conversion, with the names of kube-apiserver",
-		"[Section 10 of the rules](../rules/10-metrics.md) says what is counted when.\n\n",
+		"[Section 10 of the rules](../dev/rules/10-metrics.md) says what is counted when.\n\n",
 		[]string{"apiserver_admission_", "apiserver_validating_admission_policy_", "apiserver_mutating_admission_policy_", "apiserver_webhooks_", "apiserver_conversion_webhook_", "apiserver_crd_conversion_"}},
 	{"Requests, storage and clients, from the libraries of Kubernetes", "", []string{""}},
 }

@@ -148,7 +148,7 @@ func TestTheTableOfContentsHasAllPages(t *testing.T) {
 	}
 	walk(t, func(file string) {
 		page, ok := strings.CutPrefix(file, "docs/")
-		if !ok || path.Ext(page) != ".md" || page == "README.md" || strings.HasPrefix(page, "rules/") && page != "rules/README.md" || strings.HasPrefix(page, "lint/") {
+		if !ok || path.Ext(page) != ".md" || page == "README.md" || strings.HasPrefix(page, "dev/rules/") && page != "dev/rules/README.md" || strings.HasPrefix(page, "lint/") {
 			return
 		}
 		if !strings.Contains(string(contents), "]("+page+")") {

@@ -326,7 +326,7 @@ func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
 }
 
 // The module gatehousetest asks an operator for nothing but an old client-go, and neither it nor
-// the server's module asks for the other. docs/decisions/011-gatehousetest-is-a-module.md says why.
+// the server's module asks for the other. docs/dev/decisions/011-gatehousetest-is-a-module.md says why.
 func TestGatehousetestRaisesNoVersion(t *testing.T) {
 	t.Chdir(root)
 	direct := func(file string) []string {

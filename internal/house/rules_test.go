@@ -34,7 +34,7 @@ var unproven = map[string]string{
 var unbuilt = map[string]string{}
 
 // ruleBook is the folder of the rules.
-const ruleBook = "docs/rules"
+const ruleBook = "docs/dev/rules"
 
 var (
 	sectionFile = regexp.MustCompile(`^(\d\d)-[a-z-]+\.md$`)

@@ -11,7 +11,7 @@ import (
 // decided begins the cell of a row that is decided against.
 const decided = "decided:"
 
-// Every row of docs/seeds.md names rules or decisions that exist, and tests that exist and of which
+// Every row of docs/dev/seeds.md names rules or decisions that exist, and tests that exist and of which
 // one names one of the rules; a row without a test says that it is decided otherwise, and where.
 func TestTheSeedsAreProven(t *testing.T) {
 	t.Chdir(root)
@@ -48,7 +48,7 @@ func TestTheSeedsAreProven(t *testing.T) {
 	})
 	span := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 	rows, sections := 0, 0
-	for i, line := range strings.Split(read(t, "docs/seeds.md"), "\n") {
+	for i, line := range strings.Split(read(t, "docs/dev/seeds.md"), "\n") {
 		if strings.HasPrefix(line, "## ") {
 			sections++
 		}
@@ -60,30 +60,30 @@ func TestTheSeedsAreProven(t *testing.T) {
 		cited := citation.FindAllString(cells[1], -1)
 		for _, number := range cited {
 			if !known[number] {
-				t.Errorf("docs/seeds.md:%d: there is no rule %s", i+1, number)
+				t.Errorf("docs/dev/seeds.md:%d: there is no rule %s", i+1, number)
 			}
 		}
 		named := span.FindAllStringSubmatch(cells[2], -1)
 		if len(cited) == 0 {
-			t.Errorf("docs/seeds.md:%d: the row has no rule and no decision", i+1)
+			t.Errorf("docs/dev/seeds.md:%d: the row has no rule and no decision", i+1)
 		}
 		if len(named) == 0 && !(strings.Contains(cells[2], decided) && slices.ContainsFunc(cited, func(c string) bool { return c[0] == 'D' })) {
-			t.Errorf("docs/seeds.md:%d: the row has no test, and no decision against it", i+1)
+			t.Errorf("docs/dev/seeds.md:%d: the row has no test, and no decision against it", i+1)
 		}
 		proves := len(named) == 0
 		for _, m := range named {
 			if tests[m[1]] == nil {
-				t.Errorf("docs/seeds.md:%d: there is no test %s", i+1, m[1])
+				t.Errorf("docs/dev/seeds.md:%d: there is no test %s", i+1, m[1])
 			}
 			for _, source := range tests[m[1]] {
 				proves = proves || slices.ContainsFunc(citation.FindAllString(source, -1), func(c string) bool { return slices.Contains(cited, c) })
 			}
 		}
 		if !proves && !strings.Contains(cells[2], "cases in files") {
-			t.Errorf("docs/seeds.md:%d: none of the tests names one of the rules", i+1)
+			t.Errorf("docs/dev/seeds.md:%d: none of the tests names one of the rules", i+1)
 		}
 	}
 	if rows < 100 || sections != 5 {
-		t.Errorf("docs/seeds.md has %d rows about %d documents, want more than 100 about 5", rows, sections)
+		t.Errorf("docs/dev/seeds.md has %d rows about %d documents, want more than 100 about 5", rows, sections)
 	}
 }

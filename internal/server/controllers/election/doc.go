@@ -4,7 +4,7 @@
 // client-go's elector renews it, and another server takes it over when it was not renewed
 // for its duration. The elector reads and writes the Lease through Leases, which the caller
 // provides, and so the caller decides whether writes of the Lease go through admission. See
-// docs/decisions/003-a-lease-for-controllers.md.
+// docs/dev/decisions/003-a-lease-for-controllers.md.
 //
 // # Guarantees
 //

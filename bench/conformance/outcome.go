@@ -104,7 +104,7 @@ func (o *outcome) print(w io.Writer) {
 	}
 }
 
-// document writes docs/conformance.md.
+// document writes bench/results/conformance.md.
 func (o *outcome) document() []byte {
 	b := &bytes.Buffer{}
 	tried := len(o.passed) + total(o.failed)
@@ -117,7 +117,7 @@ The specs of Kubernetes' end-to-end suite (%s, unchanged) that need no kubelet, 
 The fake nodes stand in for a kubelet where a spec only waits for a pod to be ready or gone.
 Everything else is as it is by default. This page is written from the report of
 
-    cd bench/conformance && go run . -write ../../docs/conformance.md
+    cd bench/conformance && go run . -write ../results/conformance.md
 
 and `+"`bench/conformance/specs.yaml`"+` has the choice of specs and the reasons.
 

@@ -13,6 +13,6 @@
 // With --webhooks, both servers are kube-apiservers: one has plugins compiled in, and the
 // other one has them as webhooks of gatehouse webhook. webhooks.yaml lists what differs.
 //
-// Differences with a reason are listed in known.yaml, which docs/compatibility.md
+// Differences with a reason are listed in known.yaml, which bench/results/compatibility.md
 // is written from; with any other the program exits with 1.
 package main

@@ -59,7 +59,7 @@ func show(v any) string {
 	return string(data)
 }
 
-// document writes docs/compatibility.md.
+// document writes bench/results/compatibility.md.
 func (t *tally) document(w io.Writer) error {
 	entries := slices.DeleteFunc(slices.Clone(t.known), func(k *known) bool { return k.seen == 0 })
 	rest := "The others differ in the ways listed\nhere and in no other."
@@ -74,7 +74,7 @@ func (t *tally) document(w io.Writer) error {
 The same requests are sent to kube-apiserver 1.37.1 and to Gatehouse, and codes, warnings, statuses and objects are
 compared, except values that differ between any two servers: uids, times, resource versions, random addresses and ports.
 
-    cd bench && go run ./differential --compatibility ../docs/compatibility.md
+    cd bench && go run ./differential --compatibility results/compatibility.md
 
 In the last run %d cases made %d requests; %d were answered the same on both sides. %s
 

@@ -1,4 +1,4 @@
-// Package engines builds Gatekeeper and Kyverno as docs/test.md says, each from an empty directory, and has them judge
+// Package engines builds Gatekeeper and Kyverno as docs/suites.md says, each from an empty directory, and has them judge
 // suites by 'gatehouse test --engine'.
 //
 //	cd bench && go test ./engines -timeout 2h

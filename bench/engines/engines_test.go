@@ -27,7 +27,7 @@ func TestEnginesJudgeTheirSuites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles Kyverno and Gatekeeper")
 	}
-	page, err := os.ReadFile("../../docs/test.md")
+	page, err := os.ReadFile("../../docs/suites.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestEnginesJudgeTheirSuites(t *testing.T) {
 			home := t.TempDir()
 			block := regexp.MustCompile("(?s)```sh\n# " + engine + "\n(.*?)```").FindSubmatch(page)
 			if block == nil {
-				t.Fatal("docs/test.md does not say how to build it")
+				t.Fatal("docs/suites.md does not say how to build it")
 			}
 			env := append(env, "HOME="+home, "XDG_CACHE_HOME=")
 			commands := exec.CommandContext(t.Context(), "sh", "-e", "-c", string(block[1]))

@@ -32,7 +32,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
-	page := flag.String("page", "../docs/versions.md", "`file` whose generated part is written")
+	page := flag.String("page", "results/versions.md", "`file` whose generated part is written")
 	fields := flag.String("fields", "../internal/emulation/fields.txt", "`file` with the fields in which releases differ, which is written")
 	release := flag.String("release", "", "only compare Gatehouse as this `release` with -real, by requests of each field and function")
 	real := flag.String("real", "", "`program` of a real kube-apiserver of -release")

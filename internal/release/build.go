@@ -77,7 +77,7 @@ var errModified = errors.New("the work tree has changes: commit them, or use -mo
 const linkerFlags = "-s -w"
 
 // profile is where servers spend their time under load, which the compiler uses: releases use 7 %
-// less CPU with it (docs/benchmarks.md). The other builds do not use it, because it has every package
+// less CPU with it (bench/results/benchmarks.md). The other builds do not use it, because it has every package
 // compiled again, which takes minutes. Program bench/cmd/releaseprofile writes it.
 const profile = "internal/release/server.pgo"
 

@@ -29,7 +29,7 @@ func main() {
 	rounds := flag.Int("rounds", 10, "how often everything is run")
 	bench := flag.String("bench", ".", "only benchmarks that match this `regexp`")
 	benchtime := flag.String("benchtime", "500ms", "how long each is run in a round")
-	out := flag.String("report", "", "`file` to write the comparison to, such as ../docs/benchmarks.md")
+	out := flag.String("report", "", "`file` to write the comparison to, such as results/benchmarks.md")
 	flag.Parse()
 	if err := run(ctx, *rounds, *bench, *benchtime, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "enginebench:", err)
@@ -73,7 +73,7 @@ func run(ctx context.Context, rounds int, bench, benchtime, out string) error {
 	if out == "" {
 		return nil
 	}
-	command := fmt.Sprintf("cd bench && go run ./cmd/enginebench --rounds %d --bench %s --benchtime %s --report ../docs/benchmarks.md",
+	command := fmt.Sprintf("cd bench && go run ./cmd/enginebench --rounds %d --bench %s --benchtime %s --report results/benchmarks.md",
 		rounds, strconv.Quote(bench), benchtime)
 	return report.Write(out, "enginebench", "The engine compared with upstream's webhook plugins", command, explanation+"```\n"+strings.TrimSpace(string(table))+"\n```\n")
 }

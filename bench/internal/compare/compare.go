@@ -40,7 +40,7 @@ func (o *Options) AddFlags(rounds int) {
 	flag.StringVar(&o.Module, "module", ".", "`directory` of the bench module")
 	flag.StringVar(&o.Binaries, "binaries", "", "`directory` of the programs (default: in the user's cache)")
 	flag.IntVar(&o.Rounds, "rounds", rounds, "how many times each side is measured")
-	flag.StringVar(&o.Report, "report", "", "`file` to write the table to, such as ../docs/benchmarks.md")
+	flag.StringVar(&o.Report, "report", "", "`file` to write the table to, such as results/benchmarks.md")
 }
 
 // Main parses the flags, calls run with a context that ends when the process is asked to,
@@ -106,7 +106,7 @@ func (o *Options) Finish(out io.Writer, title, explanation, table string) error 
 // command is the command line, without what is of this machine.
 func (o *Options) command(flags *flag.FlagSet) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cd bench && go run ./cmd/%s --report ../docs/benchmarks.md", o.Name)
+	fmt.Fprintf(&b, "cd bench && go run ./cmd/%s --report results/benchmarks.md", o.Name)
 	flags.Visit(func(f *flag.Flag) {
 		switch {
 		case slices.Contains([]string{"binaries", "module", "report"}, f.Name):

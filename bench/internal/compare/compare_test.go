@@ -29,7 +29,7 @@ func TestTheCommandHasWhatWasGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &Options{Name: "test"}
-	if got, want := o.command(flags), "cd bench && go run ./cmd/test --report ../docs/benchmarks.md --rounds 7"; got != want {
+	if got, want := o.command(flags), "cd bench && go run ./cmd/test --report results/benchmarks.md --rounds 7"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-// Package report writes measurements into docs/benchmarks.md, one section a
+// Package report writes measurements into bench/results/benchmarks.md, one section a
 // program, so that each can be measured again alone.
 package report
 

@@ -17,8 +17,8 @@ import (
 // practicesURI is the page of Kubernetes that rules of lint stand for.
 const practicesURI = "https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/"
 
-// rulesURI is where the pages of the rules of lint are.
-const rulesURI = report.ProjectURI + "/blob/main/docs/lint/"
+// rulesURI is the page of all rules; the ID of a rule is its anchor.
+const rulesURI = report.ProjectURI + "/blob/main/docs/lint.md#"
 
 // findings returns what is at least of a level.
 func (r *lintReport) findings(least report.Level) []*lint.Fault {
@@ -59,7 +59,7 @@ func (r *lintReport) report(list []*lint.Fault) *report.Report {
 	for _, rule := range r.Checked {
 		f.Rules = append(f.Rules, report.Rule{
 			ID: rule.ID, Level: rule.Level, Title: rule.Title + ".", Why: rule.Why, Fix: rule.Fix,
-			URI: rulesURI + rule.ID + ".md", Tags: []string{"kubernetes", "admission"},
+			URI: rulesURI + rule.ID, Tags: []string{"kubernetes", "admission"},
 		})
 	}
 	for _, one := range list {

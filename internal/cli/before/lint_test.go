@@ -259,7 +259,7 @@ func TestLintFailsOnWhatItCannotRead(t *testing.T) {
 // A page and a Markdown text have the findings, their places and the counts.
 func TestLintPages(t *testing.T) {
 	for format, want := range map[string][]string{
-		"html":     {"<!doctype html>", "errors", "hooks.yaml:", "/docs/lint/"},
+		"html":     {"<!doctype html>", "errors", "hooks.yaml:", "/docs/lint.md#"},
 		"markdown": {"# What is dangerous in 1 webhook", "| level | where | what | rule |", "| error | `"},
 	} {
 		out, code := lintRun(t, lintExample, "-o", format)

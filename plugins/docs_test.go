@@ -10,11 +10,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of docs/policies-builtin.md")
+var update = flag.Bool("update", false, "rewrite the table of docs/plugins.md")
 
 // The document has the table of the code.
 func TestTheDocumentHasEveryPlugin(t *testing.T) {
-	const file, begin, end = "../docs/policies-builtin.md", "<!-- BEGIN plugins: go test ./plugins -run Document -update -->\n", "<!-- END plugins -->\n"
+	const file, begin, end = "../docs/plugins.md", "<!-- BEGIN plugins: go test ./plugins -run Document -update -->\n", "<!-- END plugins -->\n"
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

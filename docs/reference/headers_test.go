@@ -14,8 +14,8 @@ import (
 // headers are the headers of answers that mean something here: name, answers that have it,
 // meaning.
 var headers = [][3]string{
-	{admission.TraceHeader, "every request that admission judged, unless `--admission-trace-bytes` is 0", "The ID of the request's [trace](../predict.md#traces). `gatehouse trace ID` prints it."},
-	{"Gatehouse-Registration-Revision", "every write that admission judged", "Every registration whose `resourceVersion` is not greater was in force. [Operations](../operations.md#when-a-registration-is-in-force) says more."},
+	{admission.TraceHeader, "every request that admission judged, unless `--admission-trace-bytes` is 0", "The ID of the request's [trace](../who-changed-it.md#traces). `gatehouse trace ID` prints it."},
+	{"Gatehouse-Registration-Revision", "every write that admission judged", "Every registration whose `resourceVersion` is not greater was in force. [Operations](../three-servers.md#when-a-registration-is-active) says more."},
 	{"Warning", "any answer", "A text for the user, as kubectl prints it: from webhooks and policies, about deprecated versions, and about registrations that are not in force."},
 	{"Retry-After", "429, and 500 and 503 that may pass", "The seconds after which a client may retry. Most clients of Kubernetes do so by themselves."},
 	{"Audit-Id", "every answer", "The ID of the request's audit event."},
@@ -27,11 +27,12 @@ var headerName = regexp.MustCompile(`^Gatehouse-[A-Z][A-Za-z-]+$`)
 // own is in the table.
 func TestTheReferenceHasAllHeaders(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("Headers of answers that clients of Gatehouse may want to read.\n\n| header | in the answer to | meaning |\n|---|---|---|\n")
+	b.WriteString("Headers of answers for clients, and annotations of audit events.\n\n## Response headers\n\n| header | in the answer to | meaning |\n|---|---|---|\n")
 	for _, h := range headers {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", h[0], h[1], cell(h[2]))
 	}
-	check(t, "headers.md", "Response headers", b.String())
+	b.WriteString("\n## Audit annotations\n\n" + auditTable())
+	check(t, "headers.md", "Response headers and audit annotations", b.String())
 	found := map[string]bool{}
 	for _, file := range sources(t) {
 		for _, text := range parse(t, file).texts {
@@ -72,9 +73,8 @@ var annotations = []annotation{
 // auditKey is the form of the keys of annotations in the package that writes them.
 var auditKey = regexp.MustCompile(`^[a-z0-9.-]+\.(k8s\.io|kubernetes\.io|gatehouse\.dev)/[a-z_]*$`)
 
-// docs/reference/audit.md has the annotations of the table, and the table has every key in
-// admission/trace, which alone annotates audit events (TestOnlyTheTraceCountsAndLogs).
-func TestTheReferenceHasAllAuditAnnotations(t *testing.T) {
+// auditTable is the section of the annotations.
+func auditTable() string {
 	var b strings.Builder
 	b.WriteString("What admission adds to the audit event of a request. An event has an annotation when the audit policy asks for its level or a\nhigher one. `round` is 0, or 1 when webhooks are called again.\n\n| annotation | level | meaning |\n|---|---|---|\n")
 	for _, a := range annotations {
@@ -83,7 +83,12 @@ func TestTheReferenceHasAllAuditAnnotations(t *testing.T) {
 	b.WriteString("| `WEBHOOK/KEY` | Metadata | The webhook WEBHOOK answered with `auditAnnotations` that have KEY. |\n" +
 		"| `POLICY/KEY` | Metadata | The policy POLICY has an audit annotation KEY. |\n" +
 		"| `apiserver.latency.k8s.io/mutating-webhook`, `apiserver.latency.k8s.io/validating-webhook` | Metadata | How long the webhooks of a pass took. The library writes them for slow requests. |\n")
-	check(t, "audit.md", "Audit annotations", b.String())
+	return b.String()
+}
+
+// The table of annotations has every key in admission/trace, which alone annotates audit events
+// (TestOnlyTheTraceCountsAndLogs).
+func TestTheReferenceHasAllAuditAnnotations(t *testing.T) {
 	keys := map[string]bool{}
 	for _, file := range sources(t) {
 		if !strings.HasPrefix(file, "admission/trace/") {

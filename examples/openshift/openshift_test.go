@@ -489,7 +489,7 @@ func TestEveryFileIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := os.ReadFile("../../docs/policies-builtin.md")
+	table, err := os.ReadFile("../../docs/plugins.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -502,7 +502,7 @@ func TestEveryFileIsDocumented(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(string(table), "](../examples/openshift/"+file+")") {
-			t.Errorf("docs/policies-builtin.md does not link %s", file)
+			t.Errorf("docs/plugins.md does not link %s", file)
 		}
 	}
 	if len(files) < 19 {

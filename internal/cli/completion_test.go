@@ -109,11 +109,11 @@ func TestValuesAreCompleted(t *testing.T) {
 
 // The page has the ClusterRole that the command prints.
 func TestThePageHasTheClusterRole(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "predict.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rejected.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "### Rights")
+	_, section, _ := strings.Cut(string(page), "## Rights")
 	_, block, _ := strings.Cut(section, "```yaml\n")
 	block, _, _ = strings.Cut(block, "```")
 	printed, problems, code := execution(t.Context(), "", "explain", "--rbac")

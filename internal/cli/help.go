@@ -16,7 +16,10 @@ func helpTopics() []*cobra.Command {
   1  when it failed; standard error says why, in one sentence; for check: also
      when the cluster would reject an object, or a file cannot be read; for
      lint: also when there are findings of level error, or a file cannot be read;
-     for test: also when a test fails or cannot be judged
+     for test: also when a test fails or cannot be judged, or coverage is below
+     --coverage-min; for audit: also when a policy would reject an object; for
+     replay: also when --fail-on says so; for cluster status: also when a member
+     does not answer
   2  when the command line is wrong: an unknown command or flag, or a flag whose
      value cannot be used; for test, replay and audit: also when nothing was
      judged; for test: also when a file with tests is wrong
@@ -32,6 +35,10 @@ gatehouse kubectl exits with what kubectl exits with.`,
 			Long: `COLUMNS
     How many columns the output of commands may have that goes to no terminal.
     Tables then fit it, as they fit a terminal.
+
+GATEHOUSE_BINARY
+    The program that package gatehousetest starts, in place of one that it
+    builds.
 
 GATEHOUSE_DATA_DIR
     The data directory: where serve writes when --data-dir is not given, and
@@ -62,6 +69,14 @@ GATEHOUSE_PROGRAM
 TMPDIR
     Where temporary files go, such as the data that 'gatehouse backup verify'
     restores. Default /tmp.
+
+GOGC
+    How much the heap of serve may grow before garbage is collected, in percent.
+    Default 400.
+
+GOMEMLIMIT
+    How much memory the Go runtime of serve takes at most, such as 2GiB. Default
+    nine tenths of the limit of the container.
 
 NO_COLOR
     If it is set, output on a terminal has no colours.

@@ -95,7 +95,7 @@ func TestServersShareTheFrontProxyAuthority(t *testing.T) {
 }
 
 // The certificate by which aggregated servers know this one is replaced, with its authority, as
-// docs/operations.md says, and no request fails for it. Both authorities count in between, and in
+// the pages of operations in docs says, and no request fails for it. Both authorities count in between, and in
 // the end the new one alone (S22.18, S22.19).
 func TestRotateTheFrontProxyCertificate(t *testing.T) {
 	t.Parallel()

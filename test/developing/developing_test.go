@@ -125,7 +125,7 @@ func manifest(extra string) string { return fmt.Sprintf(registration, extra, "")
 
 // The guide's way from nothing to a webhook that rejects is three commands, which do what it says.
 func TestThreeCommands(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "dev.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "writing-webhooks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

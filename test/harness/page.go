@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Administrator runs the commands of docs/operations.md in a directory of the test, where
+// Administrator runs the commands of the pages about operations in a directory of the test, where
 // gatehouse is the program under test.
 type Administrator struct {
 	// Dir is where the commands run.
@@ -141,15 +141,25 @@ func (a *Administrator) Launch(t testing.TB, command string) (stop func()) {
 	return stop
 }
 
+// OperationsPages returns the texts of the pages about operations. Titles of sections are unique in them.
+func OperationsPages(t testing.TB) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range []string{"one-server", "three-servers", "backup", "certificates", "monitoring", "troubleshooting", "install"} {
+		page, err := os.ReadFile(filepath.Join(moduleRoot(), "docs", name+".md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(page)
+	}
+	return all.String()
+}
+
 // block returns the only block of a section with the given text: lines that are
 // indented by four spaces, without an empty line.
 func block(t testing.TB, section, with string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(moduleRoot(), "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, ok := strings.Cut(string(page), "\n## "+section+"\n")
+	_, rest, ok := strings.Cut(OperationsPages(t), "\n## "+section+"\n")
 	if !ok {
 		t.Fatalf("there is no section %q", section)
 	}

@@ -3,8 +3,6 @@ package operations
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -15,18 +13,14 @@ import (
 // no other one would serve better, and the balancer would end every connection.
 func TestABalancerKeepsServersWhoseEtcdIsAway(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := regexp.MustCompile(`option httpchk GET (\S+)`).FindSubmatch(page)
+	asked := regexp.MustCompile(`option httpchk GET (\S+)`).FindStringSubmatch(harness.OperationsPages(t))
 	if asked == nil {
 		t.Fatal("the page has no balancer")
 	}
 	etcd := harness.StartEtcd(t)
 	s := harness.Start(t, "--etcd-servers", etcd.URL)
 	h := s.HTTP(t, nil)
-	h.Must(http.StatusOK, "GET", string(asked[1]), "")
+	h.Must(http.StatusOK, "GET", asked[1], "")
 	etcd.Kill(t)
 	for _, check := range []string{"etcd", "admission"} {
 		harness.Eventually(t, "the check "+check+" fails", func() error {
@@ -36,5 +30,5 @@ func TestABalancerKeepsServersWhoseEtcdIsAway(t *testing.T) {
 			return nil
 		})
 	}
-	h.Must(http.StatusOK, "GET", string(asked[1]), "")
+	h.Must(http.StatusOK, "GET", asked[1], "")
 }

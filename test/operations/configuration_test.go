@@ -13,7 +13,7 @@ import (
 func TestServerWithAConfigurationFile(t *testing.T) {
 	t.Parallel()
 	a := harness.NewAdministrator(t)
-	a.Follow(t, "One server", "--print-config")
+	a.Follow(t, "Start", "--print-config")
 	file := filepath.Join(a.Dir, "server.yaml")
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), "\nbackupSchedule: '@daily'\n") || !strings.Contains(string(text), "\n# bindAddress: 127.0.0.1\n") {

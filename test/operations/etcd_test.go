@@ -14,7 +14,7 @@ import (
 // The commands for the embedded etcd reach the one of the running server, and the server goes on.
 func TestLookAfterTheEmbeddedEtcd(t *testing.T) {
 	t.Parallel()
-	const section = "One server"
+	const section = "Disk"
 	a := harness.NewAdministrator(t)
 	s := harness.StartOn(t, filepath.Join(a.Dir, "gatehouse.data"))
 	if out := a.Follow(t, section, "etcd status"); !strings.Contains(out, "IN USE") || !strings.Contains(out, "8192 MiB") {

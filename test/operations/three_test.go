@@ -300,18 +300,15 @@ func TestRotateTheKeyOfTokens(t *testing.T) {
 			all()
 		}
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := harness.OperationsPages(t)
 	a.Follow(t, section, "openssl ecparam")
-	restart(string(page), "--service-account-key-file", "new-tokens.pub")
+	restart(page, "--service-account-key-file", "new-tokens.pub")
 	old := tokens[0]
-	restart(string(page), "--service-account-signing-key-file", "new-tokens.key", "--service-account-key-file", "old-tokens.crt")
+	restart(page, "--service-account-signing-key-file", "new-tokens.key", "--service-account-key-file", "old-tokens.crt")
 	// Those of the old key have ended.
 	tokens = nil
 	issue(servers[0])
-	restart(string(page), "--service-account-signing-key-file", "new-tokens.key")
+	restart(page, "--service-account-signing-key-file", "new-tokens.key")
 	for i, s := range servers {
 		if r := s.HTTP(t, s.WithToken(old)).Do("GET", "/api/v1/namespaces", ""); r.Code != http.StatusUnauthorized {
 			t.Errorf("server %d answers %d to a token of the old key", i, r.Code)

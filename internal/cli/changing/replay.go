@@ -115,7 +115,7 @@ and with which message, newly allowed, changed in another way, warned, or sent
 to other webhooks.
 
 REQUESTS are files and directories: Kubernetes audit logs (levels Request and
-RequestResponse), AdmissionReviews, recorded requests (docs/replay.md has the
+RequestResponse), AdmissionReviews, recorded requests (docs/impact.md has the
 format), and what 'gatehouse trace -o jsonl' prints; they may be compressed by
 gzip. --existing takes the objects that there are in place of requests. What
 cannot be judged is counted, with the reason.

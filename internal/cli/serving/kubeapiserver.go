@@ -76,7 +76,7 @@ the envtest of controller-runtime: 'gatehouse envtest --help' has more.
 
 Flags of kube-apiserver that mean nothing here are accepted with a warning. A
 webhook or a policy is in force as soon as its registration is acknowledged:
---admission-consistency is strict. Other differences are in docs/testing.md.`
+--admission-consistency is strict. Other differences are in docs/envtest.md.`
 	cmd.Example = `  # what envtest runs, in short
   kube-apiserver --etcd-servers http://127.0.0.1:2379 --cert-dir /tmp/certs \
     --secure-port 6443 --client-ca-file ca.crt --authorization-mode RBAC`

@@ -188,7 +188,7 @@ func (r *Recipe) find(at string) error {
 		if err != nil {
 			return err
 		}
-		at, build = filepath.Join(cache, "gatehouse", "engines", r.Name), ": docs/test.md says in \"Real engines\" how to build it there; or name its directory with --engine "+r.Name+"=PATH"
+		at, build = filepath.Join(cache, "gatehouse", "engines", r.Name), ": docs/suites.md says in \"With the real engine\" how to build it there; or name its directory with --engine "+r.Name+"=PATH"
 	}
 	at, err := filepath.Abs(at)
 	if err != nil {

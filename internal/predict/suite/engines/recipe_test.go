@@ -33,7 +33,7 @@ func TestRecipesFindTheirEngine(t *testing.T) {
 		{"a program", "gatekeeper=" + filepath.Join(whole, "gatekeeper"), filepath.Join(whole, "gatekeeper"), ""},
 		{"a directory without manifests", "gatekeeper=" + half, "", "the engine gatekeeper: " + filepath.Join(half, "gatekeeper.yaml") + " is not there"},
 		{"the other one", "kyverno=" + installed(t, "kyverno"), "", "kyverno.yaml is not there"},
-		{"an empty cache", "gatekeeper", "", `is not there: docs/test.md says in "Real engines" how to build it there`},
+		{"an empty cache", "gatekeeper", "", `is not there: docs/suites.md says in "With the real engine" how to build it there`},
 		{"an unknown name", "gatekeper", "", `there is no engine "gatekeper" (did you mean gatekeeper?): the program knows gatekeeper and kyverno, and reads others`},
 		{"no file", "./none.yaml", "", "./none.yaml: no such file or directory"},
 	} {

@@ -156,9 +156,10 @@ func (s *settings) enter(ctx context.Context) (*etcd.Member, error) {
 	peers := s.peers()
 	m := &etcd.Member{
 		Name: s.member.Name, Address: s.member.Address, Listen: s.member.Listen,
-		CertFile: peers.CertFile, KeyFile: peers.KeyFile, CAFile: peers.CAFile,
+		CertFile: peers.CertFile, KeyFile: peers.KeyFile, CAFile: peers.CAFile, Prefix: ClusterKeys(s.EtcdPrefix),
 	}
 	if s.PeerCertFile != "" {
+		m.Named = true
 		m.CertFile, m.KeyFile, m.CAFile = s.PeerCertFile, s.PeerKeyFile, s.PeerTrustedCAFile
 	}
 	if s.Join != "" && !present {

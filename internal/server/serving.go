@@ -128,6 +128,9 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 				return nil, err
 			}
 		}
+		if err := o.db.embedded.RecordKeys(ctx, o.db.client.KV); err != nil {
+			return nil, err
+		}
 		if admitter, err = newAdmitter(s, o.db); err != nil {
 			return nil, err
 		}

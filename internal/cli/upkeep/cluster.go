@@ -372,6 +372,10 @@ func (c *cluster) remove(ctx context.Context, args []string) error {
 	if _, err := c.client.MemberRemove(ctx, id); err != nil {
 		return err
 	}
+	// The members refuse the keys of a member that is not there, with or without a record.
+	if err := etcd.DeleteIdentity(ctx, c.client.KV, server.ClusterKeys(c.prefix), gone.Name); err != nil {
+		return fmt.Errorf("%s is removed, and the record of its key could not be deleted: %w", gone.name(), err)
+	}
 	terminal.Fprintf(c.out, "removed %s; its server ends if it runs, and its data directory is of no more use\n", gone.name())
 	return nil
 }

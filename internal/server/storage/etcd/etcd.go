@@ -75,6 +75,8 @@ type Server struct {
 	// member is nil for an etcd alone, and unheard is set when it has started again (errUnheard).
 	member  *Member
 	unheard bool
+	// front is where the other members reach this one; nil for an etcd alone.
+	front *front
 
 	// stop ends the goroutines that watch the etcd, and watchers waits for them.
 	stop     context.CancelFunc
@@ -137,7 +139,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets.Name(), socketName)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
 	// An etcd alone has no peers. It would listen for peers on an abstract socket, through which
-	// every user of the machine could take part in the consensus.
+	// every user of the machine could take part in the consensus. Others come through the front.
 	cfg.ListenPeerUrls = nil
 	// The advertised peer URL is recorded in the data. It must be the same at every start. No
 	// process ever connects to it: the cluster has one member.
@@ -150,7 +152,8 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.SnapshotCatchUpEntries = 1
 	cfg.ForceNewCluster = o.Alone
 	if s.member != nil {
-		if err := s.member.checkListen(); err != nil {
+		var err error
+		if s.front, err = newFront(s.member, &s.ending); err != nil {
 			return err
 		}
 		s.member.configure(cfg)
@@ -168,6 +171,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	}
 	err := s.startReady(ctx, cfg)
 	if errors.Is(err, errUnheard) {
+		s.front.serve(nil)
 		closeEtcd(s.etcd, func() {})
 		err = s.startReady(ctx, cfg)
 	}
@@ -183,6 +187,9 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.watchers.Go(func() { s.space.run(watching) })
 	s.watchers.Go(func() { (&quota{limit: s.limit, space: s.space}).run(watching, s.etcd.Server) })
 	s.watchers.Go(func() { s.awaitEnd(watching) })
+	if s.front != nil {
+		s.watchers.Go(func() { s.front.watch(watching) })
+	}
 	return nil
 }
 
@@ -198,6 +205,7 @@ func (s *Server) startReady(ctx context.Context, cfg *embed.Config) error {
 	s.etcd = etcd
 	s.ending.of(etcd.Server)
 	if s.member != nil {
+		s.front.serve(etcd)
 		return s.awaitMember(ctx)
 	}
 	return s.awaitReady(ctx)
@@ -277,6 +285,10 @@ func (s *Server) Close() {
 	s.watchers.Wait()
 	if s.etcd != nil && s.failure.get() == nil {
 		closeEtcd(s.etcd, s.reads.end)
+	}
+	// The others answer a member that hands over its leadership.
+	if s.front != nil {
+		s.front.stop()
 	}
 	removeSocketDir(s.sockets)
 	s.lock.Close()

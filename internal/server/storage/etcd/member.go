@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,6 +38,10 @@ type Member struct {
 	Address, Listen string
 	// CertFile, KeyFile and CAFile are PEM files, which are read again for each connection but for CAFile.
 	CertFile, KeyFile, CAFile string
+	// Named says that an administrator makes the certificates: a certificate belongs to the members whose peer address it
+	// names. Otherwise Prefix begins the keys in etcd of the records of keys (Identity).
+	Named  bool
+	Prefix string
 	// Joins are the members of the etcd that this one joins, itself among them, as NAME=URL,NAME=URL. It is
 	// empty for the first member, and has no meaning for a directory with data.
 	Joins string
@@ -56,10 +59,9 @@ func HasData(dir string) bool {
 // configure makes the etcd of a configuration one of several.
 func (m *Member) configure(cfg *embed.Config) {
 	peer := url.URL{Scheme: "https", Host: m.Address}
-	cfg.Name, cfg.AdvertisePeerUrls, cfg.ListenPeerUrls = m.Name, []url.URL{peer}, []url.URL{{Scheme: "https", Host: m.Listen}}
+	cfg.Name, cfg.AdvertisePeerUrls = m.Name, []url.URL{peer}
+	// These are for connections to others: a front listens in place of etcd.
 	cfg.PeerTLSInfo.CertFile, cfg.PeerTLSInfo.KeyFile, cfg.PeerTLSInfo.TrustedCAFile = m.CertFile, m.KeyFile, m.CAFile
-	// Members may reach each other from other addresses than those at which they listen.
-	cfg.PeerTLSInfo.ClientCertAuth, cfg.PeerTLSInfo.SkipClientSANVerify = true, true
 	cfg.TickMs, cfg.ElectionMs = heartbeat, election
 	// The check would have a server wait for five seconds that joins just after another one. A member that joins gets a vote when
 	// it has caught up, and 'gatehouse cluster remove' looks who is there.
@@ -70,15 +72,6 @@ func (m *Member) configure(cfg *embed.Config) {
 	if m.Joins != "" {
 		cfg.InitialCluster, cfg.ClusterState = m.Joins, embed.ClusterStateFlagExisting
 	}
-}
-
-// checkListen returns an error when nothing can listen at the address of the members.
-func (m *Member) checkListen() error {
-	l, err := net.Listen("tcp", m.Listen)
-	if err != nil {
-		return fmt.Errorf("--peer-address: %w", err)
-	}
-	return l.Close()
 }
 
 // errRemoved is the error of a member that the others have removed.

@@ -2,8 +2,6 @@ package members
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -199,8 +197,7 @@ func (a *Admitter) joiningKey(id uint64) string {
 
 // admit adds a server as a learner, or finds it added, and signs its certificate.
 func (a *Admitter) admit(ctx context.Context, in *ask, public []byte) (*admission, error) {
-	hash := sha256.Sum256(public)
-	self := joining{in.Name, hex.EncodeToString(hash[:]), time.Now().UTC()}
+	self := joining{in.Name, etcd.KeyHash(public), time.Now().UTC()}
 	list, err := a.Etcd.MemberList(ctx)
 	if err != nil {
 		return nil, err
@@ -226,7 +223,7 @@ func (a *Admitter) admit(ctx context.Context, in *ask, public []byte) (*admissio
 		// The server has lost its data or changed its address while it joined, or another server never came. There is one
 		// learner at a time.
 		case m.IsLearner && (same || slices.Contains(m.PeerURLs, url) || !came && time.Since(known.Added) > neverCame):
-			if err := a.drop(ctx, m.ID); err != nil {
+			if err := a.drop(ctx, m.ID, known.Name); err != nil {
 				return nil, err
 			}
 		case m.IsLearner:
@@ -234,6 +231,13 @@ func (a *Admitter) admit(ctx context.Context, in *ask, public []byte) (*admissio
 		}
 	}
 	members := list.Members
+	if a.Peers != nil {
+		// The others accept the server by this record, so that it comes first. A server with the name of a member got an error
+		// above.
+		if err := etcd.PutJoining(ctx, a.Etcd, a.Prefix, etcd.Identity{Name: in.Name, URL: url, Keys: []string{self.Key}}); err != nil {
+			return nil, err
+		}
+	}
 	if !added {
 		done, err := a.Etcd.MemberAddAsLearner(ctx, []string{url})
 		switch {
@@ -287,12 +291,14 @@ func (a *Admitter) joiningOf(ctx context.Context, m *pb.Member) (joining, error)
 }
 
 // drop removes a learner.
-func (a *Admitter) drop(ctx context.Context, id uint64) error {
+func (a *Admitter) drop(ctx context.Context, id uint64, name string) error {
 	if _, err := a.Etcd.MemberRemove(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return err
 	}
-	_, err := a.Etcd.Delete(ctx, a.joiningKey(id))
-	return err
+	if _, err := a.Etcd.Delete(ctx, a.joiningKey(id)); err != nil {
+		return err
+	}
+	return etcd.DeleteIdentity(ctx, a.Etcd, a.Prefix, name)
 }
 
 // Differ returns an error that names a flag by which two servers would judge requests differently, with what is

@@ -36,7 +36,7 @@ var groups = []group{
 		"show what a server says it did, or its audit log, whose registrations may be in a snapshot"},
 	{"internal/cli/changing", []string{"internal/cli/command", "internal/predict", "internal/manifests", "internal/rollout", "internal/view", "admission", "internal"},
 		"judge what was recorded by a change, and make the change step by step"},
-	{"internal/cli/upkeep", []string{"internal/cli/command", "internal/server", "internal/server/reporting", "internal/server/storage", "internal"},
+	{"internal/cli/upkeep", []string{"internal/cli/command", "internal/server", "internal/server/reporting", "internal/server/storage", "internal/server/handling", "internal"},
 		"work on the data of a server, wait for the servers that use them, and look inside one"},
 	{"internal/cli/command", []string{"internal/predict", "internal/server/reporting", "internal/server/storage", "internal/view", "internal"},
 		"what commands share: flags, the cluster that is meant, whose snapshot says how it judges, traces, reports"},

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 
@@ -264,20 +263,6 @@ func newAdmitter(s *settings, db *database) (*members.Admitter, error) {
 	return members.NewAdmitter(a), nil
 }
 
-// amongMembers has the server show a certificate of its own authority to servers that join, whatever certificate it shows to
-// others.
-func (v *serving) amongMembers() error {
-	cert, key, err := v.pki.Serving(members.ServerName)
-	if err != nil {
-		return fmt.Errorf("certificate for servers that join: %w", err)
-	}
-	content, err := dynamiccertificates.NewStaticSNICertKeyContent("members", cert, key, members.ServerName)
-	if err == nil {
-		v.info.SNICerts = append(v.info.SNICerts, content)
-	}
-	return err
-}
-
 // MemberPath shows how a member is to those that may get it.
 const MemberPath = "/cluster/member"
 
@@ -298,6 +283,9 @@ func (j *judging) memberStatus(w http.ResponseWriter, req *http.Request) {
 	}
 	if now := j.admitter.refresher.Current(); now != nil {
 		out.Registrations = now.Revision
+	}
+	if now := j.rotation.state.Load(); now != nil {
+		out.Keys = &members.Keys{Rotation: now.applied, Restart: now.trusted != j.settings.peersTrusted()}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(out)

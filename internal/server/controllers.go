@@ -61,9 +61,9 @@ func newControllers(e *exposed) (*controllers.Controllers, error) {
 		FakeNodes:  s.FakeNodes,
 		Fences:     e.admitter.fences,
 		Rejections: e.admitter.rejected,
-		RootCA:     e.serving.ca,
-		CAFile:     e.serving.pki.CAFile, CAKeyFile: e.serving.pki.CAKeyFile,
-		TokenKey: e.serving.tokens.Key,
+		RootCA:     e.serving.roots,
+		CAFile:     e.serving.pki().CAFile, CAKeyFile: e.serving.pki().CAKeyFile,
+		Tokens: e.serving.tokens.Kept,
 	}
 	if !s.sharesEtcd() {
 		return controllers.New(o)

@@ -37,6 +37,8 @@ type database struct {
 	dir      string
 	// peerCert is the file of the certificate of a member; empty for a server alone.
 	peerCert string
+	// trusted is the hash of the authorities of members that etcd trusts since it started.
+	trusted string
 	// values are what objects pass on their way to etcd and back.
 	values *encryption.Transformers
 	// serving has the certificates that metrics are about; nil before they are there.

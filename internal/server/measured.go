@@ -109,7 +109,7 @@ func (*ownState) CollectWithStability(to chan<- componentmetrics.Metric) {
 	}
 	serving, _ := v.info.Cert.CurrentCertKeyContent()
 	aggregation, _ := v.toAggregated.CurrentCertKeyContent()
-	for use, data := range map[string][]byte{"serving": serving, "authority": v.pki.CA, "aggregation": aggregation} {
+	for use, data := range map[string][]byte{"serving": serving, "authority": v.pki().CA, "aggregation": aggregation} {
 		if until, ok := firstExpiration(data); ok {
 			show(expiration, float64(until.Unix()), use)
 		}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -26,6 +27,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
@@ -55,15 +57,19 @@ type Address struct {
 // serving has what clients need to reach the server: its certificates, its address, and the
 // kubeconfig of the admin.
 type serving struct {
-	pki *auth.PKI
+	// keys are the server's own keys, which are replaced while the server runs (rotation).
+	keys atomic.Pointer[auth.PKI]
 	// tokens signs and verifies the tokens of service accounts.
 	tokens *tokens.Tokens
 	info   *genericapiserver.SecureServingInfo
 	// loopback is the configuration of the server's clients of itself.
 	loopback *restclient.Config
 	address  Address
-	// ca are the PEM certificates by which clients verify the server.
-	ca []byte
+	// given are the certificates of --tls-cert-file; nil without it.
+	given []byte
+	// own are the files of keys that are read again when they are replaced, and members the certificate for servers that join.
+	own     []interface{ RunOnce(context.Context) error }
+	members memberCert
 	// port is where the server listens.
 	port int
 	// connections are the open connections of all clients, the server itself among them; nil
@@ -80,10 +86,21 @@ type serving struct {
 	toAggregated *certificates.Pair
 }
 
+func (v *serving) pki() *auth.PKI { return v.keys.Load() }
+
+// roots are the PEM certificates by which clients verify the server.
+func (v *serving) roots() []byte {
+	if v.given != nil {
+		return v.given
+	}
+	return v.pki().CA
+}
+
 // reachable is the phase in which the server has an address for its clients, and is a client of
 // itself.
 type reachable struct {
 	*opened
+	rotation rotation
 	serving  *serving
 	loopback *loopback
 	// admitter lets servers join; nil for a server alone.
@@ -97,56 +114,49 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 	if v.advertised, err = s.advertised(); err != nil {
 		klog.ErrorS(err, "Cannot add this server to the endpoints of the service kubernetes: set --advertise-address")
 	}
-	var shared *auth.Shared
+	r := &reachable{opened: o, serving: v}
 	if s.sharesEtcd() {
 		if err := datadir.Agree(ctx, o.db.client.KV, s.ownKey("format")); err != nil {
 			return nil, err
 		}
-		shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: path.Join(s.EtcdPrefix, encryption.SharedKeys), Values: o.db.values.TransformerForResource(encryption.Secrets)}
+		r.rotation.shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: path.Join(s.EtcdPrefix, encryption.SharedKeys), Values: o.db.values.TransformerForResource(encryption.Secrets)}
+		if s.member != nil {
+			r.rotation.shared.RotationKey = RotationKey(s.EtcdPrefix)
+		}
 	}
-	if v.pki, err = auth.LoadPKI(ctx, s.files(), s.pkiDir(), s.hosts(v.advertised), shared); err != nil {
+	pki, err := r.loadKeys(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if v.tokens, err = tokens.New(ctx, s.tokens(), v.pki.TokenKey); err != nil {
+	if v.tokens, err = tokens.New(ctx, s.tokens(), tokens.Own{Key: pki.TokenKey, Public: pki.TokenKeys}); err != nil {
 		return nil, err
 	}
-	certFile, keyFile, ca := v.pki.ServerCertFile, v.pki.ServerKeyFile, v.pki.CA
+	certFile, keyFile := pki.ServerCertFile, pki.ServerKeyFile
 	if s.TLSCertFile != "" {
 		certFile, keyFile = s.TLSCertFile, s.TLSPrivateKeyFile
-		if ca, err = files.Read(certFile, files.Configuration); err != nil {
+		if v.given, err = files.Read(certFile, files.Configuration); err != nil {
 			return nil, fmt.Errorf("--tls-cert-file: %w", err)
 		}
 	}
 	if err := v.secure(s, o.listener, certFile, keyFile); err != nil {
 		return nil, err
 	}
-	v.ca = ca
-	var admitter *members.Admitter
 	if s.member != nil {
-		if s.PeerCertFile == "" {
-			if err := s.peers().Share(ctx, shared); err != nil {
-				return nil, err
-			}
-		}
 		if err := o.db.embedded.RecordKeys(ctx, o.db.client.KV); err != nil {
 			return nil, err
 		}
-		if admitter, err = newAdmitter(s, o.db); err != nil {
+		if r.admitter, err = newAdmitter(s, o.db); err != nil {
 			return nil, err
 		}
-		if err := v.amongMembers(); err != nil {
-			return nil, err
-		}
+		v.info.SNICerts = append(v.info.SNICerts, &v.members)
+		r.rotation.state.Store(&rotationState{pki.Rotation.State(), o.db.trusted})
 	}
 	if err := v.writeKubeconfig(s, o.db); err != nil {
 		return nil, err
 	}
 	o.db.serving.Store(v)
-	self, err := newLoopback(v.loopback, o.ready, ctx.Done())
-	if err != nil {
-		return nil, err
-	}
-	return &reachable{o, v, self, admitter}, nil
+	r.loopback, err = newLoopback(v.loopback, o.ready, ctx.Done())
+	return r, err
 }
 
 // advertised returns the address under which others reach this server. The error
@@ -185,10 +195,11 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	if err != nil {
 		return fmt.Errorf("serving certificate: %w", err)
 	}
-	clientCA, err := certificates.NewAuthority("client-ca", v.pki.CAFile)
+	clientCA, err := certificates.NewAuthority("client-ca", v.pki().TrustFile)
 	if err != nil {
 		return fmt.Errorf("client CA: %w", err)
 	}
+	v.own = append(v.own, clientCA, cert)
 	var clients dynamiccertificates.CAContentProvider = clientCA
 	if s.ClientCAFile != "" {
 		given, err := certificates.NewAuthority("client-ca-file", s.ClientCAFile)
@@ -249,17 +260,20 @@ func (v *serving) front(s *settings) error {
 	}
 	certFile, keyFile := s.ProxyClientCertFile, s.ProxyClientKeyFile
 	if certFile == "" {
-		certFile, keyFile = v.pki.FrontProxyCertFile, v.pki.FrontProxyKeyFile
+		certFile, keyFile = v.pki().FrontProxyCertFile, v.pki().FrontProxyKeyFile
 		own := s.proxies
-		own.ClientCAFile = v.pki.FrontProxyCAFile
+		own.ClientCAFile = v.pki().FrontProxyCAFile
 		own.AllowedNames = append(slices.Clone(own.AllowedNames), auth.FrontProxyName)
 		trusted, err := own.ToAuthenticationRequestHeaderConfig()
 		if err != nil {
 			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
 		}
-		if trusted.CAContentProvider, err = certificates.NewAuthority("front-proxy", own.ClientCAFile); err != nil {
+		authority, err := certificates.NewAuthority("front-proxy", own.ClientCAFile)
+		if err != nil {
 			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
 		}
+		trusted.CAContentProvider = authority
+		v.own = append(v.own, authority)
 		if v.proxies != nil {
 			trusted.CAContentProvider = dynamiccertificates.NewUnionCAContentProvider(trusted.CAContentProvider, v.proxies.CAContentProvider)
 			if len(s.proxies.AllowedNames) == 0 {
@@ -271,6 +285,7 @@ func (v *serving) front(s *settings) error {
 	if v.toAggregated, err = certificates.NewPair("aggregator-proxy-cert", certFile, keyFile); err != nil {
 		return fmt.Errorf("certificate for aggregated servers: %w", err)
 	}
+	v.own = append(v.own, v.toAggregated)
 	return nil
 }
 
@@ -287,18 +302,23 @@ func (v *serving) announced(s *settings) string {
 
 // toPeers reaches the other servers on the same etcd. This server presents itself to them as a
 // proxy that names the user in headers.
-func (v *serving) toPeers() http.RoundTripper {
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(v.pki.CA)
-	trusted.AppendCertsFromPEM(v.ca)
-	// Requests to other servers are rare: no connection is kept.
-	return &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+func (v *serving) toPeers() http.RoundTripper { return toPeers{v} }
+
+type toPeers struct{ serving *serving }
+
+// RoundTrip implements http.RoundTripper. Requests to other servers are rare: no connection is kept, and each trusts the
+// present authorities.
+func (t toPeers) RoundTrip(req *http.Request) (*http.Response, error) {
+	v, trusted := t.serving, x509.NewCertPool()
+	trusted.AppendCertsFromPEM(v.pki().CA)
+	trusted.AppendCertsFromPEM(v.given)
+	return (&http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
 		RootCAs: trusted, MinVersion: tls.VersionTLS12,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, err := tls.X509KeyPair(v.toAggregated.CurrentCertKeyContent())
 			return &pair, err
 		},
-	}}
+	}}).RoundTrip(req)
 }
 
 // writeKubeconfig writes the credentials of the admin, and says in the data directory which address they
@@ -309,12 +329,23 @@ func (v *serving) writeKubeconfig(s *settings, db *database) error {
 		host = "127.0.0.1"
 	}
 	v.address = Address{URL: "https://" + net.JoinHostPort(host, strconv.Itoa(v.port)), Kubeconfig: s.KubeconfigOut}
-	kubeconfig := v.pki.Kubeconfig(v.address.URL, v.ca)
 	var err error
-	if v.address.Admin, err = clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig(); err != nil {
+	if v.address.Admin, err = clientcmd.NewDefaultClientConfig(*v.kubeconfig(), nil).ClientConfig(); err != nil {
 		return err
 	}
-	data, err := clientcmd.Write(*kubeconfig)
+	if err := v.saveKubeconfig(s); err != nil || db.embedded == nil {
+		return err
+	}
+	return db.embedded.Serves(v.address.URL)
+}
+
+func (v *serving) kubeconfig() *clientcmdapi.Config {
+	return v.pki().Kubeconfig(v.address.URL, v.roots())
+}
+
+// saveKubeconfig writes the file of the kubeconfig.
+func (v *serving) saveKubeconfig(s *settings) error {
+	data, err := clientcmd.Write(*v.kubeconfig())
 	if err != nil {
 		return err
 	}
@@ -325,10 +356,7 @@ func (v *serving) writeKubeconfig(s *settings, db *database) error {
 	if err := os.MkdirAll(filepath.Dir(s.KubeconfigOut), 0o755); err != nil {
 		return fmt.Errorf("--kubeconfig-out: %w", err)
 	}
-	if err := s.files().Write(s.KubeconfigOut, data, 0o600); err != nil || db.embedded == nil {
-		return err
-	}
-	return db.embedded.Serves(v.address.URL)
+	return s.files().Write(s.KubeconfigOut, data, 0o600)
 }
 
 // loopback is the server as a client of itself. The requests of this client go through admission

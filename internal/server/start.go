@@ -77,6 +77,9 @@ func newAssembly(c *controlled) (*assembly, error) {
 	if s := c.settings; s.member != nil && s.PeerCertFile == "" {
 		a.running = append(a.running, part{"certificate of the member", s.renewPeers})
 	}
+	if c.settings.member != nil {
+		a.running = append(a.running, part{"keys of the cluster", c.followRotation})
+	}
 	if times := c.settings.backups; times != nil {
 		s := c.settings
 		scheduled := &backup.Schedule{

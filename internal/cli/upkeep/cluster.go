@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,6 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
@@ -71,6 +73,7 @@ does not answer.`, streams, (*cluster).status),
 		newClusterCommand("remove MEMBER", "Take a member out, also one that is dead", `Take a member out of the cluster, by its name or ID, also one that is dead. Its
 server ends, and can join again with an empty data directory and a new token.
 The command refuses to leave a cluster without a majority that answers.`, streams, (*cluster).remove),
+		newClusterRotateKeys(streams),
 		newClusterRecover(streams))
 }
 
@@ -80,10 +83,16 @@ type cluster struct {
 	prefix string
 	uses   int
 	errOut io.Writer
+	// finish, endTokens and resume are the flags of rotate-keys.
+	finish, endTokens, resume bool
 }
 
 func newClusterCommand(use, short, long string, streams command.Streams, run func(*cluster, context.Context, []string) error) *cobra.Command {
 	c := &cluster{maintenance: maintenance{out: streams.Out, output: "text"}, uses: 1, errOut: streams.Err}
+	timeout := clusterTimeout
+	if use == rotateKeysUse {
+		timeout = rotateTimeout
+	}
 	args := command.AtMost(0)
 	if _, takes, ok := strings.Cut(use, " "); ok {
 		args = command.Exactly(1, "one "+takes)
@@ -100,7 +109,7 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 			return fmt.Errorf("%w: a majority of the members must run; if the others are lost for good, stop this server and run 'gatehouse cluster recover --from-this-member'", err)
 		}
 		defer end()
-		ctx, cancel := context.WithTimeout(cmd.Context(), clusterTimeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
 		return run(c, ctx, args)
 	}}
@@ -109,6 +118,11 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 		f.StringVar(&c.prefix, "etcd-prefix", server.Defaults().EtcdPrefix, "prefix of every key in etcd")
 		if use == "create" {
 			f.IntVar(&c.uses, "uses", 1, "number of servers that may join with the token")
+		}
+		if use == rotateKeysUse {
+			f.BoolVar(&c.resume, "resume", false, "only continue a replacement that has begun")
+			f.BoolVar(&c.finish, "finish", false, "also end the trust in the old keys: kubeconfigs with old certificates are refused")
+			f.BoolVar(&c.endTokens, "end-tokens", false, "with --finish, end all tokens of service accounts that the old key has signed; otherwise they stay good until they expire")
 		}
 	})
 	if use == "status" || use == "list" {
@@ -254,9 +268,21 @@ func peerAddress(m *pb.Member) string {
 
 // api returns a client of all servers of the cluster, with the credentials of the administrator.
 func (c *cluster) api() (*http.Client, error) {
-	at := func(name string) string { return filepath.Join(c.dataDir, "pki", name) }
+	// The files are read here: a transport that is shared by their names would go on with certificates that have been replaced.
+	at := func(name string) ([]byte, error) {
+		return files.Read(filepath.Join(c.dataDir, "pki", name), files.Configuration)
+	}
+	trust, err := at(auth.TrustName)
+	if errors.Is(err, fs.ErrNotExist) {
+		trust, err = at("ca.crt")
+	}
+	cert, certErr := at("admin.crt")
+	key, keyErr := at("admin.key")
+	if err := errors.Join(err, certErr, keyErr); err != nil {
+		return nil, err
+	}
 	return rest.HTTPClientFor(&rest.Config{Timeout: memberTimeout, TLSClientConfig: rest.TLSClientConfig{
-		CAFile: at("ca.crt"), ServerName: members.ServerName, CertFile: at("admin.crt"), KeyFile: at("admin.key"),
+		CAData: trust, ServerName: members.ServerName, CertData: cert, KeyData: key,
 	}})
 }
 
@@ -376,9 +402,15 @@ func (c *cluster) remove(ctx context.Context, args []string) error {
 	if err := etcd.DeleteIdentity(ctx, c.client.KV, server.ClusterKeys(c.prefix), gone.Name); err != nil {
 		return fmt.Errorf("%s is removed, and the record of its key could not be deleted: %w", gone.name(), err)
 	}
-	terminal.Fprintf(c.out, "removed %s; its server ends if it runs, and its data directory is of no more use\n", gone.name())
+	terminal.Fprintf(c.out, `removed %s; its server ends if it runs, and the others refuse its keys.
+Its disk still has all objects, and in pki the keys of the cluster's authorities: %s.
+If the disk leaves your hands, replace these keys: gatehouse cluster rotate-keys --finish --end-tokens
+`, gone.name(), strings.Join(diskKeys, ", "))
 	return nil
 }
+
+// diskKeys are the files below pki with the keys that all servers of a cluster have.
+var diskKeys = []string{"ca.key", "service-account.key", "front-proxy-ca.key", "peer-ca.key"}
 
 func newClusterRecover(streams command.Streams) *cobra.Command {
 	var dataDir string

@@ -19,6 +19,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/election"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
@@ -28,7 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// Options are what Controllers need. Selection, Election, Fences, FakeNodes, Rejections and TokenKey
+// Options are what Controllers need. Selection, Election, Fences, FakeNodes, Rejections and Tokens
 // may be left out. So may the fields of controllers that are not chosen.
 type Options struct {
 	// Selection is the value of --controllers; empty means Default.
@@ -55,8 +56,8 @@ type Options struct {
 	// CheckTypes writes the type errors of expressions into the status of policies, until its
 	// context ends.
 	CheckTypes func(context.Context, clientv1.ValidatingAdmissionPolicyInterface)
-	// RootCA are the PEM certificates by which pods know the server.
-	RootCA []byte
+	// RootCA returns the PEM certificates by which pods know the server.
+	RootCA func() []byte
 	// CAFile and CAKeyFile are the authority that signs CertificateSigningRequests, as PEM files.
 	CAFile, CAKeyFile string
 	// Fences keep quotas exact while they are counted. With nil, quotas are counted as upstream
@@ -66,9 +67,9 @@ type Options struct {
 	Rejections *Rejections
 	// FakeNodes is how many nodes to play, in addition to the selected controllers; 0 means none.
 	FakeNodes int
-	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets; nil for no such
+	// Tokens signs the tokens of ServiceAccounts that are kept in Secrets; nil for no such
 	// tokens.
-	TokenKey any
+	Tokens serviceaccount.TokenGenerator
 }
 
 // Controllers are the controllers that were chosen. They are made by New and run once.
@@ -76,6 +77,7 @@ type Controllers struct {
 	options Options
 	rows    []row
 	kinds   change
+	root    change
 	// shared are the informers of the server, for kinds that the server watches anyway.
 	shared map[runtime.Object]cache.SharedIndexInformer
 }
@@ -115,15 +117,18 @@ func New(o Options) (*Controllers, error) {
 // called at any time, and does not block.
 func (c *Controllers) KindsChanged() { c.kinds.announce() }
 
+// RootChanged has the controllers begin again with the present RootCA. It may be called at any time.
+func (c *Controllers) RootChanged() { c.root.announce() }
+
 // Run runs the controllers until ctx ends, or, with an Election, whenever it is this
 // server's turn. When Run returns, all work of the controllers has ended.
 func (c *Controllers) Run(ctx context.Context) {
 	switch {
 	case len(c.rows) == 0:
 	case c.options.Election == nil:
-		c.term(ctx)
+		c.terms(ctx)
 	default:
-		c.options.Election.Run(ctx, c.term)
+		c.options.Election.Run(ctx, c.terms)
 	}
 }
 
@@ -132,6 +137,24 @@ func (c *Controllers) Run(ctx context.Context) {
 const (
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 )
+
+// terms runs the controllers until ctx ends, and begins again when the RootCA changes: upstream's controllers
+// take it when they are made.
+func (c *Controllers) terms(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := c.root.await()
+		now, end := context.WithCancel(ctx)
+		go func() {
+			select {
+			case <-changed:
+				end()
+			case <-now.Done():
+			}
+		}()
+		c.term(now)
+		end()
+	}
+}
 
 // term runs the controllers until ctx ends.
 func (c *Controllers) term(ctx context.Context) {

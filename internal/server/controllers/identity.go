@@ -14,7 +14,6 @@ import (
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
-	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 )
@@ -61,13 +60,9 @@ func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx cont
 // serviceAccountTokens keeps the Secrets with tokens of ServiceAccounts: it fills the Secrets
 // that are made for a ServiceAccount, and deletes those of a ServiceAccount that is gone.
 func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
-	if t.options.TokenKey == nil {
+	if t.options.Tokens == nil {
 		klog.FromContext(ctx).Info("No tokens of ServiceAccounts are kept in Secrets: an external signer has the key")
 		return func(ctx context.Context) { <-ctx.Done() }, nil
-	}
-	tokens, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, t.options.TokenKey)
-	if err != nil {
-		return nil, err
 	}
 	// The client acts as the server itself, as in a kube-controller-manager.
 	client, err := kubernetes.NewForConfig(t.loopback)
@@ -76,13 +71,13 @@ func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) 
 	}
 	holders := t.only("type", string(corev1.SecretTypeServiceAccountToken))
 	return working(serviceaccountcontroller.NewTokensController(klog.FromContext(ctx), t.informers.Core().V1().ServiceAccounts(), holders.Core().V1().Secrets(),
-		client, serviceaccountcontroller.TokensControllerOptions{TokenGenerator: tokens, RootCA: t.options.RootCA}))(5)
+		client, serviceaccountcontroller.TokensControllerOptions{TokenGenerator: t.options.Tokens, RootCA: t.options.RootCA()}))(5)
 }
 
 // rootCertificate keeps the ConfigMap kube-root-ca.crt in every namespace.
 func rootCertificate(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	published := t.only("metadata.name", rootcacertpublisher.RootCACertConfigMapName)
-	return working(rootcacertpublisher.NewPublisher(published.Core().V1().ConfigMaps(), t.informers.Core().V1().Namespaces(), client, t.options.RootCA))(1)
+	return working(rootcacertpublisher.NewPublisher(published.Core().V1().ConfigMaps(), t.informers.Core().V1().Namespaces(), client, t.options.RootCA()))(1)
 }
 
 // emptyNamespaces empties namespaces that are being deleted.

@@ -53,7 +53,7 @@ func (p *Peers) Prepare(host string) error {
 		_, err := load(p.CertFile, p.KeyFile)
 		return err
 	}
-	ca, err := loadOrMake(p.files, p.dir, peersCA, func() (*pair, error) { return newCA("gatehouse-peer-ca") }, func(*x509.Certificate) bool { return true })
+	ca, err := loadOrMake(p.files, p.dir, peersCA, nil, func() (*pair, error) { return newCA("gatehouse-peer-ca") }, func(*x509.Certificate) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,10 @@ func (p *Peers) Sign(request []byte, host string) (cert, trust []byte, err error
 		return nil, nil, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key, ca.key)
-	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), trust, err
+	cert = pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})
+	// Members that have not started since the authority was replaced trust the previous one only when they connect to others.
+	cross, _ := readCross(crossFile(p.dir, peersCA), ca.cert)
+	return append(cert, cross...), trust, err
 }
 
 // Accept keeps the certificate that a member has signed, and the authorities that members trust.
@@ -163,10 +166,18 @@ func (p *Peers) Accept(cert, trust []byte) error {
 	return p.files.Write(p.CAFile, trust, 0o644)
 }
 
-// Share stores the authority for the other members, or takes it from them.
-func (p *Peers) Share(ctx context.Context, shared *Shared) error {
-	_, err := loadShared(ctx, shared, p.files, p.dir, peersCA, func() (*pair, error) {
+// Share stores the authority for the other members, or takes it from them. It does so in the phase of the rotation that the
+// other keys were loaded in.
+func (p *Peers) Share(ctx context.Context, shared *Shared, r *Rotation) error {
+	a, err := loadShared(ctx, shared, r, p.files, p.dir, peersCA, func() (*pair, error) {
 		return nil, errors.New("the key of the authority of members is neither in etcd nor in the data directory")
 	})
+	if err != nil {
+		return err
+	}
+	if _, err := a.writeTrust(p.files, p.CAFile); err != nil {
+		return err
+	}
+	_, err = a.chain(p.files, p.dir, peersCA)
 	return err
 }

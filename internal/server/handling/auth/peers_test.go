@@ -54,7 +54,7 @@ func TestPeersOfAServerThatJoins(t *testing.T) {
 	}
 	shared := newShared(t)
 	for _, p := range []*Peers{first, joined} {
-		if err := p.Share(t.Context(), shared); err != nil {
+		if err := p.Share(t.Context(), shared, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,16 +30,20 @@ import (
 // data directory and is made once. Servers on one external etcd share the authority in etcd. Leaf
 // certificates are made anew when they are about to expire or the addresses changed.
 type PKI struct {
-	// CAFile, CAKeyFile, ServerCertFile and ServerKeyFile are PEM files.
-	CAFile, CAKeyFile, ServerCertFile, ServerKeyFile string
-	// CA is the content of CAFile.
+	// CAFile and CAKeyFile are the authority that signs, and ServerCertFile and ServerKeyFile the serving certificate, as PEM
+	// files. TrustFile has the authorities that are trusted: two while the keys are replaced (Rotation).
+	CAFile, CAKeyFile, TrustFile, ServerCertFile, ServerKeyFile string
+	// CA is the content of TrustFile.
 	CA []byte
 	// AdminCert and AdminKey are a client certificate of group system:masters.
 	AdminCert, AdminKey []byte
-	// TokenKey signs the tokens of service accounts.
-	TokenKey crypto.Signer
+	// TokenKey signs the tokens of service accounts. TokenKeys are public keys that verify them, its own first.
+	TokenKey  crypto.Signer
+	TokenKeys []any
+	// Rotation is the phase of a rotation that the keys are in (Rotation.State).
+	Rotation *Rotation
 	// FrontProxyCertFile and FrontProxyKeyFile are the client certificate by which aggregated
-	// servers know this server. FrontProxyCAFile is the authority that signed it. This authority
+	// servers know this server. FrontProxyCAFile has the authorities that may have signed it. This authority
 	// signs nothing else: a client with a certificate of it may name any user in headers.
 	FrontProxyCAFile, FrontProxyCertFile, FrontProxyKeyFile string
 }
@@ -62,61 +66,99 @@ func LoadPKI(ctx context.Context, files Files, dir string, hosts []string, share
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
-	ca, err := loadShared(ctx, shared, files, dir, "ca", func() (*pair, error) { return newCA(ownCA) })
+	for range rotatedTries {
+		r, err := shared.rotation(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("reading the phase of the keys that the servers share: %w", err)
+		}
+		p, err := loadPKI(ctx, files, dir, hosts, shared, r)
+		if !errors.Is(err, errRotated) {
+			return p, err
+		}
+	}
+	return nil, errRotated
+}
+
+// rotatedTries bounds how often keys are read again that another server has replaced meanwhile.
+const rotatedTries = 10
+
+func loadPKI(ctx context.Context, files Files, dir string, hosts []string, shared *Shared, r *Rotation) (*PKI, error) {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	ca, err := loadShared(ctx, shared, r, files, dir, clientCA, func() (*pair, error) { return newCA(ownCA) })
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	if now.Before(ca.cert.NotBefore) || now.After(ca.cert.NotAfter) {
 		return nil, fmt.Errorf("the certificate authority %s is valid from %s to %s, and the clock says %s: set the clock, or remove the certificates in %s so that the server creates new ones, which changes the kubeconfig",
-			filepath.Join(dir, "ca.crt"), ca.cert.NotBefore.Format(time.RFC3339), ca.cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339), dir)
+			at("ca.crt"), ca.cert.NotBefore.Format(time.RFC3339), ca.cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339), dir)
 	}
-	signedBy := func(ca *pair, c *x509.Certificate) bool {
+	signedBy := func(ca *authority, c *x509.Certificate) bool {
 		return !now.Before(c.NotBefore) && c.NotAfter.Sub(now) > renewBefore && c.CheckSignatureFrom(ca.cert) == nil
 	}
 	fresh := func(c *x509.Certificate) bool { return signedBy(ca, c) }
-	_, err = loadOrMake(files, dir, "server", func() (*pair, error) {
+	chain, err := ca.chain(files, dir, clientCA)
+	if err != nil {
+		return nil, err
+	}
+	_, err = loadOrMake(files, dir, "server", chain, func() (*pair, error) {
 		return ca.sign(pkix.Name{CommonName: "gatehouse"}, x509.ExtKeyUsageServerAuth, hosts)
 	}, func(c *x509.Certificate) bool { return fresh(c) && covers(c, hosts) })
 	if err != nil {
 		return nil, err
 	}
-	admin, err := loadOrMake(files, dir, "admin", func() (*pair, error) {
+	admin, err := loadOrMake(files, dir, "admin", nil, func() (*pair, error) {
 		return ca.sign(pkix.Name{CommonName: "gatehouse-admin", Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth, nil)
 	}, fresh)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := loadShared(ctx, shared, files, dir, "service-account", func() (*pair, error) {
+	tokens, err := loadShared(ctx, shared, r, files, dir, tokenPair, func() (*pair, error) {
 		return ca.sign(pkix.Name{CommonName: "service-account-tokens"}, x509.ExtKeyUsageAny, nil)
 	})
 	if err != nil {
 		return nil, err
 	}
-	frontCA, err := loadShared(ctx, shared, files, dir, "front-proxy-ca", func() (*pair, error) { return newCA("front-proxy-ca") })
+	frontCA, err := loadShared(ctx, shared, r, files, dir, proxiesCA, func() (*pair, error) { return newCA(proxiesCA) })
 	if err != nil {
 		return nil, err
 	}
-	if _, err = loadOrMake(files, dir, FrontProxyName, func() (*pair, error) {
+	if chain, err = frontCA.chain(files, dir, proxiesCA); err != nil {
+		return nil, err
+	}
+	if _, err = loadOrMake(files, dir, FrontProxyName, chain, func() (*pair, error) {
 		return frontCA.sign(pkix.Name{CommonName: FrontProxyName}, x509.ExtKeyUsageClientAuth, nil)
 	}, func(c *x509.Certificate) bool { return signedBy(frontCA, c) }); err != nil {
 		return nil, err
 	}
-	return &PKI{
-		FrontProxyCAFile:   filepath.Join(dir, "front-proxy-ca.crt"),
-		FrontProxyCertFile: filepath.Join(dir, FrontProxyName+".crt"),
-		FrontProxyKeyFile:  filepath.Join(dir, FrontProxyName+".key"),
+	p := &PKI{
+		FrontProxyCAFile:   at(FrontProxyTrustName),
+		FrontProxyCertFile: at(FrontProxyName + ".crt"),
+		FrontProxyKeyFile:  at(FrontProxyName + ".key"),
 
-		CAFile:         filepath.Join(dir, "ca.crt"),
-		CAKeyFile:      filepath.Join(dir, "ca.key"),
-		ServerCertFile: filepath.Join(dir, "server.crt"),
-		ServerKeyFile:  filepath.Join(dir, "server.key"),
-		CA:             ca.certPEM,
+		CAFile:         at("ca.crt"),
+		CAKeyFile:      at("ca.key"),
+		TrustFile:      at(TrustName),
+		ServerCertFile: at("server.crt"),
+		ServerKeyFile:  at("server.key"),
 		AdminCert:      admin.certPEM,
 		AdminKey:       admin.keyPEM,
 		TokenKey:       tokens.key,
-	}, nil
+		TokenKeys:      tokens.publicKeys(),
+		Rotation:       r,
+	}
+	if _, err := frontCA.writeTrust(files, p.FrontProxyCAFile); err != nil {
+		return nil, err
+	}
+	p.CA, err = ca.writeTrust(files, p.TrustFile)
+	return p, err
 }
+
+// The names of the files with the authorities that clients and aggregated servers trust.
+const (
+	TrustName           = "ca-trust.crt"
+	FrontProxyTrustName = "front-proxy-ca-trust.crt"
+)
 
 // Serving makes a certificate for a name that the authority of this server signs. The authority's own certificate follows
 // it.
@@ -129,7 +171,12 @@ func (p *PKI) Serving(name string) (certPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return append(own.certPEM, ca.certPEM...), own.keyPEM, nil
+	chain := append(own.certPEM, ca.certPEM...)
+	// A server that joins with a token of before the keys were replaced knows the previous authority only.
+	if cross, _ := readCross(crossFile(filepath.Dir(p.CAFile), clientCA), ca.cert); cross != nil && p.Rotation != nil && p.Rotation.Phase == PhaseUse {
+		chain = append(chain, cross...)
+	}
+	return chain, own.keyPEM, nil
 }
 
 // Loopback makes a certificate for the server's connections to itself. It is
@@ -157,47 +204,46 @@ type pair struct {
 	cert            *x509.Certificate
 	key             *ecdsa.PrivateKey
 	certPEM, keyPEM []byte
+	// others are certificates that follow it where it is stored.
+	others []*x509.Certificate
 }
 
-// loadShared is loadOrMake for a pair that is never renewed. When shared is set, all servers have
-// the same pair, and dir has a copy.
-func loadShared(ctx context.Context, shared *Shared, files Files, dir, name string, make func() (*pair, error)) (*pair, error) {
-	if shared == nil {
-		return loadOrMake(files, dir, name, make, func(*x509.Certificate) bool { return true })
+// pairFiles returns the files of a pair.
+func pairFiles(dir, name string) (certFile, keyFile string) {
+	return filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+}
+
+// loadOrAbsent reads a pair; nil if there is none.
+func loadOrAbsent(certFile, keyFile string) (*pair, error) {
+	p, err := load(certFile, keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	own, err := load(certFile, keyFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, fmt.Errorf("%w; remove %s and %s so that the server creates new ones", err, certFile, keyFile)
 	}
-	p, err := shared.load(ctx, name, func() (*pair, error) {
-		if own != nil {
-			return own, nil
-		}
-		return make()
-	})
+	return p, nil
+}
+
+// loadOrMake reads a pair, or makes one if there is none that is usable. chain follows its certificate in the file.
+func loadOrMake(files Files, dir, name string, chain []byte, make func() (*pair, error), usable func(*x509.Certificate) bool) (*pair, error) {
+	certFile, keyFile := pairFiles(dir, name)
+	p, err := loadOrAbsent(certFile, keyFile)
 	if err != nil {
 		return nil, err
 	}
-	if own != nil && own.cert.Equal(p.cert) && own.key.Equal(p.key) {
-		return p, nil
+	if p == nil || !usable(p.cert) {
+		if p, err = make(); err != nil {
+			return nil, fmt.Errorf("making certificate %s: %w", certFile, err)
+		}
+		p.certPEM = append(p.certPEM, chain...)
+		return p, store(files, certFile, keyFile, p)
 	}
-	return p, store(files, certFile, keyFile, p)
-}
-
-func loadOrMake(files Files, dir, name string, make func() (*pair, error), usable func(*x509.Certificate) bool) (*pair, error) {
-	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	p, err := load(certFile, keyFile)
-	switch {
-	case err == nil && usable(p.cert):
-		return p, nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w; remove %s and %s so that the server creates new ones", err, certFile, keyFile)
+	// Certificates follow while the authority is replaced.
+	if (len(p.others) > 0) != (len(chain) > 0) {
+		return p, files.Write(certFile, append(slices.Clip(p.certPEM), chain...), 0o644)
 	}
-	if p, err = make(); err != nil {
-		return nil, fmt.Errorf("making certificate %s: %w", certFile, err)
-	}
-	return p, store(files, certFile, keyFile, p)
+	return p, nil
 }
 
 // store writes a pair to files.
@@ -240,7 +286,18 @@ func parsePair(certPEM, keyPEM []byte) (*pair, error) {
 	if !ok {
 		return nil, fmt.Errorf("the key is a %T, and not one of ECDSA", read.PrivateKey)
 	}
-	return newPair(read.Leaf, key)
+	p, err := newPair(read.Leaf, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, der := range read.Certificate[1:] {
+		other, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, err
+		}
+		p.others = append(p.others, other)
+	}
+	return p, nil
 }
 
 // newPair encodes a certificate and its key.

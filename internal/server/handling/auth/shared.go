@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,8 @@ type Shared struct {
 	Etcd clientv3.KV
 	// Prefix begins the keys.
 	Prefix string
+	// RotationKey is the key of the Rotation; empty if the keys are never replaced.
+	RotationKey string
 	// Values is what the keys pass on their way to etcd and back: they are encrypted like Secrets.
 	Values value.Transformer
 }
@@ -43,13 +44,13 @@ func (s *Shared) load(ctx context.Context, name string, make func() (*pair, erro
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.Values.TransformToStorage(ctx, bytes.Join([][]byte{p.certPEM, p.keyPEM}, nil), value.DefaultContext(key))
+	stored, err := s.encode(ctx, key, p, nil)
 	if err != nil {
-		return nil, fmt.Errorf("encrypting %s, which the servers share: %w", name, err)
+		return nil, err
 	}
 	response, err := s.Etcd.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, string(stored))).
+		Then(clientv3.OpPut(key, stored)).
 		Else(clientv3.OpGet(key)).
 		Commit()
 	if err != nil {

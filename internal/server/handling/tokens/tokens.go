@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"gopkg.in/go-jose/go-jose.v2/jwt"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
@@ -53,20 +57,30 @@ type Tokens struct {
 	Issuers   []string
 	Generator serviceaccount.TokenGenerator
 	Keys      serviceaccount.PublicKeysGetter
-	// Key signs the tokens that are kept in Secrets. It is nil for an external signer, which does
+	// Kept signs the tokens that are kept in Secrets. It is nil for an external signer, which does
 	// not sign such tokens.
-	Key any
+	Kept serviceaccount.TokenGenerator
 	// MaxExpiration is how long a token may be valid; 0 means no limit.
 	MaxExpiration time.Duration
 	// MaxExtended is how long a token of a pod may be valid that the pod takes to be valid for an
 	// hour; 0 means an hour.
 	MaxExtended time.Duration
+
+	// own are the server's own keys; nil when the options name others.
+	own *keys
+}
+
+// Own are the server's own keys.
+type Own struct {
+	// Key signs, and Public verify: the public key of Key, and others whose tokens are still good.
+	Key    crypto.Signer
+	Public []any
 }
 
 // New reads the keys that the options name, or takes the server's own. An external signer is
 // used until ctx ends.
-func New(ctx context.Context, o Options, own crypto.Signer) (*Tokens, error) {
-	t := &Tokens{Issuers: o.Issuers, Key: own, MaxExpiration: o.MaxExpiration}
+func New(ctx context.Context, o Options, own Own) (*Tokens, error) {
+	t := &Tokens{Issuers: o.Issuers, MaxExpiration: o.MaxExpiration}
 	if !o.KeepExpiration {
 		t.MaxExtended = serviceaccount.ExpirationExtensionSeconds * time.Second
 	}
@@ -79,32 +93,107 @@ func New(ctx context.Context, o Options, own crypto.Signer) (*Tokens, error) {
 		}
 		return t, nil
 	}
+	k := &keys{}
 	if o.SigningKeyFile != "" {
-		var err error
-		if t.Key, err = keyutil.PrivateKeyFromFile(o.SigningKeyFile); err != nil {
+		given, err := keyutil.PrivateKeyFromFile(o.SigningKeyFile)
+		if err != nil {
 			return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
 		}
+		signer, ok := given.(crypto.Signer)
+		if !ok {
+			return nil, fmt.Errorf("--service-account-signing-key-file: a %T cannot sign tokens", given)
+		}
+		own = Own{Key: signer, Public: []any{signer.Public()}}
+	} else {
+		t.own = k
 	}
-	signer, ok := t.Key.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("--service-account-signing-key-file: a %T cannot sign tokens", t.Key)
-	}
-	public := []any{signer.Public()}
 	for _, file := range o.KeyFiles {
-		keys, err := keyutil.PublicKeysFromFile(file)
+		public, err := keyutil.PublicKeysFromFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("--service-account-key-file: %w", err)
 		}
-		public = append(public, keys...)
+		k.further = append(k.further, public...)
 	}
-	var err error
-	if t.Keys, err = serviceaccount.StaticPublicKeysGetter(public); err != nil {
-		return nil, fmt.Errorf("key of service account tokens: %w", err)
+	if err := k.set(t.Issuers[0], own); err != nil {
+		return nil, err
 	}
-	if t.Generator, err = serviceaccount.JWTTokenGenerator(t.Issuers[0], t.Key); err != nil {
-		return nil, fmt.Errorf("key of service account tokens: %w", err)
-	}
+	t.Keys, t.Generator, t.Kept = k, signer{k, false}, signer{k, true}
 	return t, nil
+}
+
+// Replace replaces the server's own keys. It has no effect when the options name others.
+func (t *Tokens) Replace(own Own) error {
+	if t.own == nil {
+		return nil
+	}
+	return t.own.set(t.Issuers[0], own)
+}
+
+// keys are keys that can be replaced.
+type keys struct {
+	// further verify in addition to the server's own.
+	further []any
+	now     atomic.Pointer[keysNow]
+
+	mu        sync.Mutex
+	listeners []serviceaccount.Listener
+}
+
+type keysNow struct {
+	serviceaccount.PublicKeysGetter
+	// issued and kept sign tokens of the API and those in Secrets.
+	issued, kept serviceaccount.TokenGenerator
+}
+
+func (k *keys) set(issuer string, own Own) error {
+	n := &keysNow{}
+	var err error
+	if n.PublicKeysGetter, err = serviceaccount.StaticPublicKeysGetter(append(slices.Clone(own.Public), k.further...)); err != nil {
+		return fmt.Errorf("key of service account tokens: %w", err)
+	}
+	if n.issued, err = serviceaccount.JWTTokenGenerator(issuer, own.Key); err != nil {
+		return fmt.Errorf("key of service account tokens: %w", err)
+	}
+	if n.kept, err = serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, own.Key); err != nil {
+		return fmt.Errorf("key of service account tokens: %w", err)
+	}
+	k.now.Store(n)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range k.listeners {
+		l.Enqueue()
+	}
+	return nil
+}
+
+// AddListener implements serviceaccount.PublicKeysGetter.
+func (k *keys) AddListener(l serviceaccount.Listener) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.listeners = append(k.listeners, l)
+}
+
+// GetCacheAgeMaxSeconds implements serviceaccount.PublicKeysGetter.
+func (k *keys) GetCacheAgeMaxSeconds() int { return k.now.Load().GetCacheAgeMaxSeconds() }
+
+// GetPublicKeys implements serviceaccount.PublicKeysGetter.
+func (k *keys) GetPublicKeys(ctx context.Context, hint string) []serviceaccount.PublicKey {
+	return k.now.Load().GetPublicKeys(ctx, hint)
+}
+
+// signer signs with the present key: tokens of the API, or those that are kept in Secrets.
+type signer struct {
+	keys *keys
+	kept bool
+}
+
+// GenerateToken implements serviceaccount.TokenGenerator.
+func (s signer) GenerateToken(ctx context.Context, claims *jwt.Claims, private any) (string, error) {
+	n := s.keys.now.Load()
+	if s.kept {
+		return n.kept.GenerateToken(ctx, claims, private)
+	}
+	return n.issued.GenerateToken(ctx, claims, private)
 }
 
 // signOutside sets an external signer, and the keys that verify its tokens.
@@ -122,7 +211,7 @@ func (t *Tokens) signOutside(ctx context.Context, endpoint string) error {
 	if metadata.MaxTokenExpirationSeconds < authenticationvalidation.MinTokenAgeSec {
 		return fmt.Errorf("the signer's tokens are valid for %d s at most, and %d s are needed", metadata.MaxTokenExpirationSeconds, authenticationvalidation.MinTokenAgeSec)
 	}
-	t.Generator, t.Keys, t.Key = signer, keys, nil
+	t.Generator, t.Keys = signer, keys
 	most := time.Duration(metadata.MaxTokenExpirationSeconds) * time.Second
 	if t.MaxExpiration == 0 {
 		t.MaxExpiration = most

@@ -53,7 +53,7 @@ const (
 
 // front is the TLS listener between the other members and the handlers of etcd. A certificate that the authority has
 // signed opens it, and each request must come with the key of a present member (Identity): each member has the key of the
-// authority, and so has whoever took the disk of a removed one.
+// authority, and so has the thief of a removed member's disk.
 //
 // A present member without a record runs an older release, or the record has not arrived here yet. The front then
 // connects to the peer address of the member and compares the keys. This also tells a member that was away
@@ -338,11 +338,11 @@ func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		refuse(http.StatusUnauthorized, "%v", err)
 		return
 	}
-	if conn.known.Swap(&peerKey{member, cert}) == nil {
-		f.mu.Lock()
+	f.mu.Lock()
+	if was := conn.known.Swap(&peerKey{member, cert}); was == nil && f.open[conn] {
 		f.leave(conn.from)
-		f.mu.Unlock()
 	}
+	f.mu.Unlock()
 	if req.Method == http.MethodPost && strings.HasPrefix(req.URL.Path, rafthttp.RaftPrefix) {
 		if err := checkSender(req, member); err != nil {
 			refuse(http.StatusUnauthorized, "%v", err)
@@ -451,7 +451,7 @@ func (f *front) identify(ctx context.Context, e *embed.Etcd, cert *x509.Certific
 		}
 	}
 	if from != 0 && !there {
-		// A member that was away does not know who joined meanwhile. It believes the members that it knows.
+		// A member that was away does not know who joined meanwhile. It trusts the members that it knows.
 		if m := f.askAbout(ctx, e, from); m != nil {
 			if f.member.Named && names(cert, m) {
 				return m.ID, nil

@@ -171,9 +171,12 @@ func pinned(pin string) *tls.Config {
 				if err != nil || subtle.ConstantTimeCompare([]byte(sent), []byte(pin)) != 1 {
 					continue
 				}
-				roots := x509.NewCertPool()
+				roots, between := x509.NewCertPool(), x509.NewCertPool()
 				roots.AddCert(authority)
-				if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: ServerName, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+				for _, other := range state.PeerCertificates[1:] {
+					between.AddCert(other)
+				}
+				if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: ServerName, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
 					return fmt.Errorf("%w: %w", errOtherAuthority, err)
 				}
 				return nil

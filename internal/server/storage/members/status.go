@@ -15,8 +15,18 @@ type Status struct {
 	SizeBytes int64 `json:"sizeBytes"`
 	InUse     int64 `json:"inUseBytes"`
 	// Registrations is the revision of the registrations that the server judges requests by.
-	Registrations string   `json:"registrations"`
-	Problems      []string `json:"problems,omitempty"`
+	Registrations string `json:"registrations"`
+	// Keys are nil for a server of an older release, which cannot replace its keys while it runs.
+	Keys     *Keys    `json:"keys,omitempty"`
+	Problems []string `json:"problems,omitempty"`
 	// Members are all members, as this one knows them.
 	Members []etcd.Peer `json:"members"`
+}
+
+// Keys are the keys of a server that the servers of the cluster share.
+type Keys struct {
+	// Rotation is the phase of a rotation that the server has applied (auth.Rotation.State); empty for none.
+	Rotation string `json:"rotation,omitempty"`
+	// Restart says that connections to other members trust a previous authority until the server starts again.
+	Restart bool `json:"restart,omitempty"`
 }

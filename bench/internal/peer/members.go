@@ -2,8 +2,12 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -74,4 +78,53 @@ func healthy(ctx context.Context, url string) bool {
 	}
 	res.Body.Close()
 	return res.StatusCode == http.StatusOK
+}
+
+// Follower starts a second gatehouse that joins the cluster of a first one (--cluster), and waits until it is ready.
+func (s *Server) Follower(ctx context.Context) (*Process, error) {
+	dir := filepath.Join(s.Dir, "follower")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	program := s.Process.cmd.Path
+	token, err := exec.CommandContext(ctx, program, "cluster", "token", "create", "--data-dir", filepath.Join(s.Dir, "data")).Output()
+	if err != nil {
+		return nil, fmt.Errorf("token of a follower: %w", err)
+	}
+	file := filepath.Join(dir, "join.token")
+	if err := os.WriteFile(file, token, 0o600); err != nil {
+		return nil, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	peer, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	p, err := launch(dir, program, nil, "serve", "--data-dir="+filepath.Join(dir, "data"), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		fmt.Sprintf("--peer-address=127.0.0.1:%d", peer), "--join="+s.Config.Host, "--join-token-file="+file, "--service-cluster-ip-range=10.0.0.0/24")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	// The process is a child on loopback, and nothing secret is sent.
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for {
+		if res, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/readyz", port)); err == nil {
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return p, nil
+			}
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-p.exited:
+			return nil, fmt.Errorf("the follower ended: %w", p.err)
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("the follower is not ready within %s", readyTimeout), p.Stop())
+		}
+	}
 }

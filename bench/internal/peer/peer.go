@@ -49,6 +49,8 @@ func (k Kind) embedded() bool {
 // Server is a running server.
 type Server struct {
 	Kind Kind
+	// Dir has the files of the server; a gatehouse keeps its data in the directory data below it.
+	Dir string
 	// Config is the administrator's, without a limit on the rate of requests.
 	Config *rest.Config
 	// As is the user that loads impersonate; empty means that they are the administrator's.
@@ -106,7 +108,7 @@ func start(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string, flag
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Kind: kind, etcdURL: etcdURL, flags: flags, Config: &rest.Config{
+	s := &Server{Kind: kind, Dir: dir, etcdURL: etcdURL, flags: flags, Config: &rest.Config{
 		Host:            "https://127.0.0.1:" + strconv.Itoa(port),
 		BearerToken:     Token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: creds.ca},

@@ -247,10 +247,11 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 		return err
 	}
 	command.BoundMemory(streams, testMemory)
-	mutates, err := o.mutates(ctx)
+	mutates, end, err := o.mutates(ctx)
 	if err != nil {
 		return err
 	}
+	defer end()
 	options := suite.Options{
 		Set: set, Run: o.selected, FailOnSkip: o.skips, Coverage: o.coverage != "" || len(o.minimums) > 0, Call: o.call, ServiceAddresses: o.serviceAddresses, StartPrograms: o.startPrograms, Engines: o.recipes, Repeat: o.command(), Gatehouse: o.enforcer.Gatehouse(nil),
 		Fields:   o.release.Fields(nil),

@@ -1,19 +1,12 @@
 package before
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
@@ -29,99 +22,25 @@ const (
 	mutateChanged = "changed"
 )
 
-// mutates says which registrations are changed, by their lines; nil for none.
-func (o *testOptions) mutates(ctx context.Context) (func(file string, first, last int) bool, error) {
+// mutates returns which registrations are changed, by their lines; nil for none. The function releases what it needs.
+func (o *testOptions) mutates(ctx context.Context) (_ func(file string, first, last int) (bool, error), end func(), err error) {
 	switch o.mutate {
 	case "":
-		return nil, nil
+		return nil, func() {}, nil
 	case mutateAll:
-		return func(string, int, int) bool { return true }, nil
+		return func(string, int, int) (bool, error) { return true, nil }, func() {}, nil
 	}
-	changed := lines{}
+	b, err := openBase(ctx, ".", o.base, gitTime)
 	for _, path := range o.paths {
-		if err := changed.since(ctx, o.base, path); err != nil {
-			return nil, fmt.Errorf("--mutate=changed: %w", err)
+		if err == nil && !b.contains(path) {
+			err = fmt.Errorf("%s is outside of the Git repository of the working directory, %s: run the command there", path, b.top)
 		}
 	}
-	return changed.any, nil
-}
-
-// lines are lines of files, by absolute paths.
-type lines map[string][]span
-
-// span is the lines from first to last. Where lines were only taken out, last comes before first.
-type span struct{ first, last int }
-
-// any reports whether some of the lines from first to last are among them, or were.
-func (l lines) any(file string, first, last int) bool {
-	name, err := filepath.Abs(file)
-	if err == nil {
-		// Git names files by the directory that links lead to.
-		name = cmp.Or(resolved(name), name)
-	}
-	return slices.ContainsFunc(l[name], func(s span) bool { return s.first <= last && max(s.first, s.last) >= first })
-}
-
-func resolved(name string) string {
-	found, _ := filepath.EvalSymlinks(name)
-	return found
-}
-
-// hunk begins a change of a diff, with the lines of the new file.
-var hunk = regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
-
-// since adds the lines of the repository around a path that differ from the last commit that base and the
-// working tree have in common: tests may be about policies elsewhere in it. A file that Git does not know is new.
-func (l lines) since(ctx context.Context, base, path string) error {
-	dir, err := filepath.Abs(path)
 	if err != nil {
-		return err
+		b.Close()
+		return nil, nil, fmt.Errorf("--mutate=changed: %w", err)
 	}
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		dir = filepath.Dir(dir)
-	}
-	root, err := git(ctx, dir, "rev-parse", "--show-toplevel")
-	if err != nil {
-		return err
-	}
-	top := filepath.FromSlash(strings.TrimSpace(root))
-	diff, err := git(ctx, dir, "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-prefix", "--merge-base", "--end-of-options", base)
-	if err != nil {
-		return err
-	}
-	file := ""
-	for line := range strings.Lines(diff) {
-		line = strings.TrimSuffix(line, "\n")
-		if name, ok := strings.CutPrefix(line, "+++ "); ok {
-			file = filepath.Join(top, filepath.FromSlash(strings.TrimSuffix(name, "\t")))
-		} else if m := hunk.FindStringSubmatch(line); m != nil {
-			first, _ := strconv.Atoi(m[1])
-			count := 1
-			if m[2] != "" {
-				count, _ = strconv.Atoi(m[2])
-			}
-			l[file] = append(l[file], span{first, first + count - 1})
-		}
-	}
-	untracked, err := git(ctx, dir, "ls-files", "--others", "--exclude-standard", "-z", "--full-name", "--", ":/")
-	for name := range strings.SplitSeq(untracked, "\x00") {
-		if name != "" {
-			l[filepath.Join(top, filepath.FromSlash(name))] = []span{{1, math.MaxInt}}
-		}
-	}
-	return err
-}
-
-// git runs Git, which reads only.
-func git(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.quotePath=false"}, args...)...)
-	cmd.Dir = dir
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("git %s in %s: %w: %s", args[0], dir, err, strings.TrimSpace(said.String()))
-	}
-	return out.String(), nil
+	return func(file string, first, last int) (bool, error) { return b.Changed(ctx, file, first, last) }, b.Close, nil
 }
 
 // unnoticed is the rule of changes of a kind that no test notices.

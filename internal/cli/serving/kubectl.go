@@ -98,6 +98,7 @@ func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 		IOStreams:     io,
 	})
 	replaceVersion(root, flags, io)
+	checkFiles(root)
 	return root
 }
 

@@ -150,7 +150,9 @@ func (r *runner) mutantsOf(ctx context.Context, w *stage.Stage, objects []*manif
 		if i+1 < len(objects) && objects[i+1].File == o.File && objects[i+1].Line > o.Line {
 			last = objects[i+1].Line - 1
 		}
-		if !r.Mutate(o.File, o.Line, last) {
+		if chosen, err := r.Mutate(o.File, o.Line, last); err != nil {
+			return nil, err
+		} else if !chosen {
 			continue
 		}
 		if _, known := sources[o.File]; !known {

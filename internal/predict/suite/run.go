@@ -66,7 +66,7 @@ type Options struct {
 	Coverage bool
 	// Mutate, if it is set, chooses registrations by their lines in a file. Each is changed, one decision
 	// at a time, and the report has the changes that no test notices.
-	Mutate func(file string, first, last int) bool
+	Mutate func(file string, first, last int) (bool, error)
 	// Progress, if it is set, is called with how many tests are done, and of how many, from one
 	// goroutine at a time.
 	Progress func(done, of int)

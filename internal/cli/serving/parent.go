@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 )
 
 // endWithParentVariable names the environment variable that lets a server of tests live
@@ -36,10 +37,19 @@ var startedBy = os.Getppid()
 // when ctx ended before, or when there is nobody to look for: the first process of a machine or of a
 // container does not end.
 //
+// The log, which goes to standard error, names the reason: a script may have started the server and ended on
+// purpose, and no other process can see how it ended.
+//
 // Looking is what every system can do. Linux could send a signal, but does so already
 // when a thread of the parent ends.
 func orphaned(ctx context.Context) bool {
-	ended := func() bool { return os.Getppid() != startedBy }
+	ended := func() bool {
+		if os.Getppid() == startedBy {
+			return false
+		}
+		klog.Warningf("Process %d, which started this server for tests, has ended: the server ends, too. %s=false in its environment keeps it running.", startedBy, endWithParentVariable)
+		return true
+	}
 	if path := os.Getenv(endWithLockVariable); path != "" {
 		ended = unused(path)
 	} else if end, err := strconv.ParseBool(os.Getenv(endWithParentVariable)); err == nil && !end || startedBy == 1 {

@@ -35,15 +35,14 @@ func TestMemoryFollowsWhatIsAlive(t *testing.T) {
 		if most := 2*live + 230e6; anonymous > most {
 			t.Errorf("%d MB are resident, and %d MB alive", anonymous/1e6, live/1e6)
 		}
-		// Asking the server for more would keep it from being quiet. Answering the last
-		// question brings back pages of the program, for which this leaves room.
+		// Asking the server for more would keep it from being quiet.
 		harness.Eventually(t, "a quiet server gives memory back", func() error {
-			if all := resident(t, s, "VmRSS"); all > 2*live+40e6 {
+			if all := resident(t, s, "RssAnon"); all > 2*live+40e6 {
 				return fmt.Errorf("%d MB are resident, and %d MB were alive", all/1e6, live/1e6)
 			}
 			return nil
 		})
-		if live, all := max(live, alive(t, s)), resident(t, s, "VmRSS"); all > 2*live+100e6 {
+		if live, all := max(live, alive(t, s)), resident(t, s, "RssAnon"); all > 2*live+100e6 {
 			t.Errorf("in quiet, %d MB are resident, and %d MB alive", all/1e6, live/1e6)
 		}
 	})

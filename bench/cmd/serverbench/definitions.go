@@ -267,14 +267,11 @@ func memory(s *peer.Server, add func(what string, mib float64)) error {
 		return err
 	}
 	add("memory", float64(server+etcd)/(1<<20))
-	anonymous, err := s.Process.Anonymous()
-	if err == nil && s.Etcd != nil {
-		var more int64
-		more, err = s.Etcd.Anonymous()
-		anonymous += more
+	if server, etcd, err = s.Anonymous(); err != nil {
+		return err
 	}
-	add("anonymous memory", float64(anonymous)/(1<<20))
-	return err
+	add("anonymous memory", float64(server+etcd)/(1<<20))
+	return nil
 }
 
 // metric reads one that has no labels.

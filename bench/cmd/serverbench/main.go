@@ -240,6 +240,11 @@ func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 	const mib = 1 << 20
 	r.Add("memory when idle, server", "MiB", string(kind), float64(server)/mib)
 	r.Add("memory when idle, server and etcd", "MiB", string(kind), float64(server+etcd)/mib)
+	if server, etcd, err = s.Anonymous(); err != nil {
+		return err
+	}
+	r.Add("anonymous memory when idle, server", "MiB", string(kind), float64(server)/mib)
+	r.Add("anonymous memory when idle, server and etcd", "MiB", string(kind), float64(server+etcd)/mib)
 	// without is what a create costs when nothing is registered, by the number of clients.
 	without := map[int]time.Duration{}
 	for _, sc := range o.scenarios {

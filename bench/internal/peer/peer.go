@@ -218,11 +218,17 @@ func (s *Server) awaitReady(ctx context.Context, ca []byte) error {
 func (s *Server) EtcdURL() string { return s.etcdURL }
 
 // RSS returns the resident memory of the server and its etcd, in bytes.
-func (s *Server) RSS() (server, etcd int64, err error) {
-	if server, err = s.Process.RSS(); err != nil || s.Etcd == nil {
+func (s *Server) RSS() (server, etcd int64, err error) { return s.memory((*Process).RSS) }
+
+// Anonymous returns the part of RSS that is not a file's. How many pages of a program's file are resident depends on
+// the kernel and on what ran before, so comparisons of servers are about this part.
+func (s *Server) Anonymous() (server, etcd int64, err error) { return s.memory((*Process).Anonymous) }
+
+func (s *Server) memory(of func(*Process) (int64, error)) (server, etcd int64, err error) {
+	if server, err = of(s.Process); err != nil || s.Etcd == nil {
 		return server, 0, err
 	}
-	etcd, err = s.Etcd.RSS()
+	etcd, err = of(s.Etcd)
 	return server, etcd, err
 }
 

@@ -41,8 +41,6 @@ func RunEtcd(ctx context.Context, args []string) {
 	go watchSuite(cmp.Or(flagsOf(args)["data-dir"], os.Getenv("ETCD_DATA_DIR")))
 	// It has little to collect, and no limit of its memory.
 	prelude.SetCollectAt(100)
-	forgetFiles()
-	forgetLater(startInTests, settle)
 	etcdmain.Main(append([]string{program.Etcd}, args...))
 }
 

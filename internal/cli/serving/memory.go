@@ -76,7 +76,6 @@ func keepMemory(ctx context.Context, room int64) {
 		}
 		if calm.begins(time.Now(), now) {
 			debug.FreeOSMemory()
-			forgetFiles()
 		}
 	}, memoryInterval)
 }

@@ -2,8 +2,5 @@
 
 package serving
 
-// forgetFiles does nothing where the kernel has no call for it.
-func forgetFiles() {}
-
-// containerMemory is not known there either.
+// containerMemory is not known where there are no control groups.
 func containerMemory() uint64 { return 0 }

@@ -347,21 +347,6 @@ func sorted(define func(*pflag.FlagSet)) func(*pflag.FlagSet) {
 	}
 }
 
-// settle is how long after its start a server still does things that it does
-// once only.
-const settle = 3 * time.Second
-
-// startInTests is about how long the first half of the start of a server for tests takes, and
-// all of that of an etcd. Most of what they touched of the program by then is not touched again.
-const startInTests = 150 * time.Millisecond
-
-// forgetLater calls forgetFiles after each of these times.
-func forgetLater(after ...time.Duration) {
-	for _, d := range after {
-		time.AfterFunc(d, forgetFiles)
-	}
-}
-
 // leaveOutDropped leaves out the admission plugins that Kubernetes had once, and warns of each:
 // command lines of old keep working (S9.20).
 func leaveOutDropped(s *server.Options, warn func(string, ...any)) {
@@ -389,8 +374,6 @@ func runServe(ctx context.Context, o *serveOptions, streams command.Streams) err
 	}
 	latest := &latestLog{}
 	o.server.LatestLog = latest.Bytes
-	// Packages were initialized.
-	forgetFiles()
 	warn := func(format string, args ...any) { terminal.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) }
 	leaveOutDropped(&o.server, warn)
 	for _, name := range o.idle {
@@ -407,7 +390,6 @@ func runServe(ctx context.Context, o *serveOptions, streams command.Streams) err
 	garbage := int64(room)
 	if o.server.EndAtOnce {
 		garbage = roomInTests
-		forgetLater(startInTests, 2*startInTests)
 	}
 	serving, stop := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
@@ -422,6 +404,5 @@ func runServe(ctx context.Context, o *serveOptions, streams command.Streams) err
 		terminal.Fprintf(streams.Out, "gatehouse is ready at %s, kubeconfig %s\n", a.URL, a.Kubeconfig)
 		systemd.notify(ready)
 		keeping.Go(func() { systemd.watch(serving, a) })
-		forgetLater(settle)
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -79,6 +78,7 @@ func (s *session) again(ctx context.Context, authority []byte, files string) err
 		return err
 	}
 	s.project, s.made, s.broken = p, nil, ""
+	s.sayRemarks()
 	gone, err := s.prune(ctx)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (s *session) prune(ctx context.Context) (gone []string, err error) {
 			continue
 		}
 		kind := s.stage.Kinds().Of(u.GroupVersionKind())
-		path := stage.Path(kind, cmp.Or(u.GetNamespace(), metav1.NamespaceDefault), u.GetName())
+		path := stage.Path(kind, nameOf(u).Namespace, u.GetName())
 		a, err := s.stage.Admin().Do(ctx, stage.Request{Method: http.MethodDelete, Path: path})
 		if err != nil {
 			return nil, err
@@ -150,7 +150,7 @@ func order(u *unstructured.Unstructured) int {
 
 // keyOf names an object, in whatever version it is written.
 func keyOf(u *unstructured.Unstructured) string {
-	return u.GroupVersionKind().GroupKind().String() + " " + cmp.Or(u.GetNamespace(), metav1.NamespaceDefault) + "/" + u.GetName()
+	return u.GroupVersionKind().GroupKind().String() + " " + nameOf(u).String()
 }
 
 func titleOf(u *unstructured.Unstructured) string {

@@ -260,6 +260,7 @@ func (s *session) run(ctx context.Context) error {
 	if err := s.project.prepare(authority, files); err != nil {
 		return err
 	}
+	s.sayRemarks()
 	if err := s.open(ctx); err != nil {
 		return err
 	}
@@ -373,7 +374,9 @@ func (s *session) open(ctx context.Context) error {
 			if s.DataDir != "" {
 				o.DataDir = s.DataDir
 			}
-			o.Controllers, o.FakeNodes = d.Controllers, s.FakeNodes
+			if o.Controllers, o.FakeNodes = d.Controllers, s.FakeNodes; s.FakeNodes > 0 {
+				o.Controllers = append(o.Controllers, server.WorkloadControllers()...)
+			}
 			o.MaxRequestsInFlight, o.MaxMutatingRequestsInFlight = d.MaxRequestsInFlight, d.MaxMutatingRequestsInFlight
 			o.AdmissionTraceBytes, o.Console = d.AdmissionTraceBytes, true
 			o.WrapWebhook = s.gate.wrap
@@ -538,7 +541,7 @@ func (s *session) replace(ctx context.Context, files string) error {
 		s.Say("The program does not start: %v.", err)
 		return nil
 	}
-	if !s.listening(ctx) {
+	if !s.listening(ctx, files) {
 		return nil
 	}
 	s.gate.release()
@@ -555,6 +558,12 @@ func (s *session) sayMistakes(ctx context.Context, files string) {
 	}
 }
 
+func (s *session) sayRemarks() {
+	for _, remark := range s.project.remarks {
+		s.sayOnce("%s", remark)
+	}
+}
+
 // sayOnce says a sentence that was not said before.
 func (s *session) sayOnce(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !s.said[text] {
@@ -563,8 +572,8 @@ func (s *session) sayOnce(format string, args ...any) {
 	}
 }
 
-// listening reports whether the program listens. It says why not.
-func (s *session) listening(ctx context.Context) bool {
+// listening reports whether the program listens. It says why not. files is where the certificate is.
+func (s *session) listening(ctx context.Context, files string) bool {
 	if s.project.port == 0 {
 		return true
 	}
@@ -572,8 +581,12 @@ func (s *session) listening(ctx context.Context) bool {
 	defer cancel()
 	interrupted := func() bool { return len(s.changes) > 0 || len(s.Restart) > 0 }
 	err := listens(soon, s.program, s.address(), interrupted)
+	if refused := (*handshakeError)(nil); errors.As(err, &refused) && ctx.Err() == nil {
+		s.Say("The program accepts connections on port %d, and no TLS handshake succeeds: %v. Have it serve TLS with tls.crt and tls.key of %s.", s.project.port, refused.cause, files)
+	} else if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		s.Say("The program does not listen on port %d yet. %s", s.project.port, elsewhere(s.project.port, portsOf(s.program.Group())))
+	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		s.Say("The program does not listen on port %d yet. %s", s.project.port, elsewhere(portsOf(s.program.Group())))
 		late, cancel := context.WithTimeout(ctx, listenLate)
 		defer cancel()
 		err = listens(late, s.program, s.address(), interrupted)
@@ -582,14 +595,17 @@ func (s *session) listening(ctx context.Context) bool {
 	return err == nil
 }
 
-// elsewhere says what to do about a program that listens on other ports.
-func elsewhere(ports []int) string {
+// elsewhere says what to do about a program that does not listen on a port, and on others.
+func elsewhere(port int, ports []int) string {
 	if len(ports) == 0 {
 		return "If it listens elsewhere, name its port with --webhook-port."
 	}
+	if slices.Contains(ports, port) {
+		return "It has this port open at another address than localhost: have it listen there, too."
+	}
 	names := make([]string, len(ports))
-	for i, port := range ports {
-		names[i] = strconv.Itoa(port)
+	for i, other := range ports {
+		names[i] = strconv.Itoa(other)
 	}
 	return fmt.Sprintf("It listens on port %s: if that is for the webhook, say so with --webhook-port.", strings.Join(names, ", "))
 }

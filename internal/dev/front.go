@@ -21,6 +21,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 )
@@ -126,7 +127,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Content-Type"] = header["Content-Type"]
 	w.WriteHeader(code)
 	_, _ = w.Write(answer)
-	f.live.Show(recordOf(at, in.Request, parts[0], parts[1], parts[2], code, answer))
+	f.live.Show(recordOf(at, &in, trace.EntryRecord{Kind: parts[0], Configuration: parts[1], Name: parts[2]}, code, header.Get("Content-Type"), answer))
 }
 
 // meant reports whether a request is one of those that go to the program.
@@ -160,36 +161,47 @@ func (f *front) ask(ctx context.Context, path string, header http.Header, body [
 	return resp.StatusCode, resp.Header, answer, err
 }
 
-// recordOf is the trace of one call. What the webhook changed is without the values.
-func recordOf(at time.Time, q *admissionv1.AdmissionRequest, kind, configuration, name string, code int, answer []byte) *trace.Record {
+// recordOf is the trace of one call, whose answer is decoded as an API server does. What the webhook changed is without
+// the values.
+func recordOf(at time.Time, asked *admissionv1.AdmissionReview, entry trace.EntryRecord, code int, media string, answer []byte) *trace.Record {
+	q := asked.Request
 	took := time.Since(at).Microseconds()
 	begun := trace.Time{Time: at.UTC()}
-	entry := trace.EntryRecord{Kind: kind, Configuration: configuration, Name: name}
+	mutating := strings.HasPrefix(entry.Kind, "Mutating")
 	call := trace.CallRecord{Webhook: entry, Start: begun, Micros: took, Sent: true, Verdict: trace.Allowed.String(), Code: code, UID: string(q.UID)}
-	var out admissionv1.AdmissionReview
 	outcome := trace.OutcomeAllowed
-	switch err := json.Unmarshal(answer, &out); {
-	case code != http.StatusOK:
+	version := review.Version(strings.TrimPrefix(asked.APIVersion, admissionv1.GroupName+"/"))
+	out, err := review.Decode(version, mutating, q.UID, code, media, answer)
+	if err == nil && out.Allowed && len(out.Patch) > 0 {
+		if out.PatchType != review.PatchTypeJSONPatch {
+			err = fmt.Errorf("unsupported patch type %q", out.PatchType)
+		} else if _, err = review.DecodePatch(out.Patch); err == nil {
+			err = json.Unmarshal(out.Patch, &call.Patch)
+		}
+		if err != nil {
+			err = fmt.Errorf("the patch of the answer: %w", err)
+		}
+	}
+	switch {
+	case code < 200 || code > 206:
 		outcome, call.Verdict, call.Error = trace.OutcomeFailed, trace.Failed.String(), fmt.Sprintf("%d: %s", code, cut(answer))
-	case err != nil || out.Response == nil:
-		outcome, call.Verdict, call.Error = trace.OutcomeFailed, trace.Failed.String(), "the answer is not an AdmissionReview with a response: "+cut(answer)
-	case !out.Response.Allowed:
+	case err != nil:
+		outcome, call.Verdict, call.Error = trace.OutcomeFailed, trace.Failed.String(), cut([]byte(err.Error()))
+	case !out.Allowed:
 		outcome, call.Verdict = trace.OutcomeDenied, trace.Denied.String()
-		call.Error = fmt.Sprintf("admission webhook %q denied the request", name)
-		if s := out.Response.Result; s != nil && s.Message != "" {
+		call.Error = fmt.Sprintf("admission webhook %q denied the request", entry.Name)
+		if s := out.Result; s != nil && s.Message != "" {
 			call.Error += ": " + cut([]byte(s.Message))
 		}
 	default:
-		call.Warnings = out.Response.Warnings
-		if json.Unmarshal(out.Response.Patch, &call.Patch) == nil {
-			call.Mutated = len(call.Patch) > 0
-			for i := range call.Patch {
-				call.Patch[i].Value = nil
-			}
+		call.Warnings = out.Warnings
+		call.Mutated = len(call.Patch) > 0
+		for i := range call.Patch {
+			call.Patch[i].Value = nil
 		}
 	}
 	plugin, pass := "ValidatingAdmissionWebhook", "validating"
-	if strings.HasPrefix(kind, "Mutating") {
+	if mutating {
 		plugin, pass = "MutatingAdmissionWebhook", "mutating"
 	}
 	r := &trace.Record{ID: string(q.UID), Start: begun, Outcome: outcome, TotalMicros: took, Redacted: true, Request: trace.RequestRecord{

@@ -8,14 +8,26 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
 // script kills process groups and removes files once its standard input ends, unless the last
-// line says that there is nothing to do. Each line has the groups that run. A terminal whose state is still
+// line says that there is nothing to do. Each line has the groups that run. The first argument begins an entry in the
+// environment of processes that left these groups. A terminal whose state is still
 // that of terminal.Keys is reset; a shell that edits a line turned icrnl off itself.
 const script = `while read -r line; do groups=$line; done
 [ "$groups" = end ] && exit
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
+mark=$1
+shift
+for round in 1 2; do
+for environ in /proc/[0-9]*/environ; do
+{ tr '\000' '\n' <"$environ" | grep -q "^$mark"; } 2>/dev/null || continue
+id=${environ#/proc/}
+kill -s KILL "${id%/environ}" 2>/dev/null
+done
+done
 rm -rf -- "$@"
 [ -t 3 ] || exit
 case $(stty -a <&3) in
@@ -39,7 +51,7 @@ type guard struct {
 // newGuard starts a guard for paths, which may not exist, and for a terminal, which may be nil.
 func newGuard(terminal *os.File, paths ...string) (*guard, error) {
 	g := &guard{groups: map[int]bool{}}
-	g.cmd = exec.Command("/bin/sh", append([]string{"-c", script, "gatehouse-dev-guard"}, paths...)...)
+	g.cmd = exec.Command("/bin/sh", append([]string{"-c", script, "gatehouse-dev-guard", subprocess.Mark}, paths...)...)
 	g.cmd.Dir = "/"
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if terminal != nil {

@@ -16,25 +16,55 @@ var errEnded = errors.New("the program ended before it listened")
 // errInterrupted is why nobody waits for a program any more.
 var errInterrupted = errors.New("the user wants something else")
 
+// handshakeError is the end of waiting for a program that accepts connections, and with which no TLS handshake succeeds.
+type handshakeError struct{ cause error }
+
+// Error implements error.
+func (e *handshakeError) Error() string { return "the TLS handshake: " + e.cause.Error() }
+
+// Unwrap says that the time is over.
+func (e *handshakeError) Unwrap() error { return context.DeadlineExceeded }
+
+const (
+	// firstLook is how long after a connection that was refused the next one is tried, and lastLook how long after
+	// several handshakes that failed: programs log each of them.
+	firstLook = 20 * time.Millisecond
+	lastLook  = 2 * time.Second
+)
+
 // listens returns when the program accepts connections and speaks: by TLS, or in a way that says
 // that it does not. interrupted reports whether the user wants something else.
 func listens(ctx context.Context, p *subprocess.Process, address string, interrupted func() bool) error {
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(firstLook)
 	defer tick.Stop()
+	pause, next := firstLook, time.Now()
+	var refused *handshakeError
 	for {
-		if conn, err := shake(ctx, address, nil); err == nil || !errors.As(err, new(*net.OpError)) {
+		if !time.Now().Before(next) {
+			conn, err := shake(ctx, address, nil)
 			if conn != nil {
 				conn.Close()
 			}
-			if ctx.Err() == nil {
+			failed, _ := errors.AsType[*net.OpError](err)
+			switch {
+			case ctx.Err() != nil:
+			case failed == nil:
 				return nil
+			case failed.Op == "dial":
+				refused, pause = nil, firstLook
+			default:
+				refused, pause = &handshakeError{err}, min(2*pause, lastLook)
 			}
+			next = time.Now().Add(pause)
 		}
 		select {
 		case <-p.Gone:
 			return errEnded
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			if cause := context.Cause(ctx); refused == nil || !errors.Is(cause, context.DeadlineExceeded) {
+				return cause
+			}
+			return refused
 		case <-tick.C:
 			if interrupted() {
 				return errInterrupted

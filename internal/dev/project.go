@@ -12,12 +12,14 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
@@ -32,6 +34,8 @@ type project struct {
 	// workloads are those of the project that make pods: programs, which are the program itself, and
 	// others.
 	programs, others []*unstructured.Unstructured
+	// remarks are sentences about registrations that a cluster would refuse, and this session does not.
+	remarks []string
 }
 
 // readProject reads manifests. reading is called with the path of each file or directory before it is read.
@@ -97,6 +101,12 @@ func text(content any, path ...string) string {
 	m, _ := content.(map[string]any)
 	value, _, _ := unstructured.NestedString(m, path...)
 	return value
+}
+
+// nameOf is the name of an object that is in a namespace. Without a namespace of its own, it is in the one where the
+// session applies it.
+func nameOf(u *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(u.GetNamespace(), metav1.NamespaceDefault), Name: u.GetName()}
 }
 
 // list reads a list of an object.
@@ -211,7 +221,7 @@ func (p *project) choose(named string, port int) error {
 // portOf is the port of the pods behind a service; 0 when the manifests do not say it.
 func (p *project) portOf(service types.NamespacedName) int {
 	for _, u := range p.objects {
-		if u.GetKind() != "Service" || u.GetNamespace() != service.Namespace || u.GetName() != service.Name {
+		if u.GetKind() != "Service" || nameOf(u) != service {
 			continue
 		}
 		ports := list(u.Object, "spec", "ports")
@@ -263,7 +273,7 @@ func (p *project) containerPort(service *unstructured.Unstructured, name string)
 func behind(service, u *unstructured.Unstructured) bool {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	made, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
-	return len(selector) > 0 && len(made) > 0 && u.GetNamespace() == service.GetNamespace() && labels.SelectorFromSet(selector).Matches(labels.Set(made))
+	return len(selector) > 0 && len(made) > 0 && nameOf(u).Namespace == nameOf(service).Namespace && labels.SelectorFromSet(selector).Matches(labels.Set(made))
 }
 
 // workloads are the kinds that are of no use without nodes.
@@ -302,6 +312,25 @@ func (p *project) trust(u *unstructured.Unstructured, authority []byte, always b
 	return changed
 }
 
+// remark notes what is replaced or converted here and refused in a cluster.
+func (p *project) remark(u *unstructured.Unstructured) {
+	if version := u.GroupVersionKind().Version; registers(u) && version != "v1" {
+		p.remarks = append(p.remarks, fmt.Sprintf("%s is written in %s, which this server takes and Kubernetes from 1.22 on does not: write %s/v1, where each webhook names its sideEffects and admissionReviewVersions.",
+			titleOf(u), u.GetAPIVersion(), registration.GroupName))
+	}
+	for _, c := range clients(u) {
+		bundle := text(c.config, "caBundle")
+		if _, err := base64.StdEncoding.DecodeString(bundle); err == nil || !p.local(c) {
+			continue
+		}
+		p.remarks = append(p.remarks, fmt.Sprintf("%s has the caBundle %q, which is not base64: this session replaces it, and a cluster refuses it. Leave it out, have cert-manager inject it, or fill it in before the manifest is applied.",
+			titleOf(u), bundle[:min(len(bundle), mostBundle)]))
+	}
+}
+
+// mostBundle bounds the text of a caBundle in a sentence, in bytes.
+const mostBundle = 40
+
 // prepare plays what works on the objects in a cluster: it takes out the workloads, and the certificates and
 // issuers of cert-manager, and adds the secrets of these, and namespaces that nobody defines. A secret with a
 // certificate of the program, as charts make one, gets that of the session. files is where the certificate is.
@@ -318,13 +347,14 @@ func (p *project) prepare(authority []byte, files string) error {
 		case "Namespace":
 			namespaces[u.GetName()] = true
 		case "Service":
-			if slices.Contains(p.services, types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}) {
+			if slices.Contains(p.services, nameOf(u)) {
 				services = append(services, u)
 			}
 		}
 	}
 	var kept []*unstructured.Unstructured
 	for _, u := range p.objects {
+		p.remark(u)
 		p.trust(u, authority, true)
 		secret := ""
 		switch kind := u.GetKind(); {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
+	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -126,8 +128,20 @@ func TestTheGuardCleansUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.set(cmd.Process.Pid, true)
+	// A process that left its group, as daemons do.
+	away := exec.Command("sleep", "1000")
+	away.Env = append(os.Environ(), subprocess.Mark+"1")
+	if err := away.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = away.Process.Kill() }()
 	g.pipe.Close()
 	_ = cmd.Wait()
+	if runtime.GOOS == "linux" {
+		if _ = away.Wait(); away.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Errorf("a process of another group ended with %v", away.ProcessState)
+		}
+	}
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
 		t.Errorf("it ended with %v", cmd.ProcessState)
 	}
@@ -150,6 +164,8 @@ func TestPorts(t *testing.T) {
 		{name: "a service without an object", manifests: hook("service: {namespace: a, name: b}"), want: 9443, services: "a/b"},
 		{name: "a flag", manifests: hook("service: {namespace: a, name: b}"), port: 1234, want: 1234, services: "a/b"},
 		{name: "a service", manifests: hook("service: {namespace: a, name: b}") + serviceOf("8443"), want: 8443, services: "a/b"},
+		{name: "a service without a namespace", manifests: hook("service: {namespace: default, name: b}") + without(serviceOf("8443")), want: 8443, services: "default/b"},
+		{name: "a name without a namespace", manifests: hook("service: {namespace: default, name: b}") + without(serviceOf("hooks")+pods), want: 10250, services: "default/b"},
 		{name: "a name", manifests: hook("service: {namespace: a, name: b}") + serviceOf("hooks") + pods, want: 10250, services: "a/b"},
 		{name: "a URL", manifests: hook(`url: "https://localhost:7443/x"`), want: 7443},
 		{name: "another URL", manifests: hook(`url: "https://example.com:7443/x"`)},
@@ -181,6 +197,9 @@ func hook(to string) string {
 func serviceOf(target string) string {
 	return "apiVersion: v1\nkind: Service\nmetadata: {namespace: a, name: b}\nspec: {selector: {app: b}, ports: [{port: 443, targetPort: " + target + "}, {port: 80, targetPort: 80}]}\n---\n"
 }
+
+// without takes the namespaces out of manifests.
+func without(manifests string) string { return strings.ReplaceAll(manifests, "namespace: a, ", "") }
 
 const pods = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b, tier: z}}, spec: {containers: [{name: b, ports: [{name: hooks, containerPort: 10250}]}]}}}\n"
 

@@ -84,7 +84,7 @@ var secretKind = secrets.GroupVersion().WithKind("Secret")
 func (p *project) serving(secret *unstructured.Unstructured) map[string][]byte {
 	mounts := slices.ContainsFunc(p.programs, func(u *unstructured.Unstructured) bool {
 		volumes := list(u.Object, "spec", "template", "spec", "volumes")
-		return u.GetNamespace() == secret.GetNamespace() &&
+		return nameOf(u).Namespace == nameOf(secret).Namespace &&
 			slices.ContainsFunc(volumes, func(v any) bool { return text(v, "secret", "secretName") == secret.GetName() })
 	})
 	if !mounts {

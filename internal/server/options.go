@@ -286,6 +286,9 @@ const DefaultMinFreeDisk, DefaultEtcdQuota int64 = etcd.DefaultMinFree, etcd.Def
 // BackupDir is where the backups of a server go by default.
 func BackupDir(dataDir string) string { return filepath.Join(dataDir, "backups") }
 
+// WorkloadControllers are entries of Options.Controllers for the controllers that make pods, which do not run by default.
+func WorkloadControllers() []string { return controllers.Workloads() }
+
 // NoControllers, as Options.Controllers, runs no controller.
 const NoControllers = controllers.None
 

@@ -1,11 +1,16 @@
 package subprocess
 
 import (
+	"crypto/rand"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -17,7 +22,15 @@ type Process struct {
 	Err   error
 	cmd   *exec.Cmd
 	group func(id int, runs bool)
+	// mark is an entry in the environment of all processes that the program starts.
+	mark string
 }
+
+// Mark begins the entry in the environment of every program of this process, and of all that these start: a process
+// may leave the group of its program, and has the environment still.
+var Mark = "GATEHOUSE_PROGRAM_OF_" + rand.Text() + "="
+
+var programs atomic.Int64
 
 // Start starts a program in a directory, that of this process if it is empty, and in a process group of its
 // own. What the program prints goes to output and errors, which may be the same. group, if it is set, is called
@@ -26,8 +39,11 @@ func Start(args, env []string, dir string, output, errors io.Writer, group func(
 	if group == nil {
 		group = func(int, bool) {}
 	}
-	p := &Process{cmd: exec.Command(args[0], args[1:]...), Gone: make(chan struct{}), group: group}
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = env, dir, output, errors
+	p := &Process{cmd: exec.Command(args[0], args[1:]...), Gone: make(chan struct{}), group: group, mark: Mark + strconv.FormatInt(programs.Add(1), 10)}
+	if env == nil {
+		env = os.Environ()
+	}
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = append(slices.Clip(env), p.mark), dir, output, errors
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(p.cmd.SysProcAttr)
 	// What the program leaves behind may hold its output open.
@@ -56,7 +72,7 @@ func (p *Process) State() string { return p.cmd.ProcessState.String() }
 // Group is the process group of the program and of what it started.
 func (p *Process) Group() int { return p.cmd.Process.Pid }
 
-// Stop ends the program and all that it started: by SIGTERM, and by SIGKILL after some time. A nil Process
+// Stop ends the program and all that it started, on Linux also what left its process group: by SIGTERM, and by SIGKILL after some time. A nil Process
 // needs nothing.
 func (p *Process) Stop(grace time.Duration) {
 	if p == nil {
@@ -64,6 +80,9 @@ func (p *Process) Stop(grace time.Duration) {
 	}
 	group := -p.cmd.Process.Pid
 	_ = syscall.Kill(group, syscall.SIGTERM)
+	for _, id := range strays(p.mark) {
+		_ = syscall.Kill(id, syscall.SIGTERM)
+	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -73,6 +92,12 @@ func (p *Process) Stop(grace time.Duration) {
 	// The rest of the group, too.
 	_ = syscall.Kill(group, syscall.SIGKILL)
 	<-p.Gone
+	// A process may start another one while it is looked for.
+	for ids := strays(p.mark); len(ids) > 0; ids = strays(p.mark) {
+		for _, id := range ids {
+			_ = syscall.Kill(id, syscall.SIGKILL)
+		}
+	}
 	p.group(-group, false)
 }
 

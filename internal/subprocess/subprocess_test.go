@@ -3,6 +3,7 @@ package subprocess
 import (
 	"errors"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -10,13 +11,20 @@ import (
 	"time"
 )
 
-// A program ends with what it started, also when both ignore SIGTERM.
+// A program ends with what it started, also when both ignore SIGTERM, and on Linux when a process has left the group of the
+// program (S33.8).
 func TestAProgramEndsWithAllThatItStarted(t *testing.T) {
 	for name, script := range map[string]string{
-		"at once":  "sleep 1000 & echo $!; wait",
+		"at once": "sleep 1000 & echo $!; wait",
+		// Of a session of its own, whose parent has ended.
+		"away":     "(exec setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done') & wait",
+		"gone":     "setsid sh -c 'sleep 1000 & echo $!' & wait; sleep 1000",
 		"by force": "trap '' TERM; (trap '' TERM; while :; do sleep 1000; done) & echo $!; while :; do wait; done",
 	} {
 		t.Run(name, func(t *testing.T) {
+			if runtime.GOOS != "linux" && strings.Contains(script, "setsid") {
+				t.Skip("only Linux shows the environment of a process")
+			}
 			read, write, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)

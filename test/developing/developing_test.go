@@ -497,3 +497,26 @@ func TestWhatKeepsASessionFromStarting(t *testing.T) {
 		})
 	}
 }
+
+// With fake nodes, a Deployment of the project gets pods, which become ready.
+func TestWorkloadsRunOnFakeNodes(t *testing.T) {
+	const objects = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: other}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: other}}
+  template: {metadata: {labels: {app: other}}, spec: {containers: [{name: other, image: "other:1"}]}}
+`
+	s := start(t, t.TempDir(), objects, nil, "-f", "-", "--fake-nodes", "1", "--watch", "*.nothing", "--", "sleep", "1000")
+	client := s.ready()
+	harness.Eventually(t, "the Deployment has a pod", func() error {
+		d, err := client.AppsV1().Deployments("default").Get(t.Context(), "other", metav1.GetOptions{})
+		if err == nil && d.Status.ReadyReplicas != 1 {
+			err = fmt.Errorf("its status is %+v", d.Status)
+		}
+		return err
+	})
+	s.end()
+}

@@ -494,7 +494,8 @@ func happened(r *trace.Record) string {
 	for a := range r.Acts() {
 		switch {
 		case a.Deed == trace.Changes && a.Kind != trace.ByPlugin:
-			fields := a.Fields()
+			// Programs that build a patch from a map have it in another order each time.
+			fields := slices.Sorted(slices.Values(a.Fields()))
 			if more := len(fields) - mostFields; more > 0 {
 				fields = append(fields[:mostFields:mostFields], fmt.Sprintf("%d more", more))
 			}

@@ -61,3 +61,19 @@ func TestRepeatsAreCounted(t *testing.T) {
 		says("")
 	})
 }
+
+// The fields of a change are in one order, whatever that of the patch is (S33.4).
+func TestChangedFieldsAreSorted(t *testing.T) {
+	line := func(paths ...string) string {
+		r := &trace.Record{Outcome: trace.OutcomeAllowed, Steps: []trace.StepRecord{{Plugin: "MutatingAdmissionWebhook", Allowed: true, Calls: []trace.CallRecord{{
+			Webhook: trace.EntryRecord{Kind: "MutatingWebhookConfiguration", Configuration: "c", Name: "n.example.com"}, Verdict: trace.Allowed.String(), Mutated: true,
+		}}}}}
+		for _, path := range paths {
+			r.Steps[0].Calls[0].Patch = append(r.Steps[0].Calls[0].Patch, trace.PatchOperation{Op: "add", Path: path})
+		}
+		return happened(r)
+	}
+	if got := line("/c", "/a", "/d", "/b"); got != line("/a", "/b", "/c", "/d") || !strings.Contains(got, "/a, /b, /c, 1 more") {
+		t.Errorf("got %q", got)
+	}
+}

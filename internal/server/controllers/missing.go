@@ -19,6 +19,18 @@ var needed = map[schema.GroupResource][]string{
 	{Resource: "replicationcontrollers"}:      {"replicationcontroller"},
 }
 
+// Workloads returns the entries of a selection that add the controllers which make pods.
+func Workloads() []string {
+	var entries []string
+	for _, names := range needed {
+		for _, name := range names {
+			entries = append(entries, "+"+name)
+		}
+	}
+	slices.Sort(entries)
+	return slices.Compact(entries)
+}
+
 // Missing returns, for the resources of workloads and for pods, a text that names the missing
 // controllers or nodes. It returns nil when the selection names the controllers one by one: then
 // the other controllers run elsewhere.

@@ -70,3 +70,28 @@ func TestTheTableIsUnambiguous(t *testing.T) {
 		}
 	}
 }
+
+// The default selection has more controllers with those of workloads, and no fewer.
+func TestWorkloadsAreAddedToTheDefault(t *testing.T) {
+	with, err := choose(append(Default(), Workloads()...), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := func(rows []row, name string) bool {
+		return slices.ContainsFunc(rows, func(r row) bool { return slices.Contains(r.names(), name) })
+	}
+	without, err := choose(Default(), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range without {
+		if !runs(with, r.name) {
+			t.Errorf("%s is missing", r.name)
+		}
+	}
+	for _, name := range []string{"deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob", "replicationcontroller"} {
+		if !runs(with, name) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}

@@ -38,4 +38,5 @@ https.createServer(files, (request, response) => {
       response.writeHead(400).end(String(error));
     }
   });
-}).listen(Number(process.env.PORT));
+// In a cluster, LISTEN_ADDRESS is 0.0.0.0.
+}).listen(Number(process.env.PORT), process.env.LISTEN_ADDRESS || '127.0.0.1');

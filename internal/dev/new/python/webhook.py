@@ -40,7 +40,9 @@ class Webhook(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    server = http.server.ThreadingHTTPServer(("", int(os.environ["PORT"])), Webhook)
+    # In a cluster, LISTEN_ADDRESS is 0.0.0.0.
+    address = os.environ.get("LISTEN_ADDRESS", "127.0.0.1")
+    server = http.server.ThreadingHTTPServer((address, int(os.environ["PORT"])), Webhook)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     directory = os.environ["CERT_DIR"]
     context.load_cert_chain(f"{directory}/tls.crt", f"{directory}/tls.key")

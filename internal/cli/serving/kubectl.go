@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -92,7 +93,7 @@ func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 		return c
 	})
 	root := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
-		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
+		PluginHandler: pluginHandler{kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes)},
 		Arguments:     os.Args,
 		ConfigFlags:   flags,
 		IOStreams:     io,
@@ -100,6 +101,16 @@ func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 	replaceVersion(root, flags, io)
 	checkFiles(root)
 	return root
+}
+
+// pluginHandler finds plugins by absolute entries of PATH only. An entry such as "." would find a program of the working
+// directory, whose files somebody else may have written.
+type pluginHandler struct{ kubectl.PluginHandler }
+
+// Lookup implements kubectl.PluginHandler.
+func (h pluginHandler) Lookup(name string) (path string, found bool) {
+	path, found = h.PluginHandler.Lookup(name)
+	return path, found && filepath.IsAbs(path)
 }
 
 // refusal makes the first request end kubectl with the reason why no server is

@@ -286,9 +286,12 @@ func TestForbiddenPackagesExist(t *testing.T) {
 // A forbidden package does not come in through the imports of another one either.
 func TestTheEngineStaysSmall(t *testing.T) {
 	t.Chdir(root)
-	out, err := exec.Command("go", "list", "-deps", "./admission/...").CombinedOutput()
+	cmd := exec.Command("go", "list", "-deps", "./admission/...")
+	var diagnostics strings.Builder
+	cmd.Stderr = &diagnostics
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, out)
+		t.Fatalf("go list: %v\n%s", err, diagnostics.String())
 	}
 	deps := strings.Fields(string(out))
 	if !slices.Contains(deps, modulePath+"/admission") {

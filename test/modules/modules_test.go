@@ -33,9 +33,12 @@ func TestModules(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), "go", args...)
 				cmd.Dir = dir
 				cmd.Env = append(cmd.Environ(), "GOWORK=off", "GATEHOUSE_BINARY="+program)
-				out, err := cmd.CombinedOutput()
+				// With an empty module cache, Go reports each download on standard error.
+				var diagnostics strings.Builder
+				cmd.Stderr = &diagnostics
+				out, err := cmd.Output()
 				if err != nil {
-					t.Fatalf("%s in %s: %v\n%s", cmd, module, err, out)
+					t.Fatalf("%s in %s: %v\n%s%s", cmd, module, err, out, diagnostics.String())
 				}
 				return string(out)
 			}

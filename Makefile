@@ -3,7 +3,7 @@ MUTANTS ?= .*
 # No Go plugins in the kustomize of kubectl: they make linking slow and the program large.
 TAGS = kustomize_disable_go_plugin_support
 
-.PHONY: help build release quick test mutate race lint fuzz bench update ci
+.PHONY: help build release quick short test long stress mutate race lint fuzz bench update ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,8 +17,17 @@ release: ## build the files of a release into ./dist; RELEASE="-platforms linux/
 quick: ## vet and test what changed, its importers and the engine's decisions, in seconds; BASE=main compares with main
 	.ci/run quick
 
-test: ## run all tests
+short: ## run the tests that start no server
+	.ci/run short
+
+test: ## run the ordinary tests: every feature, end to end at least once
 	.ci/run test
+
+long: ## run the long tests: kills, upgrades, histories of faults, soaks
+	.ci/run long
+
+stress: ## run PACKAGES COUNT (3) times while other processes keep the machine busy; RUN picks tests
+	PACKAGES="$(PACKAGES)" COUNT="$(COUNT)" RUN="$(RUN)" .ci/run stress
 
 mutate: ## change one decision after the other, and see a unit test of its package fail; MUTANTS=admission/plan picks some
 	go test ./internal/house -run 'TestMutants/$(MUTANTS)' -mutate -count=1 -v -timeout 2h

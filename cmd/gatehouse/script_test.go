@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 func TestMain(m *testing.M) {
@@ -30,6 +32,7 @@ func TestMain(m *testing.M) {
 //	                       command's. testscript's own "stop" ends the script
 //	exits CODE PROGRAM ... runs a program that must exit with CODE
 func TestSessions(t *testing.T) {
+	speed.Server(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,

@@ -11,14 +11,13 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
-	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
 // docs/reference/api.md has the kinds of gatehouse.dev and their fields, as the server
 // describes them to clients.
 func TestTheReferenceHasTheAPI(t *testing.T) {
-	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}})
+	s := harness.Start(t, "--controllers", "-*")
 	var document spec3.OpenAPI
 	if err := json.Unmarshal(s.HTTP(t, nil).Get("/openapi/v3/apis/gatehouse.dev/v1alpha1").Raw, &document); err != nil {
 		t.Fatal(err)

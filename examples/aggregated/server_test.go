@@ -95,6 +95,9 @@ func start(t *testing.T) *cluster {
 
 func startWith(t *testing.T, strict bool) *cluster {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts two servers, which -short leaves out")
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // execution runs a command line of gatehouse and returns what it prints and its exit code.
@@ -30,15 +32,35 @@ var measured = regexp.MustCompile(`("(?:(?:start|check|world|test)S|s|millis)eco
 
 // Each case is files, a command line and what it prints. The first file has the command,
 // and, after it, standard input. The last one has the output and the exit code.
-func TestCheckScenarios(t *testing.T) { scenarios(t, "testdata/check") }
+// The formats are those of package report, so that the ordinary run tries one of them.
+func TestCheckScenarios(t *testing.T) {
+	formats := []string{"github", "gitlab", "junit", "sarif"}
+	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
+	scenarios(t, "testdata/check", leftOut(formats, chosen)...)
+}
 
-func scenarios(t *testing.T, dir string) {
+// leftOut are the names whose indexes were not chosen.
+func leftOut(names []string, chosen []int) []string {
+	var left []string
+	for i, name := range names {
+		if !slices.Contains(chosen, i) {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+func scenarios(t *testing.T, dir string, without ...string) {
 	cases, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(cases) == 0 {
 		t.Fatal("no cases", err)
 	}
 	for _, file := range cases {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		if slices.Contains(without, name) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
 			if err != nil {
 				t.Fatal(err)

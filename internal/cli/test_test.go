@@ -7,10 +7,16 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Each case is files, a command line and what it prints.
-func TestTestScenarios(t *testing.T) { scenarios(t, "testdata/test") }
+// The formats are those of package report, so that the ordinary run tries one of them.
+func TestTestScenarios(t *testing.T) {
+	formats := []string{"output-github", "output-json", "output-junit", "output-sarif"}
+	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
+	scenarios(t, "testdata/test", leftOut(formats, chosen)...)
+}
 
 // A command line that means nothing exits with 2 and says what to write.
 func TestTestRefusesWhatMeansNothing(t *testing.T) {

@@ -15,6 +15,9 @@ import (
 	"k8s.io/component-base/compatibility"
 )
 
+// Release is the Kubernetes release whose kinds the server has.
+const Release = "1.37.1"
+
 // Flags are flags of kube-apiserver, in its form. The zero value changes nothing.
 type Flags struct {
 	// EmulatedVersion is the release to behave as, such as 1.35.

@@ -16,9 +16,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-var mutate = flag.Bool("mutate", false, "test each mutant; without it, only see that all patches apply and compile")
+var mutate = flag.Bool("mutate", false, "test each mutant; without it, only see that all patches apply, and in the long run that they compile")
 
 // TestMutants has a change of one decision in each patch below testdata/mutants of a package: the
 // decision is made in another way, and the unit tests of the package must fail. A mutant that does
@@ -47,8 +49,8 @@ func TestMutants(t *testing.T) {
 			if filepath.ToSlash(filepath.Dir(file)) != pkg {
 				t.Fatalf("it changes %s; a mutant changes one file of its package, %s", file, pkg)
 			}
-			if testing.Short() && !*mutate {
-				// Whether it compiles takes what the package imports.
+			if !speed.IsLong() && !*mutate {
+				// Compiling needs the packages that this one imports.
 				return
 			}
 			if sources[pkg] == nil {

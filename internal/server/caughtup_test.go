@@ -14,11 +14,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // After CaughtUp, plugins judge by the objects that were stored before it, although they read
 // caches.
 func TestPluginsJudgeByWhatWasStoredOnceCaughtUp(t *testing.T) {
+	speed.Server(t)
 	s, err := server.New(server.Options{
 		DataDir: t.TempDir(), Controllers: []string{"serviceaccount-controller"}, UnsafeNoFsync: true, EndAtOnce: true, MinFreeDisk: -1,
 	})

@@ -259,7 +259,7 @@ func newExposed(p *populated) (*exposed, error) {
 	if s.likeTheRelease() {
 		published = models.Released()
 	}
-	a.shown.OpenAPI = openapi.New(openapi.Options{Models: published, Endpoints: a.endpoints, Version: "v" + KubernetesVersion, Custom: a.custom})
+	a.shown.OpenAPI = openapi.New(openapi.Options{Models: published, Endpoints: a.endpoints, Version: "v" + emulation.Release, Custom: a.custom})
 	if a.aggregator, err = newAggregator(p, versions, a.shown); err != nil {
 		return nil, err
 	}

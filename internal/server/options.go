@@ -17,13 +17,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
-
-// KubernetesVersion is the Kubernetes release whose kinds this server has.
-const KubernetesVersion = catalog.Release
 
 // Options configure a server. The zero value of every field means its default, which
 // Defaults has; only DataDir must be set. New turns them into settings (settings.go).

@@ -115,7 +115,7 @@ func (s *settings) parseVersion() error {
 		on   bool
 	}{{"--emulation-forward-compatible", s.EmulationForwardCompatible}, {"--runtime-config-emulation-forward-compatible", s.RuntimeConfigEmulationForwardCompatible}} {
 		if f.on {
-			return fmt.Errorf("%s needs an --emulated-version that is older than Kubernetes %s", f.flag, KubernetesVersion)
+			return fmt.Errorf("%s needs an --emulated-version that is older than Kubernetes %s", f.flag, emulation.Release)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // configMap is a config map with so many bytes in it.
@@ -68,7 +69,7 @@ func TestWritesGoOnWhenThereIsSpaceAgain(t *testing.T) {
 	t.Parallel()
 	s, disk := harness.StartOnDisk(t, 400*mib)
 	l := newLedger()
-	rounds(t, 2, func(i int) {
+	rounds(t, speed.Of(1, 3), func(i int) {
 		var refused atomic.Int64
 		stop := begin(t, l, s, fmt.Sprintf("r%d", i), func(code int) {
 			if refused.Add(1); code != http.StatusServiceUnavailable {
@@ -96,6 +97,7 @@ func TestWritesGoOnWhenThereIsSpaceAgain(t *testing.T) {
 // A server that cannot go on says why, in one sentence, and ends. Its
 // acknowledged writes are there when it has space again.
 func TestADiskThatFailsEndsTheServerWithASentence(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	s, disk := harness.StartOnDisk(t, 400*mib, "--min-free-disk", "0")
 	disk.Leave(t, 0)
@@ -163,7 +165,7 @@ func TestASlowDiskLosesNothing(t *testing.T) {
 	l := newLedger()
 	stop := begin(t, l, s, "slow", nil)
 	progress(t, l, 50)
-	rounds(t, 5, func(int) {
+	rounds(t, speed.Of(2, 10), func(int) {
 		etcd.Stall(t)
 		time.Sleep(900 * time.Millisecond)
 		etcd.Resume(t)

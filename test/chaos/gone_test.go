@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // comer is a kind of things that come, are used and go.
@@ -35,6 +36,7 @@ const goneAtOnce = 12
 // and went leave no goroutine, no watch and no series of metrics behind. -long makes more rounds, and
 // -gone has more of each.
 func TestWhatIsGoneLeavesNothing(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
 	admin := s.HTTP(t, nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 const (
@@ -51,7 +52,7 @@ func TestNoAcknowledgedWriteIsLostByAKill(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
 	l := newLedger()
-	rounds(t, 2, func(i int) {
+	rounds(t, speed.Of(1, 10), func(i int) {
 		stop := begin(t, l, s, fmt.Sprintf("r%d", i), noneRefused(t))
 		progress(t, l, 300)
 		s.Kill(t)
@@ -66,12 +67,13 @@ func TestNoAcknowledgedWriteIsLostByAKill(t *testing.T) {
 // mode, too, in which each needs a read of etcd (S11.8). It answers 503 to those that come later.
 func TestTheEndOfAServerFinishesWrites(t *testing.T) {
 	t.Parallel()
+	many := speed.Of(1, 5)
 	for _, mode := range []string{"bounded", "strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := harness.Start(t, "--admission-consistency", mode)
 			l := newLedger()
-			rounds(t, 3, func(i int) {
+			rounds(t, many, func(i int) {
 				stop := begin(t, l, s, fmt.Sprintf("e%d", i), func(code int) {
 					if code != http.StatusServiceUnavailable {
 						t.Errorf("a write was answered with %d", code)
@@ -111,9 +113,10 @@ func TestAServerGoesOnAfterAPause(t *testing.T) {
 func TestSIGTERMEndsAServerAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	rounds(t, 12, func(i int) {
+	random := speed.Random(t)
+	rounds(t, speed.Of(3, 24), func(int) {
 		// From before it does anything until it has long been ready.
-		after := time.Duration(i%12) * 60 * time.Millisecond
+		after := time.Duration(random.IntN(12)) * 60 * time.Millisecond
 		took, err := harness.Interrupt(t, after, "serve", "--data-dir", dir, "--secure-port", "0")
 		if err != nil || took > 20*time.Second {
 			t.Errorf("SIGTERM %s after the start: ended after %s with %v", after, took, err)

@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-var soakFor = flag.Duration("soak", 0, "how long TestSoak goes on, 0 for not at all; the server is killed every 30 to 60 s, and once at least")
+var soakFor = flag.Duration("soak", time.Minute, "how long TestSoak takes; the server is killed every 30 to 60 s, and once at least")
 
 // soak is everything at once on one server that is killed again and again.
 type soak struct {
@@ -252,9 +253,7 @@ func (k *soak) tidy() {
 //
 //	go test ./test/chaos -v -run TestSoak -soak 10m -timeout 1h
 func TestSoak(t *testing.T) {
-	if *soakFor == 0 {
-		t.Skip("it takes minutes: give -soak")
-	}
+	speed.Long(t)
 	s := harness.Start(t, "--controllers", "*")
 	k := &soak{T: t, h: s.HTTP(t, nil), ledger: newLedger(), hook: harness.NewWebhookServer(t, nil).Hook("/hang", harness.Hang)}
 	k.prepare()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // The program of a server is replaced under load: by this one, by that of the latest release again, and
@@ -14,6 +15,7 @@ import (
 // ends in order or is killed, credentials stay valid, and the first request is judged by every kind of
 // registration (S11.9, S12.9, S20.7).
 func TestNoAcknowledgedWriteIsLostByAnUpgrade(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	released := harness.Previous(t)
 	hooks := harness.NewWebhookServer(t, []string{"external.default.svc"})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // hostile are webhooks that want to do harm.
@@ -121,7 +122,7 @@ func TestHostileWebhooksHarmNobodyElse(t *testing.T) {
 	l := newLedger()
 	stop := begin(t, l, s, "other", noneRefused(t))
 	defer stop()
-	rounds(t, 2, func(i int) {
+	rounds(t, speed.Of(1, 4), func(i int) {
 		var calling sync.WaitGroup
 		for name := range hostile() {
 			for policy, want := range map[string]int{"ignore": http.StatusCreated, "fail": http.StatusInternalServerError} {

@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // An owner that is deleted with the policy Orphan leaves the dependents that were made just before,
 // whatever the collector has heard of by then. GATEHOUSE_ORPHANS is how often that is tried.
 func TestOrphanLeavesDependentsMadeJustBefore(t *testing.T) {
 	t.Parallel()
-	runs := 100
+	runs := speed.Of(24, 100)
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_ORPHANS")); err == nil {
 		runs = n
 	}

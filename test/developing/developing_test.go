@@ -23,6 +23,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S33.9: a new webhook of each language rejects a pod, passes its own tests, and leaves nothing behind.
@@ -403,7 +404,7 @@ func TestKillsLeaveNothing(t *testing.T) {
 	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
 		t.Skip("this machine does not say which processes there are")
 	}
-	times := 4
+	times := speed.Of(2, 12)
 	if n, err := strconv.Atoi(os.Getenv(kills)); err == nil {
 		times = n
 	}

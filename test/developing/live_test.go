@@ -29,6 +29,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // cluster is a server with a webhook that runs there, whose registration has a condition of its own.
@@ -307,7 +308,7 @@ func TestRequestsInANamespaceOfACluster(t *testing.T) {
 // term, and the next session removes what it has left.
 func TestKillsLeaveTheClusterAsItWas(t *testing.T) {
 	c := startCluster(t)
-	times := 2
+	times := speed.Of(1, 6)
 	if n, err := strconv.Atoi(os.Getenv(kills)); err == nil {
 		times = n
 	}

@@ -13,11 +13,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Binary returns the path of the gatehouse binary.
+// Binary returns the path of the gatehouse binary. With -short, it skips the test.
 func Binary(t testing.TB) string {
 	t.Helper()
+	speed.Server(t)
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // EtcdCluster is an etcd of several members, each a process of its own. Clients
@@ -44,6 +46,7 @@ var memberReady = regexp.MustCompile(`^etcd is ready at https://(\S+)$`)
 // StartEtcdCluster starts a cluster without data, which ends with the test.
 func StartEtcdCluster(t testing.TB, size int) *EtcdCluster {
 	t.Helper()
+	speed.Server(t)
 	dir := t.TempDir()
 	authority := NewAuthority(t, "etcd")
 	write := func(name string, data []byte) string {

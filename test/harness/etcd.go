@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Etcd is an etcd that runs as a process of its own.
@@ -29,6 +31,7 @@ var etcdBinary = sync.OnceValues(func() (string, error) { return build("etcd", "
 // StartEtcd starts an etcd without data, which ends with the test.
 func StartEtcd(t testing.TB) *Etcd {
 	t.Helper()
+	speed.Server(t)
 	// Not t.TempDir: etcd's own notation has no room for every name of a test.
 	dir, err := os.MkdirTemp("", "etcd-")
 	if err != nil {

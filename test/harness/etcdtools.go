@@ -6,15 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // EtcdTools puts etcd, etcdctl and etcdutl where the commands of an administrator find them. It skips the
-// test, and says why, with -short and where the modules of etcd are missing.
+// test, and says why, where the modules of etcd are missing.
 func (a *Administrator) EtcdTools(t testing.TB) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the programs of etcd")
-	}
+	speed.Server(t)
 	bin, module := t.TempDir(), filepath.Join(moduleRoot(), "test", "harness", "etcdtools")
 	versions, err := os.ReadFile(filepath.Join(module, "go.sum"))
 	if err != nil {

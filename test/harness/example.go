@@ -3,6 +3,8 @@ package harness
 import (
 	"regexp"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 var exampleReady = regexp.MustCompile(` is ready at (\S+.*)$`)
@@ -11,6 +13,7 @@ var exampleReady = regexp.MustCompile(` is ready at (\S+.*)$`)
 // is over. It returns what the program says it is ready at.
 func StartExample(t testing.TB, name string, args ...string) string {
 	t.Helper()
+	speed.Server(t)
 	path, err := build("example-"+name, "./examples/"+name)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Main runs the tests and returns the exit code for os.Exit. Tests that run in parallel
@@ -19,7 +21,7 @@ func Main(m *testing.M) int {
 	if !given {
 		_ = flag.Set("test.parallel", fmt.Sprint(3*runtime.GOMAXPROCS(0)))
 	}
-	code := m.Run()
+	code := speed.Main(m)
 	fail := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
 		code = max(code, 1)

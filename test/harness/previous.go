@@ -10,14 +10,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Previous returns the program of the latest release, which is built from its commit. It skips the
-// test, and says why, with -short, and where the commit or the modules of the release are missing.
+// test, and says why, where the commit or the modules of the release are missing.
 func Previous(t testing.TB) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the program of the latest release")
+	if !speed.IsLong() {
+		t.Fatal("the program of the latest release is for long tests: call speed.Long first")
 	}
 	path, err := previous()
 	skipIfMissing(t, err)

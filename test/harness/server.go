@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Server is a running gatehouse.
@@ -80,6 +82,8 @@ func StartOn(t testing.TB, dir string, args ...string) *Server {
 
 func startServer(t testing.TB, s *Server) *Server {
 	t.Helper()
+	speed.Server(t)
+	reportFailure(t, s)
 	if err := s.start("0"); err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +207,9 @@ func (s *Server) Kill(t testing.TB) {
 	if err := r.Kill(); err != nil {
 		t.Error(err)
 	}
+	if p, ok := r.(*process); ok {
+		s.ended = p.log.String()
+	}
 }
 
 // Restart starts a server that was stopped or killed again, on the same data and
@@ -236,10 +243,12 @@ func (s *Server) Log() string {
 // versions that upstream no longer serves.
 func Shared(t testing.TB) *Server {
 	t.Helper()
+	speed.Server(t)
 	s, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
+	reportFailure(t, s)
 	return s
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/initializer"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // memory is what the server's heap and stacks take: the least of several measurements, each after
@@ -113,9 +114,7 @@ var crowd = flag.Int("creators", 1000, "how many creators wait in TestCreatorsWa
 // initialization measures the cost of waiting itself; this is the whole request,
 // of which HTTP keeps the most.
 func TestCreatorsWaitCheaply(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs half a minute for itself")
-	}
+	speed.Long(t)
 	// It is 18 with 5,000 and 25 with 1,000, and once was 33.
 	const limit = 40
 	// On a machine that is too slow for so many, reads of registrations may take long.

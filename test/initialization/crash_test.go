@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/initializer"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // sidecarInitializer builds the example controller.
@@ -56,6 +57,7 @@ func (w worker) end(signal syscall.Signal) {
 // them one is killed on the way and started again. Nobody who did not ask for it
 // sees a deployment before both have acted, and none is lost.
 func TestThousandDeployments(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	const count = 1000
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
@@ -162,7 +164,7 @@ func containers(d *appsv1.Deployment) string {
 // is left, and an object without a controller is repaired when it is read.
 func TestKilledWhileCreatorsWait(t *testing.T) {
 	t.Parallel()
-	const each = 250
+	each := speed.Of(50, 250)
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--initializer-repair-after", "1s", "--admission-consistency", "strict"))
 	s.register("one", "configmaps", "alive", "alive.example.com")
 	s.register("two", "secrets", "dead", "dead.example.com")

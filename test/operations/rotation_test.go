@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // secretsEncryption runs gatehouse secrets-encryption on the data of a server.
@@ -158,7 +159,7 @@ func TestSecretsEncryptionOfServersThatShareAnEtcd(t *testing.T) {
 // server does not answer fail. GATEHOUSE_ROTATED_SECRETS is how many Secrets there are.
 func TestAKilledRotation(t *testing.T) {
 	t.Parallel()
-	stored := 500
+	stored := speed.Of(150, 500)
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_ROTATED_SECRETS")); err == nil {
 		stored = n
 	}
@@ -223,7 +224,7 @@ func TestAKilledRotation(t *testing.T) {
 	t.Logf("a rotation of %d Secrets with writes took %s; %d writes", stored, takes, acknowledged.Load())
 	readable("after a rotation")
 	const moments = 20
-	for moment := range moments {
+	for _, moment := range speed.Pick(t, speed.Of(3, moments), moments) {
 		withServer := moment%2 == 1
 		stop := write()
 		cmd := exec.Command(harness.Binary(t), "secrets-encryption", "rotate", "--data-dir", s.DataDir)

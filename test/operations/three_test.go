@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // machines are the three of the page, each with its directory, member of etcd and server. They are
@@ -127,6 +128,7 @@ func (m *machines) balance() {
 // its webhook is in force on all, its kubeconfig and its tokens are valid. Then the servers are upgraded one
 // after the other, one dies, and etcd is backed up and restored.
 func TestFromOneServerToThree(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("three machines need three addresses, which the loopback of Linux has")

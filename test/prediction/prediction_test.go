@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
@@ -17,7 +18,7 @@ var found = []uint64{161, 738}
 // What a server is about to do with random requests is what the server explains, and what
 // the command explains by reading the server, or files.
 func TestWhatIsExplainedHappens(t *testing.T) {
-	const worlds = 100
+	worlds := speed.Of(25, 100)
 	recorder, err := NewRecorder()
 	if err != nil {
 		t.Fatal(err)

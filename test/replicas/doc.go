@@ -9,7 +9,7 @@
 //
 //	GATEHOUSE_JUDGED=10000 go test ./test/replicas -run TestHistories -v -timeout 30m
 //
-// it is as many as that in each mode. Servers that joined meet a few faults by default, and with
+// it is as many as that in each mode. Servers that joined meet two faults by default, more in the long run, and with
 //
 //	GATEHOUSE_FAULTS=60 go test ./test/replicas -run TestHistoriesOfJoinedServers/strict -v -timeout 60m
 //

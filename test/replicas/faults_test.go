@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // space is the size of a disk that can be full.
@@ -39,11 +40,13 @@ func TestHistoriesOfJoinedServers(t *testing.T) {
 	t.Parallel()
 	const maxStaleness = 5 * time.Second
 	judged, scheduling := extent()
-	count, many := 5, false
+	count, many := speed.Of(2, 5), false
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_FAULTS")); err == nil {
 		count, many = n, true
 	}
-	for i, mode := range []string{"strict", "bounded"} {
+	modes := []string{"strict", "bounded"}
+	for _, i := range speed.Pick(t, speed.Of(1, 2), len(modes)) {
+		mode := modes[i]
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

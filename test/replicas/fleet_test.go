@@ -64,9 +64,6 @@ func newFleet(t testing.TB, flags ...string) *fleet {
 // newFleetOf is newFleet with servers of another program; empty for the one under test.
 func newFleetOf(t testing.TB, program string, flags ...string) *fleet {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("takes a while")
-	}
 	f := &fleet{t: t, etcd: harness.StartEtcdCluster(t, 3), hooks: harness.NewWebhookServer(t, nil), registered: map[string]bool{}}
 	for range 3 {
 		var links []*harness.Link

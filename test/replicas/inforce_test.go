@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestOtherServersHearOfRegistrations proves S11.8 for the servers that a registration
@@ -30,7 +31,7 @@ func TestOtherServersHearOfRegistrations(t *testing.T) {
 		return versions(a.header)["mutating"]
 	}
 	var took []time.Duration
-	for i := range 12 {
+	for i := range speed.Of(8, 12) {
 		writer, version := i%len(f.servers), i+1
 		method, path, code := "POST", collection("mutating"), http.StatusCreated
 		var body any = f.configuration("mutating", version)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -80,9 +81,6 @@ func newJoinedFleet(t testing.TB, flags ...string) *fleet {
 // the one under test.
 func newJoinedFleetOn(t testing.TB, dir, program string, flags ...string) *fleet {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("takes a while")
-	}
 	f := &fleet{t: t, hooks: harness.NewWebhookServer(t, nil), registered: map[string]bool{}}
 	add := func(s *harness.Server, p peer) {
 		f.servers, f.clients, f.links = append(f.servers, s), append(f.clients, rest.CopyConfig(s.Admin)), append(f.links, []*link{p.link})
@@ -340,6 +338,7 @@ func TestServersThatWouldJudgeDifferently(t *testing.T) {
 
 // S31.5: servers that join at once become members one after the other.
 func TestServersJoinAtOnce(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	first, _ := begun(t, t.TempDir())
 	token := newToken(t, first, 4)
@@ -370,7 +369,7 @@ func killAfter(t *testing.T, after time.Duration, dir string, flags ...string) {
 // moments.
 func TestAServerIsKilledWhileItJoins(t *testing.T) {
 	t.Parallel()
-	moments := 5
+	moments := speed.Of(2, 20)
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_JOIN_KILLS")); err == nil {
 		moments = n
 	}
@@ -379,8 +378,9 @@ func TestAServerIsKilledWhileItJoins(t *testing.T) {
 	// A join takes about as long as this start, and not much more.
 	whole := 2 * time.Since(began)
 	dir, flags := t.TempDir(), joins(first, newToken(t, first, 1), newPeer(t))
-	for i := range moments {
-		after := whole * time.Duration(i+1) / time.Duration(moments)
+	random := speed.Random(t)
+	for range moments {
+		after := whole * time.Duration(1+random.IntN(moments*16)) / time.Duration(moments*16)
 		killAfter(t, after, dir, flags...)
 	}
 	s := harness.StartOn(t, dir, flags...)
@@ -429,6 +429,7 @@ func (f *fleet) withoutMajority(t *testing.T) {
 
 // S31.5, S31.8: a member that was away while the others threw away the log that it has not comes back by a snapshot.
 func TestMembersThatWereAway(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	f := newJoinedFleet(t)
 	away := f.servers[2]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestAServerThatGoesOnJudgesByWhatIsInForce proves S11.9 for a process that does not run for a
@@ -18,7 +19,7 @@ func TestAServerThatGoesOnJudgesByWhatIsInForce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.must(http.StatusCreated, 0, "POST", collection("mutating"), f.configuration("mutating", 1))
-	for i := range 6 {
+	for i := range speed.Of(2, 6) {
 		server, version := 1+i%2, i+2
 		clients := make([]*client, 8)
 		for c := range clients {

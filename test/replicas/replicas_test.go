@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestHistories proves S11.8 and S11.10 for several servers, of webhooks, policies and
@@ -27,6 +28,7 @@ func TestHistories(t *testing.T) {
 	t.Parallel()
 	const maxStaleness = 5 * time.Second
 	judged, scheduling := extent()
+	some := speed.Of(2, 6)
 	for _, mode := range []string{"bounded", "strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +50,7 @@ func TestHistories(t *testing.T) {
 			})
 			t.Run("while things fail", func(t *testing.T) {
 				h := newHistory()
-				f.record(t, h, judged, f.faults(t, h, judged))
+				f.record(t, h, judged, f.faults(t, h, judged, some))
 				bound := time.Duration(0)
 				if mode == "bounded" {
 					bound = maxStaleness + scheduling
@@ -218,14 +220,14 @@ func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, na
 	}
 }
 
-// faults lets one thing after the other fail, and repairs it.
-func (f *fleet) faults(t *testing.T, h *history, judged int) func(context.Context) {
+// faults lets some things fail one after the other, and repairs them.
+func (f *fleet) faults(t *testing.T, h *history, judged, some int) func(context.Context) {
 	length := 4 * time.Second
 	if judged > 1000 {
 		length = 8 * time.Second
 	}
 	return func(ctx context.Context) {
-		for _, fault := range []struct {
+		faults := []struct {
 			name         string
 			fail, repair func()
 		}{
@@ -235,7 +237,9 @@ func (f *fleet) faults(t *testing.T, h *history, judged int) func(context.Contex
 			{"a server is killed", func() { f.servers[2].Kill(t) }, func() { f.servers[2].Restart(t) }},
 			{"a server's links to two members are cut", func() { f.links[1][0].Cut(); f.links[1][1].Cut() }, func() { f.links[1][0].Restore(); f.links[1][1].Restore() }},
 			{"all links of a server hang", func() { each(f.links[0], 3)((*link).Hang) }, func() { each(f.links[0], 3)((*link).Restore) }},
-		} {
+		}
+		for _, i := range speed.Pick(t, some, len(faults)) {
+			fault := faults[i]
 			before := h.count()
 			t.Logf("%s", fault.name)
 			fault.fail()
@@ -265,7 +269,7 @@ func TestStrictNamespaces(t *testing.T) {
 	hook := configuration["webhooks"].([]any)[0].(map[string]any)
 	hook["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"judged": "yes"}}
 	f.must(http.StatusCreated, 0, "POST", collection("validating"), configuration)
-	for i := range 30 {
+	for i := range speed.Of(10, 30) {
 		name, at := fmt.Sprintf("n%d", i/2), i%3
 		code, labels := http.StatusForbidden, map[string]any{"judged": "yes"}
 		if i%2 == 0 {
@@ -377,10 +381,12 @@ func TestStoreAway(t *testing.T) {
 		}
 		return err
 	})
-	for _, c := range []struct {
+	cases := []struct {
 		name  string
 		leave func(*link)
-	}{{"S11.10 the storage refuses connections", (*link).Cut}, {"S11.10 reads hang", (*link).Hang}} {
+	}{{"S11.10 the storage refuses connections", (*link).Cut}, {"S11.10 reads hang", (*link).Hang}}
+	for _, i := range speed.Pick(t, speed.Of(1, 2), 2) {
+		c := cases[i]
 		t.Run(c.name, func(t *testing.T) {
 			client := f.client(0)
 			create := func(limit time.Duration) (*answer, time.Duration) {

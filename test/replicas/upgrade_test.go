@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestRollingUpgrade replaces the program of one of three servers after the other under load: that of
@@ -18,6 +19,7 @@ import (
 // lost, and registrations, policies and params are in force as in TestHistories: what a server of
 // one version acknowledged binds those of the other one (S11.8, S11.10, S15.13, S20.7, S20.8).
 func TestRollingUpgrade(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	released := harness.Previous(t)
 	judged, scheduling := extent()
@@ -55,6 +57,7 @@ func TestRollingUpgrade(t *testing.T) {
 // TestRollingUpgradeOfJoinedServers does the same with servers that joined (S31.9): from the latest release, or, when that cannot
 // join, from the program that GATEHOUSE_OLDER names, or else from an older release that this program emulates.
 func TestRollingUpgradeOfJoinedServers(t *testing.T) {
+	speed.Long(t)
 	t.Parallel()
 	older, emulated := os.Getenv("GATEHOUSE_OLDER"), []string(nil)
 	if older == "" {

@@ -10,16 +10,14 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // Very many requests in the same instant do not keep each other from being answered:
 // administrators wait until it is their turn, users beyond the bound get 429, and
 // watches do not count. Nothing of it stays in the server.
 func TestManyRequestsInOneInstant(t *testing.T) {
-	if testing.Short() {
-		t.Skip("keeps the machine busy")
-	}
-	const crowd = 1000
+	crowd := speed.Of(300, 1000)
 	// On a machine that is too slow for so many, reads of registrations may take long.
 	s := harness.Start(t, "--admission-consistency", "strict", "--admission-max-staleness", "1m", "--authorization-mode", "AlwaysAllow")
 	h := s.HTTP(t, nil)
@@ -82,10 +80,7 @@ func TestManyRequestsInOneInstant(t *testing.T) {
 
 // Connections on which nothing is said, or half a word, keep no client waiting.
 func TestSilentConnectionsDelayNobody(t *testing.T) {
-	if testing.Short() {
-		t.Skip("opens thousands of connections")
-	}
-	const silent = 3000
+	silent := speed.Of(500, 3000)
 	s := harness.Start(t)
 	address := strings.TrimPrefix(s.URL, "https://")
 	for i := range silent {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // S11.65: a server that is killed and started while its database is full answers as before: it
@@ -14,7 +15,7 @@ import (
 // it writes again.
 func TestAFullDatabaseAfterARestart(t *testing.T) {
 	t.Parallel()
-	const quota = 64 << 20
+	quota := speed.Of(16, 64) << 20
 	s := harness.Start(t, "--etcd-quota", fmt.Sprint(quota))
 	h := s.HTTP(t, nil)
 	// The space that etcd cannot use next to objects of this size is small, so that the database stays full.

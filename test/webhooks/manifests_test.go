@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
 // TestManifestsOfOldVersions proves that manifests written for Kubernetes 1.7 to
@@ -35,7 +36,7 @@ externalAdmissionHooks:
       namespace: hooks
   ` + fields
 	}
-	for _, c := range []struct {
+	cases := []struct {
 		name, resource, manifest string
 		// stored is what the first webhook or initializer has besides.
 		stored string
@@ -82,7 +83,10 @@ initializers:
 			`{objectSelector: {matchLabels: {foo: bar}}, namespaceSelector: {matchExpressions: [{key: environment, operator: In, values: [prod, staging]}]}}`, [2]string{"foo: bar", "foo: baz"}},
 		{"S1.9 matchPolicy and sideEffects", "validatingwebhookconfigurations", v1beta1(validating, rule+`, matchPolicy: Equivalent, sideEffects: NoneOnDryRun`),
 			`{matchPolicy: Equivalent, sideEffects: NoneOnDryRun, failurePolicy: Ignore}`, [2]string{"NoneOnDryRun", "Some"}},
-	} {
+	}
+	// Package registrations has the conversions of all versions.
+	for _, i := range speed.Pick(t, speed.Of(3, len(cases)), len(cases)) {
+		c := cases[i]
 		t.Run(c.name, func(t *testing.T) {
 			defer k.For(t)()
 			apply := func(manifest, verb string) {

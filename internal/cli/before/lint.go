@@ -25,7 +25,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/plugins"
@@ -337,7 +336,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 // known.
 func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
 	to := version.MustParseGeneric(o.upgradeTo)
-	known := version.MustParseGeneric(server.KubernetesVersion)
+	known := version.MustParseGeneric(emulation.Release)
 	u := &lint.Upgrade{
 		From: from, To: version.MajorMinor(to.Major(), to.Minor()), Known: version.MajorMinor(known.Major(), known.Minor()),
 		Lives: offline.Lives(), Flags: map[string]bool{}, Plugins: map[string]bool{}, Dropped: plugins.Dropped,

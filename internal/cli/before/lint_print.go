@@ -9,7 +9,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
@@ -50,7 +49,7 @@ func (r *lintReport) report(list []*lint.Fault) *report.Report {
 		Title: "What is dangerous in " + r.subject,
 		Sums:  []report.Sum{{Name: "errors", N: r.Count(lint.Error)}, {Name: "warnings", N: r.Count(lint.Warning)}, {Name: "notes", N: r.Count(lint.Note)}, {Name: "rules checked", N: len(r.Checked)}},
 		Parts: []report.Part{{Heading: "Without effect", Items: r.idle}, {Heading: "Not seen", Items: r.Unseen}},
-		Notes: r.Unseen, VersionNote: r.release.Line, Kubernetes: emulation.Behaves("v" + server.KubernetesVersion),
+		Notes: r.Unseen, VersionNote: r.release.Line, Kubernetes: emulation.Behaves("v" + emulation.Release),
 		Elsewhere: command.ConfigFile, Data: r.data(list),
 	}
 	if n := len(r.suppressed); n > 0 {
@@ -144,7 +143,7 @@ type lintData struct {
 func (r *lintReport) data(list []*lint.Fault) *lintData {
 	data := &lintData{
 		APIVersion: "gatehouse.dev/v1alpha1", Kind: "LintReport", Findings: []lintFinding{}, Unseen: append([]string{}, r.Unseen...), WithoutEffect: r.idle,
-		KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: r.release.Line,
+		KubernetesVersion: emulation.Behaves("v" + emulation.Release), VersionNote: r.release.Line,
 	}
 	one := func(f *lint.Fault) lintFinding {
 		p := r.placed(f)

@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
 )
 
@@ -142,7 +141,7 @@ type Change struct {
 
 func newReport(o *Options) *Report {
 	r := &Report{
-		APIVersion: "gatehouse.dev/v1alpha1", Kind: "CheckReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Skipped: o.Set.Notes,
+		APIVersion: "gatehouse.dev/v1alpha1", Kind: "CheckReport", KubernetesVersion: emulation.Behaves("v" + emulation.Release), VersionNote: o.VersionNote, Skipped: o.Set.Notes,
 		Findings: []report.Finding{}, Objects: []*Object{}, order: map[string]int{},
 	}
 	place := func(file string) {

@@ -17,11 +17,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // stored is on the server, and in files.
@@ -105,7 +103,7 @@ func roleFor(verb string) string {
 // S9.24: whatever refuses a request besides webhooks is in its plan, in the words of the server: whether a Gatehouse
 // makes the plan, or the command reads a cluster, or files.
 func TestEveryCauseHasOneAnswer(t *testing.T) {
-	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}})
+	s := harness.Start(t, "--controllers", "-*")
 	hook := harness.NewWebhookServer(t, nil).Hook("/mesh", harness.Patch(`[{"op":"add","path":"/spec/hostNetwork","value":true}]`))
 	mesh := fmt.Sprintf(meshed, hook.URL(), hook.CABundle())
 	kubectl := s.Kubectl(t, "shop")

@@ -13,15 +13,13 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // Plans made by reading a cluster, and by reading files with the same content, are the
 // server's own, but for compiled-in plugins.
 func TestPlansAreTheServersOwn(t *testing.T) {
-	s := inside.Start(t, server.Options{})
+	s := harness.Start(t)
 	h := s.HTTP(t, nil)
 	random := rand.New(rand.NewPCG(10, 1))
 	var written []map[string]any

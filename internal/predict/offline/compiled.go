@@ -26,7 +26,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
@@ -130,7 +129,7 @@ func assumed(release string, flags *Flags) string {
 	if flags.Configuration == nil {
 		missing = append(missing, "--admission-control-config-file")
 	}
-	as := emulation.Behaves("v" + server.KubernetesVersion)
+	as := emulation.Behaves("v" + emulation.Release)
 	note := "compiled-in plugins judge as in Kubernetes " + as
 	if release != as && (!emulation.Emulates() || !strings.HasPrefix(release, as+".")) {
 		note += ", and the cluster runs " + release

@@ -19,9 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // judged are objects of a cluster by which compiled-in plugins judge pods.
@@ -98,7 +96,7 @@ func withPlugins(t *testing.T, ctx context.Context, config *rest.Config, flags o
 // A plan of a cluster rejects what the cluster rejects, with its words, when compiled-in plugins
 // or the validation of what they made do it.
 func TestCompiledInPluginsOfAClusterJudge(t *testing.T) {
-	s := inside.Start(t, server.Options{EnableAdmissionPlugins: []string{"ServiceAccount"}, Controllers: []string{"resourcequota"}})
+	s := harness.Start(t, "--enable-admission-plugins", "ServiceAccount", "--controllers", "resourcequota")
 	s.Kubectl(t, "shop").MustWith(judged, "apply", "-f", "-")
 	harness.Eventually(t, "the quota is enforced", func() error {
 		quota, err := harness.Client(t, s.Admin).CoreV1().ResourceQuotas("shop").Get(t.Context(), "quota", metav1.GetOptions{})
@@ -145,7 +143,7 @@ func TestCompiledInPluginsOfAClusterJudge(t *testing.T) {
 // With all rights of Rules, a user sees everything. Each right that is missing is named, and what
 // it could have changed is unknown.
 func TestEachMissingRightIsNamed(t *testing.T) {
-	s := inside.Start(t, server.Options{EnableAdmissionPlugins: []string{"ServiceAccount"}, Controllers: []string{server.NoControllers}})
+	s := harness.Start(t, "--enable-admission-plugins", "ServiceAccount", "--controllers", "-*")
 	s.Kubectl(t, "shop").MustWith(judged, "apply", "-f", "-")
 	needed := map[string]string{
 		"namespaces": "may not get namespace shop", "limitranges": "may not list limitranges in namespace shop",
@@ -218,7 +216,7 @@ func missingRight(t *testing.T, s *harness.Server, resource, want string, pod *u
 // What is not seen may cure what would be rejected: a quota that wants a limit, and a LimitRange
 // that gives one.
 func TestWhatIsNotSeenMayChangeTheObject(t *testing.T) {
-	s := inside.Start(t, server.Options{Controllers: []string{"resourcequota"}})
+	s := harness.Start(t, "--controllers", "resourcequota")
 	s.Kubectl(t, "shop").MustWith(judged, "apply", "-f", "-")
 	client := harness.Client(t, s.Admin)
 	harness.Eventually(t, "the quota is enforced", func() error {
@@ -291,7 +289,7 @@ spec:
 // What controllers make of a workload is what was said before: by comparing what a cluster answers
 // to it with what upstream's controllers made.
 func TestDependentsAreThoseOfTheControllers(t *testing.T) {
-	s := inside.Start(t, server.Options{FakeNodes: 1, Controllers: []string{"deployment", "replicaset", "replicationcontroller", "statefulset", "daemonset", "job", "serviceaccount"}})
+	s := harness.Start(t, "--fake-nodes", "1", "--controllers", "deployment,replicaset,replicationcontroller,statefulset,daemonset,job,serviceaccount")
 	k := s.Kubectl(t, "shop")
 	k.Must("create", "namespace", "shop")
 	k.MustWith(workloads, "apply", "-f", "-")

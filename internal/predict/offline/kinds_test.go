@@ -12,9 +12,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 var update = flag.Bool("update", false, "rewrite kinds.txt from a server's discovery")
@@ -23,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // The table of built-in kinds is what a server says about itself.
 func TestKindsAreThoseOfAServer(t *testing.T) {
-	s := inside.Start(t, server.Options{})
+	s := harness.Start(t)
 	lists, err := offline.Resources(discovery.NewDiscoveryClientForConfigOrDie(s.Admin))
 	if err != nil {
 		t.Fatal(err)

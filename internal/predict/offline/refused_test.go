@@ -13,9 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
-	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // widgets is a definition with a schema, a default, a rule and a transition rule.
@@ -135,7 +133,7 @@ func TestFieldsThatTheReleaseHasNot(t *testing.T) {
 // S9.24: what the server itself refuses is in the plan of a cluster: a user without the right, a kind that nobody
 // serves, an object that is there, a custom resource that is not valid. What may not be asked is unknown.
 func TestWhatTheServerItselfRefuses(t *testing.T) {
-	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}})
+	s := harness.Start(t, "--controllers", "-*")
 	s.Kubectl(t, "default").MustWith(widgets+`---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

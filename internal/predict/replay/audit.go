@@ -18,7 +18,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
 // maxFindings bounds what an audit reports one by one.
@@ -123,7 +122,7 @@ func (f *AuditFinding) Resource() report.Resource {
 
 // Audit judges objects by policies. The error says that this could not be done.
 func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
-	r := &AuditReport{APIVersion: requestlog.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
+	r := &AuditReport{APIVersion: requestlog.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + emulation.Release), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
 	n, first := &needs{}, &requestlog.Count{}
 	// A cluster has what its objects need.
 	if o.Policies != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
 // Bounds of a report.
@@ -193,7 +192,7 @@ type gathering struct {
 
 func newGathering(o *Options) *gathering {
 	return &gathering{
-		Report:  &Report{APIVersion: requestlog.APIVersion, Kind: "ReplayReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Changes: map[Change]int{}, Groups: []*Group{}},
+		Report:  &Report{APIVersion: requestlog.APIVersion, Kind: "ReplayReport", KubernetesVersion: emulation.Behaves("v" + emulation.Release), VersionNote: o.VersionNote, Changes: map[Change]int{}, Groups: []*Group{}},
 		options: o,
 		groups:  map[string]*Group{}, recorded: map[string]*Group{}, days: map[string]*Day{}, policies: map[string]*Policy{}, unknown: map[string]*Unknown{},
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/engines"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -159,7 +158,7 @@ func (r *Result) NamespaceLabels() map[string]string { return r.test.request.lab
 // Run runs tests. The error says that they could not be run.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
-	r := &runner{Options: o, named: map[string]bool{}, results: map[*Suite][]*Result{}, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), Tests: []*Result{}, Wrong: o.Set.Errors, Without: o.Set.Without}}
+	r := &runner{Options: o, named: map[string]bool{}, results: map[*Suite][]*Result{}, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + emulation.Release), Tests: []*Result{}, Wrong: o.Set.Errors, Without: o.Set.Without}}
 	if o.Coverage {
 		r.report.Coverage = newCoverage()
 	}

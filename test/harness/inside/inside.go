@@ -8,16 +8,15 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Start runs a server in the test process and stops it when the test is over. An empty
+// Start runs a server in the test process and stops it when the test is over. With -short, it skips the test. An empty
 // DataDir means a directory of the test, no Controllers those of the harness, and no Features
-// no priority and fairness. With -short, Start skips the test: a server takes seconds.
+// no priority and fairness.
 func Start(t testing.TB, o server.Options) *harness.Server {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("the test starts a server, which -short leaves out")
-	}
+	speed.Server(t)
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}

@@ -7,9 +7,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// Release is the Kubernetes release whose kinds this server has.
-const Release = "1.37.1"
-
 // effectiveVersion is the release that the server behaves as. The library's own
 // takes the text that clients read at /version from a variable that only the
 // build scripts of Kubernetes set; clients reject the value that the variable has in other
@@ -26,6 +23,6 @@ func EffectiveVersion() compatibility.EffectiveVersion {
 // Info is what /version answers.
 func (v effectiveVersion) Info() *apiversion.Info {
 	info := v.EffectiveVersion.Info()
-	info.GitVersion, info.GitCommit, info.BuildDate = "v"+Release, "", ""
+	info.GitVersion, info.GitCommit, info.BuildDate = "v"+emulation.Release, "", ""
 	return info
 }

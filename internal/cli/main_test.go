@@ -1,0 +1,20 @@
+package cli
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(speed.Main(m,
+		"TestEveryCommandHasHelpThatLeadsWithExamples",
+		"TestFlagsOfKubeAPIServerThatAreNotHere",
+		"TestPrintersKeepTextOnItsLine",
+		"TestTheConfigurationIsDocumented",
+		"TestTheReferenceHasAllCommands",
+		"TestTheReferenceHasTheFlagsOfKubeAPIServer",
+		"TestUsageFitsATerminal",
+	))
+}

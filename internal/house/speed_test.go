@@ -1,0 +1,177 @@
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// skips are the calls that leave out a test, by file, with what is missing then. Those of package test/speed leave out tests by
+// the speed of the run, so that each test runs at one of the three.
+var skips = map[string]string{
+	"admission/bench_policies_test.go":                   "the race detector is on",
+	"examples/aggregated/server_test.go":                 "-short",
+	"examples/operator/suite_test.go":                    "the programs of envtest: test/envtest has them",
+	"internal/cli/before/test_base_test.go":              "git",
+	"internal/cli/serving/parent_test.go":                "the process of another test",
+	"internal/subprocess/subprocess_test.go":             "the environments of processes, which Linux shows",
+	"test/manifests/hostile_test.go":                     "git",
+	"internal/cli/programs_test.go":                      "the process of another test",
+	"internal/engine/mutation/patch_test.go":             "inputs of a fuzz target that it is not about",
+	"internal/engine/objects/encode_test.go":             "inputs of a fuzz target that it is not about",
+	"internal/engine/review/patch_test.go":               "inputs of a fuzz target that it is not about",
+	"internal/files/files_test.go":                       "the rights of root",
+	"internal/house/words_test.go":                       "git, or the whole history",
+	"internal/manifests/manifests_test.go":               "symbolic links",
+	"internal/server/api/customresources/stored_test.go": "inputs of a fuzz target that it is not about",
+	"internal/view/view_test.go":                         "a folder for pages to look at",
+	"test/console/browser_test.go":                       "a browser",
+	"test/developing/developing_test.go":                 "/proc",
+	"test/developing/live_test.go":                       "/proc",
+	"test/developing/main_test.go":                       "Python or Node.js",
+	"test/envtest/killed_linux_test.go":                  "the process of another test",
+	"test/harness/disk_linux.go":                         "a disk of its own",
+	"test/harness/previous.go":                           "the history or the modules of the release",
+	"test/manifests/oddfiles_test.go":                    "files of a kind that this system has not",
+	"test/objects/equivalence_test.go":                   "the version of the case, on this server",
+	"test/operations/service_test.go":                    "systemd-analyze",
+	"test/operations/three_test.go":                      "the loopback of Linux, or openssl",
+	"test/serving/badinput_test.go":                      "an answer: the server closed the connection",
+	"test/terminaltest/open_linux.go":                    "a terminal",
+	"test/webhooks/record_test.go":                       "a process that does not run under nohup",
+}
+
+// Each test runs at one of the three speeds: only a machine without something can leave it out at all of them. .ci/run long
+// finds its tests by the calls of package test/speed, which therefore must be in the test functions.
+func TestEveryTestRunsAtOneSpeed(t *testing.T) {
+	t.Chdir(root)
+	used := map[string]bool{}
+	for pkg, files := range packages(t) {
+		if pkg == "test/speed" || in(pkg, "gatehousetest") || in(pkg, "bench") {
+			continue
+		}
+		for _, file := range files {
+			if !file.test() && !in(pkg, "test") {
+				continue
+			}
+			for _, c := range callsIn(t, file.path) {
+				switch {
+				case c.method == "Skip" || c.method == "Skipf" || c.method == "SkipNow":
+					if c.receiver != "t" && c.receiver != "b" && c.receiver != "f" {
+						continue
+					}
+					if skips[file.path] == "" {
+						t.Errorf("skips: %s leaves a test out; say in the table what is missing then, or call test/speed", file.path)
+					}
+					used[file.path] = true
+				case c.receiver == "testing" && c.method == "Short" && !in(pkg, "examples"):
+					t.Errorf("%s asks for -short: call speed.Server", file.path)
+				case c.receiver == "speed" && slices.Contains([]string{"Long", "Of", "IsLong"}, c.method) && !strings.HasPrefix(c.function, "Test") && file.path != "test/harness/previous.go":
+					t.Errorf("%s: %s calls speed.%s: .ci/run long does not find the test; call it in the test function", file.path, c.function, c.method)
+				}
+			}
+		}
+	}
+	for file := range skips {
+		if !used[file] {
+			t.Errorf("skips: %s leaves no test out any more; remove its row", file)
+		}
+	}
+}
+
+// called is a call of a method or of a function of another package.
+type called struct{ function, receiver, method string }
+
+func callsIn(t *testing.T, file string) (list []called) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range parsed.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
+					if receiver, ok := sel.X.(*ast.Ident); ok {
+						list = append(list, called{f.Name.Name, receiver.Name, sel.Sel.Name})
+					}
+				}
+			}
+			return true
+		})
+	}
+	return list
+}
+
+// Most programs of tests that link the server, and most that link more than 100 packages of Kubernetes. Linking takes a good
+// part of the time of all tests: a test that needs a server to talk to starts the program, with package test/harness.
+const mostServers, mostKubernetes = 18, 48
+
+func TestFewTestProgramsLinkTheServer(t *testing.T) {
+	t.Chdir(root)
+	var complaints strings.Builder
+	cmd := exec.Command("go", "list", "-tags=kustomize_disable_go_plugin_support", "-test", "-json=ImportPath,Deps", "./...")
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, complaints.String())
+	}
+	found := packages(t)
+	var servers, kubernetes []string
+	for list := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath string
+			Deps       []string
+		}
+		if err := list.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkg, ok := strings.CutSuffix(strings.TrimPrefix(p.ImportPath, modulePath+"/"), ".test")
+		if !ok {
+			continue
+		}
+		server, ofKubernetes := false, 0
+		for _, dep := range p.Deps {
+			dep, _, _ = strings.Cut(dep, " ")
+			server = server || dep == modulePath+"/internal/server"
+			if in(dep, "k8s.io/kubernetes") {
+				ofKubernetes++
+			}
+		}
+		if ofKubernetes > 100 {
+			kubernetes = append(kubernetes, pkg)
+		}
+		if !server {
+			continue
+		}
+		servers = append(servers, pkg)
+		// Main fails when a test started a server although -short was given. An example uses public packages only.
+		if !in(pkg, "examples") && pkg != "cmd/gatehouse" && !slices.ContainsFunc(found[pkg], func(file goFile) bool {
+			return file.test() && slices.ContainsFunc(callsIn(t, file.path), func(c called) bool {
+				return c.function == "TestMain" && c.method == "Main" && (c.receiver == "speed" || c.receiver == "harness")
+			})
+		}) {
+			t.Errorf("%s: TestMain does not call speed.Main or harness.Main", pkg)
+		}
+	}
+	if len(servers) > mostServers {
+		t.Errorf("%d programs of tests link the server, more than %d:\n%s", len(servers), mostServers, strings.Join(servers, "\n"))
+	}
+	if len(kubernetes) > mostKubernetes {
+		t.Errorf("%d programs of tests link more than 100 packages of Kubernetes, more than %d:\n%s", len(kubernetes), mostKubernetes, strings.Join(kubernetes, "\n"))
+	}
+}

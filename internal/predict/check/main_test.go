@@ -1,0 +1,19 @@
+package check
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(speed.Main(m,
+		"TestWhatRefuses",
+		"TestAlike",
+		"TestOperations",
+		"TestWhatIsGone",
+		"TestWhatJudges",
+		"TestThePageHasTheFieldsOfAReport",
+	))
+}

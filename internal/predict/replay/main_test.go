@@ -1,0 +1,12 @@
+package replay
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/speed"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(speed.Main(m, "TestNamesThatAreNoTexts", "TestAReplayIsAPageForPeople", "TestGatesOfAReplay"))
+}

@@ -1,0 +1,117 @@
+package speed
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Variable is the environment variable that asks for the long tests.
+const Variable = "GATEHOUSE_LONG"
+
+// smoke are the tests that start a server with -short, too.
+var smoke = []string{"TestHealthChecksHaveTheNamesOfKubeAPIServer"}
+
+// IsLong reports whether the long tests run.
+func IsLong() bool { return os.Getenv(Variable) != "" }
+
+// Long skips a test that takes minutes unless the long tests run.
+func Long(t testing.TB) {
+	t.Helper()
+	if !IsLong() {
+		t.Skipf("a long test: set %s=1", Variable)
+	}
+}
+
+// Of returns few, or many when the long tests run.
+func Of(few, many int) int {
+	if IsLong() {
+		return many
+	}
+	return few
+}
+
+// Server skips a test that starts a server or another program of this module when -short is given.
+func Server(t testing.TB) {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	if testing.Short() && !slices.Contains(smoke, name) {
+		t.Skip("starts a server, which -short leaves out")
+	}
+}
+
+// Random returns random numbers. Their seed is in the log of the test, and GATEHOUSE_SEED sets it.
+func Random(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed, err := strconv.ParseUint(os.Getenv("GATEHOUSE_SEED"), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("GATEHOUSE_SEED=%d makes the same choice", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// Pick chooses n of the numbers below size at random, in rising order; all of them if there are no more.
+func Pick(t testing.TB, n, size int) []int {
+	t.Helper()
+	all := make([]int, size)
+	for i := range all {
+		all[i] = i
+	}
+	if n >= size {
+		return all
+	}
+	Random(t).Shuffle(size, func(i, j int) { all[i], all[j] = all[j], all[i] })
+	slices.Sort(all[:n])
+	return all[:n]
+}
+
+// Main runs the tests of a package whose program links the server, and returns the exit code. With -short and without -run
+// it runs only the tests named, all of them if none is named, and fails if one started a server. A failure ends with the last
+// lines that servers in this process logged, which are not printed otherwise.
+func Main(m *testing.M, short ...string) int {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	run := flag.Lookup("test.run")
+	if testing.Short() && len(short) > 0 && run.Value.String() == "" {
+		if err := run.Value.Set("^(" + strings.Join(short, "|") + ")$"); err != nil {
+			panic(err)
+		}
+	}
+	log := capture()
+	code := m.Run()
+	if code != 0 {
+		if text := log.String(); text != "" {
+			fmt.Fprintf(os.Stderr, "the last lines that servers in this process logged:\n%s", text)
+		}
+	}
+	if testing.Short() && etcdRan() {
+		fmt.Fprintln(os.Stderr, "a test started a server although -short was given: call speed.Server in it")
+		code = max(code, 1)
+	}
+	return code
+}
+
+// etcdRan reports whether an etcd ran in this process, as each server has one unless its etcd is elsewhere.
+func etcdRan() bool {
+	families, _ := prometheus.DefaultGatherer.Gather()
+	for _, f := range families {
+		if f.GetName() == "etcd_server_proposals_applied_total" {
+			for _, m := range f.GetMetric() {
+				if m.GetGauge().GetValue() > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -68,8 +68,8 @@ type Options struct {
 	// calls the function that StepAside returns when the request goes on. A host that limits
 	// concurrent requests need not count the request in between.
 	StepAside func(context.Context) (back func())
-	// Reviews has webhooks judge the virtual resources of S2.41, too, as in Kubernetes before
-	// 1.37 (S26.4).
+	// Reviews makes the engine call webhooks for the reviews of Kubernetes among the virtual
+	// resources of S2.41, as in Kubernetes before 1.37 (S26.4).
 	Reviews bool
 	// InitializerTimeout is how long an initializer may take, for plans. Zero means 5 s.
 	InitializerTimeout time.Duration

@@ -401,26 +401,30 @@ func TestTheGate(t *testing.T) {
 	}
 }
 
-// Reviews are answered, not stored. They are answered when registrations cannot be read,
-// and no initializer is for them.
-func TestReviewsNeedNoRegistrations_S2_41(t *testing.T) {
+// Requests for virtual resources succeed while registrations cannot be read, and their objects get
+// no initializers.
+func TestVirtualResourcesNeedNoRegistrations_S2_41(t *testing.T) {
 	closed := &fixed{err: &snapshot.NotReadyError{Never: true}}
 	engine, err := New(Options{Snapshots: closed, Namespaces: knownNamespaces{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
-	for resource, answered := range map[schema.GroupVersionResource]bool{
-		{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}:     true,
-		{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}: true,
-		{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}:            true,
-		{Version: "v1", Resource: "configmaps"}:                                              false,
-	} {
+	resources := map[schema.GroupVersionResource]bool{{Version: "v1", Resource: "configmaps"}: false}
+	for _, resource := range registration.VirtualResources() {
+		resources[resource.WithVersion("v1")] = true
+	}
+	for resource, answered := range resources {
 		object := newWidget(nil)
 		a := admission.NewAttributesRecord(object, nil, resource.GroupVersion().WithKind("Any"), "", "w", resource, "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{})
 		err := engine.Initializers().(admission.MutationInterface).Admit(t.Context(), a, nil)
 		if (err == nil) != answered || initializers.Has(object) {
 			t.Errorf("%s: %v, %v", resource, err, object)
+		}
+		for _, plugin := range []admission.ValidationInterface{engine.ValidatingWebhooks(), engine.ExternalHooks(), engine.ValidatingPolicies()} {
+			if err := plugin.Validate(t.Context(), a, catalogueInterfaces); (err == nil) != answered {
+				t.Errorf("%s: %v", resource, err)
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
@@ -70,12 +71,9 @@ func TestWhatPoliciesJudge(t *testing.T) {
 		return err != nil
 	}
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-		for resource, group := range map[string]string{
-			"tokenreviews": "authentication.k8s.io", "selfsubjectreviews": "authentication.k8s.io", "localsubjectaccessreviews": "authorization.k8s.io",
-			"selfsubjectaccessreviews": "authorization.k8s.io", "selfsubjectrulesreviews": "authorization.k8s.io", "subjectaccessreviews": "authorization.k8s.io",
-		} {
-			if judged(at(group, version, resource), "", admission.Create) {
-				t.Errorf("S14.15 %s/%s %s are judged", group, version, resource)
+		for _, resource := range registration.VirtualResources() {
+			if judged(resource.WithVersion(version), "", admission.Create) {
+				t.Errorf("S14.15 %s of %s are judged", resource, version)
 			}
 		}
 	}

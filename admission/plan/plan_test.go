@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -404,6 +405,29 @@ func TestExempt(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// S26.4 is about the reviews of Kubernetes: before 1.37 webhooks are called for them.
+func TestVirtualResourcesAreOutOfReach_S2_41(t *testing.T) {
+	all := registration.VirtualResources()
+	if len(all) < 10 {
+		t.Fatalf("only %v are virtual", all)
+	}
+	for _, resource := range all {
+		kind := schema.GroupVersionKind{Group: resource.Group, Version: "v1alpha1", Kind: "Any"}
+		for _, d := range registration.Sources() {
+			if got := ReachOf(d.Source, kind, resource, false); got != Nothing {
+				t.Errorf("%s, %s: %v", d.Plugin, resource, got)
+			}
+			want := Nothing
+			if resource.Group != "gatehouse.dev" && slices.Contains(hooks, d.Source) {
+				want = Everything
+			}
+			if got := ReachOf(d.Source, kind, resource, true); got != want {
+				t.Errorf("%s, %s before 1.37: %v, want %v", d.Plugin, resource, got, want)
+			}
+		}
 	}
 }
 

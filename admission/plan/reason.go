@@ -151,7 +151,11 @@ func (r Reason) String() string {
 	case None:
 		return ""
 	case NotAsked:
-		return fmt.Sprintf("%s for %s", r.asked(), resourceText(r.request.Resource, ""))
+		text := r.asked() + " for " + resourceText(r.request.Resource, "")
+		if registration.IsVirtual(r.request.Resource.GroupResource()) {
+			text += ", a virtual resource"
+		}
+		return text
 	case NoRule:
 		return r.noRule()
 	case Excluded:
@@ -202,6 +206,9 @@ func (r Reason) String() string {
 func (r Reason) asked() string {
 	if r.entry != nil && r.entry.Entry.Policy != nil {
 		return "policies are never evaluated"
+	}
+	if r.entry != nil && r.entry.Source == registration.Initializing {
+		return "initializers are never set"
 	}
 	return "webhooks are never called"
 }

@@ -29,8 +29,8 @@ type Request struct {
 	// the library takes the name of a custom resource that is called namespaces for a
 	// namespace (S2.10).
 	ClusterScoped bool
-	// Reviews reports whether webhooks judge the virtual resources of S2.41, too, as in Kubernetes
-	// before 1.37 (S26.4).
+	// Reviews reports whether webhooks are called for the reviews of Kubernetes among the virtual
+	// resources of S2.41, as in Kubernetes before 1.37 (S26.4).
 	Reviews bool
 }
 
@@ -75,7 +75,7 @@ const (
 // that of Request. Plugins ask before they need a snapshot (S2.40, S14.17, S21.17).
 func ReachOf(source registration.Source, kind schema.GroupVersionKind, resource schema.GroupResource, reviews bool) Reach {
 	d := source.Descriptor()
-	if reviews && registration.IsVirtual(resource) && slices.Contains(hooks, source) {
+	if reviews && resource.Group != registration.OwnGroup && registration.IsVirtual(resource) && slices.Contains(hooks, source) {
 		return Everything
 	}
 	exempt := false
@@ -99,7 +99,7 @@ var hooks = []registration.Source{registration.Mutating, registration.Validating
 
 // Exempt reports whether no webhook and no initializer of the API applies to requests about a kind or
 // resource: registrations, so that a broken one can always be repaired (S2.38,
-// S2.39), and reviews that are answered rather than stored (S2.41).
+// S2.39), and virtual resources, which the server answers and does not store (S2.41).
 func Exempt(kind schema.GroupVersionKind, resource schema.GroupResource) bool {
 	if kind.Group == registration.GroupName && slices.ContainsFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Kind == kind.Kind }) {
 		return true

@@ -415,20 +415,27 @@ func TestWarnings(t *testing.T) {
 	initial := initializer(func(i *v1alpha1.Initializer) {
 		i.Rules = []v1alpha1.Rule{{APIGroups: authentication, APIVersions: []string{"v1"}, Resources: tokens}}
 	})
+	own := mutating(reviews([]string{"gatehouse.dev"}, []string{"admissionexplanations", "pods"}))
+	warning := []string{"webhooks[0].rules[0]: admissionexplanations.gatehouse.dev is excluded from admission webhooks; this rule will have no effect"}
 	for _, tt := range []struct {
 		name string
 		obj  runtime.Object
-		want []string
+		// before has the warnings of releases before 1.37.
+		want, before []string
 	}{
-		{"S1.36 none", mutating(), nil},
-		{"S1.36 initializers", initial, []string{"initializers[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from initializers; this rule will have no effect"}},
-		{"S1.36 once per resource", mutating(reviews(authentication, tokens)), []string{"webhooks[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect"}},
-		{"S1.36 wildcards", mutating(reviews([]string{"*"}, tokens)), nil},
-		{"S1.36 external", hook, []string{"externalAdmissionHooks[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect"}},
+		{"S1.36 none", mutating(), nil, nil},
+		{"S1.36 S26.4 resources of Gatehouse", own, warning, warning},
+		{"S1.36 initializers", initial, []string{"initializers[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from initializers; this rule will have no effect"}, nil},
+		{"S1.36 once per resource", mutating(reviews(authentication, tokens)), []string{"webhooks[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect"}, nil},
+		{"S1.36 wildcards", mutating(reviews([]string{"*"}, tokens)), nil, nil},
+		{"S1.36 external", hook, []string{"externalAdmissionHooks[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Warnings(tt.obj)); diff != "" {
+			if diff := cmp.Diff(tt.want, Warnings(tt.obj, false)); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.before, Warnings(tt.obj, true)); diff != "" {
+				t.Errorf("S26.4 warnings before 1.37 (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -9,19 +10,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// IsVirtual reports whether a resource is a review, which the server answers and never stores.
-// No hook is called for it (S2.41).
-func IsVirtual(resource schema.GroupResource) bool {
-	switch resource.Group {
-	case "authentication.k8s.io":
-		return resource.Resource == "selfsubjectreviews" || resource.Resource == "tokenreviews"
-	case "authorization.k8s.io":
-		switch resource.Resource {
-		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
-			return true
+// OwnGroup is the API group of the kinds that Gatehouse adds to Kubernetes.
+const OwnGroup = "gatehouse.dev"
+
+// virtual has the virtual resources by group: the reviews of Kubernetes, and all resources of
+// Gatehouse.
+var virtual = map[string][]string{
+	"authentication.k8s.io": {"selfsubjectreviews", "tokenreviews"},
+	"authorization.k8s.io":  {"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"},
+	OwnGroup:                {"admissionexplanations", "admissionservers", "admissiontraces", "registrationstates"},
+}
+
+// VirtualResources returns the virtual resources, sorted by group and name.
+func VirtualResources() []schema.GroupResource {
+	var list []schema.GroupResource
+	for _, group := range slices.Sorted(maps.Keys(virtual)) {
+		for _, resource := range virtual[group] {
+			list = append(list, schema.GroupResource{Group: group, Resource: resource})
 		}
 	}
-	return false
+	return list
+}
+
+// IsVirtual reports whether the server answers requests for a resource itself and stores no
+// objects: reviews, explanations, traces and the states of servers. No webhook, policy or
+// initializer applies to a virtual resource (S2.41).
+func IsVirtual(resource schema.GroupResource) bool {
+	return slices.Contains(virtual[resource.Group], resource.Resource)
 }
 
 // lists are the fields of registration objects that have hooks or initializers.
@@ -30,8 +45,9 @@ var lists = map[Source]string{
 }
 
 // Warnings returns warnings for the writer of a valid registration object: one for each virtual
-// resource that a rule names (S1.36).
-func Warnings(obj runtime.Object) []string {
+// resource that a rule names (S1.36). With reviews, as in Kubernetes before 1.37, webhooks are
+// called for the reviews of Kubernetes, so only the resources of Gatehouse have warnings (S26.4).
+func Warnings(obj runtime.Object, reviews bool) []string {
 	var warnings []string
 	// A valid object can be read.
 	entries, _ := Entries(obj)
@@ -52,7 +68,7 @@ func Warnings(obj runtime.Object) []string {
 			for _, group := range r.APIGroups {
 				for _, resource := range r.Resources {
 					gr := schema.GroupResource{Group: group, Resource: resource}
-					if !IsVirtual(gr) || slices.Contains(seen, gr) {
+					if !IsVirtual(gr) || reviews && group != OwnGroup || slices.Contains(seen, gr) {
 						continue
 					}
 					seen = append(seen, gr)

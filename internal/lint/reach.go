@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
@@ -61,10 +60,6 @@ var webhookOnCustomResource = &Rule{
 var ruleOnReviews = &Rule{
 	ID: "rule-on-reviews", Level: Warning, Advice: "webhook-limit-scope",
 	check: func(p *pass) {
-		reviews := map[string][]string{
-			"authentication.k8s.io": {"tokenreviews", "selfsubjectreviews"},
-			"authorization.k8s.io":  {"subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"},
-		}
 		p.webhooks(func(e *snapshot.Entry) {
 			for i := range e.Rules {
 				r := &e.Rules[i]
@@ -73,12 +68,14 @@ var ruleOnReviews = &Rule{
 					continue
 				}
 				var names []string
-				for _, group := range []string{"authentication.k8s.io", "authorization.k8s.io"} {
-					for _, resource := range reviews[group] {
-						gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
-						if registration.IsVirtual(gvr.GroupResource()) && plan.RuleMatches(r, &plan.Request{Operation: admission.Create, Resource: gvr}) {
-							names = append(names, resource)
-						}
+				for _, resource := range registration.VirtualResources() {
+					// Clients use this version of the reviews. The group of Gatehouse has one version.
+					version := "v1"
+					if resource.Group == registration.OwnGroup {
+						version = "v1alpha1"
+					}
+					if plan.RuleMatches(r, &plan.Request{Operation: admission.Create, Resource: resource.WithVersion(version)}) {
+						names = append(names, resource.Resource)
 					}
 				}
 				if len(names) > 0 {

@@ -144,13 +144,14 @@ func TestStaticManifests(t *testing.T) {
 	hooks := harness.NewWebhookServer(t, nil)
 	first, later := hooks.Hook("/static", harness.Allow), hooks.Hook("/api", harness.Allow)
 	judge := hooks.Hook("/judge", harness.Allow)
-	both := `{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}, ` + ruleFor("admissionregistration.k8s.io", `"*"`) + `, ` + ruleFor("authorization.k8s.io", `"*"`)
+	both := `{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}, ` + ruleFor("admissionregistration.k8s.io", `"*"`) + `, ` + ruleFor("authorization.k8s.io", `"*"`) + `, ` + ruleFor("gatehouse.dev", `"*"`)
 	writeFile(t, filepath.Join(d.MutatingHooks, "a.yaml"), staticHooks("MutatingWebhookConfiguration", "zz", both, first))
 	writeFile(t, filepath.Join(d.ValidatingHooks, "a.yaml"), staticHooks("ValidatingWebhookConfiguration", "judge", both, judge))
 	writeFile(t, filepath.Join(d.MutatingPolicies, "a.yaml"), staticLabel("label", "static"))
 	protected := ruleFor("admissionregistration.k8s.io", `"*"`) + ", " + ruleFor("authorization.k8s.io", `"*"`)
 	writeFile(t, filepath.Join(d.ValidatingPolicies, "a.yaml"),
 		staticPolicy("no-secrets", ruleFor("", "secrets"), "request.operation == 'DELETE'", "no secrets")+"---\n"+
+			staticPolicy("own", ruleFor("gatehouse.dev", `"*"`), "false", "never")+"---\n"+
 			staticPolicy("protect", protected, "request.operation != 'DELETE' || !oldObject.metadata.name.startsWith('keep')", "it is protected")+"---\n"+
 			// S21.19: a policy without a binding is never evaluated.
 			strings.SplitN(staticPolicy("unbound", ruleFor("", "configmaps"), "false", "unbound"), "---\n", 2)[0])
@@ -217,9 +218,10 @@ func TestStaticManifests(t *testing.T) {
 			}
 		}
 	})
-	t.Run("S21.16 reviews stay exempt", func(t *testing.T) {
+	t.Run("S21.16 virtual resources stay exempt", func(t *testing.T) {
 		judge.Forget()
 		h.Must(http.StatusCreated, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`)
+		harness.VirtualWrites(t, h)
 		if got := judge.Reviews(); len(got) != 0 {
 			t.Errorf("the webhook was asked: %s", got[0].Raw)
 		}

@@ -99,6 +99,19 @@ func TestAnEmulatedRelease(t *testing.T) {
 			t.Errorf("the webhook was asked %d times", got)
 		}
 	})
+	t.Run("S26.4 nothing applies to resources of gatehouse.dev", func(t *testing.T) {
+		hook := harness.NewWebhookServer(t, nil).Hook("/own", harness.Deny(nil))
+		for _, kind := range []string{harness.Mutating, harness.Validating} {
+			harness.Register(t, s, "v1", kind, map[string]any{
+				"name": "own.example.com", "clientConfig": hook.ClientConfig(), "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+				"rules": []any{map[string]any{"apiGroups": []any{"gatehouse.dev"}, "apiVersions": []any{"*"}, "operations": []any{"*"}, "resources": []any{"*"}}},
+			})
+		}
+		harness.VirtualWrites(t, h)
+		if got := len(hook.Reviews()); got != 0 {
+			t.Errorf("the webhook was asked %d times", got)
+		}
+	})
 	t.Run("S26.7 functions that came with the release are for the next one", func(t *testing.T) {
 		for _, function := range []string{"[2, 1].sort() == [1, 2]", "[1, 2].slice(0, 1) == [1]", "[[1]].flatten() == [1]", "[1, 1].distinct() == [1]", "[1, 2].reverse() == [2, 1]", "[1].sortBy(i, i) == [1]", "lists.range(1) == [0]"} {
 			h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "POST", apiAdmission+"/validatingadmissionpolicies",

@@ -88,6 +88,36 @@ func TestExemptKinds(t *testing.T) {
 		s.HTTP(t, nil).Must(http.StatusCreated, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
 			toJSON(`{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, spec: {resourceAttributes: {verb: get, resource: pods}}}`))
 	})
+	t.Run("S2.41 S14.15 S11.4 resources of gatehouse.dev", func(t *testing.T) {
+		h := s.HTTP(t, nil)
+		const all = "resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}]"
+		for path, object := range map[string]string{
+			"v1/validatingadmissionpolicies":       `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: all}, spec: {matchConstraints: {` + all + `}, validations: [{expression: "false"}]}}`,
+			"v1/mutatingadmissionpolicies":         `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: all}, spec: {reinvocationPolicy: Never, matchConstraints: {` + all + `}, mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/none'}]"}}]}}`,
+			"v1/validatingadmissionpolicybindings": `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: all}, spec: {policyName: all, validationActions: [Deny]}}`,
+			"v1/mutatingadmissionpolicybindings":   `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: all}, spec: {policyName: all}}`,
+			"v1alpha1/initializerconfigurations":   `{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: InitializerConfiguration, metadata: {name: all}, initializers: [{name: all.example.com, rules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}]}`,
+			"v1alpha1/externaladmissionhookconfigurations": toJSON(`{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: ExternalAdmissionHookConfiguration, metadata: {name: all}, externalAdmissionHooks: [{name: all.example.com, failurePolicy: Ignore,
+				clientConfig: {service: {namespace: default, name: none}, caBundle: ` + hook.CABundle() + `}, rules: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}]}]}`),
+		} {
+			h.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/"+path, toJSON(strings.ReplaceAll(object, "%", "%%")))
+		}
+		harness.VirtualWrites(t, h)
+		plan := harness.PlanOf(t, h.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", toJSON(
+			`{spec: {all: true, resource: {group: gatehouse.dev, version: v1alpha1, resource: admissionexplanations}, object: {apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionExplanation, metadata: {name: e}, spec: {resource: {version: v1, resource: pods}}}}}`)).Raw)
+		reasons := map[string]string{}
+		for step := range plan.Each() {
+			if step.Entry != nil && step.Reason != nil {
+				reasons[step.Plugin] = step.Reason.Code + ": " + step.Reason.Message
+			}
+		}
+		const resource = " for gatehouse.dev/v1alpha1 admissionexplanations, a virtual resource"
+		called, evaluated := "NotAsked: webhooks are never called"+resource, "NotAsked: policies are never evaluated"+resource
+		want(t, "reasons", reasons, map[string]string{
+			"MutatingAdmissionWebhook": called, "ValidatingAdmissionWebhook": called, "GenericAdmissionWebhook": called, "Initializers": "NotAsked: initializers are never set" + resource,
+			"MutatingAdmissionPolicy": evaluated, "ValidatingAdmissionPolicy": evaluated,
+		})
+	})
 	for _, review := range hook.Reviews() {
 		t.Errorf("S2.38 called for %v by %v", review.Request("resource"), review.Request("userInfo", "username"))
 	}

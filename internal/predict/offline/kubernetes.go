@@ -26,7 +26,7 @@ var always = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
 // and kinds of its own.
 func (k *Kind) InKubernetes() bool {
 	group := k.Resource.Group
-	if group == ownGroup {
+	if group == registration.OwnGroup {
 		return false
 	}
 	if slices.Contains(always, group) {
@@ -35,15 +35,12 @@ func (k *Kind) InKubernetes() bool {
 	return !catalog.Scheme.IsGroupRegistered(group) || inKubernetes.ResourceEnabled(k.Resource)
 }
 
-// ownGroup has the kinds of Gatehouse.
-const ownGroup = "gatehouse.dev"
-
 // explanations is the resource that every Gatehouse server has, and no other server.
 const explanations = "admissionexplanations"
 
 // OfGatehouse reports whether the kinds are those of a Gatehouse server.
 func (k *Kinds) OfGatehouse() bool {
-	_, ok := k.Served(ownGroup, explanations)
+	_, ok := k.Served(registration.OwnGroup, explanations)
 	return ok
 }
 
@@ -80,7 +77,7 @@ func (k *Kind) OnlyHere() bool {
 	own := []schema.GroupKind{
 		{Group: registration.GroupName, Kind: registration.InitializerKind}, {Group: registration.GroupName, Kind: registration.ExternalKind},
 	}
-	return k.Resource.Group == ownGroup || slices.Contains(own, k.Kind.GroupKind())
+	return k.Resource.Group == registration.OwnGroup || slices.Contains(own, k.Kind.GroupKind())
 }
 
 // Elsewhere returns the groups and versions in which kinds of a name are served, by

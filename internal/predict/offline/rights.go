@@ -51,6 +51,6 @@ func Rules() []rbacv1.PolicyRule {
 		// Whether users give others more rights than they have.
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterrolebindings", "clusterroles", "rolebindings", "roles"}, Verbs: []string{"get", "list"}},
 		rbacv1.PolicyRule{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
-		rbacv1.PolicyRule{APIGroups: []string{ownGroup}, Resources: []string{explanations}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{registration.OwnGroup}, Resources: []string{explanations}, Verbs: []string{"create"}},
 	)
 }

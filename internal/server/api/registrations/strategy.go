@@ -60,22 +60,19 @@ func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) fie
 
 func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
 	if utilfeature.DefaultFeatureGate.Enabled(features.ManifestBasedAdmissionControlConfig) {
-		return aboutReviews(obj)
+		return aboutVirtual(obj)
 	}
-	return append(validation.WarningsForStaticSuffix(webhooksName(obj)), aboutReviews(obj)...)
+	return append(validation.WarningsForStaticSuffix(webhooksName(obj)), aboutVirtual(obj)...)
 }
 
 func (strategy) WarningsOnUpdate(_ context.Context, obj, _ runtime.Object) []string {
-	return append(aboutReviews(obj), validation.WarningsForStaticSuffix(webhooksName(obj))...)
+	return append(aboutVirtual(obj), validation.WarningsForStaticSuffix(webhooksName(obj))...)
 }
 
-// aboutReviews warns of rules for reviews that no webhook is asked about (S1.36). Releases before 1.37 ask
-// (S26.4).
-func aboutReviews(obj runtime.Object) []string {
-	if emulation.JudgesReviews() {
-		return nil
-	}
-	return admissionregistration.Warnings(obj)
+// aboutVirtual warns of rules for virtual resources, to which no webhook applies (S1.36). Before
+// 1.37 webhooks apply to the reviews of Kubernetes (S26.4).
+func aboutVirtual(obj runtime.Object) []string {
+	return admissionregistration.Warnings(obj, emulation.JudgesReviews())
 }
 
 // webhooksName is the name of a configuration of webhooks, and empty for the other

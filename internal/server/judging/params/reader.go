@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
@@ -197,16 +198,13 @@ func (r *Reader) HasParams(kind schema.GroupVersionKind) bool {
 	return e == nil || hasParams(e)
 }
 
-// ownGroup is the group of the server's own kinds.
-const ownGroup = "gatehouse.dev"
-
 // hasParams reports whether the objects of an endpoint can be params. Objects that cannot be
 // watched can be params, too, except objects of the server's own kinds: the server reads the
 // params of a policy to make the state of the policy, and such a read would wait for itself.
 func hasParams(e *resources.Endpoint) bool {
 	_, gets := e.Storage.(rest.Getter)
 	_, lists := e.Storage.(rest.Lister)
-	return gets && lists && (watched(e) || e.Kind.Group != ownGroup)
+	return gets && lists && (watched(e) || e.Kind.Group != registration.OwnGroup)
 }
 
 func watched(e *resources.Endpoint) bool {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -48,6 +51,70 @@ type PlanOptions struct {
 	ParamHidden func(kind schema.GroupVersionKind, namespace, name string) string
 	// Registrations are policies and bindings that the plan takes to be in force, too.
 	Registrations []runtime.Object
+}
+
+// Hide leaves out of plans what the caller may not read. may reports the rights of the caller.
+// namespace is the namespace of the request.
+func (o *PlanOptions) Hide(chain []Plugin, namespace string, may func(authorizer.AttributesRecord) (bool, error)) error {
+	o.Hidden = map[registration.Source]string{}
+	for _, d := range registration.Sources() {
+		ok, err := may(authorizer.AttributesRecord{Verb: "list", APIGroup: registration.GroupName, APIVersion: d.Versions[0], Resource: d.Resource})
+		if err != nil {
+			return err
+		}
+		if !ok {
+			o.Hidden[d.Source] = "may not list " + d.Resource
+		}
+	}
+	o.Unread = map[string]string{}
+	for _, p := range chain {
+		described, ok := p.Interface.(Described)
+		if !ok {
+			continue
+		}
+		for _, r := range described.Reads(nil) {
+			if r.Group == "" && r.Resource == "namespaces" {
+				// See below.
+				continue
+			}
+			in := ""
+			if r.Namespaced {
+				in = namespace
+			}
+			ok, err := may(authorizer.AttributesRecord{Verb: "list", APIGroup: r.Group, APIVersion: "v1", Resource: r.Resource, Namespace: in})
+			if err != nil {
+				return err
+			}
+			if !ok {
+				o.Unread[p.Name] = "may not list " + r.String()
+			}
+		}
+	}
+	o.ParamHidden = func(kind schema.GroupVersionKind, namespace, name string) string {
+		// The name of the resource is a guess. If the guess is wrong, too much is hidden, never
+		// too little.
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		verb := "get"
+		if name == "" {
+			verb = "list"
+		}
+		ok, err := may(authorizer.AttributesRecord{Verb: verb, APIGroup: kind.Group, APIVersion: kind.Version, Resource: resource.Resource, Namespace: namespace, Name: name})
+		if err != nil {
+			return err.Error()
+		}
+		if !ok {
+			return fmt.Sprintf("may not %s %s", verb, strings.TrimSuffix(resource.Resource+" "+path.Join(namespace, name), " "))
+		}
+		return ""
+	}
+	if namespace == "" {
+		return nil
+	}
+	ok, err := may(authorizer.AttributesRecord{Verb: "get", APIVersion: "v1", Resource: "namespaces", Namespace: namespace, Name: namespace})
+	if err == nil && !ok {
+		o.NamespaceHidden = "may not get namespace " + namespace
+	}
+	return err
 }
 
 // hiddenParams are the params that the caller may see.

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -31,6 +34,9 @@ type Options struct {
 	// Name names this run of this server. No other run of a server may ever have the same name.
 	// Address is where clients reach the server, for people.
 	Name, Address string
+	// Reports is the group version of the server's admission.Reports, such as
+	// gallery.example.com/v1; empty for none.
+	Reports string
 	// MaxStaleness is that of the snapshot.Refresher; 0 means 5 s.
 	MaxStaleness time.Duration
 	// Off are the resources of registrations that the server judges no request by.
@@ -41,6 +47,14 @@ type Options struct {
 type Announcer struct {
 	*Log
 	options Options
+
+	mu struct {
+		sync.Mutex
+		// err is why the last write failed; nil when it succeeded.
+		err error
+		// announced reports whether a write has succeeded.
+		announced bool
+	}
 }
 
 // New returns an Announcer that has announced nothing.
@@ -49,27 +63,59 @@ func New(o Options) *Announcer {
 	return &Announcer{Log: NewLog(o.Address, o.MaxStaleness, o.Off), options: o}
 }
 
-// Reader returns a reader that fails unless the announcement of this server is sure to last as
-// long as requests may be judged by the result.
-func (a *Announcer) Reader(r snapshot.Reader) snapshot.Reader { return reader{r, a} }
+// Covered returns a reader that reads only while an announcement is sure to last as long as
+// requests may be evaluated against the result. covers has the contract of Log.Covers. It is asked
+// before a read: during a read that began without an announcement, a registration could have become
+// active without this server.
+func Covered(r snapshot.Reader, covers func(begin time.Time) error) snapshot.Reader {
+	return covered{r, covers}
+}
 
-type reader struct {
+type covered struct {
 	snapshot.Reader
-	announcer *Announcer
+	covers func(time.Time) error
 }
 
 // Read implements snapshot.Reader.
-func (r reader) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
+func (r covered) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
 	begin := time.Now()
+	if err := r.covers(begin); err != nil {
+		return snapshot.Registrations{}, err
+	}
 	found, err := r.Reader.Read(ctx, since)
 	if err == nil {
-		err = r.announcer.Covers(begin)
+		err = r.covers(begin)
 	}
 	return found, err
 }
 
-// Announce writes the announcement for the first time. It must have returned before the first
-// read begins whose result may judge requests.
+// Reader returns a reader that fails unless the announcement of this server is sure to last as
+// long as requests may be evaluated against the result.
+func (a *Announcer) Reader(r snapshot.Reader) snapshot.Reader { return Covered(r, a.Covers) }
+
+// Covers returns an error unless the announcement is sure to last as long as a request may be
+// evaluated against a read that began at the given time. The error wraps snapshot.ErrUnannounced,
+// so requests that need admission get 503. Covers(time.Now()) is also a readiness check.
+func (a *Announcer) Covers(begin time.Time) error {
+	if a.Log.Covers(begin) == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	rejected := apierrors.APIStatus(nil)
+	switch err := a.mu.err; {
+	case err == nil:
+		return fmt.Errorf("%w yet", snapshot.ErrUnannounced)
+	case a.mu.announced && !errors.As(err, &rejected):
+		// The announcement is renewed as soon as the main server answers again.
+		return fmt.Errorf("%w: %w: %v", snapshot.ErrUnannounced, snapshot.ErrUnanswered, err)
+	default:
+		return fmt.Errorf("%w: %v", snapshot.ErrUnannounced, err)
+	}
+}
+
+// Announce writes the announcement once. A server need not call Announce, because Run does the
+// same until it succeeds.
 func (a *Announcer) Announce(ctx context.Context) error {
 	if err := a.tell(ctx); err != nil {
 		return fmt.Errorf("announcing this server to the main one: %w", err)
@@ -77,11 +123,17 @@ func (a *Announcer) Announce(ctx context.Context) error {
 	return nil
 }
 
-// Run keeps the announcement up to date until ctx ends, and then withdraws it.
+// Run announces the server, keeps the announcement up to date until ctx ends, and then withdraws
+// it. While the main server does not accept the announcement, Run retries twice a second.
 func (a *Announcer) Run(ctx context.Context) {
 	period := a.Lifetime() / Renewals
-	timer := time.NewTimer(period)
+	first := period
+	if a.Covers(time.Now()) != nil {
+		first = 0
+	}
+	timer := time.NewTimer(first)
 	defer timer.Stop()
+	logged := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -91,9 +143,19 @@ func (a *Announcer) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		next := period
-		if err := a.tell(ctx); err != nil && ctx.Err() == nil {
-			klog.V(1).InfoS("Could not announce this server to the main one; will retry", "err", err)
+		switch err := a.tell(ctx); {
+		case ctx.Err() != nil:
+		case err == nil && logged != "":
+			klog.InfoS("Announced this server to the main one")
+			logged = ""
+		case err != nil:
 			next = retryAfter
+			if a.Covers(time.Now()) != nil && err.Error() != logged {
+				klog.ErrorS(err, "Cannot announce this server to the main one; requests that need admission get 503 until the announcement succeeds; will retry")
+				logged = err.Error()
+			} else {
+				klog.V(1).InfoS("Could not announce this server to the main one; will retry", "err", err)
+			}
 		}
 		timer.Reset(next)
 	}
@@ -114,6 +176,7 @@ func (a *Announcer) tell(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	said, _ := a.Current()
+	said.Reports = a.options.Reports
 	data, err := json.Marshal(admissionServer{
 		APIVersion: "gatehouse.dev/v1alpha1", Kind: "AdmissionServer", Metadata: map[string]string{"name": a.options.Name},
 		LifetimeSeconds: int64(a.Lifetime() / time.Second), Announcement: said,
@@ -123,9 +186,13 @@ func (a *Announcer) tell(ctx context.Context) error {
 	}
 	began := time.Now()
 	err = a.options.Main.Put().AbsPath(path, a.options.Name).SetHeader("Content-Type", "application/json").Body(data).Do(ctx).Error()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.err = err
 	if err != nil {
 		return err
 	}
+	a.mu.announced = true
 	a.Renewed(began)
 	return nil
 }

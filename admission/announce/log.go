@@ -30,6 +30,9 @@ const (
 type Announcement struct {
 	// Address is where clients reach the server, for people.
 	Address string `json:"address"`
+	// Reports is the group version in whose paths the server serves traces and explanations of its
+	// requests, such as gallery.example.com/v1; empty for none.
+	Reports string `json:"reports,omitempty"`
 	// Adopted says when registrations were taken into use, oldest first.
 	Adopted []Adoption `json:"adopted,omitempty"`
 	// Skipped are the webhooks that the server does not call.

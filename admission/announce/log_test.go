@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -178,9 +180,17 @@ func (m *mainServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	m.bodies = append(m.bodies, body)
 	if m.fails {
-		w.WriteHeader(http.StatusServiceUnavailable)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprint(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","code":500,"reason":"InternalError","message":"failed calling webhook \"all\""}`)
 	}
 	m.asked <- r.Method + " " + r.URL.Path
+}
+
+func (m *mainServer) set(fails bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fails = fails
 }
 
 func announcer(t *testing.T) (*Announcer, *mainServer) {
@@ -225,30 +235,96 @@ func TestAnAnnouncementIsMadeRenewedAndWithdrawn(t *testing.T) {
 	}
 }
 
-func TestReadsCountOnlyWhileTheMainServerKnows(t *testing.T) {
+// S22.20: without an announcement the main server would not wait for this server, so nothing is
+// read, and requests get 503.
+func TestNothingIsReadWithoutAnAnnouncement(t *testing.T) {
 	a, m := announcer(t)
-	reads := a.Reader(reading{})
-	if _, err := reads.Read(t.Context(), ""); !errors.Is(err, snapshot.ErrUnanswered) {
-		t.Errorf("before the announcement: %v", err)
+	read := 0
+	reads := a.Reader(readerFunc(func() { read++ }))
+	if _, err := reads.Read(t.Context(), ""); !errors.Is(err, snapshot.ErrUnannounced) || read != 0 {
+		t.Errorf("before the announcement: %d reads, %v", read, err)
 	}
-	m.fails = true
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := a.Announce(ctx); err == nil || !strings.HasPrefix(err.Error(), "announcing this server to the main one: ") {
+	m.set(true)
+	if err := a.Announce(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "announcing this server to the main one: ") {
 		t.Errorf("an announcement that failed: %v", err)
 	}
-	if _, err := reads.Read(t.Context(), ""); err == nil {
-		t.Error("a read counts after an announcement that failed")
+	_, err := reads.Read(t.Context(), "")
+	if !errors.Is(err, snapshot.ErrUnannounced) || errors.Is(err, snapshot.ErrUnanswered) || !strings.Contains(err.Error(), `failed calling webhook "all"`) || read != 0 {
+		t.Errorf("after an announcement that was rejected: %d reads, %v", read, err)
 	}
-	m.mu.Lock()
-	m.fails = false
-	m.mu.Unlock()
+	status := (&snapshot.NotReadyError{Err: err}).Status()
+	if status.Code != http.StatusServiceUnavailable || status.Reason != metav1.StatusReasonServiceUnavailable || status.Details.RetryAfterSeconds != 1 || !strings.Contains(status.Message, "not announced") {
+		t.Errorf("a request gets %+v", status)
+	}
+	m.set(false)
 	if err := a.Announce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reads.Read(t.Context(), ""); err != nil {
-		t.Errorf("after the announcement: %v", err)
+	if _, err := reads.Read(t.Context(), ""); err != nil || read != 1 {
+		t.Errorf("after the announcement: %d reads, %v", read, err)
 	}
+}
+
+// A registration that becomes active during the read would not wait for this server, which the
+// main server does not know yet.
+func TestAReadThatBeganWithoutAnAnnouncementDoesNotCount(t *testing.T) {
+	l := NewLog("a", time.Second, nil)
+	reads := Covered(readerFunc(func() { l.Renewed(time.Now()) }), l.Covers)
+	if _, err := reads.Read(t.Context(), ""); err == nil {
+		t.Error("the read counts")
+	}
+	l.Renewed(time.Now())
+	if _, err := reads.Read(t.Context(), ""); err != nil {
+		t.Errorf("a read that began with the announcement: %v", err)
+	}
+	lost := Covered(readerFunc(func() { l.Renewed(time.Now().Add(-time.Hour)) }), l.Covers)
+	if _, err := lost.Read(t.Context(), ""); err == nil {
+		t.Error("a read counts whose announcement ended")
+	}
+}
+
+// An older main server calls webhooks for announcements. A webhook that is down rejects them, and
+// this server recovers when the webhook does, in strict mode as well.
+func TestAServerRecoversWithTheWebhookOfTheMainServer(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		t.Run(fmt.Sprintf("strict %v", strict), func(t *testing.T) {
+			a, m := announcer(t)
+			m.set(true)
+			r, err := snapshot.NewRefresher(snapshot.Options{Reader: a.Reader(reading{}), Interval: 10 * time.Millisecond, Strict: strict})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { a.Run(ctx) })
+			running.Go(func() { _ = r.Run(ctx) })
+			t.Cleanup(func() { cancel(); running.Wait() })
+			for range 2 {
+				<-m.asked
+			}
+			short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer end()
+			_, err = r.Acquire(short, snapshot.Subject{})
+			refusal := apierrors.APIStatus(nil)
+			if !errors.As(err, &refusal) || refusal.Status().Code != http.StatusServiceUnavailable || r.Current() != nil {
+				t.Errorf("a request got %v by %v", err, r.Current())
+			}
+			m.set(false)
+			if err := r.Await(t.Context(), func(*snapshot.Snapshot) bool { return true }); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Acquire(t.Context(), snapshot.Subject{}); err != nil {
+				t.Errorf("after the webhook recovered: %v", err)
+			}
+		})
+	}
+}
+
+type readerFunc func()
+
+func (f readerFunc) Read(context.Context, snapshot.Version) (snapshot.Registrations, error) {
+	f()
+	return snapshot.Registrations{}, nil
 }
 
 type reading struct{}

@@ -26,8 +26,9 @@ type Subject struct {
 	Operation admission.Operation
 }
 
-// NotReadyError is why a request cannot be judged now. It is an API status: 500,
-// LoadingConfiguration, to be tried again after a second (S11.11).
+// NotReadyError is why a request cannot be evaluated now. It is an API status, to be tried again
+// after a second: 500 LoadingConfiguration (S11.11), or 503 ServiceUnavailable while the server is
+// not announced to the main server (S22.20).
 type NotReadyError struct {
 	Subject Subject
 	// Never reports whether no read has succeeded yet. Otherwise Since is when the last
@@ -96,10 +97,14 @@ func (e *NotReadyError) Status() metav1.Status {
 			Message: fmt.Sprintf("The %s has not been read yet; nothing can be %s until a read succeeds.", kind, blocked),
 		}
 	}
+	code, reason := int32(http.StatusInternalServerError), ReasonLoadingConfiguration
+	if errors.Is(e.Err, ErrUnannounced) {
+		code, reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+	}
 	return metav1.Status{
 		Status:  metav1.StatusFailure,
-		Code:    http.StatusInternalServerError,
-		Reason:  ReasonLoadingConfiguration,
+		Code:    code,
+		Reason:  reason,
 		Message: e.Error(),
 		Details: &metav1.StatusDetails{
 			Group:             e.Subject.Resource.Group,

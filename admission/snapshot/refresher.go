@@ -30,6 +30,10 @@ type Reader interface {
 // yet. Requests then wait for the answer until their deadline.
 var ErrUnanswered = errors.New("the store did not answer")
 
+// ErrUnannounced is wrapped by errors of a Reader that does not read because the main server does
+// not know of this server. Requests that need a snapshot get 503 then.
+var ErrUnannounced = errors.New("this server is not announced to the main server")
+
 // mayAnswer reports whether the store may still answer, given the error of the last read, which
 // may be nil.
 func mayAnswer(err error) bool {

@@ -51,6 +51,7 @@ var answers = []struct {
 		{`.../... has panicked: `, "500 InternalError", "A fault in Gatehouse while it called the webhook.", "Report it with the stack from the log.", "admission/call/error.go"},
 		{`request did not complete within requested timeout`, "504 Timeout", "The client went away, or the time of the request ended, while webhooks were called.", "Find the slow webhook with `gatehouse trace`. Give the request more time, or the webhook less.", "internal/engine/dispatch/dispatch.go"},
 		{`Unable to refresh the ... configuration: ...`, "500 LoadingConfiguration", "The server could not read registrations for longer than `--admission-max-staleness`, so it does not know which webhooks apply.", "Repair etcd. Clients retry; registrations themselves can be changed.", "admission/snapshot/gate.go"},
+		{`Unable to refresh the ... configuration: this server is not announced to the main server: ...`, "503 ServiceUnavailable", "An aggregated server that uses the engine cannot announce itself, so it does not read registrations.", "Read why: the main server does not answer, or rejects the announcement. The server retries.", "admission/snapshot/gate.go"},
 		{`Waiting for initialization configuration to load: ...`, "500 LoadingConfiguration", "The server has just started and has not read the registrations.", "Retry after a second.", "admission/snapshot/gate.go"},
 	}},
 	{"Admission policies", "[S17](../dev/rules/17-validating-policies.md) and [S18](../dev/rules/18-mutating-policies.md) have the rules.", []answer{

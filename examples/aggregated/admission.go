@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -15,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	galleryv1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1"
 	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
@@ -25,6 +27,10 @@ type judge struct {
 	refresher *snapshot.Refresher
 	announcer *announce.Announcer
 	chain     apiadmission.Interface
+	// reports has the traces and plans of the server's requests.
+	reports *admission.Reports
+	// watched are the namespaces of the main server.
+	watched informers.SharedInformerFactory
 	// initialization hides objects that are not initialized, and has creators wait.
 	initialization *initialization.Decorator
 }
@@ -47,9 +53,9 @@ type judgeParts struct {
 
 // newJudge builds the chain. The caller runs it, and closes the engine at the end.
 func newJudge(p judgeParts) (*judge, error) {
-	j := &judge{}
+	j := &judge{watched: p.watched}
 	client := p.main.Discovery().RESTClient()
-	j.announcer = announce.New(announce.Options{Main: client, Name: p.name, Address: p.address})
+	j.announcer = announce.New(announce.Options{Main: client, Name: p.name, Address: p.address, Reports: galleryv1.SchemeGroupVersion.String()})
 	var err error
 	j.refresher, err = snapshot.NewRefresher(snapshot.Options{
 		Reader: j.announcer.Reader(snapshot.NewClientReader(client)),
@@ -82,22 +88,29 @@ func newJudge(p judgeParts) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.chain = admission.Chain(plugins...)
+	j.reports, err = admission.NewReports(admission.ReportsOptions{
+		GroupVersion: galleryv1.SchemeGroupVersion, Engine: j.engine, Plugins: plugins, Authorizer: p.authorize,
+	})
+	if err != nil {
+		return nil, err
+	}
+	j.chain = j.reports.Admission()
 	return j, nil
 }
 
-// initialize has the server do with paintings that are not initialized what the main server
-// does with its own objects.
+// initialize makes the server treat paintings that are not initialized as the main server treats its
+// own objects. The reports keep the traces of requests, and answer `gatehouse trace` and
+// `gatehouse explain`.
 func (j *judge) initialize(config *genericapiserver.Config) {
 	config.RESTOptionsGetter = j.initialization.RESTOptions(config.RESTOptionsGetter)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		api = j.initialization.Handler(api, c.Authorization.Authorizer, c.MaxMutatingRequestsInFlight/2)
-		return genericapiserver.DefaultBuildHandlerChain(api, c)
+		return genericapiserver.DefaultBuildHandlerChain(j.reports.Handler(api), c)
 	}
 }
 
-// run keeps the judge up to date until ctx ends. The main server knows of this one before
-// the first read of registrations.
+// run keeps the judge up to date until ctx ends. The announcer tells the main server about this
+// server, and retries until it succeeds. Before, the refresher reads no registrations.
 func (j *judge) run(ctx context.Context) error {
 	announced := make(chan struct{})
 	go func() {
@@ -108,12 +121,21 @@ func (j *judge) run(ctx context.Context) error {
 	return j.refresher.Run(ctx)
 }
 
+// awaitReady waits until requests can be admitted, or ctx ends.
+func (j *judge) awaitReady(ctx context.Context) error {
+	j.watched.WaitForCacheSync(ctx.Done())
+	return j.refresher.Await(ctx, func(*snapshot.Snapshot) bool { return true })
+}
+
 var errNotRead = errors.New("the registrations of the main server have not been read")
 
-// ready keeps the server from being called ready while it does not know what is
-// registered.
+// ready fails the readiness check while the server is not announced to the main server, and before
+// the first read of registrations.
 func (j *judge) ready() healthz.HealthChecker {
 	return healthz.NamedCheck("registrations", func(*http.Request) error {
+		if err := j.announcer.Covers(time.Now()); err != nil {
+			return err
+		}
 		if j.refresher.Current() == nil {
 			return errNotRead
 		}

@@ -52,7 +52,9 @@ type Options struct {
 // shutdownTimeout is how long the requests that are handled at the end may take.
 const shutdownTimeout = 2 * time.Second
 
-// Run serves until ctx ends. It calls ready with its URL once it serves.
+// Run serves until ctx ends. It calls ready with its URL once it can admit requests. While the main
+// server does not accept the announcement of this server, Run serves, /readyz fails, and requests
+// that need admission get 503.
 func Run(ctx context.Context, o Options, ready func(url string)) error {
 	if o.MainKubeconfig == "" {
 		return errors.New("--main-kubeconfig must not be empty")
@@ -104,9 +106,6 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	if err := judge.announcer.Announce(ctx); err != nil {
-		return err
-	}
 	defer judge.engine.Close()
 	config.AdmissionControl = judge.chain
 	judge.initialize(config)
@@ -124,9 +123,13 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 	ended := make(chan error, 1)
 	go func() { ended <- judge.run(ctx) }()
 	defer func() { stop(); <-ended; watched.Shutdown() }()
-	err = server.AddPostStartHook("announce", func(hook genericapiserver.PostStartHookContext) error {
-		watched.WaitForCacheSync(hook.Done())
-		ready("https://" + listener.Addr().String())
+	err = server.AddPostStartHook("ready", func(hook genericapiserver.PostStartHookContext) error {
+		// The hook returns at once: a server that waits for the main server is alive.
+		go func() {
+			if judge.awaitReady(hook) == nil {
+				ready("https://" + listener.Addr().String())
+			}
+		}()
 		return nil
 	})
 	if err != nil {

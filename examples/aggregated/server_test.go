@@ -9,11 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +35,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
@@ -551,6 +556,323 @@ func TestSkippedWebhooksAreShownOfTheGallery(t *testing.T) {
 		case <-end:
 			t.Fatalf("nobody shows the webhook: %v", list)
 		}
+	}
+}
+
+// S22.30: traces and plans of paintings are read through the main server, by the rights of its roles.
+// What the gallery is asked about itself needs no registrations.
+func TestReportsBehindTheMainServer(t *testing.T) {
+	c := startWith(t, true)
+	critic := newCritic(t)
+	critic.register(t, c.main)
+	if _, err := c.main.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "museum", Labels: map[string]string{"open": "public"}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(c.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	announced, err := client.Resource(schema.GroupVersionResource{Group: "gatehouse.dev", Version: "v1alpha1", Resource: "admissionservers"}).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reports []string
+	for i := range announced.Items {
+		if text, _, _ := unstructured.NestedString(announced.Items[i].Object, "reports"); text != "" {
+			reports = append(reports, text)
+		}
+	}
+	if !slices.Equal(reports, []string{"gallery.example.com/v1"}) {
+		t.Fatalf("the servers announce %q", reports)
+	}
+	request := func(verb, path, body, token string) (*http.Response, *unstructured.Unstructured) {
+		t.Helper()
+		config := rest.CopyConfig(c.admin)
+		if token != "" {
+			config = rest.AnonymousClientConfig(c.admin)
+			config.BearerToken = token
+		}
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), verb, c.admin.Host+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		response, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		answer := &unstructured.Unstructured{}
+		if err := json.NewDecoder(response.Body).Decode(&answer.Object); err != nil {
+			t.Fatalf("%s %s: %s, %v", verb, path, response.Status, err)
+		}
+		return response, answer
+	}
+	const group, collection = "/apis/gallery.example.com/v1", "/apis/gallery.example.com/v1/namespaces/museum/paintings"
+	const forgery = `{"apiVersion":"gallery.example.com/v1","kind":"Painting","metadata":{"name":"emmaus","namespace":"museum"},"spec":{"title":"The Supper at Emmaus","artist":"van Meegeren"}}`
+	response, _ := request("POST", collection, forgery, "")
+	id := response.Header.Get("Gatehouse-Trace")
+	if response.StatusCode == http.StatusCreated || id == "" {
+		t.Fatalf("the forgery got %s and the trace %q", response.Status, id)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var trace *unstructured.Unstructured
+	for end := time.After(patience); ; {
+		// The trace is kept when the handlers have returned, which is after the answer.
+		if response, trace = request("GET", group+"/namespaces/museum/admissiontraces/"+id, "", ""); response.StatusCode == http.StatusOK {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("no trace: %v", trace)
+		}
+	}
+	if outcome, _, _ := unstructured.NestedString(trace.Object, "outcome"); trace.GetAPIVersion() != "gatehouse.dev/v1alpha1" || trace.GetKind() != "AdmissionTrace" || trace.GetName() != id || trace.GetNamespace() != "museum" || outcome != "Denied" {
+		t.Errorf("the trace is %v", trace)
+	}
+	for selector, want := range map[string]int{"outcome%3DDenied": 1, "outcome%3DAllowed": 0, "webhook%3Djudge.gallery.example.com": 1, "metadata.name%3D" + id: 1, "metadata.name%21%3D" + id: 0} {
+		_, list := request("GET", group+"/admissiontraces?fieldSelector="+selector, "", "")
+		if items, _, _ := unstructured.NestedSlice(list.Object, "items"); len(items) != want {
+			t.Errorf("%s selects %d traces: %v", selector, len(items), list)
+		}
+	}
+	if response, status := request("GET", group+"/admissiontraces?fieldSelector=color%3Dred", "", ""); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("a field that there is not: %v", status)
+	}
+	if response, status := request("DELETE", group+"/namespaces/museum/admissiontraces/"+id, "", ""); response.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("a deletion: %v", status)
+	}
+	for _, path := range []string{group + "/admissiontraces", group + "/namespaces/museum/admissiontraces/" + id} {
+		if response, status := request("GET", path, "", "alice-token"); response.StatusCode != http.StatusForbidden {
+			t.Errorf("alice reads %s: %v", path, status)
+		}
+	}
+
+	explain := func(spec, token string) (*http.Response, *unstructured.Unstructured) {
+		return request("POST", group+"/admissionexplanations", `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AdmissionExplanation","metadata":{"name":"e"},"spec":`+spec+`}`, token)
+	}
+	const create = `{"resource":{"group":"gallery.example.com","version":"v1","resource":"paintings"},"object":` + forgery
+	critic.saw()
+	response, e := explain(create+`}`, "")
+	steps, _, _ := unstructured.NestedSlice(e.Object, "status", "plan", "steps")
+	if response.StatusCode != http.StatusCreated || !strings.Contains(fmt.Sprint(steps), "judge.gallery.example.com") {
+		t.Errorf("%s, the steps are %v in %v", response.Status, steps, e)
+	}
+	if saw := critic.saw(); len(saw) > 0 {
+		t.Errorf("the explanation called webhooks: %q", saw)
+	}
+	if _, err := paintings(t, c.admin, "v1", "museum").Get(t.Context(), "emmaus", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the explained painting: %v", err)
+	}
+	if _, e := explain(`{"resource":{"group":"gallery.example.com","version":"v1","resource":"statues"},"object":{"metadata":{"name":"a"}}}`, ""); !strings.Contains(fmt.Sprint(e.Object["status"]), "404") {
+		t.Errorf("a kind that there is not: %v", e)
+	}
+	if response, e := explain(create+`,"registrations":[{"apiVersion":"v1"}]}`, ""); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("policies that are not stored: %v", e)
+	}
+	if response, e := explain(create+`,"operation":"PATCH"}`, ""); response.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("an operation that there is not: %v", e)
+	}
+	if response, e := explain(create+`}`, "alice-token"); response.StatusCode != http.StatusForbidden {
+		t.Errorf("alice explains without a role: %v", e)
+	}
+	_, err = c.main.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "explains"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"gallery.example.com"}, Resources: []string{"admissionexplanations"}, Verbs: []string{"create"}},
+	}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = c.main.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "explains"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "explains"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "alice"}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.After(patience); ; {
+		if response, e = explain(create+`}`, "alice-token"); response.StatusCode == http.StatusCreated {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("alice has the role: %v", e)
+		}
+	}
+	if text := fmt.Sprint(e.Object["status"]); strings.Contains(text, "judge.gallery.example.com") || !strings.Contains(text, "may not list validatingwebhookconfigurations") || !strings.Contains(text, "is forbidden") {
+		t.Errorf("alice, who may not read webhooks or create paintings, sees %s", text)
+	}
+	for spec, want := range map[string]string{
+		create + `,"user":"bob"}`: "impersonate",
+		`{"operation":"DELETE","name":"emmaus","namespace":"museum","resource":{"group":"gallery.example.com","version":"v1","resource":"paintings"}}`: "to be allowed to get it",
+	} {
+		if response, e := explain(spec, "alice-token"); response.StatusCode != http.StatusForbidden || !strings.Contains(fmt.Sprint(e), want) {
+			t.Errorf("%s: %v", spec, e)
+		}
+	}
+}
+
+// S22.20: a webhook of the main server for all kinds that is down does not keep the gallery from
+// starting: no webhook is called for announcements (S2.41).
+func TestTheGalleryStartsWhileAWebhookOfTheMainServerIsDown(t *testing.T) {
+	c := start(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, none := "https://"+listener.Addr().String(), admissionregistrationv1.SideEffectClassNone
+	listener.Close()
+	all := []string{"*"}
+	hooks := c.main.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := hooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "all"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "all.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+				Rule:       admissionregistrationv1.Rule{APIGroups: all, APIVersions: all, Resources: []string{"*/*"}},
+			}},
+			SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.restart()
+	on := paintings(t, c.gallery, "v1", "default")
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); ; {
+		_, err := on.Create(t.Context(), paint("v1", "wake", map[string]any{"title": "Wake"}), metav1.CreateOptions{})
+		if err != nil && strings.Contains(err.Error(), `failed calling webhook "all.example.com"`) {
+			return
+		}
+		// The gallery does not know the administrator until it has read the CA of the main server.
+		if !apierrors.IsForbidden(err) {
+			t.Fatalf("the gallery does not call the webhook: %v", err)
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal(err)
+		}
+	}
+}
+
+// S22.20: a gallery whose announcement the main server rejects, as an older one does while a webhook
+// for all kinds is down, starts without registrations and recovers.
+func TestAGalleryThatIsNotAnnounced(t *testing.T) {
+	s, err := server.New(server.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := in(t, s.Run)
+	transport, err := rest.TransportFor(address.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(address.Admin.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var down atomic.Bool
+	var reads atomic.Int64
+	down.Store(true)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport, proxy.FlushInterval = transport, -1
+	older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() && strings.Contains(r.URL.Path, "/admissionregistration.k8s.io/") {
+			reads.Add(1)
+		}
+		if down.Load() && r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/admissionservers/") {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprint(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","code":500,"reason":"InternalError","message":"failed calling webhook \"all.example.com\""}`)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(older.Close)
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: older.URL}}, Contexts: map[string]*clientcmdapi.Context{"c": {Cluster: "c"}}, CurrentContext: "c",
+	}, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	ended, ready := make(chan error, 1), make(chan string, 1)
+	go func() {
+		ended <- Run(ctx, Options{MainKubeconfig: kubeconfig, BindAddress: "127.0.0.1", SecurePort: port, DataDir: dir, Strict: true}, func(url string) { ready <- url })
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	config := rest.CopyConfig(address.Admin)
+	config.Host, config.CAData, config.CAFile = fmt.Sprintf("https://127.0.0.1:%d", port), nil, ""
+	config.Insecure = true
+	gallery, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(path string) (string, error) {
+		body, err := gallery.Discovery().RESTClient().Get().AbsPath(path).Param("verbose", "true").Do(t.Context()).Raw()
+		return string(body), err
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); ; {
+		body, err := check("/livez")
+		if err == nil {
+			break
+		}
+		select {
+		case <-tick.C:
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("the gallery ended: %v", err)
+		case <-end:
+			t.Fatalf("the gallery does not live: %v %s", err, body)
+		}
+	}
+	if body, err := check("/readyz"); err == nil || !strings.Contains(body, "[-]registrations failed") {
+		t.Errorf("the gallery is ready: %v, %s", err, body)
+	}
+	on := paintings(t, config, "v1", "default")
+	painting := paint("v1", "wake", map[string]any{"title": "Wake"})
+	if _, err := on.Create(t.Context(), painting, metav1.CreateOptions{}); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "not announced to the main server") {
+		t.Errorf("a create got %v", err)
+	}
+	if _, err := on.List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("a list got %v", err)
+	}
+	if n := reads.Load(); n != 0 {
+		t.Errorf("registrations were read %d times without an announcement", n)
+	}
+	down.Store(false)
+	select {
+	case <-ready:
+	case <-time.After(patience):
+		t.Fatal("the gallery does not recover")
+	}
+	if body, err := check("/readyz"); err != nil {
+		t.Errorf("the gallery is not ready: %v %s", err, body)
+	}
+	if _, err := on.Create(t.Context(), painting, metav1.CreateOptions{}); err != nil {
+		t.Errorf("a create got %v", err)
 	}
 }
 

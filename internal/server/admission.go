@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/initialization"
@@ -132,7 +133,7 @@ func newJudging(f *framed) (*judging, error) {
 	cached := fresh.NewNamespaces(s.EtcdPrefix, db.namespaces(), a.namespaces, self.client)
 	reader := fresh.NewReader(db.client.KV, s.EtcdPrefix, cached, db.values, s.versions.Hidden()...)
 	refreshing := snapshot.Options{
-		Reader:       announced{reader, a.announcer, s.Kubernetes},
+		Reader:       sourced{announce.Covered(reader, a.announcer.Covers), s.Kubernetes},
 		Interval:     s.AdmissionRefreshInterval,
 		MaxStaleness: s.AdmissionMaxStaleness,
 		Strict:       s.strict(),
@@ -280,21 +281,15 @@ func replicaID() string {
 	return strings.ToLower(host + "-" + rand.Text()[:8])
 }
 
-// announced is a reader of registrations. Its results are used only while the announcement of
-// this server lets the other servers know that this server enforces them.
-type announced struct {
+// sourced is a reader that adds to the registrations whether kube-apiserver has stored them too.
+type sourced struct {
 	snapshot.Reader
-	announcer *replicas.Announcer
 	// kubernetes is Options.Kubernetes.
 	kubernetes bool
 }
 
-func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
-	begin := time.Now()
+func (r sourced) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
 	found, err := r.Reader.Read(ctx, since)
-	if err == nil {
-		err = r.announcer.Covers(begin)
-	}
 	found.Kubernetes = r.kubernetes
 	return found, err
 }

@@ -90,17 +90,18 @@ func TestExemptKinds(t *testing.T) {
 	})
 	t.Run("S2.41 S14.15 S11.4 resources of gatehouse.dev", func(t *testing.T) {
 		h := s.HTTP(t, nil)
-		const all = "resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}]"
-		for path, object := range map[string]string{
-			"v1/validatingadmissionpolicies":       `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: all}, spec: {matchConstraints: {` + all + `}, validations: [{expression: "false"}]}}`,
-			"v1/mutatingadmissionpolicies":         `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: all}, spec: {reinvocationPolicy: Never, matchConstraints: {` + all + `}, mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/none'}]"}}]}}`,
-			"v1/validatingadmissionpolicybindings": `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: all}, spec: {policyName: all, validationActions: [Deny]}}`,
-			"v1/mutatingadmissionpolicybindings":   `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: all}, spec: {policyName: all}}`,
-			"v1alpha1/initializerconfigurations":   `{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: InitializerConfiguration, metadata: {name: all}, initializers: [{name: all.example.com, rules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}]}`,
-			"v1alpha1/externaladmissionhookconfigurations": toJSON(`{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: ExternalAdmissionHookConfiguration, metadata: {name: all}, externalAdmissionHooks: [{name: all.example.com, failurePolicy: Ignore,
-				clientConfig: {service: {namespace: default, name: none}, caBundle: ` + hook.CABundle() + `}, rules: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}]}]}`),
+		const all = "resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: [CREATE, UPDATE], resources: ['*/*']}]"
+		// Policies come last: they deny every other object.
+		for _, one := range []struct{ path, object string }{
+			{"v1alpha1/initializerconfigurations", `{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: InitializerConfiguration, metadata: {name: all}, initializers: [{name: all.example.com, rules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}]}`},
+			{"v1/mutatingadmissionpolicies", `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: all}, spec: {reinvocationPolicy: Never, matchConstraints: {` + all + `}, mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/none'}]"}}]}}`},
+			{"v1/mutatingadmissionpolicybindings", `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: all}, spec: {policyName: all}}`},
+			{"v1/validatingadmissionpolicies", `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: all}, spec: {matchConstraints: {` + all + `}, validations: [{expression: "false"}]}}`},
+			{"v1/validatingadmissionpolicybindings", `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: all}, spec: {policyName: all, validationActions: [Deny]}}`},
 		} {
-			h.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/"+path, toJSON(strings.ReplaceAll(object, "%", "%%")))
+			path := "/apis/admissionregistration.k8s.io/" + one.path
+			h.Must(http.StatusCreated, "POST", path, toJSON("%s", one.object))
+			t.Cleanup(func() { h.Must(http.StatusOK, "DELETE", path+"/all", "") })
 		}
 		harness.VirtualWrites(t, h)
 		plan := harness.PlanOf(t, h.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", toJSON(
@@ -114,7 +115,7 @@ func TestExemptKinds(t *testing.T) {
 		const resource = " for gatehouse.dev/v1alpha1 admissionexplanations, a virtual resource"
 		called, evaluated := "NotAsked: webhooks are never called"+resource, "NotAsked: policies are never evaluated"+resource
 		want(t, "reasons", reasons, map[string]string{
-			"MutatingAdmissionWebhook": called, "ValidatingAdmissionWebhook": called, "GenericAdmissionWebhook": called, "Initializers": "NotAsked: initializers are never set" + resource,
+			"MutatingAdmissionWebhook": called, "ValidatingAdmissionWebhook": called, "Initializers": "NotAsked: initializers are never set" + resource,
 			"MutatingAdmissionPolicy": evaluated, "ValidatingAdmissionPolicy": evaluated,
 		})
 	})

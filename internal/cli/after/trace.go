@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/dynamic"
 
@@ -61,7 +62,9 @@ that admission judged has the header Gatehouse-Trace with an ID.
 
 A server keeps the traces of the requests that it handled, up to a limit in
 bytes (--admission-trace-bytes of serve). It keeps rejected requests, and
-requests that continued although a webhook failed, longer than the rest.
+requests that continued although a webhook failed, longer than the rest. Traces
+of API servers behind the server are included when they announce that they
+serve them.
 
 --audit-log makes traces of the audit log of any cluster. They say of each fact
 whether the log has it (written), whether it follows from the registrations of
@@ -209,8 +212,11 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 	if o.allNamespaces {
 		from = all
 	}
-	if served, ok := from.(dynamic.ResourceInterface); ok && o.follow {
-		return command.FollowTraces(ctx, served, o.selector(), func() {}, func(u *unstructured.Unstructured) error { return o.follows(streams.Out, u) }, streams.Err)
+	if served, ok := from.(command.ServerTraces); ok && o.follow {
+		for gv := range served.Behind {
+			terminal.Fprintf(streams.Err, "--follow leaves out the requests of the server of %s.\n", gv)
+		}
+		return command.FollowTraces(ctx, served.Main, o.selector(), func() {}, func(u *unstructured.Unstructured) error { return o.follows(streams.Out, u) }, streams.Err)
 	}
 	list, err := from.List(ctx, metav1.ListOptions{FieldSelector: o.selector()})
 	if err != nil {
@@ -300,9 +306,12 @@ func (o *traceOptions) open(ctx context.Context, streams command.Streams) (all, 
 		if err != nil {
 			return nil, nil, err
 		}
-		traces := client.Resource(command.AdmissionTraces)
 		namespace, err := o.cluster.Namespace()
-		return traces, traces.Namespace(namespace), err
+		if err != nil {
+			return nil, nil, err
+		}
+		every, some := servedTraces(ctx, client, namespace, streams.Err)
+		return every, some, nil
 	}
 	namespace, err := o.cluster.Namespace()
 	if err != nil {
@@ -317,6 +326,18 @@ func (o *traceOptions) open(ctx context.Context, streams command.Streams) (all, 
 		return nil, nil, err
 	}
 	return log, log.in(namespace), nil
+}
+
+// servedTraces returns the traces that servers keep: of all namespaces, and of one.
+func servedTraces(ctx context.Context, client dynamic.Interface, namespace string, errs io.Writer) (all, placed command.ServerTraces) {
+	own := client.Resource(command.AdmissionTraces)
+	all = command.ServerTraces{Main: own, Behind: map[schema.GroupVersion]dynamic.ResourceInterface{}, Errs: errs}
+	placed = command.ServerTraces{Main: own.Namespace(namespace), Behind: map[schema.GroupVersion]dynamic.ResourceInterface{}, Errs: errs}
+	for _, gv := range command.Reporting(ctx, client) {
+		behind := client.Resource(gv.WithResource(command.AdmissionTraces.Resource))
+		all.Behind[gv], placed.Behind[gv] = behind, behind.Namespace(namespace)
+	}
+	return all, placed
 }
 
 // findTrace reads one trace: among all, or, for users who may not read all, in the

@@ -17,7 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -431,6 +433,8 @@ func asksServer(ctx context.Context, config *rest.Config, kinds *offline.Kinds) 
 // server explains by asking the server. What stands behind the webhooks of policy engines is
 // read here, with the rights of the caller.
 func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) explainer {
+	// reporting has the main server first, and then the servers behind it.
+	var reporting []schema.GroupVersion
 	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, *unstructured.Unstructured, error) {
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
@@ -441,16 +445,37 @@ func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) expla
 			return nil, nil, err
 		}
 		asked.Spec.Registrations = o.triedAs
-		e, err := ask(ctx, client, asked)
+		at, note := v1alpha1.SchemeGroupVersion, ""
+		if strings.Contains(q.Kind.Resource.Group, ".") {
+			if reporting == nil {
+				objects, err := dynamic.NewForConfig(config)
+				if err != nil {
+					return nil, nil, err
+				}
+				reporting = append([]schema.GroupVersion{at}, command.Reporting(ctx, objects)...)
+			}
+			if i := slices.IndexFunc(reporting, func(gv schema.GroupVersion) bool { return gv.Group == q.Kind.Resource.Group }); i > 0 {
+				at = reporting[i]
+			}
+		}
+		e, err := ask(ctx, client, at, asked)
+		if at != v1alpha1.SchemeGroupVersion && err != nil {
+			// The main server names the server that admits the request.
+			note, at = fmt.Sprintf("what the server of %s would do: it does not explain the request: %v", at, err), v1alpha1.SchemeGroupVersion
+			e, err = ask(ctx, client, at, asked)
+		}
 		if q.User != nil && apierrors.IsForbidden(err) {
 			// Its controller is another user, whom the caller may not impersonate.
 			asked.Spec.User, asked.Spec.Groups = "", nil
-			if e, err = ask(ctx, client, asked); err == nil && e.Status.Plan != nil {
+			if e, err = ask(ctx, client, at, asked); err == nil && e.Status.Plan != nil {
 				e.Status.Plan.Notes = append(e.Status.Plan.Notes, "explained as you: to explain it as "+q.User.GetName()+" you need to be allowed to impersonate that user and its groups")
 			}
 		}
 		if err != nil {
 			return nil, nil, err
+		}
+		if note != "" && e.Status.Plan != nil {
+			e.Status.Plan.Notes = append(e.Status.Plan.Notes, note)
 		}
 		if len(o.triedAs) > 0 && len(e.Status.Tried) == 0 {
 			return nil, nil, errors.New("--with: the server is too old to try policies that are not registered")
@@ -473,13 +498,12 @@ func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) expla
 	}
 }
 
-// ask asks a server for an explanation.
-func ask(ctx context.Context, client kubernetes.Interface, asked *v1alpha1.AdmissionExplanation) (*v1alpha1.AdmissionExplanation, error) {
+// ask asks the server of a group version for an explanation.
+func ask(ctx context.Context, client kubernetes.Interface, gv schema.GroupVersion, asked *v1alpha1.AdmissionExplanation) (*v1alpha1.AdmissionExplanation, error) {
 	body, err := json.Marshal(asked)
 	if err != nil {
 		return nil, err
 	}
-	gv := v1alpha1.SchemeGroupVersion
 	result := client.Discovery().RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, explanations).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx)
 	// The answer words what is wrong.

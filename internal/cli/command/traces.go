@@ -5,19 +5,97 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // AdmissionTraces is where a server keeps the traces of the latest requests.
 var AdmissionTraces = schema.GroupVersionResource{Group: "gatehouse.dev", Version: "v1alpha1", Resource: "admissiontraces"}
+
+// maxReporting bounds the group versions of other servers that are asked.
+const maxReporting = 16
+
+// Reporting returns the group versions of servers that embed the engine and serve traces and
+// explanations of their requests, as they announce it. A caller that may not list admissionservers
+// gets none.
+func Reporting(ctx context.Context, client dynamic.Interface) []schema.GroupVersion {
+	list, err := client.Resource(schema.GroupVersionResource{Group: AdmissionTraces.Group, Version: AdmissionTraces.Version, Resource: "admissionservers"}).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	var found []schema.GroupVersion
+	for i := range list.Items {
+		text, _, _ := unstructured.NestedString(list.Items[i].Object, "reports")
+		gv, err := schema.ParseGroupVersion(text)
+		// The segments become parts of a path.
+		valid := err == nil && len(validation.IsDNS1123Subdomain(gv.Group)) == 0 && len(validation.IsDNS1035Label(gv.Version)) == 0
+		if valid && gv.Group != AdmissionTraces.Group && !slices.Contains(found, gv) && len(found) < maxReporting {
+			found = append(found, gv)
+		}
+	}
+	return found
+}
+
+// ServerTraces reads the traces of the main server and of the servers behind it.
+type ServerTraces struct {
+	// Main has the traces of the main server.
+	Main dynamic.ResourceInterface
+	// Behind has the traces of other servers, by their group versions.
+	Behind map[schema.GroupVersion]dynamic.ResourceInterface
+	// Errs gets a line for each other server that cannot be read.
+	Errs io.Writer
+}
+
+// List returns the traces of all servers in the order of their beginnings.
+func (s ServerTraces) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	list, err := s.Main.List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for gv, traces := range s.Behind {
+		others, err := traces.List(ctx, o)
+		if err != nil {
+			terminal.Fprintf(s.Errs, "The traces of the server of %s cannot be read: %v\n", gv, err)
+			continue
+		}
+		list.Items = append(list.Items, others.Items...)
+	}
+	slices.SortStableFunc(list.Items, func(a, b unstructured.Unstructured) int { return begun(a).Compare(begun(b)) })
+	return list, nil
+}
+
+// begun is when the request of a trace came.
+func begun(u unstructured.Unstructured) time.Time {
+	text, _, _ := unstructured.NestedString(u.Object, "start")
+	// A trace of another format sorts first.
+	at, _ := time.Parse(time.RFC3339Nano, text)
+	return at
+}
+
+// Get returns the trace of a name from the first server that has it.
+func (s ServerTraces) Get(ctx context.Context, name string, o metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error) {
+	t, err := s.Main.Get(ctx, name, o, subresources...)
+	if err == nil {
+		return t, nil
+	}
+	for _, traces := range s.Behind {
+		if t, err := traces.Get(ctx, name, o, subresources...); err == nil {
+			return t, nil
+		}
+	}
+	return nil, err
+}
 
 // TraceError says of an error what may be behind it.
 func TraceError(err error) error {

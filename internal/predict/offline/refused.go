@@ -23,6 +23,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/explain"
@@ -47,7 +48,7 @@ func (w *World) before(ctx context.Context, q *Request, old *unstructured.Unstru
 		return nil
 	}
 	if w.cluster != nil && q.Kind.Guessed && w.Kinds.incomplete == "" {
-		return []plan.Link{explain.Refuses(plan.DiscoveryName, registration.MutatingPass, fmt.Errorf("the cluster serves no kind %s of %s", q.Kind.Kind.Kind, q.Kind.Kind.GroupVersion()))}
+		return []plan.Link{question.Refuses(plan.DiscoveryName, registration.MutatingPass, fmt.Errorf("the cluster serves no kind %s of %s", q.Kind.Kind.Kind, q.Kind.Kind.GroupVersion()))}
 	}
 	if w.cluster != nil && q.Access != NoAccess {
 		r := q.Kind.Resource
@@ -62,13 +63,13 @@ func (w *World) before(ctx context.Context, q *Request, old *unstructured.Unstru
 		if asked.User = q.User; q.User == nil {
 			asked.User = &user.DefaultInfo{}
 		}
-		links = append(links, explain.Authorization(ctx, w.cluster.rights(q.Access), q.Operation, asked)...)
+		links = append(links, question.Authorization(ctx, w.cluster.rights(q.Access), q.Operation, asked)...)
 	}
 	if strict != nil {
-		links = append(links, explain.Refuses(plan.DecodingName, registration.MutatingPass, strict))
+		links = append(links, question.Refuses(plan.DecodingName, registration.MutatingPass, strict))
 	}
 	if q.Object != nil && old != nil && q.Object.GetResourceVersion() != "" && old.GetResourceVersion() != "" && q.Object.GetResourceVersion() != old.GetResourceVersion() {
-		links = append(links, explain.Refuses(plan.StorageName, registration.MutatingPass, apierrors.NewConflict(q.Kind.Resource.GroupResource(), q.Name, errors.New(registry.OptimisticLockErrorMsg))))
+		links = append(links, question.Refuses(plan.StorageName, registration.MutatingPass, apierrors.NewConflict(q.Kind.Resource.GroupResource(), q.Name, errors.New(registry.OptimisticLockErrorMsg))))
 	}
 	return links
 }
@@ -98,10 +99,10 @@ func (w *World) Refusal(ctx context.Context, q *Request, err error) *metav1.Stat
 func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstructured) (links []plan.Link) {
 	if defines := q.Kind.Kind.GroupKind() == definitions; w.preparing && defines && q.Object != nil && q.Subresource == "" {
 		if err := customresources.Accepts(ctx, q.Object, old); err != nil {
-			links = append(links, explain.Refuses(plan.ValidationName, registration.ValidatingPass, err))
+			links = append(links, question.Refuses(plan.ValidationName, registration.ValidatingPass, err))
 		}
 	} else if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && d.unread != "" && q.Object != nil {
-		links = append(links, explain.Unknown(plan.ValidationName, registration.ValidatingPass, "the object is not validated: "+d.unread))
+		links = append(links, question.Unknown(plan.ValidationName, registration.ValidatingPass, "the object is not validated: "+d.unread))
 	}
 	if w.preparing && w.cluster != nil && q.Operation == "CREATE" && catalog.Binds(q.Kind.Resource.GroupResource(), q.Subresource) {
 		pod, err := w.Stored(ctx, w.Kinds.Of(corev1.SchemeGroupVersion.WithKind("Pod")), q.Namespace, q.Name)

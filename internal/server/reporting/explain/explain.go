@@ -1,27 +1,18 @@
 package explain
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"path"
-	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -31,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
@@ -99,44 +91,29 @@ func elsewhere(spec *v1alpha1.AdmissionExplanationSpec, who user.Info, server st
 		"what the request goes through: it is passed on to %s, which judges it by its own plugins, and by the webhooks and policies that are registered here if it reads them", server)}}
 }
 
-// methods are the HTTP methods of the operations that can be explained.
-var methods = map[string]string{
-	"CREATE":  http.MethodPost,
-	"UPDATE":  http.MethodPut,
-	"DELETE":  http.MethodDelete,
-	"CONNECT": http.MethodPost,
-}
-
 // Create implements rest.Creater: it fills in the explanation. Its errors are 422 for a request
 // that cannot be made, and 403 for a request that the caller may not explain.
 func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	asked := obj.(*v1alpha1.AdmissionExplanation)
 	spec := &asked.Spec
-	spec.Operation = cmp.Or(spec.Operation, "CREATE")
-	if errs := complete(spec); len(errs) > 0 {
+	asks := (*question.Question)(spec)
+	if errs := asks.Complete(); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("AdmissionExplanation").GroupKind(), asked.Name, errs)
 	}
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
-	may := func(a authorizer.AttributesRecord) (bool, error) {
-		a.User, a.ResourceRequest = caller, true
-		decision, _, err := e.options.Authorizer.Authorize(ctx, a)
-		if err != nil && decision != authorizer.DecisionAllow {
-			return false, apierrors.NewInternalError(fmt.Errorf("asking what %s may do: %w", caller.GetName(), err))
-		}
-		return decision == authorizer.DecisionAllow, nil
-	}
-	who, err := impersonated(spec, caller, may)
+	may := question.Rights(ctx, e.options.Authorizer, caller)
+	who, err := asks.Who(caller, may)
 	if err != nil {
 		return nil, err
 	}
-	if err := mayRead(spec, may); err != nil {
+	if err := asks.MayRead(may); err != nil {
 		return nil, err
 	}
-	q := &question{may: may, options: admission.PlanOptions{All: spec.All, Prepares: true}}
-	if err := e.hide(spec, &q.options, may); err != nil {
+	q := &planned{may: may, options: admission.PlanOptions{All: spec.All, Prepares: true}}
+	if err := q.options.Hide(e.options.Chain, spec.Namespace, may); err != nil {
 		return nil, err
 	}
 	if q.options.Registrations, asked.Status.Tried, err = e.options.Trying.try(spec, may); err != nil {
@@ -156,174 +133,18 @@ func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	return asked, nil
 }
 
-// complete checks a request, and fills in fields from its object.
-func complete(spec *v1alpha1.AdmissionExplanationSpec) field.ErrorList {
-	var errs field.ErrorList
-	at := field.NewPath("spec")
-	if _, ok := methods[spec.Operation]; !ok {
-		errs = append(errs, field.NotSupported(at.Child("operation"), spec.Operation, []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}))
-	}
-	if spec.Resource.Resource == "" || spec.Resource.Version == "" {
-		errs = append(errs, field.Required(at.Child("resource"), "resource and version of the request"))
-	}
-	for name, segment := range map[string]string{"namespace": spec.Namespace, "name": spec.Name, "subresource": spec.Subresource, "resource": spec.Resource.Resource} {
-		if strings.ContainsAny(segment, "/%") || segment == "." || segment == ".." {
-			errs = append(errs, field.Invalid(at.Child(name), segment, "must be one segment of a path"))
-		}
-	}
-	if spec.Object != nil && len(spec.Object.Raw) > 0 {
-		u := &unstructured.Unstructured{}
-		if err := json.Unmarshal(spec.Object.Raw, &u.Object); err != nil {
-			return append(errs, field.Invalid(at.Child("object"), "", err.Error()))
-		}
-		spec.Namespace = cmp.Or(spec.Namespace, u.GetNamespace())
-		if spec.Name == "" && spec.Operation != "CREATE" {
-			spec.Name = u.GetName()
-		}
-	} else {
-		spec.Object = nil
-		if spec.Operation == "CREATE" {
-			errs = append(errs, field.Required(at.Child("object"), "a CREATE needs the object"))
-		}
-	}
-	if spec.Name == "" && spec.Operation != "CREATE" {
-		errs = append(errs, field.Required(at.Child("name"), "an operation on a stored object needs its name"))
-	}
-	return errs
-}
-
-// impersonated returns the user of the request that is explained.
-func impersonated(spec *v1alpha1.AdmissionExplanationSpec, caller user.Info, may func(authorizer.AttributesRecord) (bool, error)) (user.Info, error) {
-	if spec.User == "" && len(spec.Groups) == 0 {
-		return caller, nil
-	}
-	if spec.User == "" {
-		return nil, apierrors.NewBadRequest("spec.groups needs spec.user")
-	}
-	check := func(resource, name string) error {
-		ok, err := may(authorizer.AttributesRecord{Verb: "impersonate", Resource: resource, Name: name, APIVersion: "v1"})
-		if err == nil && !ok {
-			err = apierrors.NewForbidden(v1alpha1.SchemeGroupVersion.WithResource(Resource).GroupResource(), "",
-				fmt.Errorf("to explain a request of others, user %q needs the verb impersonate on %s %q", caller.GetName(), resource, name))
-		}
-		return err
-	}
-	if err := check("users", spec.User); err != nil {
-		return nil, err
-	}
-	for _, group := range spec.Groups {
-		if err := check("groups", group); err != nil {
-			return nil, err
-		}
-	}
-	groups := slices.Clone(spec.Groups)
-	if !slices.Contains(groups, user.AllAuthenticated) && spec.User != user.Anonymous {
-		groups = append(groups, user.AllAuthenticated)
-	}
-	return &user.DefaultInfo{Name: spec.User, Groups: groups}, nil
-}
-
-// mayRead refuses an explanation that would show a stored object that the caller may not get.
-func mayRead(spec *v1alpha1.AdmissionExplanationSpec, may func(authorizer.AttributesRecord) (bool, error)) error {
-	if spec.Operation == "CREATE" && spec.Subresource == "" {
-		return nil
-	}
-	r := spec.Resource
-	ok, err := may(authorizer.AttributesRecord{Verb: "get", APIGroup: r.Group, APIVersion: r.Version, Resource: r.Resource, Namespace: spec.Namespace, Name: spec.Name})
-	if err == nil && !ok {
-		err = apierrors.NewForbidden(v1alpha1.SchemeGroupVersion.WithResource(Resource).GroupResource(), "",
-			fmt.Errorf("to explain a change of %s %q you need to be allowed to get it", r.Resource, path.Join(spec.Namespace, spec.Name)))
-	}
-	return err
-}
-
-// hide removes from a plan what the caller may not read.
-func (e *Explanations) hide(spec *v1alpha1.AdmissionExplanationSpec, options *admission.PlanOptions, may func(authorizer.AttributesRecord) (bool, error)) error {
-	options.Hidden = map[registration.Source]string{}
-	for _, d := range registration.Sources() {
-		ok, err := may(authorizer.AttributesRecord{Verb: "list", APIGroup: registration.GroupName, APIVersion: d.Versions[0], Resource: d.Resource})
-		if err != nil {
-			return err
-		}
-		if !ok {
-			options.Hidden[d.Source] = "may not list " + d.Resource
-		}
-	}
-	options.Unread = map[string]string{}
-	for _, p := range e.options.Chain {
-		described, ok := p.Interface.(admission.Described)
-		if !ok {
-			continue
-		}
-		for _, r := range described.Reads(nil) {
-			if r.Group == "" && r.Resource == "namespaces" {
-				// See below.
-				continue
-			}
-			in := ""
-			if r.Namespaced {
-				in = spec.Namespace
-			}
-			ok, err := may(authorizer.AttributesRecord{Verb: "list", APIGroup: r.Group, APIVersion: "v1", Resource: r.Resource, Namespace: in})
-			if err != nil {
-				return err
-			}
-			if !ok {
-				options.Unread[p.Name] = "may not list " + r.String()
-			}
-		}
-	}
-	options.ParamHidden = func(kind schema.GroupVersionKind, namespace, name string) string {
-		// The name of the resource is a guess. If the guess is wrong, too much is hidden, never
-		// too little.
-		resource, _ := meta.UnsafeGuessKindToResource(kind)
-		verb := "get"
-		if name == "" {
-			verb = "list"
-		}
-		ok, err := may(authorizer.AttributesRecord{Verb: verb, APIGroup: kind.Group, APIVersion: kind.Version, Resource: resource.Resource, Namespace: namespace, Name: name})
-		if err != nil {
-			return err.Error()
-		}
-		if !ok {
-			return fmt.Sprintf("may not %s %s", verb, strings.TrimSuffix(resource.Resource+" "+path.Join(namespace, name), " "))
-		}
-		return ""
-	}
-	if spec.Namespace == "" {
-		return nil
-	}
-	ok, err := may(authorizer.AttributesRecord{Verb: "get", APIVersion: "v1", Resource: "namespaces", Namespace: spec.Namespace, Name: spec.Namespace})
-	if err == nil && !ok {
-		options.NamespaceHidden = "may not get namespace " + spec.Namespace
-	}
-	return err
-}
-
-// unrelated is the context of a request that is explained. It ends with the caller's context, and
-// has none of its values, such as the audit event.
-type unrelated struct{ context.Context }
-
-func (unrelated) Value(any) any { return nil }
-
 // ask calls the handlers of the request up to admission, and writes the answer to status.
-func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanationSpec, who user.Info, q *question, status *v1alpha1.AdmissionExplanationStatus) error {
-	inner, info, err := requestOf(spec)
+func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanationSpec, who user.Info, q *planned, status *v1alpha1.AdmissionExplanationStatus) error {
+	inner, about, err := (*question.Question)(spec).Request(ctx, who)
 	if err != nil {
 		return err
 	}
-	ctx = request.WithUser(request.WithRequestInfo(audit.WithAuditContext(unrelated{ctx}), info), who)
-	ctx = context.WithValue(ctx, questionKey{}, q)
-	if info.Namespace != "" {
-		ctx = request.WithNamespace(ctx, info.Namespace)
-	}
+	ctx = context.WithValue(inner.Context(), questionKey{}, q)
 	storage, done := e.handler.StorageOf(schema.GroupVersionResource(spec.Resource), spec.Subresource)
 	defer done()
 	q.storage = storage
 	if !spec.AssumeRights {
-		q.options.Before = Authorization(ctx, e.options.Authorizer, spec.Operation, authorizer.AttributesRecord{
-			User: who, APIGroup: info.APIGroup, APIVersion: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: info.Name,
-		})
+		q.options.Before = question.Authorization(ctx, e.options.Authorizer, spec.Operation, about)
 	}
 	answer := httptest.NewRecorder()
 	e.handler.ServeHTTP(answer, inner.WithContext(ctx))
@@ -350,45 +171,4 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 		status.Error = responsewriters.ErrorToAPIStatus(err)
 	}
 	return nil
-}
-
-// infos reads the paths of requests as the server does.
-var infos = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-
-// requestOf makes the HTTP request that is explained, and its RequestInfo.
-func requestOf(spec *v1alpha1.AdmissionExplanationSpec) (*http.Request, *request.RequestInfo, error) {
-	r := spec.Resource
-	segments := []string{"/apis", r.Group, r.Version}
-	if r.Group == "" {
-		segments = []string{"/api", r.Version}
-	}
-	if spec.Namespace != "" && (r.Group != "" || r.Resource != "namespaces") {
-		segments = append(segments, "namespaces", spec.Namespace)
-	}
-	segments = append(segments, r.Resource, spec.Name, spec.Subresource)
-	method, contentType, body := methods[spec.Operation], "application/json", []byte(nil)
-	if spec.Object != nil {
-		body = spec.Object.Raw
-	} else if spec.Operation == "UPDATE" {
-		method, contentType, body = http.MethodPatch, "application/merge-patch+json", []byte("{}")
-	}
-	query := url.Values{}
-	if spec.Object != nil && spec.Operation != "DELETE" && spec.Operation != "CONNECT" {
-		// As kubectl asks.
-		query.Set("fieldValidation", metav1.FieldValidationStrict)
-	}
-	if spec.DryRun {
-		query.Set("dryRun", metav1.DryRunAll)
-	}
-	inner, err := http.NewRequest(method, path.Join(segments...)+"?"+query.Encode(), bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, apierrors.NewBadRequest(err.Error())
-	}
-	inner.Header.Set("Content-Type", contentType)
-	inner.Header.Set("Accept", "application/json")
-	info, err := infos.NewRequestInfo(inner)
-	if err != nil {
-		return nil, nil, apierrors.NewBadRequest(err.Error())
-	}
-	return inner, info, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
@@ -28,8 +29,8 @@ var (
 	_ apiadmission.ValidationInterface = planning{}
 )
 
-// question is a request to explain, and its plan.
-type question struct {
+// planned is a request to explain, and its plan.
+type planned struct {
 	options admission.PlanOptions
 	// storage is where the object would be stored; nil for none. may says what the caller may do.
 	storage rest.Storage
@@ -49,7 +50,7 @@ func (planning) Handles(apiadmission.Operation) bool { return true }
 
 // Admit implements admission.MutationInterface.
 func (p planning) Admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	q := ctx.Value(questionKey{}).(*question)
+	q := ctx.Value(questionKey{}).(*planned)
 	if q.plan != nil || q.err != nil {
 		return errExplained
 	}
@@ -64,7 +65,7 @@ func (p planning) Admit(ctx context.Context, a apiadmission.Attributes, o apiadm
 }
 
 // existing returns the link of the object that is there where a request would create one.
-func (q *question) existing(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
+func (q *planned) existing(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
 	if catalog.Binds(a.GetResource().GroupResource(), a.GetSubresource()) {
 		return q.binding(ctx, a)
 	}
@@ -86,7 +87,7 @@ func (q *question) existing(ctx context.Context, a apiadmission.Attributes) ([]p
 }
 
 // binding returns the link of what refuses to bind a pod: there is none, or it cannot get the node.
-func (q *question) binding(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
+func (q *planned) binding(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
 	if a.GetOperation() != apiadmission.Create {
 		return nil, nil
 	}
@@ -107,7 +108,7 @@ func (q *question) binding(ctx context.Context, a apiadmission.Attributes) ([]pl
 		}
 	case rest.NamedCreater:
 		if _, err = binder.Create(ctx, a.GetName(), object, rest.ValidateAllObjectFunc, dry); err != nil && !errors.As(err, &status) {
-			return []plan.Link{Refuses(plan.ValidationName, registration.ValidatingPass, err)}, nil
+			return []plan.Link{question.Refuses(plan.ValidationName, registration.ValidatingPass, err)}, nil
 		}
 	}
 	return Unbound(err), nil

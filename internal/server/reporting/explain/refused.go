@@ -1,72 +1,28 @@
 package explain
 
 import (
-	"context"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
 )
-
-// Refuses returns the link of a part of the server that refuses a request, in a pass.
-func Refuses(name string, pass registration.Pass, err error) plan.Link {
-	return plan.Link{
-		Plugin: name, Mutates: pass == registration.MutatingPass, Validates: pass == registration.ValidatingPass, Certain: true,
-		Judge: func(context.Context, registration.Pass) ([]byte, error) { return nil, err },
-	}
-}
-
-// Unknown returns the link of a part of the server whose answer is not known.
-func Unknown(name string, pass registration.Pass, why string) plan.Link {
-	return plan.Link{Plugin: name, Mutates: pass == registration.MutatingPass, Validates: pass == registration.ValidatingPass, Hidden: why}
-}
-
-// verbs are those of an operation; one of them is enough.
-var verbs = map[string][]string{"CREATE": {"create"}, "UPDATE": {"update", "patch"}, "DELETE": {"delete"}, "CONNECT": {"create", "get"}}
-
-// Authorization returns the link of what says what users may do; none if the user of a may make the request. a needs
-// no verb. The plan goes on behind the rejection.
-func Authorization(ctx context.Context, rights authorizer.UnconditionalAuthorizer, operation string, a authorizer.AttributesRecord) []plan.Link {
-	if a.ResourceRequest = true; operation == "CREATE" && a.Subresource == "" {
-		// A create names no object.
-		a.Name = ""
-	}
-	why := ""
-	for _, a.Verb = range verbs[operation] {
-		decision, reason, err := rights.Authorize(ctx, a)
-		switch {
-		case decision == authorizer.DecisionAllow:
-			return nil
-		case apierrors.IsForbidden(err):
-			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "may not create subjectaccessreviews, without which the cluster does not say what the user may do")}
-		case err != nil:
-			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "the cluster does not say what the user may do: "+err.Error())}
-		}
-		why = reason
-	}
-	a.Verb = verbs[operation][0]
-	refused := Refuses(plan.AuthorizationName, registration.MutatingPass, responsewriters.ForbiddenStatusError(a, why))
-	refused.GoesOn = true
-	return []plan.Link{refused}
-}
 
 // Existing returns the link of the place where a new object would be stored. err is what comes of getting an object of
 // its name.
 func Existing(resource schema.GroupResource, name string, err error) []plan.Link {
 	switch {
 	case err == nil:
-		return []plan.Link{Refuses(plan.StorageName, registration.ValidatingPass, fmt.Errorf("%w: its change is explained with --operation UPDATE", apierrors.NewAlreadyExists(resource, name)))}
+		return []plan.Link{question.Refuses(plan.StorageName, registration.ValidatingPass, fmt.Errorf("%w: its change is explained with --operation UPDATE", apierrors.NewAlreadyExists(resource, name)))}
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		return nil
 	case apierrors.IsForbidden(err):
-		return []plan.Link{Unknown(plan.StorageName, registration.ValidatingPass, "may not get "+resource.Resource+", so an object of this name may exist")}
+		return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "may not get "+resource.Resource+", so an object of this name may exist")}
 	}
-	return []plan.Link{Unknown(plan.StorageName, registration.ValidatingPass, "whether the object exists: "+err.Error())}
+	return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "whether the object exists: "+err.Error())}
 }
 
 // Unbound returns the link of the pod that a binding is about. err is what comes of reading the pod, and of binding it.
@@ -75,9 +31,9 @@ func Unbound(err error) []plan.Link {
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return []plan.Link{Refuses(plan.StorageName, registration.ValidatingPass, err)}
+		return []plan.Link{question.Refuses(plan.StorageName, registration.ValidatingPass, err)}
 	case apierrors.IsForbidden(err):
-		return []plan.Link{Unknown(plan.StorageName, registration.ValidatingPass, "may not get pods, so the pod may not be there")}
+		return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "may not get pods, so the pod may not be there")}
 	}
-	return []plan.Link{Unknown(plan.StorageName, registration.ValidatingPass, "whether the pod can get the node: "+err.Error())}
+	return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "whether the pod can get the node: "+err.Error())}
 }

@@ -3,7 +3,6 @@ package traces
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -168,48 +167,15 @@ func selects(s fields.Selector, t *v1alpha1.AdmissionTrace) bool {
 	return true
 }
 
-// values returns the values of a field, as v1alpha1.Fields says.
+// values returns the values of a field, as trace.Fields says.
 func values(t *v1alpha1.AdmissionTrace, field string) []string {
-	switch r := &t.Request; field {
+	switch field {
 	case "metadata.name":
 		return []string{t.Name}
 	case "metadata.namespace":
 		return []string{t.Namespace}
-	case "auditID":
-		return []string{t.AuditID}
-	case "outcome":
-		return []string{string(t.Outcome)}
-	case "user":
-		return []string{r.User}
-	case "operation":
-		return []string{r.Operation}
-	case "resource":
-		return []string{r.Resource.Resource, r.Resource.Resource + "." + r.Resource.Group}
-	case "name":
-		return []string{r.Name}
-	case "dryRun":
-		return []string{strconv.FormatBool(r.DryRun)}
 	}
-	var list []string
-	for step := range t.Each() {
-		if field == "plugin" {
-			list = append(list, step.Plugin)
-		}
-		if field == "webhook" {
-			list = append(list, step.Pending...)
-			list = append(list, step.Initializing...)
-		}
-		for part := range step.Parts() {
-			switch {
-			case part.Call == nil:
-			case field == "webhook":
-				list = append(list, part.Call.Webhook.Name)
-			case field == "configuration":
-				list = append(list, part.Call.Webhook.Configuration)
-			}
-		}
-	}
-	return list
+	return t.Field(field)
 }
 
 // ConvertToTable implements rest.TableConvertor.

@@ -1,0 +1,54 @@
+package question
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// Refuses returns the link of a part of the server that refuses a request, in a pass.
+func Refuses(name string, pass registration.Pass, err error) plan.Link {
+	return plan.Link{
+		Plugin: name, Mutates: pass == registration.MutatingPass, Validates: pass == registration.ValidatingPass, Certain: true,
+		Judge: func(context.Context, registration.Pass) ([]byte, error) { return nil, err },
+	}
+}
+
+// Unknown returns the link of a part of the server whose answer is not known.
+func Unknown(name string, pass registration.Pass, why string) plan.Link {
+	return plan.Link{Plugin: name, Mutates: pass == registration.MutatingPass, Validates: pass == registration.ValidatingPass, Hidden: why}
+}
+
+// verbs are those of an operation; one of them is enough.
+var verbs = map[string][]string{"CREATE": {"create"}, "UPDATE": {"update", "patch"}, "DELETE": {"delete"}, "CONNECT": {"create", "get"}}
+
+// Authorization returns the link of what says what users may do; none if the user of a may make the request. a needs
+// no verb. The plan goes on behind the rejection.
+func Authorization(ctx context.Context, rights authorizer.UnconditionalAuthorizer, operation string, a authorizer.AttributesRecord) []plan.Link {
+	if a.ResourceRequest = true; operation == "CREATE" && a.Subresource == "" {
+		// A create names no object.
+		a.Name = ""
+	}
+	why := ""
+	for _, a.Verb = range verbs[operation] {
+		decision, reason, err := rights.Authorize(ctx, a)
+		switch {
+		case decision == authorizer.DecisionAllow:
+			return nil
+		case apierrors.IsForbidden(err):
+			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "may not create subjectaccessreviews, without which the cluster does not say what the user may do")}
+		case err != nil:
+			return []plan.Link{Unknown(plan.AuthorizationName, registration.MutatingPass, "the cluster does not say what the user may do: "+err.Error())}
+		}
+		why = reason
+	}
+	a.Verb = verbs[operation][0]
+	refused := Refuses(plan.AuthorizationName, registration.MutatingPass, responsewriters.ForbiddenStatusError(a, why))
+	refused.GoesOn = true
+	return []plan.Link{refused}
+}

@@ -23,7 +23,7 @@ import (
 
 // NewBackup returns the command gatehouse backup.
 func NewBackup(streams command.Streams) *cobra.Command {
-	return command.Group(&cobra.Command{
+	return interruptible(command.Group(&cobra.Command{
 		Use:   "backup",
 		Short: "Save and restore the data of a server with an embedded etcd",
 		Long: `Save the data of a server to a file, while the server runs or when it does not,
@@ -43,7 +43,7 @@ etcdctl saves them. 'gatehouse serve --backup-schedule' makes backups by itself.
 
   # go back to a backup: stop the server, restore, start the server
   gatehouse backup restore gatehouse.tar`,
-	}, newBackupSave(streams), newBackupList(streams), newBackupPrune(streams), newBackupVerify(streams), newBackupRestore(streams))
+	}, newBackupSave(streams), newBackupList(streams), newBackupPrune(streams), newBackupVerify(streams), newBackupRestore(streams)))
 }
 
 // backupOptions are what the commands below backup have in common.
@@ -305,11 +305,8 @@ Clients that watch get 410 and read everything again, by themselves.`,
 
 func (o *backupOptions) restore(from io.Reader, out io.Writer) error {
 	restored, err := backup.Restore(o.dataDir, from)
-	if errors.Is(err, etcd.ErrInUse) {
-		return fmt.Errorf("a server runs on %s: stop it first", o.dataDir)
-	}
 	if err != nil {
-		return err
+		return stopFirst(err)
 	}
 	terminal.Fprintf(out, "restored %s to the data of %s: %s\n", o.dataDir, restored.Created.UTC().Format("2006-01-02 15:04:05Z"), report.Count(int(restored.Keys), "key"))
 	if restored.Replaced != "" {

@@ -31,6 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -65,7 +66,7 @@ and closes the file that it prints to for other users.`, streams, (*cluster).cre
 		newClusterCommand("list", "List the tokens that are good", `List the tokens that are good: until when, and for how many more servers. The
 tokens themselves are not stored.`, streams, (*cluster).listTokens),
 		newClusterCommand("revoke ID", "End a token", "", streams, (*cluster).revoke))
-	return command.Group(cmd, token,
+	return interruptible(command.Group(cmd, token,
 		newClusterCommand("status", "Show the members and how they are", `Show the members of the cluster: which one leads, how many entries of the log a
 member has yet to take in, how large its database is, and by which revision of
 the registrations its server judges requests. The exit code is 1 when a member
@@ -74,7 +75,7 @@ does not answer.`, streams, (*cluster).status),
 server ends, and can join again with an empty data directory and a new token.
 The command refuses to leave a cluster without a majority that answers.`, streams, (*cluster).remove),
 		newClusterRotateKeys(streams),
-		newClusterRecover(streams))
+		newClusterRecover(streams)))
 }
 
 // cluster is a command about the members of an embedded etcd.
@@ -451,7 +452,13 @@ func recoverCluster(ctx context.Context, dataDir string, yes bool, streams comma
 	if !etcd.HasData(dir) {
 		return fmt.Errorf("data directory %s has no data of a member: restore a backup, or recover on the server of another member", dataDir)
 	}
-	if several, err := etcd.Several(dir); err != nil || !several {
+	// The lock is held from the first look at the data to the last write.
+	lock, err := etcd.TakeLock(dir)
+	if err != nil {
+		return stopFirst(err)
+	}
+	defer lock.Close()
+	if several, err := lock.Several(); err != nil || !several {
 		return cmp.Or(err, errors.New("the cluster has this member only: start its server"))
 	}
 	if !yes {
@@ -462,10 +469,12 @@ func recoverCluster(ctx context.Context, dataDir string, yes bool, streams comma
 		}
 	}
 	kept := filepath.Join(dataDir, "before-recover-"+time.Now().UTC().Format("20060102T150405Z"), "etcd")
-	if err := etcd.Copy(dir, kept); err != nil {
+	if err := lock.Copy(kept); err != nil {
 		return err
 	}
-	if err := etcd.Alone(ctx, dir); err != nil {
+	// A command of root leaves the files to the user of the server.
+	err = errors.Join(lock.Alone(ctx), datadir.Own(dataDir, dir, filepath.Dir(kept)))
+	if err != nil {
 		return fmt.Errorf("%w; a copy of the data of before is in %s", err, kept)
 	}
 	terminal.Fprintf(streams.Out, "the cluster has the member %s only; the data of before are in %s\n", state.Name, filepath.Dir(kept))

@@ -19,7 +19,7 @@ import (
 
 // NewDebug returns the command gatehouse debug.
 func NewDebug(streams command.Streams) *cobra.Command {
-	return command.Group(&cobra.Command{
+	return interruptible(command.Group(&cobra.Command{
 		Use:   "debug",
 		Short: "Look inside a server",
 		Long: `Look inside a server that does not do what it should. A server also has pages
@@ -30,7 +30,7 @@ for that: /debug/pprof/, /debug/flags/v, /debug/log, /statusz, /flagz,
 
   # what the server says about itself
   gatehouse kubectl get --raw /statusz`,
-	}, newDebugBundle(streams))
+	}, newDebugBundle(streams)))
 }
 
 type bundleOptions struct {

@@ -22,7 +22,7 @@ import (
 
 // NewEtcd returns the command gatehouse etcd.
 func NewEtcd(streams command.Streams) *cobra.Command {
-	return command.Group(&cobra.Command{
+	return interruptible(command.Group(&cobra.Command{
 		Use:   "etcd",
 		Short: "Look after the etcd of a server: status, defrag, alarms",
 		Long: `Look after the etcd of a server. The commands work on the embedded etcd of the
@@ -52,7 +52,7 @@ smaller (gatehouse etcd defrag) or the quota larger, and takes the alarm back.
 The server does both for its embedded etcd.`, streams, (*maintenance).disarm)),
 		newEtcdCommand("endpoints", "Print the endpoints of the etcd, for etcdctl", `Print the endpoints of the members of the etcd, separated by commas, as etcdctl
 takes them. That of an embedded etcd is a socket that changes with each start of
-the server.`, streams, (*maintenance).endpoints))
+the server.`, streams, (*maintenance).endpoints)))
 }
 
 // maintenance is a command that works on an etcd.

@@ -22,7 +22,7 @@ import (
 
 // NewSecretsEncryption returns the command gatehouse secrets-encryption.
 func NewSecretsEncryption(streams command.Streams) *cobra.Command {
-	return command.Group(&cobra.Command{
+	return interruptible(command.Group(&cobra.Command{
 		Use:   "secrets-encryption",
 		Short: "Encrypt the Secrets in the etcd of a server",
 		Long: `Encrypt the Secrets in the etcd of a server. The key is in the data directory,
@@ -50,7 +50,7 @@ before stays in the file until the next rotation: backups may need it.
 With --encryption-provider-config no key is made: the command waits until all
 servers of the etcd use that file, and encrypts the Secrets as it says.`, streams, (*secretsEncryption).rotate),
 		newSecretsEncryptionCommand("status", "Show with which keys the Secrets are encrypted", `Show with which keys the stored Secrets are encrypted, and which configurations
-the servers use. Secrets that the servers share as keys of theirs count, too.`, streams, (*secretsEncryption).status))
+the servers use. Secrets that the servers share as keys of theirs count, too.`, streams, (*secretsEncryption).status)))
 }
 
 // secretsEncryption is a command that encrypts the Secrets in an etcd.

@@ -65,13 +65,9 @@ func Open(ctx context.Context, dir, version string) (s *Source, end func(), err 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := etcd.Copy(filepath.Join(dir, "etcd"), temporary.Path()); err != nil {
-		temporary.Remove()
-		return nil, nil, fmt.Errorf("copying the data of %s, which no server runs on: %w; TMPDIR names a directory with more room", dir, err)
-	}
 	// The copy is deleted in the end: a crash loses no data. It needs no other members. etcd leaves out the last writes of a
 	// member when it does without the others.
-	several, err := etcd.Several(temporary.Path())
+	several, err := copyData(dir, temporary.Path())
 	if err != nil {
 		temporary.Remove()
 		return nil, nil, err
@@ -85,6 +81,22 @@ func Open(ctx context.Context, dir, version string) (s *Source, end func(), err 
 		server.Close()
 		temporary.Remove()
 	})
+}
+
+// copyData copies the data of an etcd that does not run, and reports whether it has several members.
+func copyData(dir, to string) (several bool, err error) {
+	lock, err := etcd.TakeLock(filepath.Join(dir, "etcd"))
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
+	if several, err = lock.Several(); err != nil {
+		return false, err
+	}
+	if err := lock.Copy(to); err != nil {
+		return false, fmt.Errorf("copying the data of %s, which no server runs on: %w; TMPDIR names a directory with more room", dir, err)
+	}
+	return several, nil
 }
 
 // connect makes a client. stop is called when the client has ended.

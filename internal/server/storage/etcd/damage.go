@@ -13,8 +13,10 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -177,7 +179,11 @@ func Values(path string, each func(*mvccpb.KeyValue)) error {
 	})
 }
 
-// readDatabase reads a database that may be damaged.
+// databaseTimeout is how long readDatabase waits for another process that has the database. The lock
+// of the directory keeps out all but tools such as etcdutl, and an etcd of this process that is still closing.
+const databaseTimeout = closeTimeout + time.Second
+
+// readDatabase reads a database that may be damaged. The caller has the lock of the directory.
 func readDatabase(path string, read func(*bolt.Tx) error) (err error) {
 	// The file is mapped into memory: reading beyond its end is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -186,7 +192,10 @@ func readDatabase(path string, read func(*bolt.Tx) error) (err error) {
 			err = fmt.Errorf("its database is damaged (%v)", p)
 		}
 	}()
-	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true})
+	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: databaseTimeout})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return fmt.Errorf("its database %s is in use by a process that is no gatehouse, such as etcdutl: wait for its end, or end it", path)
+	}
 	if err != nil {
 		return fmt.Errorf("its database is damaged (%w)", err)
 	}

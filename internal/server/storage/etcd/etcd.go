@@ -54,6 +54,8 @@ type Options struct {
 
 	// Alone makes the data of a member those of an etcd with this member only.
 	Alone bool
+	// lock is that of Dir if the caller has taken it.
+	lock *Lock
 	// free says how much of a disk is free; nil asks the operating system.
 	free func(dir string) (uint64, error)
 }
@@ -88,9 +90,12 @@ type Server struct {
 // has the directory, an error that names the directory when the data cannot be read or the disk
 // is full, and the cause of ctx's end as soon as ctx ends.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	lock, err := TakeLock(o.Dir)
-	if err != nil {
-		return nil, err
+	lock := o.lock
+	if lock == nil {
+		var err error
+		if lock, err = TakeLock(o.Dir); err != nil {
+			return nil, err
+		}
 	}
 	lock.version = o.Version
 	if err := lock.announce("", ""); err != nil {

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,18 +13,21 @@ import (
 )
 
 // ErrInUse is wrapped by the error of Start and TakeLock when another process has the
-// directory.
-var ErrInUse = errors.New("in use by another process")
+// directory. The text of the error names the process.
+var ErrInUse = errors.New("in use")
 
 // lockName is the name of the file whose lock belongs to the process that uses a directory. The lines
 // of the file are the endpoint of the process's etcd, the number of the process, the URL of its API,
-// and its version. The first and the third are empty while the process does not serve that. Programs
-// before the first release with backups write nothing, and later ones may write more lines.
+// and its version. The first and the third are empty while the process does not serve that, and the
+// fourth is empty for a command. Programs before the first release with backups write nothing, and
+// later ones may write more lines.
 const lockName = "lock"
 
 // Lock makes a second process that uses the same data fail at once. The kernel releases the
-// lock when the process ends, however the process ends.
+// lock when the process ends, however the process ends. Functions that open data in place are
+// methods of Lock: without the lock, the database of a running etcd is locked and an open waits.
 type Lock struct {
+	dir  string
 	file *os.File
 	// version is that of the program.
 	version string
@@ -40,18 +44,19 @@ func TakeLock(dir string) (*Lock, error) {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
+		defer f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("data directory %s is %w", dir, ErrInUse)
+			return nil, fmt.Errorf("data directory %s is %w by %s", dir, ErrInUse, readOwner(f))
 		}
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
+	l := &Lock{dir: dir, file: f}
 	// The endpoint of a killed process is no longer valid.
-	if err := f.Truncate(0); err != nil {
+	if err := cmp.Or(f.Truncate(0), l.announce("", "")); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	return &Lock{file: f}, nil
+	return l, nil
 }
 
 // announce writes into the file what this process offers: the endpoint of its etcd, and the URL of its
@@ -73,16 +78,18 @@ func Running(dir string) (endpoint string, err error) {
 		return "", err
 	}
 	defer f.Close()
-	lines, held, err := holder(f)
-	switch {
-	case err != nil || !held:
+	held, err := isHeld(f)
+	if err != nil || !held {
 		return "", err
-	case len(lines) < 2, lines[0] == "" && len(lines) < 4:
-		return "", fmt.Errorf("%s is %w, which has not written where its etcd is: it is starting, or it is a server of an older version, whose own program works on its data", dir, ErrInUse)
-	case lines[0] == "":
-		return "", fmt.Errorf("%s is %w, a server of version %q that does not serve yet", dir, ErrInUse, lines[3])
 	}
-	return reachable(lines[0], lines[1]), nil
+	o := readOwner(f)
+	switch {
+	case o.endpoint != "":
+		return reachable(o.endpoint, o.pid), nil
+	case !o.current:
+		return "", fmt.Errorf("%s is %w by %s, which has not written where its etcd is: it is starting, or it is a server of an older version, whose own program works on its data", dir, ErrInUse, o)
+	}
+	return "", fmt.Errorf("%s is %w by %s", dir, ErrInUse, o)
 }
 
 // Serving returns the URL of the API server that has the lock of a directory and belongs to this user.
@@ -101,31 +108,61 @@ func Serving(dir string) (url string, err error) {
 	if of, ok := info.Sys().(*syscall.Stat_t); !ok || int(of.Uid) != os.Geteuid() || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("other users than this one may use %s", f.Name())
 	}
-	lines, held, err := holder(f)
-	switch {
-	case err != nil:
+	held, err := isHeld(f)
+	if err != nil {
 		return "", err
-	case !held || len(lines) < 3 || lines[2] == "":
-		return "", errNoServer
 	}
-	return lines[2], nil
+	if o := readOwner(f); held && o.url != "" {
+		return o.url, nil
+	}
+	return "", errNoServer
 }
 
 var errNoServer = errors.New("no server of this user runs with its data directory")
 
-// holder reports whether a process holds the lock of a file, and returns the lines that it has written.
-func holder(f *os.File) (lines []string, held bool, err error) {
+// isHeld reports whether a process holds the lock of a file.
+func isHeld(f *os.File) (bool, error) {
 	// A shared lock keeps no other reader away.
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if err == nil {
-		return nil, false, nil
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if err == nil || errors.Is(err, syscall.EWOULDBLOCK) {
+		return err != nil, nil
 	}
-	if !errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, false, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
-	}
+	return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+}
+
+// owner is the process that holds a lock, as the lines of the file describe it.
+type owner struct {
+	endpoint, pid, url, version string
+	// current reports whether the process writes all four lines. Older programs do not.
+	current bool
+}
+
+func readOwner(f *os.File) owner {
 	text := make([]byte, 4096)
 	n, _ := f.ReadAt(text, 0)
-	return strings.Split(string(text[:n]), "\n"), true, nil
+	lines := strings.Split(string(text[:n]), "\n")
+	o := owner{current: len(lines) > 3}
+	for i, field := range []*string{&o.endpoint, &o.pid, &o.url, &o.version} {
+		if i < len(lines)-1 {
+			*field = lines[i]
+		}
+	}
+	return o
+}
+
+// String names the process in an error.
+func (o owner) String() string {
+	name := "another process"
+	if _, err := strconv.Atoi(o.pid); err == nil {
+		name = "process " + o.pid
+	}
+	switch {
+	case o.url != "":
+		return fmt.Sprintf("%s, the server at %s", name, o.url)
+	case o.version != "" && o.endpoint == "":
+		return fmt.Sprintf("%s, a server of version %q that does not serve yet", name, o.version)
+	}
+	return name
 }
 
 // reachable is the endpoint by which this process reaches a socket. A process with temporary

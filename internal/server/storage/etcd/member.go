@@ -211,9 +211,9 @@ func (s *Server) Progress() Progress {
 	return Progress{ID: uint64(e.MemberID()), Committed: e.CommittedIndex(), Applied: e.AppliedIndex()}
 }
 
-// Several reports whether the data of an etcd that does not run are those of one with several members.
-func Several(dir string) (several bool, err error) {
-	err = readDatabase(filepath.Join(dir, "member", "snap", "db"), func(tx *bolt.Tx) error {
+// Several reports whether the data are those of an etcd with several members.
+func (l *Lock) Several() (several bool, err error) {
+	err = readDatabase(filepath.Join(l.dir, "member", "snap", "db"), func(tx *bolt.Tx) error {
 		if all := tx.Bucket(schema.Members.Name()); all != nil {
 			several = all.Stats().KeyN > 1
 		}
@@ -222,10 +222,10 @@ func Several(dir string) (several bool, err error) {
 	return several, err
 }
 
-// Alone makes the data of a member those of an etcd with this member only. No process may use the directory. What the other
-// members have and this one has not is lost.
-func Alone(ctx context.Context, dir string) error {
-	s, err := Start(ctx, Options{Dir: dir, MinFree: -1, Alone: true})
+// Alone makes the data those of an etcd with this member only. What the other members have and this one has not is
+// lost. The lock is released when it returns.
+func (l *Lock) Alone(ctx context.Context) error {
+	s, err := Start(ctx, Options{Dir: l.dir, MinFree: -1, Alone: true, lock: l})
 	if err != nil {
 		return err
 	}
@@ -233,12 +233,7 @@ func Alone(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Copy copies the data of an etcd that does not run.
-func Copy(from, to string) error {
-	lock, err := TakeLock(from)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	return os.CopyFS(filepath.Join(to, "member"), os.DirFS(filepath.Join(from, "member")))
+// Copy copies the data to another directory.
+func (l *Lock) Copy(to string) error {
+	return os.CopyFS(filepath.Join(to, "member"), os.DirFS(filepath.Join(l.dir, "member")))
 }

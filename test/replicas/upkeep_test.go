@@ -1,0 +1,156 @@
+package replicas
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// S31.20: a command that works on the files of an etcd refuses data that a server has, and names the server.
+func TestCommandsNextToAServer(t *testing.T) {
+	t.Parallel()
+	s, _ := begun(t, t.TempDir())
+	good := filepath.Join(t.TempDir(), "good.tar")
+	if r := harness.Run(t, "backup", "save", "--data-dir", s.DataDir, good); r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	for _, args := range [][]string{
+		{"cluster", "recover", "--from-this-member", "--yes"},
+		{"backup", "restore", good},
+	} {
+		// Run bounds a command that hangs.
+		r := harness.Run(t, append(args, "--data-dir", s.DataDir)...)
+		if want := fmt.Sprintf("in use by process %d, the server at %s: stop it first", s.PID(), s.URL); r.Code != 1 || !strings.Contains(r.Err, want) {
+			t.Errorf("%q: %d %s; want %q", args, r.Code, r.Err, want)
+		}
+	}
+	t.Run("SIGTERM", func(t *testing.T) { testSIGTERM(t, s.DataDir, good) })
+}
+
+// testSIGTERM ends commands that wait for something that never comes.
+func testSIGTERM(t *testing.T, data, good string) {
+	archive := read(t, good)
+	part := archive[:len(archive)/2]
+	asks := func(args ...string) (string, []string, func(*testing.T, io.Writer, io.Reader)) {
+		silent := newSilentServer(t)
+		return "an answer for " + args[0], append(args, "--data-dir", silent.data), silent.waits
+	}
+	type waiting struct {
+		name string
+		args []string
+		// waits returns when the command waits.
+		waits func(t *testing.T, in io.Writer, out io.Reader)
+	}
+	var cases []waiting
+	for _, args := range [][]string{{"backup", "save"}, {"etcd", "status"}, {"etcd", "defrag"}, {"secrets-encryption", "status"}} {
+		name, args, waits := asks(args...)
+		cases = append(cases, waiting{name, args, waits})
+	}
+	for _, c := range append(cases, []waiting{
+		{"the rest of a backup", []string{"backup", "verify", "-"}, func(t *testing.T, in io.Writer, _ io.Reader) { send(t, in, part) }},
+		{"the rest of a backup to restore", []string{"backup", "restore", "-", "--data-dir", t.TempDir()}, func(t *testing.T, in io.Writer, _ io.Reader) { send(t, in, part) }},
+		{"a reader of the backup", []string{"backup", "save", "-", "--data-dir", data}, func(t *testing.T, _ io.Writer, out io.Reader) {
+			if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	}...) {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command(harness.Binary(t), c.args...)
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The pipe stays open and full: nobody reads on.
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			c.waits(t, in, out)
+			began := time.Now()
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			go func() { ended <- cmd.Wait() }()
+			select {
+			case <-ended:
+				t.Logf("ended %s after SIGTERM", time.Since(began))
+			case <-time.After(harness.StopTimeout):
+				_ = cmd.Process.Kill()
+				t.Fatalf("%q does not end by SIGTERM", c.args)
+			}
+			if code := cmd.ProcessState.ExitCode(); code != 1 || errs.Len() == 0 {
+				t.Errorf("exit code %d: %s", code, errs.String())
+			}
+		})
+	}
+}
+
+func send(t *testing.T, in io.Writer, data []byte) {
+	t.Helper()
+	if _, err := in.Write(data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// silentServer is a data directory whose server accepts connections and does not answer.
+type silentServer struct {
+	data     string
+	listener net.Listener
+}
+
+func newSilentServer(t *testing.T) *silentServer {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "silent-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	lock, err := etcd.TakeLock(filepath.Join(dir, "etcd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	for name, content := range map[string]string{
+		"etcd/lock": fmt.Sprintf("unix://%s\n%d\nhttps://127.0.0.1:1\nv1\n", socket, os.Getpid()),
+		"FORMAT":    "gatehouse data directory, format 1\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &silentServer{data: dir, listener: l}
+}
+
+// waits returns when a command has connected.
+func (s *silentServer) waits(t *testing.T, _ io.Writer, _ io.Reader) {
+	t.Helper()
+	conn, err := s.listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+}

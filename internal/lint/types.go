@@ -80,7 +80,7 @@ func (p *pass) shape(kind schema.GroupVersionKind, suffix string) *apiservercel.
 // typed returns what checks the types of an expression for objects of a kind, nil if the kind has
 // no schema.
 func (p *pass) typed(f *fact, kind schema.GroupVersionKind) *expression.Typed {
-	shapes := expression.Shapes{Object: p.shape(kind, ""), Requested: true, Patches: f.use == mutation}
+	shapes := expression.Shapes{Object: p.shape(kind, ""), Authorizer: true, Patches: f.use == mutation}
 	if shapes.Object == nil {
 		return nil
 	}

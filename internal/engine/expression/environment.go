@@ -61,7 +61,7 @@ func environmentOf(s Scope) *environment.EnvSet {
 // newEnvironment makes the environment of a scope. object is the type of the objects; nil
 // when they may be anything, as at run time.
 func newEnvironment(s Scope, object *apiservercel.DeclType) (*environment.EnvSet, error) {
-	return Shapes{Object: object, HasParams: s.Params, Requested: s.Authorizer, Patches: s.Patches}.environment()
+	return Shapes{Object: object, HasParams: s.Params, Authorizer: s.Authorizer, Patches: s.Patches}.environment()
 }
 
 // environment makes the environment of expressions about objects and params of these types.
@@ -87,7 +87,7 @@ func (s Shapes) environment(more ...cel.EnvOption) (*environment.EnvSet, error) 
 	if s.HasParams {
 		options = append(options, cel.Variable("params", of(s.Params)))
 	}
-	if s.Requested {
+	if s.Authorizer {
 		options = append(options, cel.Variable("authorizer", library.AuthorizerType), cel.Variable("authorizer.requestResource", library.ResourceCheckType))
 	}
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(

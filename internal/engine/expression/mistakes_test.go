@@ -30,7 +30,7 @@ func typedKinds(t *testing.T) map[schema.GroupVersionKind]*Typed {
 		})}),
 		jobKind: object(map[string]spec.Schema{"metadata": meta, "spec": object(map[string]spec.Schema{"count": *spec.Int64Property()})}),
 	} {
-		typed, err := NewTyped(Shapes{Object: ShapeOf(&s, kind.Kind), Requested: true, Patches: true}, nil)
+		typed, err := NewTyped(Shapes{Object: ShapeOf(&s, kind.Kind), Authorizer: true, Patches: true}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package expression
 import (
 	"github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/library"
 )
 
 // Shapes are the types of the variables of a policy's expressions. A nil type may be anything.
@@ -12,9 +11,9 @@ type Shapes struct {
 	Object, Params *apiservercel.DeclType
 	// HasParams declares params.
 	HasParams bool
-	// Requested declares authorizer.requestResource in addition to authorizer, and Patches the types that
-	// mutations are made of.
-	Requested, Patches bool
+	// Authorizer declares authorizer and authorizer.requestResource, and Patches the types that mutations
+	// are made of.
+	Authorizer, Patches bool
 }
 
 // Typed finds type errors in the expressions of a policy for objects of one kind (S16.17). It
@@ -24,12 +23,7 @@ type Typed struct{ env *cel.Env }
 // NewTyped compiles the variables of a policy, in order. A variable that does not compile may be
 // anything. The error is one of this program.
 func NewTyped(shapes Shapes, variables []Variable) (*Typed, error) {
-	var more []cel.EnvOption
-	if !shapes.Requested {
-		// Upstream's check of types knows the authorizer and not authorizer.requestResource.
-		more = append(more, cel.Variable("authorizer", library.AuthorizerType))
-	}
-	set, err := shapes.environment(more...)
+	set, err := shapes.environment()
 	if err != nil {
 		return nil, err
 	}

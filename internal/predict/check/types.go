@@ -65,7 +65,7 @@ func (t *typing) of(kind schema.GroupVersionKind, suffix string) *apiservercel.D
 
 // check reports the mistakes of a policy.
 func (t *typing) check(ctx context.Context, of *task, policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
-	shapes := expression.Shapes{Requested: true}
+	shapes := expression.Shapes{Authorizer: true}
 	if p := policy.Spec.ParamKind; p != nil {
 		shapes.HasParams, shapes.Params = true, t.of(schema.FromAPIVersionAndKind(p.APIVersion, p.Kind), "Params")
 	}

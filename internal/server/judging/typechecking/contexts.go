@@ -62,7 +62,7 @@ func (c *contexts) of(checker *Checker, policy *admissionregistrationv1.Validati
 // types makes the types that the expressions of a policy see. A kind without a schema is left out.
 func (c *Checker) types(policy *admissionregistrationv1.ValidatingAdmissionPolicy) *types {
 	made := &types{}
-	shapes := expression.Shapes{}
+	shapes := expression.Shapes{Authorizer: true}
 	if p := policy.Spec.ParamKind; p != nil {
 		if gv, err := schema.ParseGroupVersion(p.APIVersion); err == nil {
 			shapes.HasParams = true

@@ -173,12 +173,15 @@ func checker() *Checker {
 	return &Checker{Schemas: noSchemas{}, Kinds: steady{m}}
 }
 
+// S16.20: each validation with a type error has a warning. F28: authorizer.requestResource is known.
 func TestWarnings(t *testing.T) {
 	p := policy("", "apps")
 	p.Spec.Validations = []v1.Validation{
 		{Expression: "object.text == 'x'", MessageExpression: "object.absent"},
 		{Expression: "object.absent == 1"},
 		{Expression: "object.text == 1", MessageExpression: "object.text"},
+		{Expression: "authorizer.requestResource.check('get').allowed() && authorizer.group('apps').resource('things').check('get').allowed()"},
+		{Expression: "authorizer.requestResource.absent"},
 	}
 	var c contexts
 	check := checker()
@@ -186,7 +189,7 @@ func TestWarnings(t *testing.T) {
 	for _, w := range c.of(check, p, builtin).warnings(p) {
 		got = append(got, w.FieldRef)
 	}
-	want := []string{"spec.validations[0].messageExpression", "spec.validations[1].expression", "spec.validations[2].expression"}
+	want := []string{"spec.validations[0].messageExpression", "spec.validations[1].expression", "spec.validations[2].expression", "spec.validations[4].expression"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

@@ -155,7 +155,7 @@ func (a *auditLog) read(ctx context.Context, streams command.Streams, wanted fun
 	}
 	broken := &requestlog.Count{}
 	events := 0
-	count, err := requestlog.Events(ctx, a.paths, streams.In, func(event []byte, place string) error {
+	count, err := requestlog.Events(ctx, a.paths, command.Input(ctx, streams.In), func(event []byte, place string) error {
 		t, why := converter.Add(event, place)
 		if why != "" {
 			broken.LeaveOut(why, place)

@@ -251,7 +251,7 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 	if err != nil {
 		return err
 	}
-	requests, err := o.requests(streams.In, kinds, namespace)
+	requests, err := o.requests(command.Input(ctx, streams.In), kinds, namespace)
 	if err != nil {
 		return err
 	}

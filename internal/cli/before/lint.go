@@ -205,7 +205,7 @@ func (o *lintOptions) run(ctx context.Context, streams command.Streams) error {
 	}
 	shown := terminal.NewProgress(streams.Err, "Reading files", command.ProgressAfter)
 	defer shown.End()
-	r, err := o.check(ctx, streams.In, shown)
+	r, err := o.check(ctx, command.Input(ctx, streams.In), shown)
 	shown.End()
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (i *Ignore) Enter(dir string) error {
 	}
 	i.known[dir] = true
 	name := filepath.Join(dir, IgnoreFile)
-	data, err := files.Read(name, files.Configuration)
+	data, err := files.ReadFound(name, files.Configuration, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

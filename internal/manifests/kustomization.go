@@ -59,7 +59,7 @@ func (r *reader) kustomization(path string) {
 			// Many patches may be one file.
 			of, known := read[name]
 			if !known {
-				if data, err := files.Read(name, files.Configuration); err == nil {
+				if data, err := files.ReadFound(name, files.Configuration, dir); err == nil {
 					of = changed(string(data))
 				}
 				read[name] = of

@@ -232,6 +232,7 @@ func (r *reader) directory(root string) error {
 			case !IsManifest(name) && !isKustomization(path) || r.ignored(path, false):
 			case r.ignore.Tests && isOfTests(d.Name(), ofTests[:1]):
 				r.tests = append(r.tests, path)
+			case d.Type()&fs.ModeSymlink != 0 && r.leadsOut(path, root):
 			default:
 				found = append(found, path)
 			}
@@ -283,6 +284,16 @@ func (r *reader) directory(root string) error {
 		}
 	}
 	return nil
+}
+
+// leadsOut reports whether a link leads out of the folders of the user, which is a Problem.
+func (r *reader) leadsOut(path, root string) bool {
+	err := files.CheckFound(path, root)
+	if !errors.As(err, new(files.Refused)) {
+		return false
+	}
+	r.set.Problems = append(r.set.Problems, Problem{File: path, Message: files.Cause(err).Error()})
+	return true
 }
 
 func isFile(path string) bool {

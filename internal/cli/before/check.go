@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
@@ -155,8 +157,11 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 	command.Fallback(cmd, "exclude", &o.exclude, slices.Concat(c.Exclude, c.Check.Exclude))
 	command.Fallback(cmd, "skip", &o.skip, c.Check.Skip)
 	command.Fallback(cmd, "missing-definitions", &o.missingDefinitions, c.Check.MissingDefinitions)
-	if o.fromCluster == "" {
-		command.Fallback(cmd, "snapshot", &o.snapshot, c.Below(c.Check.Snapshot))
+	if o.fromCluster == "" && c.Check.Snapshot != "" && !cmd.Flags().Changed("snapshot") {
+		o.snapshot = c.Below(c.Check.Snapshot)
+		if err := files.CheckFound(o.snapshot, filepath.Dir(c.File)); errors.As(err, new(files.Refused)) {
+			return command.Usagef("%s: check.snapshot: %w", c.File, files.Plain(err))
+		}
 	}
 	command.Fallback(cmd, "for", &o.enforcer.Wanted, c.For)
 	command.Fallback(cmd, "allow-unseen", &o.allowUnseen, c.Check.AllowUnseen)
@@ -227,7 +232,7 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 		shown = terminal.NewProgress(streams.Err, "Reading files", command.ProgressAfter)
 	}
 	defer shown.End()
-	set, err := manifests.ReadBut(o.ignore, o.paths, streams.In)
+	set, err := manifests.ReadBut(o.ignore, o.paths, command.Input(ctx, streams.In))
 	if err != nil {
 		return command.UsageError{Err: err}
 	}

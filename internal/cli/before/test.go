@@ -306,7 +306,7 @@ func (o *testOptions) first(ctx context.Context, streams command.Streams) error 
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	if err := os.WriteFile(to, text, 0o644); err != nil {
+	if err := writeNew(to, text); err != nil {
 		return err
 	}
 	open := strings.Count(string(text), "# Missing: ")
@@ -316,6 +316,16 @@ func (o *testOptions) first(ctx context.Context, streams command.Streams) error 
 	}
 	_, err = terminal.Fprintf(streams.Out, "wrote %s: %s%s\n", to, report.Count(strings.Count(string(text), "\n- "), "test"), left)
 	return err
+}
+
+// writeNew writes a file that is not there yet, and follows no link.
+func writeNew(file string, text []byte) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
 }
 
 // ended returns what a run ends with that ended with err: wrong files count more than tests that fail (S24.9).
@@ -384,7 +394,11 @@ func (o *testOptions) printList(out io.Writer, set *suite.Set) error {
 func (o *testOptions) updateFiles(out io.Writer, r *suite.Report) error {
 	texts, refused := r.Update()
 	for _, file := range slices.Sorted(maps.Keys(texts)) {
-		if err := files.Replace(file, texts[file], 0o644, false); err != nil {
+		// The file may come from another author.
+		if to, err := os.Readlink(file); err == nil {
+			return fmt.Errorf("%s is not updated: it is a link to %s; name that file", file, to)
+		}
+		if err := files.ReplaceOutput(file, texts[file], 0o644); err != nil {
 			return err
 		}
 		if _, err := terminal.Fprintf(out, "updated %s\n", file); err != nil {

@@ -93,7 +93,7 @@ func (o *testOptions) writeCoverage(c *suite.Coverage) error {
 		err = encoder.Encode(c)
 	}
 	if err == nil {
-		err = files.Replace(o.coverage, b.Bytes(), 0o644, false)
+		err = files.ReplaceOutput(o.coverage, b.Bytes(), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("--coverage: %w", err)

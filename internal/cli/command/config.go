@@ -82,7 +82,11 @@ func ReadConfiguration(cmd *cobra.Command, file string) (*Configuration, error) 
 	if file == "" {
 		return c, nil
 	}
-	data, err := files.ReadArgument(file, files.Configuration)
+	read := files.ReadArgument
+	if !cmd.Flags().Changed("config") {
+		read = func(file string, limit int64) ([]byte, error) { return files.ReadFound(file, limit) }
+	}
+	data, err := read(file, files.Configuration)
 	if errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("config") {
 		return c, nil
 	}

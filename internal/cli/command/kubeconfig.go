@@ -77,7 +77,7 @@ func ownServer(path string) error {
 	if err != nil {
 		return err
 	}
-	data, err := files.Read(path, files.Configuration)
+	data, err := files.ReadFound(path, files.Configuration)
 	if err != nil {
 		return err
 	}

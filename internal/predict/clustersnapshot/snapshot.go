@@ -140,7 +140,7 @@ func (s *Cluster) Write(file string) error {
 	if err != nil {
 		return err
 	}
-	return files.Replace(file, data, 0o600, false)
+	return files.ReplaceOutput(file, data, 0o600)
 }
 
 // Read reads a snapshot from a file. The error names the file.

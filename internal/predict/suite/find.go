@@ -84,6 +84,12 @@ func Find(paths []string, how Reading) (*Set, error) {
 				}
 				return nil
 			}
+			if entry.Type()&fs.ModeSymlink != 0 {
+				if err := files.CheckFound(name, path); errors.As(err, new(files.Refused)) {
+					f.wrong(name, 0, "%v", files.Plain(err))
+					return nil
+				}
+			}
 			f.file(name, false)
 			if f.files > maxFiles {
 				return fmt.Errorf("%s has more than %d files: name fewer directories", path, maxFiles)
@@ -266,7 +272,7 @@ func (f *finder) own(path string, data []byte, root *yamlv3.Node) bool {
 		name, of, _ := strings.Cut(ref, "#")
 		name = filepath.Join(filepath.Dir(path), filepath.FromSlash(name))
 		s.referenced[filepath.Clean(name)] = true
-		set, err := manifests.Read([]string{name}, nil)
+		set, err := readNamed(name, f.worldOf())
 		if err != nil {
 			return nil, err
 		}
@@ -308,6 +314,14 @@ func (f *finder) worldOf() []string {
 		}
 	}
 	return list
+}
+
+// readNamed reads a file that a file with tests names.
+func readNamed(name string, named []string) (*manifests.Set, error) {
+	if err := files.CheckFound(name, named...); err != nil {
+		return nil, files.Plain(err)
+	}
+	return manifests.Read([]string{name}, nil)
 }
 
 // pick returns the object that a reference means: the only one of a file, or the one of a name, of

@@ -24,10 +24,12 @@ type foreign struct {
 	names   map[string]int
 	// labels are those of namespaces that have no object.
 	labels map[string]map[string]string
+	// roots are the directories that files of the suite may be in.
+	roots []string
 }
 
-func newForeign(path, format string) *foreign {
-	f := &foreign{Suite: &Suite{File: path, Format: format, own: true, referenced: map[string]bool{}}, names: map[string]int{}, labels: map[string]map[string]string{}}
+func newForeign(path, format string, roots []string) *foreign {
+	f := &foreign{roots: roots, Suite: &Suite{File: path, Format: format, own: true, referenced: map[string]bool{}}, names: map[string]int{}, labels: map[string]map[string]string{}}
 	f.extend = func(w *worldSet) {
 		for _, o := range f.objects {
 			// Constraints of one kind in several suites have one definition.
@@ -76,7 +78,7 @@ func (f *foreign) add(t *Test) {
 
 // read returns the objects of a file that a suite names.
 func (f *foreign) read(line int, name string) []*manifests.Object {
-	set, err := manifests.Read([]string{filepath.Join(filepath.Dir(f.File), filepath.FromSlash(name))}, nil)
+	set, err := readNamed(filepath.Join(filepath.Dir(f.File), filepath.FromSlash(name)), f.roots)
 	if err != nil {
 		f.fail(line, "%v", err)
 		return nil

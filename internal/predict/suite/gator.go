@@ -46,7 +46,7 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 	if !strings.HasPrefix(apiVersion, "test.gatekeeper.sh/") || kind != "Suite" {
 		return false
 	}
-	g := &gator{finder: f, foreign: newForeign(path, "gator"), engine: f.hasEngine(gatekeeperName), kinds: map[string]bool{}, of: map[string]*foreign{}}
+	g := &gator{finder: f, foreign: newForeign(path, "gator", f.worldOf()), engine: f.hasEngine(gatekeeperName), kinds: map[string]bool{}, of: map[string]*foreign{}}
 	s := g.foreign
 	var doc gatorSuite
 	if err := decodeNode(root, &doc); err != nil {
@@ -151,7 +151,7 @@ func (g *gator) through(template string, templates []*manifests.Object) *foreign
 
 // other is one more suite of the file, with a place of its own next to the engine.
 func (g *gator) other() *foreign {
-	s := newForeign(g.File, "gator")
+	s := newForeign(g.File, "gator", g.foreign.roots)
 	s.names, s.Suite.engine = g.names, gatekeeperName
 	g.others = append(g.others, s)
 	return s

@@ -61,7 +61,7 @@ func (f *finder) kaptest(path string, data []byte, root *yamlv3.Node) bool {
 	if decodeNode(root, &doc) != nil || len(doc.TestSuites)+len(doc.VAP)+len(doc.MAP) == 0 || len(doc.ValidatingAdmissionPolicies)+len(doc.Policies) == 0 {
 		return false
 	}
-	k := &kaptester{foreign: newForeign(path, "kaptest"), policies: map[string]*manifests.Object{}, worlds: map[string]*foreign{}}
+	k := &kaptester{foreign: newForeign(path, "kaptest", f.worldOf()), policies: map[string]*manifests.Object{}, worlds: map[string]*foreign{}}
 	k.strange = strange(root, "version", "policies", "validatingAdmissionPolicies", "resources", "schemaLocations", "crds", "skipSchemaValidation", "testSuites", "vapTestSuites", "mapTestSuites")
 	for _, name := range slices.Concat(doc.ValidatingAdmissionPolicies, doc.Policies) {
 		for _, o := range k.read(root.Line, name) {
@@ -264,7 +264,7 @@ func (k *kaptester) bind(t *Test, policy *manifests.Object, test *kaptestTest) *
 	if w := k.worlds[key]; w != nil {
 		return w
 	}
-	w := newForeign(k.File, k.Format)
+	w := newForeign(k.File, k.Format, k.roots)
 	w.world, w.names, w.labels = key, k.names, k.labels
 	w.objects = append(slices.Clone(k.objects), policy)
 	if param != nil {

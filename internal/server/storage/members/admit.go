@@ -49,6 +49,8 @@ type ask struct {
 	Address string            `json:"address"`
 	Request []byte            `json:"request"`
 	Judging map[string]string `json:"judging"`
+	// Set are the flags that the values of Judging come from, by their names in Judging. Servers of older releases send none.
+	Set map[string][]Flag `json:"set,omitempty"`
 	// Different says that the server may judge requests by other flags.
 	Different bool `json:"different,omitempty"`
 }
@@ -82,6 +84,8 @@ type Admitter struct {
 	Peers *auth.Peers
 	// Judging is what this server judges requests by: values of flags, by their names, and DataFormat.
 	Judging map[string]string
+	// Set are the flags of this server that the values of Judging come from, by their names in Judging.
+	Set map[string][]Flag
 
 	rate *rate.Limiter
 	busy chan struct{}
@@ -142,10 +146,12 @@ func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, 
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), admitTimeout)
 	defer cancel()
-	if _, _, err := TokensOf(a.Etcd, a.Prefix).check(ctx, in.Token); err != nil {
+	// The token is checked first: other errors are for servers with a good token.
+	public, err := auth.ReadRequest(in.Request)
+	self := newJoining(&in, public)
+	if _, _, err := TokensOf(a.Etcd, a.Prefix).check(ctx, in.Token, self.server()); err != nil {
 		return nil, tokenError(err)
 	}
-	public, err := auth.ReadRequest(in.Request)
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "%v", err)
 	}
@@ -162,7 +168,7 @@ func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, 
 		return nil, refuse(http.StatusConflict, "the servers of the cluster keep data of format %q, and the program of this one has format %q: start the version that they have", one, other)
 	}
 	if !in.Different {
-		if err := Differ(a.Judging, in.Judging); err != nil {
+		if err := Differ(Judged{a.Judging, a.Set}, Judged{in.Judging, in.Set}); err != nil {
 			return nil, refuse(http.StatusConflict, "%v", err)
 		}
 	}
@@ -173,7 +179,7 @@ func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, 
 	case <-ctx.Done():
 		return nil, refuse(http.StatusServiceUnavailable, "another server is joining")
 	}
-	return a.admit(ctx, &in, public)
+	return a.admit(ctx, &in, self)
 }
 
 func tokenError(err error) error {
@@ -191,18 +197,24 @@ type joining struct {
 	Added time.Time `json:"added"`
 }
 
+func newJoining(in *ask, public []byte) joining {
+	return joining{in.Name, etcd.KeyHash(public), time.Now().UTC()}
+}
+
+// server is the server as its token knows it.
+func (j joining) server() string { return j.Name + "/" + j.Key }
+
 func (a *Admitter) joiningKey(id uint64) string {
 	return path.Join(a.Prefix, "joining", strconv.FormatUint(id, 16))
 }
 
 // admit adds a server as a learner, or finds it added, and signs its certificate.
-func (a *Admitter) admit(ctx context.Context, in *ask, public []byte) (*admission, error) {
-	self := joining{in.Name, etcd.KeyHash(public), time.Now().UTC()}
+func (a *Admitter) admit(ctx context.Context, in *ask, self joining) (*admission, error) {
 	list, err := a.Etcd.MemberList(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := TokensOf(a.Etcd, a.Prefix).use(ctx, in.Token, in.Name+"/"+self.Key); err != nil {
+	if err := TokensOf(a.Etcd, a.Prefix).use(ctx, in.Token, self.server()); err != nil {
 		return nil, tokenError(err)
 	}
 	url := etcd.PeerURL(in.Address)
@@ -215,7 +227,7 @@ func (a *Admitter) admit(ctx context.Context, in *ask, public []byte) (*admissio
 		same, came := known.Key == self.Key, m.Name != ""
 		switch {
 		case slices.Contains(m.PeerURLs, url) && (!m.IsLearner || came && !same):
-			return nil, refuse(http.StatusConflict, "the member %s of the cluster has the peer address %s: if its data are gone, run 'gatehouse cluster remove %s' on another server first, and else start the server with its own --data-dir, or with another --peer-address", m.Name, in.Address, m.Name)
+			return nil, refuse(http.StatusConflict, "the member %s of the cluster has the peer address %s. Another server on this machine? Give each its own --peer-address HOST:PORT, --secure-port and --data-dir. Or are the data of %s gone? Run 'gatehouse cluster remove %s' on another server first", m.Name, in.Address, m.Name, m.Name)
 		case slices.Contains(m.PeerURLs, url) && same && !came:
 			added = true
 		case m.Name == in.Name && !(m.IsLearner && same):
@@ -301,11 +313,59 @@ func (a *Admitter) drop(ctx context.Context, id uint64, name string) error {
 	return etcd.DeleteIdentity(ctx, a.Etcd, a.Prefix, name)
 }
 
+// Flag is a flag as the command line or the configuration file of a server sets it.
+type Flag struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Judged are the settings for admission that all servers of a cluster share, and the flags that set them.
+type Judged struct {
+	Values map[string]string
+	Set    map[string][]Flag
+}
+
+// set lists the flags of two servers that set a value, if a flag has another name than the value: a user who disables an
+// admission plugin does not look for --enable-admission-plugins.
+func set(name string, here, there Judged) string {
+	list := func(j Judged) (texts []string, other bool) {
+		for _, f := range j.Set[name] {
+			value := f.Value
+			if len(value) > mostQuoted {
+				value = value[:mostQuoted] + "..."
+			}
+			texts, other = append(texts, "--"+f.Name+"="+value), other || f.Name != name
+		}
+		return texts, other
+	}
+	mine, first := list(here)
+	theirs, second := list(there)
+	var parts []string
+	if len(theirs) > 0 && (first || second) {
+		parts = append(parts, "this one was started with "+strings.Join(theirs, " "))
+	}
+	if len(mine) > 0 && (first || second) {
+		parts = append(parts, "the server that answers with "+strings.Join(mine, " "))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// label is the name of a value in an error: the one flag that was set, or else the name of the value.
+func label(name string, here, there Judged) string {
+	if all := slices.Concat(there.Set[name], here.Set[name]); len(all) == 1 {
+		return all[0].Name
+	}
+	return name
+}
+
 // Differ returns an error that names a flag by which two servers would judge requests differently, with what is
 // different.
-func Differ(here, there map[string]string) error {
-	for _, flag := range slices.Sorted(maps.Keys(here)) {
-		one, other := here[flag], there[flag]
+func Differ(here, there Judged) error {
+	for _, flag := range slices.Sorted(maps.Keys(here.Values)) {
+		one, other := here.Values[flag], there.Values[flag]
 		if one == other {
 			continue
 		}
@@ -319,18 +379,21 @@ func Differ(here, there map[string]string) error {
 				one, other = "another order", "another order"
 			}
 		}
-		return fmt.Errorf("--%s: the servers of the cluster have %s, and this one has %s: requests would be judged differently; use the same flags and files, or say --allow-different-judging", flag, quoted(one), quoted(other))
+		return fmt.Errorf("--%s: the servers of the cluster have %s, and this one has %s%s: requests would be judged differently; use the same flags and files, or say --allow-different-judging",
+			label(flag, here, there), quoted(one), quoted(other), set(flag, here, there))
 	}
 	return nil
 }
 
+// mostQuoted bounds a value in an error, in bytes.
+const mostQuoted = 200
+
 func quoted(value string) string {
-	const most = 200
 	switch {
 	case value == "":
 		return "nothing besides"
-	case len(value) > most:
-		value = value[:most] + "..."
+	case len(value) > mostQuoted:
+		value = value[:mostQuoted] + "..."
 	}
 	return strconv.Quote(value)
 }

@@ -44,6 +44,8 @@ type Join struct {
 	// Judging is what this server judges requests by. Different says that the others may judge differently.
 	Judging   map[string]string
 	Different bool
+	// Set are the flags that the values of Judging come from, by their names in Judging.
+	Set map[string][]Flag
 }
 
 // CheckURL returns an error for a URL that no server has.
@@ -80,7 +82,7 @@ func (j *Join) Do(ctx context.Context) (joins string, err error) {
 	if len(parts) != 4 || parts[0] != tokenForm {
 		return "", fmt.Errorf("--join-token-file: %s has no token: 'gatehouse cluster token create' makes one", j.TokenFile)
 	}
-	in := ask{Token: token, Name: j.State.Name, Address: j.State.Address, Judging: j.Judging, Different: j.Different}
+	in := ask{Token: token, Name: j.State.Name, Address: j.State.Address, Judging: j.Judging, Set: j.Set, Different: j.Different}
 	if in.Request, err = j.Peers.Request(); err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -143,7 +144,7 @@ func TestTokensThatAreWrong(t *testing.T) {
 	good, expired := c.token(5), c.token(5)
 	parts := strings.Split(expired, ".")
 	tokens := TokensOf(c.client, "/cluster")
-	stored, _, err := tokens.check(t.Context(), expired)
+	stored, _, err := tokens.check(t.Context(), expired, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +178,44 @@ func TestTokensThatAreWrong(t *testing.T) {
 	if n := c.learners(); n != 0 {
 		t.Errorf("%d learners", n)
 	}
+	// A token that was used up gets the same answer, whatever else is wrong with the request.
+	used := c.token(1)
+	c.joins(c.server("b", "10.0.0.2:2380", used), "b=")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: pinned(good4[3])}}
+	answer := func(body map[string]any) string {
+		t.Helper()
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Post(c.url+JoinPath, "application/json", bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		said, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Status + " " + string(said)
+	}
+	request, err := c.server("d", "10.0.0.4:2380", used).Peers.Request()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := answer(map[string]any{"token": revoked})
+	if !strings.HasPrefix(want, "401 ") {
+		t.Error(want)
+	}
+	for _, body := range []map[string]any{
+		{"name": "b", "request": []byte("x")}, {"name": "a=b", "request": request},
+		{"name": "d", "address": "nowhere", "request": request}, {"name": "d", "address": "10.0.0.4:2380", "request": request},
+	} {
+		body["token"] = used
+		if got := answer(body); got != want {
+			t.Errorf("%v: %s, want %s", body, got, want)
+		}
+	}
 }
 
 // S31.3: a token names the authority of its cluster. Nobody else gets the token.
@@ -206,7 +245,9 @@ func TestServersThatMayNotJoin(t *testing.T) {
 	if _, err := c.client.MemberUpdate(t.Context(), list.Members[0].ID, []string{"https://10.0.0.1:2380"}); err != nil {
 		t.Fatal(err)
 	}
-	c.refused(c.server("b", "10.0.0.1:2380", token), "run 'gatehouse cluster remove "+list.Members[0].Name+"'")
+	// S31.5: a second server on a machine has the peer address of the first.
+	c.refused(c.server("b", "10.0.0.1:2380", token), "Another server on this machine? Give each its own --peer-address")
+	c.refused(c.server("b", "10.0.0.1:2380", token), "Run 'gatehouse cluster remove "+list.Members[0].Name+"'")
 	c.refused(c.server(list.Members[0].Name, "10.0.0.2:2380", token), "has a member")
 	c.refused(c.server("a=b", "10.0.0.2:2380", token), "cannot be the name")
 	c.refused(c.server("b", "10.0.0.2", token), "--peer-address")
@@ -223,6 +264,15 @@ func TestServersThatMayNotJoin(t *testing.T) {
 		j.Judging[flag] = "A,C"
 		c.refused(j, want)
 	}
+	// The error names the flag of the command line.
+	j.Judging = map[string]string{}
+	for name, value := range judging {
+		j.Judging[name] = value
+	}
+	j.Judging["enable-admission-plugins"] = "A"
+	j.Set = map[string][]Flag{"enable-admission-plugins": {{"disable-admission-plugins", "B"}}}
+	c.refused(j, `--disable-admission-plugins: the servers of the cluster have "B", and this one has nothing besides (this one was started with --disable-admission-plugins=B): requests`)
+	j.Set = nil
 	j.Different, j.Judging = true, map[string]string{"etcd-prefix": "/registry", DataFormat: "2"}
 	c.refused(j, `keep data of format "1", and the program of this one has format "2"`)
 	j.Judging[DataFormat] = "1"
@@ -367,6 +417,45 @@ func TestState(t *testing.T) {
 	for server, good := range map[string]bool{"https://a:6443": true, "https://a:6443/": true, "http://a:6443": false, "a:6443": false, "https://u:p@a": false, "https://a/b": false} {
 		if err := CheckURL(server); (err == nil) != good {
 			t.Errorf("%s: %v", server, err)
+		}
+	}
+}
+
+// S31.6: an error about different admission plugins names the flags that were set on either side.
+func TestDifferencesNameTheFlagsThatWereSet(t *testing.T) {
+	const name = "enable-admission-plugins"
+	judged := func(value string, flags ...Flag) Judged {
+		return Judged{map[string]string{name: value}, map[string][]Flag{name: flags}}
+	}
+	disable, enable, legacy := Flag{"disable-admission-plugins", "B"}, Flag{name, "C"}, Flag{"admission-control", "A"}
+	for want, c := range map[string][2]Judged{
+		"": {judged("A,B", disable), judged("A,B")},
+		`--disable-admission-plugins: the servers of the cluster have "B", and this one has nothing besides (this one was started with --disable-admission-plugins=B): `:                                                                             {judged("A,B"), judged("A", disable)},
+		`--disable-admission-plugins: the servers of the cluster have nothing besides, and this one has "B" (the server that answers with --disable-admission-plugins=B): `:                                                                          {judged("A,C", disable), judged("A,B,C")},
+		`--enable-admission-plugins: the servers of the cluster have nothing besides, and this one has "C": `:                                                                                                                                        {judged("A,B"), judged("A,B,C", enable)},
+		`--enable-admission-plugins: the servers of the cluster have "B", and this one has "C" (this one was started with --disable-admission-plugins=B --enable-admission-plugins=C, the server that answers with --admission-control=A): requests`: {judged("A,B", legacy), judged("A,C", disable, enable)},
+		`--enable-admission-plugins: the servers of the cluster have "B", and this one has nothing besides: `:                                                                                                                                        {judged("A,B"), judged("A,")},
+	} {
+		got := ""
+		if err := Differ(c[0], c[1]); err != nil {
+			got = err.Error()
+		}
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The text about a certificate has its file, its flag, its end and what to do.
+func TestCertificatesThatExpireAreNamed(t *testing.T) {
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for want, c := range map[string]Certificate{
+		"The certificate /p.crt (--peer-cert-file) expires in 3 days, on 2026-01-05T00:00:00Z: replace the file": {Flag: "--peer-cert-file", File: "/p.crt", Expires: now.Add(72 * time.Hour), Advice: "replace the file"},
+		"The certificate /s.crt expires within a day, on 2026-01-02T01:00:00Z: restart":                          {File: "/s.crt", Expires: now.Add(time.Hour), Advice: "restart"},
+		"The certificate /s.crt has expired, on 2026-01-01T00:00:00Z: restart":                                   {File: "/s.crt", Expires: now.Add(-24 * time.Hour), Advice: "restart"},
+	} {
+		if got := c.Text(now); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

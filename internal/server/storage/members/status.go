@@ -1,6 +1,11 @@
 package members
 
-import "github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+import (
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+)
 
 // Status is how a member is, as its server says. Fields are only ever added.
 type Status struct {
@@ -21,6 +26,38 @@ type Status struct {
 	Problems []string `json:"problems,omitempty"`
 	// Members are all members, as this one knows them.
 	Members []etcd.Peer `json:"members"`
+	// Certificates lists certificates of the server that expire within 30 days or have expired.
+	Certificates []Certificate `json:"certificates,omitempty"`
+}
+
+// Certificate is a certificate in a file. Fields are only ever added.
+type Certificate struct {
+	// Use is the label of the metric of its expiration.
+	Use string `json:"use"`
+	// Flag names the file; empty for a file that the server has made.
+	Flag    string    `json:"flag,omitempty"`
+	File    string    `json:"file"`
+	Expires time.Time `json:"expires"`
+	// Advice tells the administrator how to renew it.
+	Advice string `json:"advice"`
+}
+
+// Text is the certificate in a sentence.
+func (c *Certificate) Text(now time.Time) string {
+	const day = 24 * time.Hour
+	named := c.File
+	if c.Flag != "" {
+		named += " (" + c.Flag + ")"
+	}
+	left := c.Expires.Sub(now)
+	when := fmt.Sprintf("expires in %d days, on", left/day)
+	switch {
+	case left < 0:
+		when = "has expired, on"
+	case left < day:
+		when = "expires within a day, on"
+	}
+	return fmt.Sprintf("The certificate %s %s %s: %s", named, when, c.Expires.UTC().Format(time.RFC3339), c.Advice)
 }
 
 // Keys are the keys of a server that the servers of the cluster share.

@@ -112,9 +112,9 @@ func (t *Tokens) Revoke(ctx context.Context, id string) (bool, error) {
 	return gone.Deleted > 0, nil
 }
 
-// check returns the stored token of a text, and the revision at which it was stored. It takes as long for a wrong secret
-// as for a right one.
-func (t *Tokens) check(ctx context.Context, text string) (*Token, int64, error) {
+// check returns the stored token of a text, and the revision at which it was stored. It returns errToken if the token is not good, or
+// has been used by other servers than the given one only. It takes as long for a wrong secret as for a right one.
+func (t *Tokens) check(ctx context.Context, text, server string) (*Token, int64, error) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 4 || parts[0] != tokenForm || parts[1] != path.Base(parts[1]) {
 		return nil, 0, errToken
@@ -132,7 +132,8 @@ func (t *Tokens) check(ctx context.Context, text string) (*Token, int64, error) 
 		revision = found.Kvs[0].ModRevision
 	}
 	hash := sha256.Sum256([]byte(parts[2]))
-	if subtle.ConstantTimeCompare(hash[:], stored.Hash) != 1 || !time.Now().Before(stored.Expires) {
+	used := len(stored.Used) >= stored.Uses && !slices.Contains(stored.Used, server)
+	if subtle.ConstantTimeCompare(hash[:], stored.Hash) != 1 || !time.Now().Before(stored.Expires) || used {
 		return nil, 0, errToken
 	}
 	return &stored, revision, nil
@@ -141,14 +142,12 @@ func (t *Tokens) check(ctx context.Context, text string) (*Token, int64, error) 
 // use counts a server that joins with a token. A server may do so again.
 func (t *Tokens) use(ctx context.Context, text, server string) error {
 	for {
-		stored, revision, err := t.check(ctx, text)
+		stored, revision, err := t.check(ctx, text, server)
 		switch {
 		case err != nil:
 			return err
 		case slices.Contains(stored.Used, server):
 			return nil
-		case len(stored.Used) >= stored.Uses:
-			return errToken
 		}
 		stored.Used = append(stored.Used, server)
 		value, err := json.Marshal(stored)

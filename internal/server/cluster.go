@@ -16,9 +16,14 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
@@ -162,13 +167,17 @@ func (s *settings) enter(ctx context.Context) (*etcd.Member, error) {
 		m.CertFile, m.KeyFile, m.CAFile = s.PeerCertFile, s.PeerKeyFile, s.PeerTrustedCAFile
 	}
 	if s.Join != "" && !present {
+		// An unreachable member would cost the cluster its majority.
+		if err := m.CheckCertificates(); s.PeerCertFile != "" && err != nil {
+			return nil, fmt.Errorf("--peer-cert-file, --peer-trusted-ca-file: %w", err)
+		}
 		judging, err := s.judgedBy()
 		if err != nil {
 			return nil, err
 		}
 		join := &members.Join{
 			URL: s.Join, TokenFile: s.JoinTokenFile, State: s.member, Peers: peers, Given: s.PeerCertFile != "",
-			Judging: judging, Different: s.AllowDifferentJudging,
+			Judging: judging, Set: s.judgingFlags(), Different: s.AllowDifferentJudging,
 		}
 		m.Joins, err = join.Do(ctx)
 		return m, err
@@ -239,6 +248,20 @@ func (s *settings) judgedBy() (map[string]string, error) {
 	return judging, nil
 }
 
+// judgingFlags are the flags that were set for the admission plugins in judgedBy. Other values have the names of their flags.
+func (s *settings) judgingFlags() map[string][]members.Flag {
+	var list []members.Flag
+	for _, f := range []struct {
+		name    string
+		plugins []string
+	}{{"admission-control", s.AdmissionControl}, {"enable-admission-plugins", s.EnableAdmissionPlugins}, {"disable-admission-plugins", s.DisableAdmissionPlugins}} {
+		if len(f.plugins) > 0 {
+			list = append(list, members.Flag{Name: f.name, Value: strings.Join(f.plugins, ",")})
+		}
+	}
+	return map[string][]members.Flag{"enable-admission-plugins": list}
+}
+
 // ClusterKeys begins the keys of tokens and members in an etcd whose keys have a prefix.
 func ClusterKeys(etcdPrefix string) string { return path.Join(etcdPrefix, "gatehouse", "cluster") }
 
@@ -250,13 +273,34 @@ func (r *reachable) admits(next http.Handler) http.Handler {
 	return r.admitter.Handler(next)
 }
 
+// withMajority refuses writes at once while a majority of the members is missing. api answers all other requests.
+func (r *reachable) withMajority(api http.Handler, c *genericapiserver.Config) http.Handler {
+	if r.db.embedded == nil || r.settings.member == nil {
+		return api
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && writesToStorage(info) && !r.links.delegated(req.Context(), info) {
+			if err := r.db.embedded.Refusal(); err != nil {
+				responsewriters.ErrorNegotiated(err, c.Serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+				return
+			}
+		}
+		api.ServeHTTP(w, req)
+	})
+}
+
+func writesToStorage(info *request.RequestInfo) bool {
+	return info.IsResourceRequest && slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, info.Verb) &&
+		!registration.IsVirtual(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
+}
+
 // newAdmitter returns what lets servers join.
 func newAdmitter(s *settings, db *database) (*members.Admitter, error) {
 	judging, err := s.judgedBy()
 	if err != nil {
 		return nil, err
 	}
-	a := members.Admitter{Etcd: db.client.Client, Prefix: ClusterKeys(s.EtcdPrefix), Judging: judging}
+	a := members.Admitter{Etcd: db.client.Client, Prefix: ClusterKeys(s.EtcdPrefix), Judging: judging, Set: s.judgingFlags()}
 	if s.PeerCertFile == "" {
 		a.Peers = s.peers()
 	}
@@ -280,6 +324,9 @@ func (j *judging) memberStatus(w http.ResponseWriter, req *http.Request) {
 		ID: strconv.FormatUint(progress.ID, 16), Version: j.settings.ProgramVersion, Leader: status.Leader == progress.ID,
 		Behind: progress.Committed - min(progress.Applied, progress.Committed), Applied: progress.Applied, SizeBytes: status.DbSize, InUse: status.DbSizeInUse, Problems: status.Errors,
 		Members: j.db.embedded.Peers(),
+	}
+	if list := j.db.certificates.Load(); list != nil {
+		out.Certificates = expiring((*list)(), time.Now())
 	}
 	if now := j.admitter.refresher.Current(); now != nil {
 		out.Registrations = now.Revision

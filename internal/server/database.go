@@ -35,14 +35,12 @@ type database struct {
 	// embedded is nil for an external etcd; dir is its directory.
 	embedded *etcd.Server
 	dir      string
-	// peerCert is the file of the certificate of a member; empty for a server alone.
-	peerCert string
 	// trusted is the hash of the authorities of members that etcd trusts since it started.
 	trusted string
 	// values are what objects pass on their way to etcd and back.
 	values *encryption.Transformers
-	// serving has the certificates that metrics are about; nil before they are there.
-	serving atomic.Pointer[serving]
+	// certificates lists the files that metrics show; nil while the server starts.
+	certificates atomic.Pointer[func() []certificateFile]
 }
 
 // openDatabase starts or connects to etcd. It stops the server when an embedded etcd ends
@@ -54,13 +52,7 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 		db.dir = s.etcdDir()
 		o := etcd.Options{Dir: db.dir, MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, Version: s.ProgramVersion, NoFsync: s.UnsafeNoFsync}
 		if s.member != nil {
-			o.Member = func(ctx context.Context) (*etcd.Member, error) {
-				m, err := s.enter(ctx)
-				if err == nil {
-					db.peerCert = m.CertFile
-				}
-				return m, err
-			}
+			o.Member = s.enter
 		}
 		if db.embedded, err = etcd.Start(ctx, o); err != nil {
 			return nil, err

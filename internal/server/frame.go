@@ -87,7 +87,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 		if s.EndAtOnce {
 			all = append([]filters.Filter{patientHealth(r.ready, healthPatience)}, all...)
 		}
-		return filters.Through(api, all...)
+		return filters.Through(r.withMajority(api, c), all...)
 	}
 	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(r.db.client.KV)))
 	// A restart does not help a KMS plugin that does not answer.

@@ -14,7 +14,6 @@ import (
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
@@ -60,7 +59,7 @@ func metricOf(name, help string, labels ...string) *componentmetrics.Desc {
 var (
 	freeBytes   = metricOf("storage_free_bytes", "Bytes that are free on the disk of the embedded etcd. The server refuses writes when they are fewer than --min-free-disk.")
 	quotaBytes  = metricOf("storage_quota_bytes", "Bytes that the database of the embedded etcd may have: --etcd-quota. The server refuses writes when the database is larger.")
-	expiration  = metricOf("certificate_expiration_timestamp_seconds", "When a certificate of the server expires, by use: serving, authority (the server's own, of clients and of serving certificates), members (between the servers of a cluster) or aggregation (by which aggregated servers know this one).", "use")
+	expiration  = metricOf("certificate_expiration_timestamp_seconds", "When the first certificate of the server for a use expires. Uses are serving, authority (the server's own, of clients and of serving certificates), administrator (admin.kubeconfig), clients (--client-ca-file), members and members-authority (between the servers of a cluster), aggregation and aggregation-authority (by which aggregated servers know this one), etcd and etcd-authority.", "use")
 	memberCount = metricOf("cluster_members", "Members of the embedded etcd, by role: voter, or learner for a server that is joining. A server alone is one voter.", "role")
 	hasLeader   = metricOf("cluster_has_leader", "1 when the members of the embedded etcd have a leader, and 0 when they have none, so that nobody can write.")
 	leads       = metricOf("cluster_is_leader", "1 when the member of this server is the leader of the embedded etcd.")
@@ -96,23 +95,16 @@ func (*ownState) CollectWithStability(to chan<- componentmetrics.Metric) {
 			show(freeBytes, float64(n))
 		}
 	}
-	v := db.serving.Load()
-	if v == nil {
-		return
-	}
-	if db.peerCert != "" {
-		if data, err := files.Read(db.peerCert, files.Configuration); err == nil {
-			if until, ok := firstExpiration(data); ok {
-				show(expiration, float64(until.Unix()), "members")
+	first := map[string]time.Time{}
+	if list := db.certificates.Load(); list != nil {
+		for _, c := range (*list)() {
+			if until, ok := c.expires(); ok && (first[c.use].IsZero() || until.Before(first[c.use])) {
+				first[c.use] = until
 			}
 		}
 	}
-	serving, _ := v.info.Cert.CurrentCertKeyContent()
-	aggregation, _ := v.toAggregated.CurrentCertKeyContent()
-	for use, data := range map[string][]byte{"serving": serving, "authority": v.pki().CA, "aggregation": aggregation} {
-		if until, ok := firstExpiration(data); ok {
-			show(expiration, float64(until.Unix()), use)
-		}
+	for use, until := range first {
+		show(expiration, float64(until.Unix()), use)
 	}
 }
 

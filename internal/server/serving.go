@@ -154,7 +154,8 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 	if err := v.writeKubeconfig(s, o.db); err != nil {
 		return nil, err
 	}
-	o.db.serving.Store(v)
+	certificates := func() []certificateFile { return s.certificateFiles(v.pki()) }
+	o.db.certificates.Store(&certificates)
 	r.loopback, err = newLoopback(v.loopback, o.ready, ctx.Done())
 	return r, err
 }

@@ -58,7 +58,7 @@ func newAssembly(c *controlled) (*assembly, error) {
 			{name: bootAggregation, do: c.api.aggregator.Know, lasting: true},
 			{name: bootAuthentication, lasting: true, do: func(ctx context.Context) error { return callers.Publish(ctx, c.loopback.client) }},
 		}, hookSteps(c.hooks, c.loopback))),
-		running: []part{{"service kubernetes", c.publisher.Run}, {"events", c.admitter.rejections.Run}},
+		running: []part{{"service kubernetes", c.publisher.Run}, {"events", c.admitter.rejections.Run}, {"expirations of certificates", c.warnOfExpirations}},
 		whenReady: []part{
 			{"controllers", c.controllers.Run},
 			{"aggregation: start", c.api.aggregator.Run},

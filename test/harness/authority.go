@@ -94,10 +94,16 @@ func (a *Authority) Serving(t testing.TB, names ...string) tls.Certificate {
 	return pair
 }
 
+// ExpiredPair is Pair with a certificate that was valid until a minute ago.
+func (a *Authority) ExpiredPair(t testing.TB, names ...string) (cert, key []byte) {
+	t.Helper()
+	return a.pair(t, time.Now().Add(-time.Minute), names...)
+}
+
 // Expired is Serving with a certificate that was valid until a minute ago.
 func (a *Authority) Expired(t testing.TB, names ...string) tls.Certificate {
 	t.Helper()
-	pair, err := tls.X509KeyPair(a.pair(t, time.Now().Add(-time.Minute), names...))
+	pair, err := tls.X509KeyPair(a.ExpiredPair(t, names...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,10 @@ package operations
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -315,5 +317,53 @@ func TestRotateTheKeyOfTokens(t *testing.T) {
 		if r := s.HTTP(t, s.WithToken(old)).Do("GET", "/api/v1/namespaces", ""); r.Code != http.StatusUnauthorized {
 			t.Errorf("server %d answers %d to a token of the old key", i, r.Code)
 		}
+	}
+}
+
+// Three servers on one machine are a cluster by the page's commands.
+func TestThreeServersOnOneMachine(t *testing.T) {
+	t.Parallel()
+	const section = "Three servers"
+	var ports []string
+	var listeners []net.Listener
+	for range 6 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, l)
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, port)
+	}
+	for _, l := range listeners {
+		l.Close()
+	}
+	a := harness.NewAdministrator(t).On("6443", ports[0], "6444", ports[1], "6445", ports[2], "2380", ports[3], "2381", ports[4], "2382", ports[5])
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	ready := func(port string) {
+		harness.Eventually(t, "the server at port "+port+" is ready", func() error {
+			res, err := client.Get("https://127.0.0.1:" + port + "/readyz")
+			if err != nil {
+				return err
+			}
+			res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				return errors.New(res.Status)
+			}
+			return nil
+		})
+	}
+	a.Begin(t, section, "--cluster --peer-address")
+	ready(ports[0])
+	a.Follow(t, section, "cluster token create --data-dir one")
+	a.Begin(t, section, "--data-dir two")
+	ready(ports[1])
+	a.Begin(t, section, "--data-dir three")
+	ready(ports[2])
+	if out := a.Follow(t, section, "cluster status --data-dir one"); strings.Count(out, "127.0.0.1:") != 3 || strings.Contains(out, "down") {
+		t.Error(out)
 	}
 }

@@ -420,8 +420,26 @@ func (f *fleet) withoutMajority(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.method, c.path, a.code, a.body)
 		}
 	}
+	// S31.21: by now the loss is known, and the members that are missing are named at once, whatever time a request has.
+	for _, c := range []struct{ method, path string }{{"POST", configMaps}, {"GET", leases + "/there"}, {"GET", leases}} {
+		began := time.Now()
+		var body any
+		if c.method == "POST" {
+			body = named("without")
+		}
+		a, err := f.client(0).send(harness.Context(t), c.method, c.path, body)
+		if took := time.Since(began); err != nil || took > 2*limit {
+			t.Errorf("%s %s: %v after %s", c.method, c.path, err, took)
+			continue
+		}
+		for _, want := range []string{"the cluster has no majority", "1 of 3 members answer", state(t, f.servers[1]).Name, state(t, f.servers[2]).Address} {
+			if _, message := a.status(); a.code != http.StatusServiceUnavailable || !strings.Contains(message, want) {
+				t.Errorf("%s %s: %d, no %q in %s", c.method, c.path, a.code, want, a.body)
+			}
+		}
+	}
 	r := harness.Run(t, "cluster", "status", "--data-dir", f.servers[0].DataDir)
-	if r.Code != 1 || !strings.Contains(r.Err, "a majority of the members must run") {
+	if r.Code != 1 || !strings.Contains(r.Err, "a majority of the members must run, and no other one answers") || !strings.Contains(r.Err, state(t, f.servers[1]).Name) {
 		t.Errorf("status: %d, %s", r.Code, r.Err)
 	}
 	restartAll(t, f.servers[1:]...)

@@ -154,3 +154,59 @@ func (s *silentServer) waits(t *testing.T, _ io.Writer, _ io.Reader) {
 	}
 	t.Cleanup(func() { conn.Close() })
 }
+
+// S31.7: a server on the data of a member that was removed ends, and says how it joins again.
+func TestOldDataOfARemovedMember(t *testing.T) {
+	t.Parallel()
+	first, _ := begun(t, t.TempDir())
+	flags := joins(first, newToken(t, first, 1), newPeer(t))
+	second := harness.Start(t, flags...)
+	second.Stop(t)
+	if r := harness.Run(t, "cluster", "remove", state(t, second).Name, "--data-dir", first.DataDir); r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	r := harness.Run(t, append([]string{"serve", "--data-dir", second.DataDir, "--secure-port", "0"}, flags...)...)
+	if r.Code != 1 || !strings.Contains(r.Err, "empty data directory") || !strings.Contains(r.Err, "new token") || strings.Contains(r.Err, "server is stopping") {
+		t.Errorf("%d: %s", r.Code, r.Err)
+	}
+}
+
+// S31.22: a member whose certificate has expired names the file and the end, and never advises a recovery while others answer.
+func TestAnExpiredPeerCertificate(t *testing.T) {
+	t.Parallel()
+	authority := harness.NewAuthority(t, "peers")
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	cert, key := authority.Pair(t, "127.0.0.1")
+	ca := write("ca.crt", authority.Bundle)
+	certs := func(name string) []string {
+		return []string{"--peer-cert-file", write(name+".crt", cert), "--peer-key-file", write(name+".key", key), "--peer-trusted-ca-file", ca}
+	}
+	first, _ := begun(t, t.TempDir(), certs("first")...)
+	flags := joins(first, newToken(t, first, 1), newPeer(t), certs("second")...)
+	second := harness.Start(t, flags...)
+	// The test authority makes certificates for a short time.
+	if r := harness.Run(t, "cluster", "status", "--data-dir", first.DataDir); r.Code != 0 || strings.Count(r.Out, "(--peer-cert-file) expires") != 2 {
+		t.Errorf("status: %d %s%s", r.Code, r.Out, r.Err)
+	}
+	second.Stop(t)
+	old, oldKey := authority.ExpiredPair(t, "127.0.0.1")
+	file := write("second.crt", old)
+	write("second.key", oldKey)
+	r := harness.Run(t, append([]string{"serve", "--data-dir", second.DataDir, "--secure-port", "0"}, flags...)...)
+	for _, want := range []string{file, "expired on", "replace the file", state(t, first).Address} {
+		if r.Code != 1 || !strings.Contains(r.Err, want) {
+			t.Errorf("%d: no %q in %s", r.Code, want, r.Err)
+		}
+	}
+	if strings.Contains(r.Err, "recover") {
+		t.Errorf("it advises a recovery: %s", r.Err)
+	}
+}

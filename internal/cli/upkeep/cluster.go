@@ -69,8 +69,9 @@ tokens themselves are not stored.`, streams, (*cluster).listTokens),
 	return interruptible(command.Group(cmd, token,
 		newClusterCommand("status", "Show the members and how they are", `Show the members of the cluster: which one leads, how many entries of the log a
 member has yet to take in, how large its database is, and by which revision of
-the registrations its server judges requests. The exit code is 1 when a member
-does not answer.`, streams, (*cluster).status),
+the registrations its server judges requests. It names each certificate of a
+server that expires within 30 days. The exit code is 1 when a member does not
+answer.`, streams, (*cluster).status),
 		newClusterCommand("remove MEMBER", "Take a member out, also one that is dead", `Take a member out of the cluster, by its name or ID, also one that is dead. Its
 server ends, and can join again with an empty data directory and a new token.
 The command refuses to leave a cluster without a majority that answers.`, streams, (*cluster).remove),
@@ -107,7 +108,7 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 		case errors.Is(err, backup.ErrNotRunning):
 			return err
 		case err != nil:
-			return fmt.Errorf("%w: a majority of the members must run; if the others are lost for good, stop this server and run 'gatehouse cluster recover --from-this-member'", err)
+			return c.withoutMajority(cmd.Context(), err)
 		}
 		defer end()
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -130,6 +131,42 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 		command.AddOutput(cmd, &c.output, "format: text or json", "text", "json")
 	}
 	return cmd
+}
+
+// withoutMajority is the error of a cluster whose etcd does not answer. It names the members that do not run, as far as the server
+// of this machine knows them. Members that answer can come back, so that a recovery would make a second cluster.
+func (c *cluster) withoutMajority(ctx context.Context, err error) error {
+	const majority = "a majority of the members must run"
+	state, read := members.ReadState(c.dataDir)
+	client, made := c.api()
+	url := etcd.ServerURL(filepath.Join(c.dataDir, "etcd"))
+	if read != nil || state == nil || made != nil || url == "" {
+		return fmt.Errorf("%w: %s", err, majority)
+	}
+	status := askMember(ctx, client, url)
+	if status == nil {
+		return fmt.Errorf("%w: %s", err, majority)
+	}
+	others := slices.DeleteFunc(status.Members, func(p etcd.Peer) bool { return p.Name == state.Name })
+	silent := make([]bool, len(others))
+	var asking sync.WaitGroup
+	for i, p := range others {
+		asking.Go(func() { silent[i] = !etcd.Answers(ctx, p.Address) })
+	}
+	asking.Wait()
+	var names []string
+	for i, p := range others {
+		if silent[i] {
+			names = append(names, cmp.Or(p.Name, "a member")+" at "+p.Address)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return fmt.Errorf("%w: %s and accept each other; all of them answer, and the log of the servers says why they do not work together", err, majority)
+	case len(names) == len(others):
+		return fmt.Errorf("%w: %s, and no other one answers: start %s; if these are lost for good, stop this server and run 'gatehouse cluster recover --from-this-member'", err, majority, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("%w: %s: start %s", err, majority, strings.Join(names, ", "))
 }
 
 // clusterTimeout bounds what a command asks of the members.
@@ -358,6 +395,15 @@ func (c *cluster) print(all []member) error {
 	}
 	if err := command.WriteTable(c.out, table); err != nil {
 		return err
+	}
+	now := time.Now()
+	for _, m := range all {
+		if m.Status == nil {
+			continue
+		}
+		for _, expiring := range m.Status.Certificates {
+			terminal.Fprintf(c.out, "\n%s: %s\n", m.name(), expiring.Text(now))
+		}
 	}
 	if voters%2 == 0 {
 		terminal.Fprintf(c.out, "\n%d members bear the loss of no more of them than %d would: let another server join, or remove one.\n", voters, voters-1)

@@ -98,6 +98,7 @@ func newEtcdCommand(name, short, long string, streams command.Streams, run func(
 func (m *maintenance) open(ctx context.Context) (end func(), err error) {
 	command.QuietGRPC()
 	if len(m.servers.Endpoints) > 0 {
+		m.servers.CallTimeout = etcd.CommandTimeout
 		c, err := etcd.NewClient(ctx, m.servers)
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
 // hedgeAfter is how long a read may take before another attempt starts next to
@@ -71,11 +72,11 @@ func (unanswered) Is(target error) bool { return target == snapshot.ErrUnanswere
 // Unwrap implements the interface of package errors.
 func (u unanswered) Unwrap() error { return u.error }
 
-// noAnswer marks an error of etcd after which another attempt may succeed: every error but
-// those about the request itself.
+// noAnswer marks an error of etcd after which another attempt may succeed soon. Errors about the request
+// itself, and about a majority that is missing, stay as they are.
 func noAnswer(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || etcd.IsNoMajority(err) {
+		return err
 	}
 	if e := (rpctypes.EtcdError{}); errors.As(err, &e) {
 		switch e.Code() {

@@ -101,7 +101,7 @@ func copyData(dir, to string) (several bool, err error) {
 
 // connect makes a client. stop is called when the client has ended.
 func connect(ctx context.Context, dir, version, endpoint string, stop func()) (*Source, func(), error) {
-	client, err := etcd.NewClient(ctx, etcd.ClientOptions{Endpoints: []string{endpoint}, DialTimeout: patience})
+	client, err := etcd.NewClient(ctx, etcd.ClientOptions{Endpoints: []string{endpoint}, DialTimeout: patience, CallTimeout: etcd.CommandTimeout})
 	if err != nil {
 		stop()
 		return nil, nil, err

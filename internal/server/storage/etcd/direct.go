@@ -20,7 +20,7 @@ import (
 // of one process costs more than etcd itself. The watches of one of several members use the
 // connection, which ends them while there is no leader.
 func (s *Server) Direct(c *clientv3.Client) {
-	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), &s.reads, &s.ending, c.Ctx()}, c)
+	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), &s.reads, &s.ending, s.majority, c.Ctx()}, c)
 	if s.member != nil {
 		return
 	}
@@ -36,12 +36,18 @@ type direct struct {
 	server pb.KVServer
 	reads  *reads
 	ending *ending
+	// majority fails calls to a member without a leader.
+	majority *majority
 	// client is a context that ends when the client is closed.
 	client context.Context
 }
 
 // Txn implements pb.KVClient. Its errors are like those of a connection.
 func (d direct) Txn(ctx context.Context, in *pb.TxnRequest, options ...grpc.CallOption) (*pb.TxnResponse, error) {
+	return call(ctx, d.majority, func(ctx context.Context) (*pb.TxnResponse, error) { return d.txn(ctx, in, options...) })
+}
+
+func (d direct) txn(ctx context.Context, in *pb.TxnRequest, options ...grpc.CallOption) (*pb.TxnResponse, error) {
 	if txn.IsTxnReadonly(in) {
 		return d.KVClient.Txn(ctx, in, options...)
 	}
@@ -65,10 +71,15 @@ func (d direct) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// Range implements pb.KVClient. A read may wait for a lock of an etcd that hangs, and nobody can
+// Range implements pb.KVClient.
+func (d direct) Range(ctx context.Context, in *pb.RangeRequest, options ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return call(ctx, d.majority, func(ctx context.Context) (*pb.RangeResponse, error) { return d.read(ctx, in, options...) })
+}
+
+// read reads keys. It may wait for a lock of an etcd that hangs, and nobody can
 // end that wait. So the read has a goroutine of its own, which its caller leaves when the time is
 // over. (A write waits only for the consensus, and ends with its context.)
-func (d direct) Range(ctx context.Context, in *pb.RangeRequest, options ...grpc.CallOption) (*pb.RangeResponse, error) {
+func (d direct) read(ctx context.Context, in *pb.RangeRequest, options ...grpc.CallOption) (*pb.RangeResponse, error) {
 	if !d.reads.begin() {
 		return d.KVClient.Range(ctx, in, options...)
 	}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"k8s.io/klog/v2"
 )
 
 // startTimeout is how long an embedded etcd may take to serve once it has read its
@@ -79,6 +80,8 @@ type Server struct {
 	unheard bool
 	// front is where the other members reach this one; nil for an etcd alone.
 	front *front
+	// majority is nil for an etcd alone.
+	majority *majority
 
 	// stop ends the goroutines that watch the etcd, and watchers waits for them.
 	stop     context.CancelFunc
@@ -162,6 +165,10 @@ func (s *Server) start(ctx context.Context, o Options) error {
 			return err
 		}
 		s.member.configure(cfg)
+		s.majority = newMajority()
+		if err := s.member.CheckCertificates(); err != nil {
+			klog.Errorf("Other members refuse this one: %v", err)
+		}
 	}
 	s.failure.alone = s.member == nil
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
@@ -194,6 +201,9 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.watchers.Go(func() { s.awaitEnd(watching) })
 	if s.front != nil {
 		s.watchers.Go(func() { s.front.watch(watching) })
+	}
+	if s.majority != nil {
+		s.watchers.Go(func() { s.majority.run(watching, s.led, s.missing) })
 	}
 	return nil
 }
@@ -257,11 +267,27 @@ func (s *Server) awaitEnd(ctx context.Context) {
 	case <-s.failure.happened:
 		s.errors <- s.ended(s.failure.err)
 	case err := <-s.etcd.Err():
-		s.errors <- s.ended(err)
+		s.errors <- s.stopped(err)
 	case <-s.etcd.Server.StopNotify():
 		s.errors <- s.ended(errRemoved)
 	case <-ctx.Done():
 	}
+}
+
+// stopped returns the error of an etcd that has stopped with err. A member that the others have removed stops by itself, and the
+// part of it that notices first says only that it is stopping.
+func (s *Server) stopped(err error) error {
+	if failed := s.failure.get(); failed != nil {
+		return s.ended(failed)
+	}
+	select {
+	case <-s.etcd.Server.StoppingNotify():
+		if s.member != nil {
+			return s.ended(errRemoved)
+		}
+	default:
+	}
+	return s.ended(err)
 }
 
 // ended returns the error that etcd has ended by itself, which says what to do.
@@ -277,9 +303,9 @@ func (s *Server) Endpoint() string { return s.etcd.Config().AdvertiseClientUrls[
 func (s *Server) Err() <-chan error { return s.errors }
 
 // Guard returns inner with writes that are refused, with status 503, while the disk is
-// nearly full. Other writes pass through at the price of reading one variable.
+// nearly full or a majority of the members is missing.
 func (s *Server) Guard(inner kubernetes.Interface) kubernetes.Interface {
-	return &guarded{Interface: inner, check: s.space.check}
+	return &guarded{Interface: inner, check: func() error { return cmp.Or(s.space.check(), s.Refusal()) }}
 }
 
 // Close stops etcd and releases the lock of the directory. After an error of Err, parts of etcd
@@ -341,7 +367,12 @@ type ClientOptions struct {
 	CAFile, CertFile, KeyFile string
 	// DialTimeout bounds the first connection; 0 means 10 s.
 	DialTimeout time.Duration
+	// CallTimeout bounds each read and write of keys; 0 means that only their contexts do.
+	CallTimeout time.Duration
 }
+
+// CommandTimeout is the CallTimeout of commands. A client waits without an end for an etcd that has ended.
+const CommandTimeout = 15 * time.Second
 
 // NewClient connects to an etcd and checks that it answers. The error names
 // the endpoints.
@@ -362,7 +393,7 @@ func NewClient(ctx context.Context, o ClientOptions) (*kubernetes.Client, error)
 		},
 		MaxCallSendMsgSize: 16 << 20,
 	}
-	if len(o.Endpoints) == 1 && strings.HasPrefix(o.Endpoints[0], "unix:") {
+	if len(o.Endpoints) == 1 && strings.HasPrefix(o.Endpoints[0], "unix:") && o.CallTimeout == 0 {
 		// An etcd in this process hangs only when the process hangs. The connection is still good
 		// after that.
 		cfg.DialKeepAliveTime = 0
@@ -378,6 +409,9 @@ func NewClient(ctx context.Context, o ClientOptions) (*kubernetes.Client, error)
 	client, err := kubernetes.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %v: %w", o.Endpoints, err)
+	}
+	if o.CallTimeout > 0 {
+		client.KV = clientv3.NewKVFromKVClient(bounded{clientv3.RetryKVClient(client.Client), o.CallTimeout}, client.Client)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()

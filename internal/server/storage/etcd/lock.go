@@ -118,6 +118,20 @@ func Serving(dir string) (url string, err error) {
 	return "", errNoServer
 }
 
+// ServerURL returns the URL of the API server that holds the lock of a directory, and "" if none does. Do not send credentials
+// there without checking its certificate: the file has the URL.
+func ServerURL(dir string) string {
+	f, err := os.Open(filepath.Join(dir, lockName))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if held, err := isHeld(f); err != nil || !held {
+		return ""
+	}
+	return readOwner(f).url
+}
+
 var errNoServer = errors.New("no server of this user runs with its data directory")
 
 // isHeld reports whether a process holds the lock of a file.

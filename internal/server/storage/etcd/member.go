@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/schema"
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -87,6 +88,7 @@ func (s *Server) awaitMember(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	heard, end := time.Now(), time.Now().Add(catchUpTimeout)
+	warned := false
 	var named time.Time
 	for {
 		select {
@@ -97,10 +99,14 @@ func (s *Server) awaitMember(ctx context.Context) error {
 		case <-server.StopNotify():
 			return s.ended(errRemoved)
 		case err := <-s.etcd.Err():
-			return s.ended(err)
+			return s.stopped(err)
 		case now := <-tick.C:
 			if server.Leader() != 0 {
-				heard = now
+				heard, warned = now, false
+			}
+			if !warned && now.Sub(heard) > lostAfter {
+				warned = true
+				klog.Warningf("The members of the cluster have no leader yet: %s", s.missing(ctx))
 			}
 			switch p := s.Progress(); {
 			case s.unheard || p.Committed == 0 || p.Applied < p.Committed || !s.named():
@@ -112,7 +118,7 @@ func (s *Server) awaitMember(ctx context.Context) error {
 				return errUnheard
 			}
 			if now.Sub(heard) > startTimeout {
-				return fmt.Errorf("etcd in %s: the members have no leader for %s: a majority of them must run and reach each other at their peer addresses; if the others are lost for good, run 'gatehouse cluster recover --from-this-member'", s.dir, startTimeout)
+				return s.leaderless(ctx)
 			}
 			if now.After(end) {
 				return fmt.Errorf("etcd in %s: not ready within %s", s.dir, catchUpTimeout)
@@ -121,6 +127,25 @@ func (s *Server) awaitMember(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// leaderless is the error of a member that waited for a leader for startTimeout.
+func (s *Server) leaderless(ctx context.Context) error {
+	others := s.askOthers(ctx)
+	text := fmt.Sprintf("etcd in %s: the members have no leader for %s: %s", s.dir, startTimeout, describe(others, s.member.expired(time.Now())))
+	// Two clusters would go on if another member could come back.
+	if recoverable(others) {
+		text += "; if the others are lost for good, run 'gatehouse cluster recover --from-this-member'"
+	}
+	return errors.New(text)
+}
+
+// led reports whether the members have a leader.
+func (s *Server) led() bool { return s.etcd.Server.Leader() != 0 }
+
+// missing says which other members do not answer.
+func (s *Server) missing(ctx context.Context) string {
+	return describe(s.askOthers(ctx), s.member.expired(time.Now()))
 }
 
 // named reports whether the data of the member have its name.

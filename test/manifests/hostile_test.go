@@ -302,7 +302,7 @@ func TestHostileFolders(t *testing.T) {
 		"rollout":  {{"rollout", "status", "validatingadmissionpolicy/p"}, {"rollout", "status", "validatingadmissionpolicy/p", kubeconfig}},
 		"snapshot": {{"snapshot"}, {"snapshot", "-o", "-", kubeconfig}},
 		"kubectl": {
-			{"kubectl", "get", "configmaps"}, {"kubectl", kubeconfig, "apply", "--dry-run=client", "-f", "policies/"}, {"kubectl", kubeconfig, "apply", "--dry-run=server", "-R", "-f", "."}, {"kubectl", kubeconfig, "diff", "-f", "pipes/*.yaml"},
+			{"kubectl", "get", "configmaps"}, {"kubectl", kubeconfig, "apply", "--dry-run=client", "-o", "yaml", "-f", "policies/"}, {"kubectl", kubeconfig, "apply", "--dry-run=client", "-f", "pipes/"}, {"kubectl", kubeconfig, "apply", "--dry-run=server", "-R", "-f", "."}, {"kubectl", kubeconfig, "diff", "-f", "pipes/*.yaml"},
 			{"kubectl", kubeconfig, "diff", "-f", "policies/configmap.yaml"}, {"kubectl", kubeconfig, "create", "configmap", "a", "--dry-run=client", "--from-file=a=pipes/pipe.yaml"}, {"kubectl", "evil"},
 		},
 	}

@@ -18,8 +18,8 @@ import (
 // fileFlags are the flags of kubectl that name files.
 var fileFlags = []string{"filename", "from-file", "from-env-file", "patch-file", "cert", "key"}
 
-// checkFiles has kubectl refuse named pipes and devices before it reads files: in a directory of somebody else, it
-// would wait for a pipe without end. Open pipes of a shell are read.
+// checkFiles has kubectl refuse named pipes, devices, and links out of a directory before it reads files: in a directory of
+// somebody else, it would wait for a pipe without end, or print a file of the user. Open pipes of a shell are read.
 func checkFiles(root *cobra.Command) {
 	before := root.PersistentPreRunE
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
@@ -65,7 +65,10 @@ func checkFile(path string) error {
 			case name != match && !slices.Contains(resource.FileExtensions, filepath.Ext(name)):
 				return nil
 			}
-			if err := files.CheckArgument(name, math.MaxInt64); errors.As(err, new(files.Refused)) {
+			if err = files.CheckArgument(name, math.MaxInt64); err == nil && name != match {
+				err = files.CheckFound(name, match)
+			}
+			if errors.As(err, new(files.Refused)) {
 				return files.Plain(err)
 			}
 			return nil

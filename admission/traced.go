@@ -2,7 +2,11 @@ package admission
 
 import (
 	"net/http"
+	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
@@ -30,13 +34,15 @@ func Traced(next http.Handler, done func(*trace.Trace)) http.Handler {
 		}
 		t := trace.New()
 		t.AuditID = audit.GetAuditIDTruncated(r.Context())
+		written := &tracedWriter{ResponseWriter: w, trace: t}
 		defer func() {
 			t.Finish()
 			if t.Judged() {
+				written.respond()
 				done(t)
 			}
 		}()
-		w = responsewriter.WrapForHTTP1Or2(&tracedWriter{ResponseWriter: w, trace: t})
+		w = responsewriter.WrapForHTTP1Or2(written)
 		next.ServeHTTP(w, r.WithContext(trace.NewContext(r.Context(), t)))
 	})
 }
@@ -60,6 +66,36 @@ type tracedWriter struct {
 	http.ResponseWriter
 	trace *trace.Trace
 	begun bool
+	// code is the status code; 0 before the response begins. failure is the body of an error.
+	code    int
+	failure []byte
+}
+
+// maxFailure bounds the body of an error from which the reason is read, in bytes.
+const maxFailure = 256 << 10
+
+// statuses decodes the Status of an error.
+var statuses = sync.OnceValue(func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, metav1.Unversioned)
+	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
+})
+
+// respond notes the response in the trace.
+func (w *tracedWriter) respond() {
+	if w.code == 0 {
+		return
+	}
+	response := trace.Response{Code: w.code}
+	if len(w.failure) > 0 {
+		// An error in another form, or compressed, has no reason.
+		if o, _, err := statuses().Decode(w.failure, nil, nil); err == nil {
+			if s, ok := o.(*metav1.Status); ok {
+				response.Reason, response.Message = string(s.Reason), s.Message
+			}
+		}
+	}
+	w.trace.Respond(response)
 }
 
 var _ responsewriter.UserProvidedDecorator = (*tracedWriter)(nil)
@@ -79,12 +115,18 @@ func (w *tracedWriter) Header() http.Header {
 func (w *tracedWriter) WriteHeader(code int) {
 	w.Header()
 	w.begun = true
+	if code >= http.StatusOK {
+		w.code = code
+	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *tracedWriter) Write(data []byte) (int, error) {
 	if !w.begun {
 		w.WriteHeader(http.StatusOK)
+	}
+	if w.code >= http.StatusBadRequest && len(w.failure) < maxFailure {
+		w.failure = append(w.failure, data[:min(len(data), maxFailure-len(w.failure))]...)
 	}
 	return w.ResponseWriter.Write(data)
 }

@@ -4,12 +4,17 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -59,6 +64,60 @@ func TestRequestsAreTraced(t *testing.T) {
 			}
 			if len(traces) == 1 && traces[0].Latency() == 0 {
 				t.Error("the trace has no latency")
+			}
+		})
+	}
+}
+
+// A trace has the code of the response, and the reason of an error in each encoding, in however many parts it is written.
+func TestATraceHasTheResponse(t *testing.T) {
+	status := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "configmaps"}, "web").Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, metav1.Unversioned)
+	encoded := func(mediaType string) string {
+		t.Helper()
+		info, ok := runtime.SerializerInfoForMediaType(serializer.NewCodecFactory(scheme).SupportedMediaTypes(), mediaType)
+		if !ok {
+			t.Fatal(mediaType)
+		}
+		data, err := runtime.Encode(info.Serializer, &status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	whole := &trace.Response{Code: 409, Reason: "AlreadyExists", Message: `configmaps "web" already exists`}
+	for name, c := range map[string]struct {
+		code int
+		body string
+		want *trace.Response
+	}{
+		"created":                 {201, `{"kind":"ConfigMap","apiVersion":"v1"}`, &trace.Response{Code: 201}},
+		"JSON":                    {409, encoded(runtime.ContentTypeJSON), whole},
+		"YAML":                    {409, encoded(runtime.ContentTypeYAML), whole},
+		"protobuf":                {409, encoded(runtime.ContentTypeProtobuf), whole},
+		"an error without a body": {422, "", &trace.Response{Code: 422}},
+		"text":                    {500, "no", &trace.Response{Code: 500}},
+		"another kind":            {404, `{"kind":"ConfigMap","apiVersion":"v1","reason":"Invalid"}`, &trace.Response{Code: 404}},
+		"a long error":            {422, `{"kind":"Status","apiVersion":"v1","reason":"Invalid","message":"` + strings.Repeat("x", 2*maxFailure), &trace.Response{Code: 422}},
+		"no response":             {0, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, traces := handled(t, "POST", &request.RequestInfo{}, func(w http.ResponseWriter, r *http.Request) {
+				trace.FromContext(r.Context()).Add(trace.Step{Plugin: "P"})
+				if c.code == 0 {
+					return
+				}
+				w.WriteHeader(c.code)
+				for part := range slices.Chunk([]byte(c.body), 10_000) {
+					if _, err := w.Write(part); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if diff := cmp.Diff(c.want, traces[0].Response()); diff != "" {
+				t.Errorf("response (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -32,6 +32,8 @@ type Audit struct {
 	Code    int    `json:"code,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// ImpersonatedBy is the user that made the request in the name of another one, the user of request.
+	ImpersonatedBy string `json:"impersonatedBy,omitempty"`
 	// RejectedBy names what rejected the request: an admission plugin, Authentication,
 	// Authorization, Decoding, Validation or Storage, or unknown. It is absent if nothing did.
 	RejectedBy string `json:"rejectedBy,omitempty"`
@@ -66,7 +68,7 @@ func (a *Audit) size() int {
 	if a == nil {
 		return 0
 	}
-	size := sizeOfError + len(a.Source) + len(a.Message)
+	size := sizeOfError + len(a.Source) + len(a.Message) + len(a.ImpersonatedBy)
 	for key, value := range a.Annotations {
 		size += 2*sizeOfString + len(key) + len(value)
 	}

@@ -7,10 +7,11 @@ import "strconv"
 //
 // auditID is the ID of the request in the audit log and in the log. webhook is the name of a webhook
 // that was called, or of an initializer that the object was given or that wrote it; configuration is
-// the name of its registration object; plugin is a plugin that did something. resource is the plural,
+// the name of its registration object; plugin is a plugin that did something. response is the status
+// code of the response, its class as in 4xx, or the reason of an error. resource is the plural,
 // or the plural and the group as in deployments.apps. name is the name of the request's object. An =
 // is true when one of several values is equal, a != when none is.
-var Fields = []string{"auditID", "webhook", "configuration", "plugin", "outcome", "user", "operation", "resource", "name", "dryRun"}
+var Fields = []string{"auditID", "webhook", "configuration", "plugin", "outcome", "response", "user", "operation", "resource", "name", "dryRun"}
 
 // Field returns the values of a field, as Fields describes it.
 func (r *Record) Field(field string) []string {
@@ -19,6 +20,8 @@ func (r *Record) Field(field string) []string {
 		return []string{r.AuditID}
 	case "outcome":
 		return []string{string(r.Outcome)}
+	case "response":
+		return r.responses()
 	case "user":
 		return []string{q.User}
 	case "operation":

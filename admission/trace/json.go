@@ -111,6 +111,9 @@ type Record struct {
 	Start Time `json:"start"`
 	// Outcome is what admission came to.
 	Outcome Outcome `json:"outcome"`
+	// Response is the response of the server to the request. It may be an error although admission allowed the
+	// request, of validation or of the storage for example. It is absent if it is not known.
+	Response *ResponseRecord `json:"response,omitempty"`
 	// Request is what the request was about.
 	Request RequestRecord `json:"request"`
 	// Revision is the storage revision of the registrations that the request was judged
@@ -129,6 +132,35 @@ type Record struct {
 	Audit *Audit `json:"audit,omitempty"`
 	// Steps are what the plugins did, in the order in which they ended.
 	Steps []StepRecord `json:"steps"`
+}
+
+// ResponseRecord is the response of a server to a request.
+type ResponseRecord struct {
+	// Code is the HTTP status code.
+	Code int `json:"code"`
+	// Reason and Message are those of the Status of an error, such as AlreadyExists. Message is absent in a trace of an
+	// audit log, which has it in audit.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// String returns the code and the reason, as in 422 Invalid.
+func (r *ResponseRecord) String() string {
+	return strings.TrimSpace(fmt.Sprint(r.Code, " ", r.Reason))
+}
+
+// Refused reports whether the response is an error although admission allowed the request.
+func (r *Record) Refused() bool {
+	return r.Response != nil && r.Response.Code >= http.StatusBadRequest && (r.Outcome == OutcomeAllowed || r.Outcome == OutcomeFailedOpen)
+}
+
+// responses returns the names by which a response is selected: its code, the class of the code as in 4xx, and its
+// reason. There are none if the response is not known.
+func (r *Record) responses() []string {
+	if r.Response == nil {
+		return nil
+	}
+	return []string{fmt.Sprint(r.Response.Code), fmt.Sprintf("%dxx", r.Response.Code/100), r.Response.Reason}
 }
 
 // RequestRecord says what an API request was about.
@@ -251,7 +283,7 @@ type EntryRecord struct {
 	// Kind is the kind of the registration object, Configuration its name.
 	Kind          string `json:"kind"`
 	Configuration string `json:"configuration"`
-	// Index is the position of the entry in the object, from 0.
+	// Index is the position of the entry in the object, from 0; -1 if an audit log does not say it.
 	Index int `json:"index"`
 	// Name is the name of the entry.
 	Name string `json:"name"`
@@ -263,6 +295,8 @@ type EntryRecord struct {
 type CallRecord struct {
 	// Known is written, derived or unknown; it is absent if a server of Gatehouse made the trace.
 	Known Known `json:"known,omitempty"`
+	// WebhookKnown says how the configuration of webhook is known; it is absent if it is known as the call is.
+	WebhookKnown Known `json:"webhookKnown,omitempty"`
 	// Webhook is what was called, FailurePolicy its policy.
 	Webhook       EntryRecord `json:"webhook"`
 	FailurePolicy string      `json:"failurePolicy,omitempty"`
@@ -337,6 +371,8 @@ type PatchOperation struct {
 
 // ConditionRecord is one evaluation of the match conditions of an entry.
 type ConditionRecord struct {
+	// Known is written, derived or unknown; it is absent if a server of Gatehouse made the trace.
+	Known Known `json:"known,omitempty"`
 	// Entry has the conditions.
 	Entry EntryRecord `json:"entry"`
 	// Micros is how long it took.
@@ -406,6 +442,12 @@ func (t *Trace) record(w writer, subject *Subject) Record {
 		TotalMicros: t.Latency().Microseconds(), OwnMicros: t.Own().Microseconds(),
 		Audit: t.Audit.shown(w), Steps: make([]StepRecord, len(steps)),
 	}
+	switch response, a := t.Response(), t.Audit; {
+	case response != nil:
+		r.Response = &ResponseRecord{response.Code, response.Reason, w.said(response.Message, false)}
+	case a != nil && a.Code != 0:
+		r.Response = &ResponseRecord{Code: a.Code, Reason: a.Reason}
+	}
 	for i := range steps {
 		r.Steps[i] = w.step(&steps[i])
 		r.Revision = cmp.Or(r.Revision, r.Steps[i].Revision)
@@ -458,7 +500,7 @@ func (w writer) step(s *Step) StepRecord {
 	}
 	out.Judgements, out.Calls, out.Discarded = records(run.Judgements, w.judgement), records(run.Calls, w.call), records(run.Discarded, w.call)
 	out.Conditions = records(run.Conditions, func(c *Condition) ConditionRecord {
-		condition := ConditionRecord{Entry: entryRecord(&c.Entry), Micros: c.Latency.Microseconds(), Errors: c.Errors, Excluded: c.Excluded, Error: w.text(c.Err)}
+		condition := ConditionRecord{Known: c.Known, Entry: entryRecord(&c.Entry), Micros: c.Latency.Microseconds(), Errors: c.Errors, Excluded: c.Excluded, Error: w.text(c.Err)}
 		if w.secret && c.Err != nil {
 			condition.Error = withheld
 		}
@@ -486,7 +528,7 @@ func records[From, To any](list []From, record func(*From) To) (out []To) {
 
 func (w writer) call(c *Call) CallRecord {
 	out := CallRecord{
-		Known: c.Known, Webhook: entryRecord(&c.Entry), FailurePolicy: string(c.FailurePolicy), Rule: c.Rule,
+		Known: c.Known, WebhookKnown: c.EntryKnown, Webhook: entryRecord(&c.Entry), FailurePolicy: string(c.FailurePolicy), Rule: c.Rule,
 		Kind: kindRecord(c.Kind), Resource: resourceRecord(c.Resource), Subresource: c.Subresource, Equivalent: c.Equivalent,
 		ReviewVersion: c.ReviewVersion, UID: string(c.UID), Start: at(c.Start), Micros: c.Latency.Microseconds(),
 		Turn: c.Turn.String(), Sent: c.Sent, Fate: c.Fate.String(), Verdict: c.Verdict.String(), Code: c.Code,

@@ -28,6 +28,9 @@ func (t *Trace) Size() int {
 	defer t.mu.Unlock()
 	about := &t.mu.about
 	size := sizeOfTrace + len(about.Name) + len(about.UID) + len(about.User) + len(about.Namespace) + t.Audit.size()
+	if r := t.mu.response; r != nil {
+		size += int(unsafe.Sizeof(*r)) + len(r.Reason) + len(r.Message)
+	}
 	for i := range t.mu.steps {
 		s := &t.mu.steps[i]
 		size += sizeOfStep + sizeOf(s.Err)

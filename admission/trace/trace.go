@@ -56,6 +56,8 @@ type Trace struct {
 		steps   []Step
 		latency time.Duration
 		late    func()
+		// response is nil until the server has responded.
+		response *Response
 		// outcome is that of a trace that was made of an audit log.
 		outcome Outcome
 	}
@@ -215,6 +217,29 @@ func (t *Trace) Steps() []Step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.mu.steps)
+}
+
+// Response is the response of the server to a request.
+type Response struct {
+	// Code is the HTTP status code.
+	Code int
+	// Reason and Message are those of the Status of an error.
+	Reason, Message string
+}
+
+// Respond sets the response to the request. The message is cut to MaxText bytes.
+func (t *Trace) Respond(r Response) {
+	r.Reason, r.Message = Cut(r.Reason, MaxText), Cut(r.Message, MaxText)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.response = &r
+}
+
+// Response returns the response to the request; nil if it is not known.
+func (t *Trace) Response() *Response {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.response
 }
 
 // Finish notes that the request was answered.
@@ -395,6 +420,8 @@ func (f Fate) String() string { return [...]string{"Used", "Superseded", "NotRea
 type Call struct {
 	// Known says how the call is known.
 	Known Known
+	// EntryKnown says how the configuration of Entry is known, if otherwise than the call.
+	EntryKnown Known
 	// Entry is the webhook, FailurePolicy its policy.
 	Entry         registration.Origin
 	FailurePolicy registration.FailurePolicy
@@ -486,6 +513,8 @@ func (c *Call) sparedBefore() bool {
 
 // Condition is one evaluation of a hook's match conditions.
 type Condition struct {
+	// Known says how the evaluation is known.
+	Known Known
 	Entry registration.Origin
 	// Latency is how long the evaluation took.
 	Latency time.Duration

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,11 +75,20 @@ type Difference struct {
 	Now string `json:"now"`
 }
 
+// Logged says that the traces were made of audit logs, and what these do not have.
+func (b *Blame) Logged() {
+	const unlogged = "what built-in admission plugins and mutating policies changed: an audit log does not have it"
+	if !slices.Contains(b.Unknown, unlogged) {
+		b.Unknown = append(b.Unknown, unlogged)
+	}
+}
+
 // Judge takes the changes from the traces. object is nil when it cannot be read.
 func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured) {
-	redacted, created := false, false
+	redacted, created, logged := false, false, false
 	for _, t := range traces {
-		if t.Outcome != trace.OutcomeAllowed && t.Outcome != trace.OutcomeFailedOpen {
+		logged = logged || t.Audit != nil
+		if t.Outcome != trace.OutcomeAllowed && t.Outcome != trace.OutcomeFailedOpen || t.Refused() {
 			continue
 		}
 		if t.Request.Operation == "CONNECT" {
@@ -92,18 +102,44 @@ func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured)
 		before := len(b.Changes)
 		for s := range t.LastAttempt() {
 			b.step(t, s, object)
+			for i := range s.Calls {
+				if c := &s.Calls[i]; t.Audit != nil && c.Mutated && len(c.Patch) == 0 {
+					b.unpatched(&c.Webhook, t)
+				}
+			}
 		}
 		redacted = redacted || t.Redacted && len(b.Changes) > before
 	}
 	if redacted {
 		b.Unknown = append(b.Unknown, "values: the server leaves them out of traces")
 	}
-	b.Created = created
-	if object == nil {
-		return
+	if logged {
+		b.Logged()
 	}
-	if !created {
+	b.Created = created
+	if object != nil && !created {
 		b.Unknown = append(b.Unknown, fmt.Sprintf("what was set when the object was created at %s: no trace covers that time", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
+	}
+}
+
+// maxUnpatched bounds the requests of which Unknown says that a patch is missing.
+const maxUnpatched = 10
+
+// unpatched says that the audit log has no patch of a webhook that changed the object.
+func (b *Blame) unpatched(webhook *trace.EntryRecord, t *trace.Record) {
+	const begin = "what webhook "
+	text := fmt.Sprintf("%s%s changed in the request of the trace %s: the audit event has no patch, which needs the level Request", begin, webhook, t.ID)
+	n := 0
+	for _, had := range b.Unknown {
+		if had == text {
+			return
+		}
+		if strings.HasPrefix(had, begin) {
+			n++
+		}
+	}
+	if n < maxUnpatched {
+		b.Unknown = append(b.Unknown, text)
 	}
 }
 
@@ -142,7 +178,9 @@ func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructur
 					c.Field = other + c.Field
 				}
 			}
-			c.Differences = differences(seen, p, c.Field)
+			if c.Differences = differences(seen, p, c.Field); c.Field == "" {
+				c.Field = other + named(seen, p, c.Now)
+			}
 			b.Changes = append(b.Changes, c)
 		}
 	}
@@ -151,6 +189,15 @@ func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructur
 			patched(act.Patch, act.Kind, act.By, act.As)
 		}
 	}
+}
+
+// named names the field of an operation whose trace does not: by the object if that has what the operation set.
+func named(object *unstructured.Unstructured, p *trace.PatchOperation, now string) string {
+	var root any
+	if object != nil && now == "same" {
+		root = object.Object
+	}
+	return review.FieldOf(p.Path, root)
 }
 
 // differences returns the fields that an operation gave another value; nil when the trace

@@ -49,9 +49,60 @@ func TestWhetherAnObjectStillHasWhatWasSet(t *testing.T) {
 	}
 }
 
+// Traces of an audit log, as an agent serves them, do not have everything: blame says so, whatever they show.
+func TestWhatAnAuditLogDoesNotHave(t *testing.T) {
+	of := func(a *trace.Audit, outcome trace.Outcome, calls ...trace.CallRecord) *trace.Record {
+		return &trace.Record{ID: "t1", Outcome: outcome, Audit: a, Request: trace.RequestRecord{Operation: "CREATE"}, Steps: []trace.StepRecord{{Plugin: "P", Allowed: true, Calls: calls}}}
+	}
+	const unlogged = "what built-in admission plugins and mutating policies changed: an audit log does not have it"
+	hook := trace.EntryRecord{Configuration: "w", Name: "hook"}
+	for _, c := range []struct {
+		name    string
+		records []*trace.Record
+		want    []string
+	}{
+		{"a trace of a server", []*trace.Record{of(nil, trace.OutcomeAllowed, trace.CallRecord{Webhook: hook, Mutated: true})}, nil},
+		{"a trace of an audit log", []*trace.Record{of(&trace.Audit{}, trace.OutcomeAllowed), of(&trace.Audit{}, trace.OutcomeAllowed)}, []string{unlogged}},
+		{"a rejected request", []*trace.Record{of(&trace.Audit{}, trace.OutcomeDenied)}, []string{unlogged}},
+		{"a change without its patch", []*trace.Record{of(&trace.Audit{}, trace.OutcomeAllowed, trace.CallRecord{Webhook: hook, Mutated: true})},
+			[]string{"what webhook w/hook changed in the request of the trace t1: the audit event has no patch, which needs the level Request", unlogged}},
+		{"no trace", nil, nil},
+	} {
+		b := &Blame{}
+		b.Judge(c.records, nil)
+		if !slices.Equal(b.Unknown, c.want) {
+			t.Errorf("%s: %q is unknown, want %q", c.name, b.Unknown, c.want)
+		}
+	}
+}
+
+// A field has one name, whether the trace has it or only the path of the patch.
+func TestAFieldHasOneName(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "red"}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "web", "image": "i"}}}}}
+	for _, c := range []struct{ path, value, field, want string }{
+		{"/metadata/labels/team", `"red"`, "metadata.labels.team", "metadata.labels.team"},
+		{"/metadata/labels/team", `"red"`, "", "metadata.labels.team"},
+		{"/metadata/labels/team", `"blue"`, "", "metadata.labels.team"},
+		{"/metadata/labels/example.com~1team", `"red"`, "", "metadata.labels[example.com/team]"},
+		{"/spec/containers/0/image", `"i"`, "spec.containers[name=web].image", "spec.containers[name=web].image"},
+		{"/spec/containers/0/image", `"i"`, "", "spec.containers[name=web].image"},
+		// The element may be another one by now.
+		{"/spec/containers/0/image", `"j"`, "", "spec.containers[0].image"},
+		{"/spec/containers/-", `{"name":"side"}`, "", "spec.containers[-]"},
+	} {
+		r := &trace.Record{Outcome: trace.OutcomeAllowed, Audit: &trace.Audit{}, Steps: []trace.StepRecord{{Plugin: "P", Allowed: true, Calls: []trace.CallRecord{{
+			Verdict: "allowed", Mutated: true, Patch: []trace.PatchOperation{{Op: "replace", Path: c.path, Field: c.field, Value: json.RawMessage(c.value)}}}}}}}
+		b := &Blame{}
+		b.Judge([]*trace.Record{r}, object)
+		if len(b.Changes) != 1 || b.Changes[0].Field != c.want {
+			t.Errorf("%s %s, named %q: %+v, want %s", c.path, c.value, c.field, b.Changes, c.want)
+		}
+	}
+}
+
 // Blame names who set a field of the object, and nobody whose change was not made: a soft one (S28.7),
 // a patch that was refused or changes nothing (S5.12), an answer that was not used, a request that was
-// rejected, an attempt that met another write.
+// rejected or refused after admission, an attempt that met another write.
 func TestWhoChangedNothingIsNotBlamed(t *testing.T) {
 	patch := []trace.PatchOperation{{Op: "add", Path: "/metadata/labels/team", Field: "metadata.labels.team", Value: json.RawMessage(`"red"`)}}
 	hook := func(name string) trace.EntryRecord { return trace.EntryRecord{Configuration: name, Name: "hook"} }
@@ -65,6 +116,8 @@ func TestWhoChangedNothingIsNotBlamed(t *testing.T) {
 	}
 	rejected := step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("w"), Mutated: true, Patch: patch}}})
 	rejected.Outcome = trace.OutcomeDenied
+	refused := step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("w"), Mutated: true, Patch: patch}}})
+	refused.Response = &trace.ResponseRecord{Code: 422, Reason: "Invalid"}
 	twice := step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("first"), Mutated: true, Patch: patch}}})
 	twice.Steps = append(twice.Steps, step(trace.StepRecord{Calls: []trace.CallRecord{{Webhook: hook("second"), Mutated: true, Patch: patch}}}).Steps...)
 	for _, c := range []struct {
@@ -81,6 +134,7 @@ func TestWhoChangedNothingIsNotBlamed(t *testing.T) {
 		{"a mutation that failed", mutations(nil, trace.MutationRecord{Patch: patch, Error: "no such field"}), nil},
 		{"a plugin", step(trace.StepRecord{Patch: patch}), []string{"plugin P"}},
 		{"a request that was rejected", rejected, nil},
+		{"a request that validation refused", refused, nil},
 		{"an attempt that met another write", twice, []string{"webhook second/hook"}},
 	} {
 		b := &Blame{}

@@ -180,6 +180,9 @@ func TestEveryFieldOfATraceIsDrawn(t *testing.T) {
 		fill(reflect.ValueOf(&r).Elem(), &n)
 		s := &r.Steps[0]
 		s.Allowed, r.TotalMicros = allowed, 5_000_000
+		if r.Response.Code = 422; allowed {
+			r.Outcome = trace.OutcomeAllowed
+		}
 		j := &s.Judgements[0]
 		e, c := &j.Evaluations[0], &j.Consequences[0]
 		e.Validations[0].Verdict = "violated"

@@ -22,9 +22,18 @@ func Level(level report.Level) terminal.Painted {
 	return terminal.Paint(colours[level], string(level))
 }
 
-// Outcome is the outcome of a request in its colour on a terminal.
-func Outcome(o trace.Outcome) terminal.Painted {
-	return terminal.Paint(colours[outcomeClass(o)], string(o))
+// Outcome is the outcome of a request in its colour on a terminal, with the response if it is an error all the same.
+func Outcome(r *trace.Record) terminal.Painted {
+	return terminal.Paint(colours[outcomeClass(r)], OutcomeText(r))
+}
+
+// OutcomeText is the outcome of a request, with the response if it is an error all the same, as in Allowed, then 422
+// Invalid.
+func OutcomeText(r *trace.Record) string {
+	if r.Refused() {
+		return string(r.Outcome) + ", then " + r.Response.String()
+	}
+	return string(r.Outcome)
 }
 
 // diffColours are those of the lines of a diff.

@@ -51,6 +51,9 @@ func OfTrace(r *trace.Record, links Links) *Document {
 		break
 	}
 	d.Blocks = append(d.Blocks, auditOf(r)...)
+	if r.Refused() && r.Response.Message != "" {
+		d.Blocks = append(d.Blocks, Said{r.Response.Message, Bad})
+	}
 	w := &drawing{record: r, links: links, start: r.Start.Time, several: r.Several()}
 	// A step may end after the time that was measured.
 	whole := max(r.TotalMicros, 1)
@@ -79,9 +82,12 @@ func OfTrace(r *trace.Record, links Links) *Document {
 	return d
 }
 
-// outcomeClass is the class of an outcome.
-func outcomeClass(o trace.Outcome) Class {
-	switch o {
+// outcomeClass is the class of the outcome of a request.
+func outcomeClass(r *trace.Record) Class {
+	if r.Refused() {
+		return Bad
+	}
+	switch r.Outcome {
 	case trace.OutcomeAllowed:
 		return Good
 	case trace.OutcomeFailedOpen, trace.OutcomeUnknown:
@@ -106,7 +112,7 @@ func factsOf(r *trace.Record) Facts {
 		{Name: "user", Text: q.User, Phrase: "by " + q.User},
 		{Name: "dry run", Text: map[bool]string{true: "yes"}[q.DryRun], Phrase: "dry run"},
 		{},
-		{Name: "outcome", Text: string(r.Outcome), Phrase: string(r.Outcome), Class: outcomeClass(r.Outcome)},
+		{Name: "outcome", Text: OutcomeText(r), Phrase: OutcomeText(r), Class: outcomeClass(r)},
 		{Name: "total", Text: Brief(r.TotalMicros), Phrase: Brief(r.TotalMicros) + " in total"},
 		{Name: "in admission itself", Text: own, Phrase: Brief(r.OwnMicros) + " of it in admission itself"},
 		{},
@@ -142,6 +148,7 @@ func auditOf(r *trace.Record) []Block {
 		{},
 		{Name: "answer", Text: answer, Phrase: "answered " + answer},
 		{Name: "rejected by", Text: a.RejectedBy, Phrase: "rejected by " + a.RejectedBy},
+		{Name: "impersonated by", Text: a.ImpersonatedBy, Phrase: "impersonated by " + a.ImpersonatedBy},
 	}
 	list := []Block{slices.DeleteFunc(facts, func(f Fact) bool { return f.Name != "" && f.Text == "" })}
 	told := false
@@ -257,13 +264,21 @@ func (w *drawing) step(s *trace.StepRecord) Item {
 		one.edits(s.Written)
 	}
 	for i := range s.Conditions {
-		if c := &s.Conditions[i]; c.Excluded {
-			text := "not called: " + c.Entry.String() + ", by its match conditions"
-			if c.Error != "" {
+		c, text := &s.Conditions[i], ""
+		switch {
+		case c.Excluded:
+			if text = "not called: " + c.Entry.String() + ", by its match conditions"; c.Error != "" {
 				text += ", which failed: " + c.Error
 			}
-			one.say(Plain, "%s", text)
+		case c.Errors > 0:
+			text = "the match conditions of " + c.Entry.String() + " failed"
+		default:
+			continue
 		}
+		if c.Known != "" {
+			text += "; " + string(c.Known)
+		}
+		one.say(Plain, "%s", text)
 	}
 	for i := range s.Exclusions {
 		x := &s.Exclusions[i]
@@ -334,6 +349,9 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 		one.Verdict.Class = Plain
 	}
 	one.known(c.Known)
+	if c.WebhookKnown != "" {
+		one.remark(Plain, "its configuration is %s", c.WebhookKnown)
+	}
 	switch c.Deed() {
 	case trace.Rejects:
 		// The answer to the client may say more than the error of the call.
@@ -616,8 +634,8 @@ func OfList(list []*trace.Record, links Links) *Document {
 	}
 	table := Table{Columns: []Column{{Title: "Time (UTC)"}, {Title: "Outcome"}, {Title: "Request", Wide: true}, {Title: "Namespace"}, {Title: "User"}, {Title: "Calls", Right: true}, {Title: "Took", Right: true}, {Title: "Of the slowest"}}}
 	for _, r := range list {
-		request, outcome := Code(r.Request.Operation+" "+r.Request.Object()), Text(r.Outcome)
-		request.Href, outcome.Badge, outcome.Class = links.trace(r.ID), true, outcomeClass(r.Outcome)
+		request, outcome := Code(r.Request.Operation+" "+r.Request.Object()), Text(OutcomeText(r))
+		request.Href, outcome.Badge, outcome.Class = links.trace(r.ID), true, outcomeClass(r)
 		bars := []Bar{NewBar(int(r.TotalMicros), int(most), "accent")}
 		table.Add(r.Start.UTC().Format(time.DateTime), outcome, request, Code(r.Request.Namespace), Code(r.Request.User), r.Reviews(), Brief(r.TotalMicros), bars).ID = r.ID
 	}

@@ -87,6 +87,27 @@ func views(text string) map[string]*Document {
 	}
 }
 
+// A request that admission allowed and the server refused is drawn as refused, with the response and its message.
+func TestARefusedRequest(t *testing.T) {
+	r := record("web")
+	r.Outcome, r.Response, r.Steps = trace.OutcomeAllowed, &trace.ResponseRecord{Code: 422, Reason: "Invalid", Message: `Pod "web" is invalid`}, r.Steps[:4]
+	for name, d := range map[string]*Document{"trace": OfTrace(r, Links{}), "list": OfList([]*trace.Record{r}, Links{})} {
+		for _, format := range formats {
+			got := drawnAs(t, d, format)
+			if !strings.Contains(got, "Allowed, then 422 Invalid") {
+				t.Errorf("%s as %s does not show the response:\n%s", name, format, got)
+			}
+			if name == "trace" && !strings.Contains(html.UnescapeString(got), r.Response.Message) {
+				t.Errorf("%s as %s does not show the message:\n%s", name, format, got)
+			}
+		}
+	}
+	r.Response = &trace.ResponseRecord{Code: 201}
+	if got := drawnAs(t, OfTrace(r, Links{}), "text"); strings.Contains(got, "then") {
+		t.Errorf("a request that was stored: %s", got)
+	}
+}
+
 // What somebody wrote stays text, in every form and in every place.
 func TestWhatOthersWroteStaysText(t *testing.T) {
 	for name, v := range views(hostile) {

@@ -95,6 +95,27 @@ func TestTraces(t *testing.T) {
 		}
 	})
 
+	t.Run("a trace has the response of a request that is refused after admission", func(t *testing.T) {
+		path := configMaps(other) + "/o"
+		want(t, "code of what was created", created.At("response", "code"), any(float64(http.StatusCreated)))
+		want(t, "code of what was denied", denied.At("response", "code"), any(float64(http.StatusForbidden)))
+		for reason, r := range map[string]*harness.Response{
+			"Invalid":       admin.Must(http.StatusUnprocessableEntity, "POST", configMaps(other), `{"metadata":{"name":"invalid"},"data":{"a key":"x"}}`),
+			"AlreadyExists": admin.Must(http.StatusConflict, "POST", configMaps(other), `{"metadata":{"name":"o"}}`),
+			"Conflict":      admin.Must(http.StatusConflict, "PUT", path, `{"metadata":{"name":"o","resourceVersion":"1"}}`),
+		} {
+			refused := traceOf(t, admin, r)
+			want(t, "outcome", refused.Text("outcome"), "Allowed")
+			want(t, "code", refused.At("response", "code"), any(float64(r.Code)))
+			want(t, "reason", refused.Text("response", "reason"), reason)
+			want(t, "message", refused.Text("response", "message"), r.Text("message"))
+			shown := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, refused.Text("id"))
+			harness.Contains(t, "gatehouse trace", shown.Out, "Allowed, then "+fmt.Sprint(r.Code)+" "+reason)
+			listed := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, "-n", other, "--outcome", "allowed", "--response", reason)
+			harness.Contains(t, "gatehouse trace --response", listed.Out, refused.Text("id"), "Allowed, then "+fmt.Sprint(r.Code)+" "+reason)
+		}
+	})
+
 	t.Run("what is read has no trace, and what is asked for on trial has one", func(t *testing.T) {
 		want(t, "header of a read", admin.Get(configMaps(shop)).Header.Get("Gatehouse-Trace"), "")
 		trial := traceOf(t, admin, admin.Must(http.StatusCreated, "POST", configMaps(other)+"?dryRun=All", `{"metadata":{"name":"trial"}}`))
@@ -113,6 +134,8 @@ func TestTraces(t *testing.T) {
 			"webhook=judge." + shop + ".example.com":       {created, denied, secret},
 			"configuration=judge." + shop:                  {created, denied, secret},
 			"outcome=Denied":                               {denied, secret},
+			"response=403":                                 {denied, secret},
+			"response=4xx,outcome=Allowed":                 {},
 			"outcome!=Allowed":                             {denied, secret},
 			"resource=secrets":                             {secret},
 			"resource=configmaps,operation=CREATE":         {created, denied},

@@ -145,7 +145,7 @@ func (o *blameOptions) run(ctx context.Context, streams command.Streams) error {
 	}
 	b.Judge(records(traces), object)
 	if b.log {
-		b.Unknown = append(b.Unknown, "what compiled-in plugins and mutating policies changed: an audit log does not have it")
+		b.Logged()
 	}
 	b.oldest(ctx, client)
 	if o.output != "text" {
@@ -191,6 +191,10 @@ func (b *blamed) oldest(ctx context.Context, client reader) {
 	traces, err := command.DecodeTraces(list)
 	if err != nil || len(traces) == 0 {
 		return
+	}
+	if slices.ContainsFunc(traces, func(t *v1alpha1.AdmissionTrace) bool { return t.Audit != nil }) {
+		// They are of an agent.
+		b.Logged()
 	}
 	// Traces of rejected and failed-open writes are kept longer, and say nothing about the
 	// rest.

@@ -39,6 +39,7 @@ type traceOptions struct {
 	auditID       string
 	webhook       string
 	outcome       string
+	response      string
 	user          string
 	allNamespaces bool
 	output        string
@@ -84,6 +85,9 @@ whether the log has it (written), whether it follows from the registrations of
   gatehouse trace --webhook quota.example.com -A
   gatehouse trace --webhook quota.example.com --outcome Failed -A
 
+  # requests that admission allowed and the server refused all the same
+  gatehouse trace --outcome Allowed --response 4xx -A
+
   # the five requests that took longest
   gatehouse trace --slowest 5 -A
 
@@ -122,6 +126,7 @@ whether the log has it (written), whether it follows from the registrations of
 		f.StringVar(&o.auditID, "audit-id", "", "only the request with this ID in the header Audit-Id of its answer, in the log, in the audit log, and in calls of webhooks")
 		f.StringVar(&o.webhook, "webhook", "", "only requests for which the webhook of this name was called, or that got the initializer of this name")
 		f.StringVar(&o.outcome, "outcome", "", "only requests with this outcome: Allowed, FailedOpen, Denied or Failed, or of an audit log Rejected (by something else than admission) or Unknown")
+		f.StringVar(&o.response, "response", "", "only requests with this response: a code such as 409, a class such as 4xx, or the reason of an error such as Invalid; an allowed request may be refused later, by validation or the storage")
 		f.StringVar(&o.user, "user", "", "only requests of this user")
 		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "requests in all namespaces and in none")
 	})
@@ -159,7 +164,7 @@ func (o *traceOptions) check() error {
 		}
 	}
 	switch {
-	case o.id != "" && (o.follow || o.auditID != "" || o.webhook != "" || o.outcome != "" || o.user != ""):
+	case o.id != "" && (o.follow || o.auditID != "" || o.webhook != "" || o.outcome != "" || o.response != "" || o.user != ""):
 		return command.Usagef("an ID names one request: leave out the flags that select requests")
 	case o.follow && (o.output == "html" || o.output == "markdown"):
 		return command.Usagef("--follow never ends, and --output %s is a whole page: leave out one of them", o.output)
@@ -174,7 +179,7 @@ func (o *traceOptions) check() error {
 // selector says which traces are wanted, as the server understands it.
 func (o *traceOptions) selector() string {
 	set := fields.Set{}
-	for field, value := range map[string]string{"auditID": o.auditID, "webhook": o.webhook, "outcome": o.outcome, "user": o.user} {
+	for field, value := range map[string]string{"auditID": o.auditID, "webhook": o.webhook, "outcome": o.outcome, "response": o.response, "user": o.user} {
 		if value != "" {
 			set[field] = value
 		}
@@ -283,7 +288,7 @@ func traceTable(items []*v1alpha1.AdmissionTrace, namespaces bool, now time.Time
 		if t.Audit != nil {
 			own = ""
 		}
-		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), view.Outcome(t.Outcome), t.Reviews(),
+		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), view.Outcome(&t.Record), t.Reviews(),
 			view.Brief(t.TotalMicros), own, duration.HumanDuration(now.Sub(t.Start.Time))}
 		if namespaces {
 			cells = append([]any{t.Namespace}, cells...)
@@ -372,6 +377,6 @@ func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) erro
 		place = " in " + t.Namespace
 	}
 	_, err = terminal.Fprintf(out, "%s %s %s %s%s by %s: %s, %s, %s\n", t.Start.Local().Format("15:04:05.000"), t.ID, t.Request.Operation,
-		t.Request.Object(), place, t.Request.User, t.Outcome, report.Count(t.Reviews(), "review"), view.Brief(t.TotalMicros))
+		t.Request.Object(), place, t.Request.User, view.OutcomeText(&t.Record), report.Count(t.Reviews(), "review"), view.Brief(t.TotalMicros))
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -20,12 +21,14 @@ func TestColumnsOfTraces(t *testing.T) {
 	one.Namespace = "shop"
 	one.ID, one.Outcome, one.TotalMicros, one.OwnMicros, one.Start = "abc", "Denied", 2500, 500, metav1.NewMicroTime(now.Add(-90*time.Second))
 	one.Request.Operation, one.Request.Name, one.Request.Resource.Resource = "CREATE", "web", "pods"
+	refused := *one
+	refused.ID, refused.Outcome, refused.Response = "def", "Allowed", &trace.ResponseRecord{Code: 422, Reason: "Invalid"}
 	for namespaces, want := range map[bool][]string{
-		false: {"ID OPERATION OBJECT OUTCOME REVIEWS TOTAL OWN AGE", "abc CREATE pods web Denied 0 2.5ms 500µs 90s"},
-		true:  {"NAMESPACE ID OPERATION OBJECT OUTCOME REVIEWS TOTAL OWN AGE", "shop abc CREATE pods web Denied 0 2.5ms 500µs 90s"},
+		false: {"ID OPERATION OBJECT OUTCOME REVIEWS TOTAL OWN AGE", "abc CREATE pods web Denied 0 2.5ms 500µs 90s", "def CREATE pods web Allowed, then 422 Invalid 0 2.5ms 500µs 90s"},
+		true:  {"NAMESPACE ID OPERATION OBJECT OUTCOME REVIEWS TOTAL OWN AGE", "shop abc CREATE pods web Denied 0 2.5ms 500µs 90s", "shop def CREATE pods web Allowed, then 422 Invalid 0 2.5ms 500µs 90s"},
 	} {
 		var out bytes.Buffer
-		if err := command.WriteTable(&out, traceTable([]*v1alpha1.AdmissionTrace{one}, namespaces, now)); err != nil {
+		if err := command.WriteTable(&out, traceTable([]*v1alpha1.AdmissionTrace{one, &refused}, namespaces, now)); err != nil {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {

@@ -440,7 +440,7 @@ func alike(r *trace.Record) string {
 	if wasRejected(r) {
 		q.Name = ""
 	}
-	return fmt.Sprint(r.Outcome, q.Operation, q.Object(), q.Namespace, q.User, happened(r))
+	return fmt.Sprint(view.OutcomeText(r), q.Operation, q.Object(), q.Namespace, q.User, happened(r))
 }
 
 // writeAgain writes how many requests were not shown.
@@ -467,6 +467,8 @@ func wasRejected(r *trace.Record) bool {
 func writeJudged(p *terminal.Page, r *trace.Record) {
 	verdict := terminal.Paint(terminal.Green, "allowed ")
 	switch {
+	case r.Refused():
+		verdict = terminal.Paint(terminal.Red, "refused ")
 	case wasRejected(r):
 		verdict = terminal.Paint(terminal.Red, "rejected")
 	case r.Outcome == trace.OutcomeFailedOpen:
@@ -477,6 +479,9 @@ func writeJudged(p *terminal.Page, r *trace.Record) {
 		object += " in " + r.Request.Namespace
 	}
 	text := fmt.Sprintf(" %s %s by %s, %s%s", r.Request.Operation, object, r.Request.User, view.Brief(r.TotalMicros), happened(r))
+	if r.Refused() {
+		text += "; allowed, then " + r.Response.String()
+	}
 	head := r.Start.Local().Format("15:04:05 ")
 	room := p.Width()
 	if room > 0 {

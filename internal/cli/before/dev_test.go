@@ -13,6 +13,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
+// S33.4: a request that admission allowed and the server refused is shown as refused, with the response.
+func TestRefusedRequestsAreShown(t *testing.T) {
+	var out bytes.Buffer
+	s := &shown{streams: command.Streams{Out: &out}, output: "text"}
+	r := &trace.Record{Outcome: trace.OutcomeAllowed, Response: &trace.ResponseRecord{Code: 422, Reason: "Invalid"}, Request: trace.RequestRecord{
+		Operation: "CREATE", Resource: trace.ResourceRecord{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "web", User: "anna",
+	}}
+	if err := s.show(r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.Contains(got, " refused  CREATE pods web in shop by anna") || !strings.Contains(got, "; allowed, then 422 Invalid\n") {
+		t.Errorf("got %s", got)
+	}
+}
+
 // S33.4: what comes again is counted: after a second, then more and more seldom, and at the latest when another
 // request comes or the session ends.
 func TestRepeatsAreCounted(t *testing.T) {

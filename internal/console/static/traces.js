@@ -21,6 +21,7 @@ async function one(room, id, signal) {
 
 // The rows of a list come while it is shown, as the API writes them: nothing but text is put into them.
 const heads = ["Time (UTC)", "Outcome", "Request", "Namespace", "User", "Calls", "Took", "of the slowest"];
+const responses = (r) => r.response >= "4" && classes[r.outcome] ? ", then " + r.response : "";
 const classes = { Allowed: "ok", FailedOpen: "warn" };
 const units = { h: 3600, m: 60, s: 1, ms: 1e-3, "µs": 1e-6, ns: 1e-9 };
 const inSeconds = (text) => [...text.matchAll(/([\d.]+)(h|ms|m|s|µs|ns)/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
@@ -33,7 +34,7 @@ const shape = (name, attributes, ...children) => {
 };
 const drawRow = (r, slowest) => element("tr", { "data-id": r.id },
   element("td", { class: "mono", title: r.at }, r.at.slice(11, 19)),
-  element("td", {}, element("span", { class: "badge " + (classes[r.outcome] || "bad") }, r.outcome)),
+  element("td", {}, element("span", { class: "badge " + (!responses(r) && classes[r.outcome] || "bad") }, r.outcome + responses(r))),
   element("td", { class: "name" }, element("a", { href: "#/traces/" + encodeURIComponent(r.id) }, r.operation + " " + r.object)),
   element("td", { class: "break" }, r.namespace), element("td", { class: "break" }, r.user),
   element("td", { class: "right" }, String(r.calls), element("span", { class: "unit" }, " calls")), element("td", { class: "right" }, brief(r.took)),
@@ -47,7 +48,7 @@ const drawRows = (rows) => {
 };
 
 function fields(query) {
-  return [["outcome", "outcome"], ["user", "user"], ["webhook", "webhook"], ["resource", "resource"], ["name", "name"]]
+  return [["outcome", "outcome"], ["response", "response"], ["user", "user"], ["webhook", "webhook"], ["resource", "resource"], ["name", "name"]]
     .filter(([q]) => query.get(q)).map(([q, f]) => f + "=" + query.get(q).replace(/[\\,=]/g, "\\$&")).join(",");
 }
 
@@ -57,7 +58,7 @@ async function list(room, query, signal) {
   const choice = element("select", { name: "outcome" }, ...outcomes.map((o) => element("option", { value: o, selected: o === (query.get("outcome") || "") }, o || "any")));
   const live = element("span", { class: "live", role: "status" }, "reading");
   const form = element("form", { class: "filters", onsubmit: (e) => { e.preventDefault(); apply(); } },
-    element("label", {}, "Outcome", element("br"), choice), input("namespace", "Namespace", 12), input("resource", "Resource", 12), input("user", "User", 14), input("webhook", "Webhook", 22),
+    element("label", {}, "Outcome", element("br"), choice), input("response", "Response", 8), input("namespace", "Namespace", 12), input("resource", "Resource", 12), input("user", "User", 14), input("webhook", "Webhook", 22),
     element("button", { class: "primary" }, "Filter"), live);
   choice.addEventListener("change", apply);
   function apply() {
@@ -76,7 +77,7 @@ async function list(room, query, signal) {
   const row = (r) => {
     const cell = (name) => r.cells[columns.indexOf(name)];
     const meta = r.object?.metadata || {};
-    return { id: cell("Name"), operation: cell("Operation"), object: cell("Object"), outcome: cell("Outcome"), calls: cell("Calls"), took: inSeconds(cell("Total")), user: cell("User"), namespace: meta.namespace || "", at: meta.creationTimestamp || "" };
+    return { id: cell("Name"), operation: cell("Operation"), object: cell("Object"), outcome: cell("Outcome"), response: cell("Response") || "", calls: cell("Calls"), took: inSeconds(cell("Total")), user: cell("User"), namespace: meta.namespace || "", at: meta.creationTimestamp || "" };
   };
   const learn = (t) => { if (t.columnDefinitions?.length) columns = t.columnDefinitions.map((c) => c.name); };
   function redraw() {

@@ -144,6 +144,26 @@ func (o *Operation) field(root any) string {
 	return b.String()
 }
 
+// FieldOf names the field that a JSON pointer leads to in an object, as an Edit does. Without the object, elements of
+// lists have their numbers. It is empty if the pointer is too long for people.
+func FieldOf(pointer string, object any) string {
+	if len(pointer) > maxField || !strings.HasPrefix(pointer, "/") {
+		return ""
+	}
+	if object != nil {
+		return (&Operation{Op: "replace", Path: pointer}).field(object)
+	}
+	field := ""
+	for _, token := range strings.Split(pointer[1:], "/") {
+		if _, err := strconv.ParseUint(token, 10, 31); (err == nil || token == "-") && field != "" {
+			field += "[" + token + "]"
+			continue
+		}
+		field += member(unescape(token), field == "")
+	}
+	return field
+}
+
 // Field names a JSON pointer that has no elements of lists; empty when it is too long for
 // people.
 func Field(pointer string) string {

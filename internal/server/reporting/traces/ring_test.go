@@ -171,6 +171,49 @@ func TestManyMayUseARing(t *testing.T) {
 	}
 }
 
+// A response is selected by its code, its class and its reason, and stands in a column of its own.
+func TestResponsesAreSelected(t *testing.T) {
+	r := NewRing(1 << 20)
+	s := NewStorage(r, nil, trace.RecordOptions{})
+	for name, response := range map[string]*trace.Response{
+		"created": {Code: 201}, "invalid": {Code: 422, Reason: "Invalid", Message: "no"}, "there": {Code: 409, Reason: "AlreadyExists"}, "open": nil,
+	} {
+		one := made(name, 0, trace.Call{})
+		if response != nil {
+			one.Respond(*response)
+		}
+		r.Add(one)
+	}
+	for selector, want := range map[string]string{
+		"response=422": "invalid", "response=4xx": "invalid there", "response=Invalid": "invalid", "response=2xx": "created", "response=500": "",
+		"response!=4xx": "created open", "response=4xx,outcome=Allowed": "invalid there", "response=AlreadyExists": "there",
+	} {
+		list, err := s.List(t.Context(), &metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie(selector)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := []string{}
+		for _, item := range list.(*v1alpha1.AdmissionTraceList).Items {
+			names = append(names, item.Request.Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: got %q, want %q", selector, got, want)
+		}
+		if selector != "response=422" {
+			continue
+		}
+		table, err := s.ConvertToTable(t.Context(), list, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		column := slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == "Response" })
+		if column < 0 || table.Rows[0].Cells[column] != "422 Invalid" {
+			t.Errorf("the table is %+v", table)
+		}
+	}
+}
+
 func TestWatchersSeeWhatComesAndGoes(t *testing.T) {
 	r := NewRing(2 * made("before", 0, trace.Call{}).Size())
 	s := NewStorage(r, nil, trace.RecordOptions{})

@@ -189,11 +189,16 @@ func (s *Storage) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*met
 		{Name: "Total", Type: "string", Description: "How long the request took."},
 		{Name: "Own", Type: "string", Description: "How long admission took without waiting for webhooks."},
 		{Name: "Age", Type: "string", Description: "When the request arrived."},
+		{Name: "Response", Type: "string", Description: "The status code of the response, and the reason of an error."},
 		{Name: "User", Type: "string", Priority: 1, Description: "The user that made the request."},
 	}, func(t *v1alpha1.AdmissionTrace, _ string) []any {
+		response := ""
+		if t.Response != nil {
+			response = t.Response.String()
+		}
 		return []any{
 			t.Name, t.Request.Operation, t.Request.Object(), string(t.Outcome), int64(t.Reviews()),
-			micros(t.TotalMicros), micros(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time)), t.Request.User,
+			micros(t.TotalMicros), micros(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time)), response, t.Request.User,
 		}
 	})
 }

@@ -317,3 +317,45 @@ func FuzzAdd(f *testing.F) {
 		}
 	})
 }
+
+// S30.3: a call has the place of its webhook in its configuration as far as the registrations say it, and -1 otherwise. A
+// configuration that the log does not name is derived, and the call is written.
+func TestThePlaceOfAWebhook(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registrations.yaml")
+	const hook = "- {name: %s.example.com, admissionReviewVersions: [v1], sideEffects: None, clientConfig: {url: 'https://127.0.0.1:1/'}, rules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}\n"
+	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"
+	for _, kind := range []string{"Mutating", "Validating"} {
+		text += fmt.Sprintf("---\napiVersion: admissionregistration.k8s.io/v1\nkind: %sWebhookConfiguration\nmetadata: {name: %s}\nwebhooks:\n", kind, strings.ToLower(kind)) +
+			fmt.Sprintf(hook, strings.ToLower(kind[:1])+"0") + fmt.Sprintf(hook, strings.ToLower(kind[:1])+"1")
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := offline.Read([]string{path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Registrations.Kubernetes = true
+	const event = `{"level":"Metadata","auditID":"a","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/configmaps","verb":"create","user":{"username":"anna"},
+		"objectRef":{"resource":"configmaps","namespace":"shop","name":"web","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201},"requestReceivedTimestamp":"2026-11-28T01:22:06.000000Z","annotations":{
+		"mutation.webhook.admission.k8s.io/round_0_index_4":"{\"configuration\":\"mutating\",\"webhook\":\"m0.example.com\",\"mutated\":false}",
+		"mutation.webhook.admission.k8s.io/round_0_index_5":"{\"configuration\":\"mutating\",\"webhook\":\"m1.example.com\",\"mutated\":true}",
+		"failed-open.validating.webhook.admission.k8s.io/round_0_index_1":"v1.example.com"}}`
+	for _, c := range []struct {
+		world World
+		want  string
+	}{
+		{NewWorld(nil), "mutating/m0.example.com -1 written  | mutating/m1.example.com -1 written  | v1.example.com -1 written  | "},
+		{NewWorld(w), "mutating/m0.example.com 0 written  | mutating/m1.example.com 1 written  | validating/v1.example.com 1 written derived | validating/v0.example.com 0 derived  | "},
+	} {
+		got := ""
+		for _, r := range read(NewConverter(c.world), []string{event}) {
+			for call := range r.Calls() {
+				got += fmt.Sprintf("%s %d %s %s | ", &call.Webhook, call.Webhook.Index, call.Known, call.WebhookKnown)
+			}
+		}
+		if got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}

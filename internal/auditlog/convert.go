@@ -52,6 +52,8 @@ type conversion struct {
 	found []trace.Judgement
 	// mutated is what mutating policies did, as far as it is known.
 	mutated []trace.Judgement
+	// conditions are match conditions that failed, by the source of their webhooks.
+	conditions map[registration.Source][]trace.Condition
 	// known says how the pass of the webhook is known that rejected the request.
 	known   trace.Known
 	unknown []string
@@ -72,6 +74,9 @@ func convert(e *event, w World) *trace.Trace {
 	a := &trace.Audit{
 		Source: name(e.source), Level: name(string(e.Level)), Stage: name(string(e.Stage)), Truncated: e.Annotations[truncated] != "",
 		Unknown: c.unknown[:min(len(c.unknown), maxAnnotations)],
+	}
+	if e.ImpersonatedUser != nil {
+		a.ImpersonatedBy = name(e.User.Username)
 	}
 	if s := e.ResponseStatus; s != nil {
 		a.RejectedBy = c.cause.by
@@ -116,13 +121,16 @@ func (c *conversion) take(prefix string, each func(round, index int, value strin
 	}
 }
 
+// unplaced is the index of a webhook of which only the name is known.
+const unplaced = -1
+
 // call finds the call of a place; it makes one if there is none.
 func (c *conversion) call(round, index int) *trace.Call {
 	list := &c.mutating[round]
 	i := slices.IndexFunc(*list, func(call trace.Call) bool { return call.Position == index })
 	if i < 0 {
 		i = len(*list)
-		*list = append(*list, trace.Call{Known: trace.Written, Position: index, Entry: registration.Origin{Source: registration.Mutating}})
+		*list = append(*list, trace.Call{Known: trace.Written, Position: index, Entry: registration.Origin{Source: registration.Mutating, Index: unplaced}})
 	}
 	return &(*list)[i]
 }
@@ -162,8 +170,21 @@ func (c *conversion) readMutating() {
 	})
 	for round := range c.mutating {
 		slices.SortFunc(c.mutating[round], func(a, b trace.Call) int { return cmp.Compare(a.Position, b.Position) })
+		for i := range c.mutating[round] {
+			c.place(&c.mutating[round][i])
+		}
 	}
 	c.describe()
+}
+
+// place finds the webhook of a call among the registrations, for its configuration and its index in it.
+func (c *conversion) place(call *trace.Call) {
+	if e := c.world.named(call.Entry.Source, call.Entry.Configuration, call.Entry.Name, c.at()); e != nil {
+		if call.Entry.Configuration == "" {
+			call.EntryKnown = trace.Derived
+		}
+		call.Entry = e.Origin
+	}
 }
 
 // failedOpen says of a call that it failed and was ignored.
@@ -208,7 +229,8 @@ func (c *conversion) describe() {
 // configuration they are.
 func (c *conversion) readValidating() {
 	c.take(trace.FailedOpenValidatingPrefix, func(_, index int, value string) {
-		call := trace.Call{Known: trace.Written, Matched: index, Entry: registration.Origin{Source: registration.Validating, Name: name(value)}}
+		call := trace.Call{Known: trace.Written, Matched: index, Entry: registration.Origin{Source: registration.Validating, Index: unplaced, Name: name(value)}}
+		c.place(&call)
 		failedOpen(&call)
 		c.validating = append(c.validating, call)
 	})
@@ -273,7 +295,7 @@ func (c *conversion) decide() (registration.Source, trace.Known) {
 	if last == nil || last.Entry.Name != c.cause.webhook || last.Mutated || last.Ignored || c.validated() {
 		return registration.Validating, trace.Written
 	}
-	if c.world.named(registration.Mutating, c.cause.webhook, c.at()) != nil && c.world.named(registration.Validating, c.cause.webhook, c.at()) == nil {
+	if c.world.named(registration.Mutating, "", c.cause.webhook, c.at()) != nil && c.world.named(registration.Validating, "", c.cause.webhook, c.at()) == nil {
 		return registration.Mutating, trace.Derived
 	}
 	return registration.Mutating, trace.Unknown
@@ -285,6 +307,10 @@ func (c *conversion) at() time.Time { return c.e.RequestReceivedTimestamp.Time }
 // blame finds the call of the webhook that rejected the request, or makes it.
 func (c *conversion) blame(failure error) {
 	last := c.last()
+	if c.cause.conditions {
+		c.condition(failure)
+		return
+	}
 	if c.cause.webhook == "" {
 		if last != nil && c.cause.by == unknown && !last.Ignored && !c.validated() {
 			// The request may have ended in this call.
@@ -295,8 +321,9 @@ func (c *conversion) blame(failure error) {
 	source, known := c.decide()
 	call := last
 	if source == registration.Validating {
-		c.validating = append(c.validating, trace.Call{Entry: registration.Origin{Source: source, Name: c.cause.webhook}})
+		c.validating = append(c.validating, trace.Call{Entry: registration.Origin{Source: source, Index: unplaced, Name: c.cause.webhook}})
 		call = &c.validating[len(c.validating)-1]
+		c.place(call)
 	}
 	// Of a call that failed, nobody knows whether the webhook got the review.
 	call.Sent = c.cause.verdict == trace.Denied
@@ -308,6 +335,18 @@ func (c *conversion) blame(failure error) {
 	if known == trace.Unknown {
 		c.cause.by += " or " + registration.ValidatingPlugin
 	}
+}
+
+// condition finds the webhook whose match conditions failed, so that the request was rejected. The message has only the
+// expressions.
+func (c *conversion) condition(failure error) {
+	if e := c.world.conditioned(c.e.ResponseStatus.Message, c.at()); e != nil {
+		c.cause.by, c.known = e.Source.Descriptor().Plugin, trace.Derived
+		c.conditions = map[registration.Source][]trace.Condition{e.Source: {{Known: trace.Derived, Entry: e.Origin, Errors: 1, Err: failure}}}
+		return
+	}
+	c.known = trace.Unknown
+	c.unknown = append(c.unknown, "which webhook has the match condition that failed: the answer has only its expression")
 }
 
 // steps are what plugins did, in order.
@@ -332,11 +371,15 @@ func (c *conversion) steps() (list []trace.Step) {
 	c.annotated()
 	c.derive()
 	add := func(source registration.Source, round int, calls []trace.Call, judgements []trace.Judgement) {
-		if len(calls)+len(judgements) == 0 {
+		var conditions []trace.Condition
+		if round == 0 {
+			conditions = c.conditions[source]
+		}
+		if len(calls)+len(judgements)+len(conditions) == 0 {
 			return
 		}
-		run := &trace.Run{Request: c.about.Request, Source: source, Round: round, Start: c.at(), Calls: calls, Judgements: judgements}
-		if slices.ContainsFunc(calls, func(call trace.Call) bool { return call.Rejected() }) || slices.ContainsFunc(judgements, func(j trace.Judgement) bool { return j.Denied() }) {
+		run := &trace.Run{Request: c.about.Request, Source: source, Round: round, Start: c.at(), Calls: calls, Judgements: judgements, Conditions: conditions}
+		if slices.ContainsFunc(conditions, func(d trace.Condition) bool { return !d.Excluded }) || slices.ContainsFunc(calls, func(call trace.Call) bool { return call.Rejected() }) || slices.ContainsFunc(judgements, func(j trace.Judgement) bool { return j.Denied() }) {
 			run.Err = failure
 		}
 		s := run.Step()
@@ -409,7 +452,7 @@ func (c *conversion) outcome() trace.Outcome {
 		return trace.OutcomeUnknown
 	case c.cause.webhook != "" && c.cause.verdict == trace.Failed, c.cause.by == registration.MutatingPolicyPlugin:
 		return trace.OutcomeFailed
-	case c.cause.webhook != "", c.cause.policy != "", plugin:
+	case c.cause.webhook != "", c.cause.policy != "", c.cause.conditions, plugin:
 		return trace.OutcomeDenied
 	}
 	return trace.OutcomeRejected

@@ -90,6 +90,13 @@ func (c *Converter) Add(data []byte, source string) (t *trace.Trace, why string)
 	return t, ""
 }
 
+// SetWorld has later events be read with another World.
+func (c *Converter) SetWorld(w World) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.world = w
+}
+
 // settle has a request wait no longer. It returns the trace that waited, nil if none did.
 func (c *Converter) settle(r *request) (t *trace.Trace) {
 	t, c.waiting = r.waits, c.waiting-r.size

@@ -22,6 +22,8 @@ type cause struct {
 	// webhook is the name of the webhook, and verdict what came of its call, if a webhook is the cause.
 	webhook string
 	verdict trace.Verdict
+	// conditions is set if match conditions of a webhook failed.
+	conditions bool
 	// policy and binding are those of the policy that is the cause. The binding may be empty.
 	policy, binding string
 	// message is what the policy said.
@@ -120,6 +122,9 @@ func ofForbidden(e *event, s *metav1.Status) (cause, bool) {
 	if m := validatingPolicy.FindStringSubmatch(rest); m != nil {
 		return cause{by: registration.ValidatingPolicyPlugin, policy: name(m[1]), binding: name(m[2]), message: m[3]}, true
 	}
+	if matchConditions.MatchString(rest) {
+		return cause{by: registration.MutatingPlugin + " or " + registration.ValidatingPlugin, conditions: true}, true
+	}
 	i := slices.IndexFunc(plugins, func(p struct {
 		form *regexp.Regexp
 		by   string
@@ -131,6 +136,10 @@ func ofForbidden(e *event, s *metav1.Status) (cause, bool) {
 	}
 	return cause{by: plugins[i].by}, true
 }
+
+// matchConditions is the form of match conditions of a webhook that failed under the failure policy Fail. The error of
+// a policy begins with the name of the policy.
+var matchConditions = regexp.MustCompile(`^\[?expression '(?s:.*)' resulted in error: `)
 
 // The forms of what policies say. A mutating policy says it without the name of the object.
 var (

@@ -3,8 +3,10 @@ package auditlog
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,15 +92,32 @@ func (w World) kind(resource schema.GroupVersionResource) schema.GroupVersionKin
 	return schema.GroupVersionKind{}
 }
 
-// named finds the webhook of a name and a source that judged requests at a time; nil if there is none, or
+// named finds the webhook of a name and a source that judged requests at a time, in a configuration, or in any one if
+// that is empty; nil if there is none, or several.
+func (w World) named(source registration.Source, configuration, name string, at time.Time) *registration.Entry {
+	return w.only(at, func(e *registration.Entry) bool {
+		return e.Source == source && e.Name == name && (configuration == "" || e.Configuration == configuration)
+	})
+}
+
+// conditioned finds the webhook that rejected a request at a time because its match conditions failed, by the expressions
+// in the message; nil if there is none, or several.
+func (w World) conditioned(message string, at time.Time) *registration.Entry {
+	return w.only(at, func(e *registration.Entry) bool {
+		return e.Webhook != nil && e.FailurePolicy == registration.Fail && slices.ContainsFunc(e.MatchConditions, func(m registration.MatchCondition) bool {
+			return strings.Contains(message, "expression '"+m.Expression+"' resulted in error: ")
+		})
+	})
+}
+
+// only finds the entry of which a condition holds among those that judged requests at a time; nil if there is none, or
 // several.
-func (w World) named(source registration.Source, name string, at time.Time) *registration.Entry {
+func (w World) only(at time.Time, holds func(*registration.Entry) bool) (found *registration.Entry) {
 	if w.registered == nil {
 		return nil
 	}
-	var found *registration.Entry
 	for _, r := range w.registered() {
-		if r.Source != source || r.Name != name || r.since.After(at) {
+		if !holds(r.Entry) || r.since.After(at) {
 			continue
 		}
 		if found != nil {
@@ -126,12 +145,6 @@ func (c *conversion) derive() {
 	w := c.world
 	if w.Registrations == nil || c.e.Stage == "RequestReceived" {
 		return
-	}
-	for i := range c.validating {
-		call := &c.validating[i]
-		if e := w.named(registration.Validating, call.Entry.Name, c.at()); e != nil && call.Entry.Configuration == "" {
-			call.Entry = e.Origin
-		}
 	}
 	mutates, validates := c.reached()
 	if !mutates {
@@ -161,6 +174,9 @@ func (c *conversion) derive() {
 			c.unknown = append(c.unknown, fmt.Sprintf("whether %s %s was asked: it was changed after the request", source, s.Entry))
 		case s.Effect == plan.Undecided, looks && !whole:
 			c.unknown = append(c.unknown, fmt.Sprintf("whether %s %s was asked: that depends on objects that are not known", source, s.Entry))
+		case s.Effect == plan.Ignored && e.Webhook != nil:
+			// Its match conditions failed, and it was not called.
+			c.excluded(e, s)
 		case source == registration.Mutating:
 			c.unknown = append(c.unknown, fmt.Sprintf("why the log has no call of %s %s, which was to be called", source, s.Entry))
 		default:
@@ -173,6 +189,10 @@ func (c *conversion) derive() {
 // of the mutating pass.
 func (c *conversion) reached() (mutates bool, validates map[registration.Source]bool) {
 	both := map[registration.Source]bool{registration.ValidatingPolicies: true, registration.Validating: true}
+	if c.cause.conditions {
+		// The conditions of all webhooks are evaluated before one is called.
+		return c.cause.by == registration.ValidatingPlugin, map[registration.Source]bool{registration.ValidatingPolicies: true}
+	}
 	switch c.cause.by {
 	case "", registration.ValidatingPlugin, "ResourceQuota":
 		return true, both
@@ -193,6 +213,18 @@ func (c *conversion) has(e *registration.Entry) bool {
 		return j.Policy.Source == e.Source && j.Policy.Configuration == e.Configuration
 	}
 	return slices.ContainsFunc(slices.Concat(c.mutating[0], c.mutating[1], c.validating), called) || slices.ContainsFunc(slices.Concat(c.mutated, c.found), judged)
+}
+
+// excluded adds that a webhook was not called, because its match conditions failed and its failure policy is Ignore.
+func (c *conversion) excluded(e *registration.Entry, s *plan.Step) {
+	if c.conditions == nil {
+		c.conditions = map[registration.Source][]trace.Condition{}
+	}
+	failed := trace.Condition{Known: trace.Derived, Entry: e.Origin, Errors: 1, Excluded: true, Err: errors.New("the registrations say so, and the audit log does not")}
+	if s.Reason != nil {
+		failed.Err = errors.New(s.Reason.Message)
+	}
+	c.conditions[e.Source] = append(c.conditions[e.Source], failed)
 }
 
 // asked adds that an entry was asked, because the registrations say so.
@@ -252,6 +284,10 @@ func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
 	}
 	nothing := &unstructured.Unstructured{}
 	nothing.SetGroupVersionKind(kind.Kind)
+	if sent := kind.Takes(about.Subresource); !sent.Empty() && about.Operation == "CREATE" {
+		// Such as the Eviction of a pod.
+		nothing.SetGroupVersionKind(sent)
+	}
 	nothing.SetName(about.Name)
 	nothing.SetNamespace(q.Namespace)
 	object := c.final()

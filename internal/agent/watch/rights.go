@@ -60,9 +60,11 @@ subjects:
 // RBAC are the rights that a Watcher needs, as manifests, in a pod of a namespace with a service account of a name; empty
 // if it does nothing. audited are the resources whose objects are audited.
 func RBAC(namespace, name string, lints bool, audited []string) (string, error) {
-	var rules []rbacv1.PolicyRule
+	var rules, others []rbacv1.PolicyRule
 	if lints {
 		rules = append(rules, offline.LintRules()...)
+		// The labels by which webhooks and policies select, for what traces derive.
+		others = append(others, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"watch"}})
 	}
 	if len(audited) > 0 {
 		rules = append(rules, clustersnapshot.Rules()...)
@@ -74,7 +76,8 @@ func RBAC(namespace, name string, lints bool, audited []string) (string, error) 
 	if len(rules) == 0 {
 		return "", nil
 	}
-	lists, others := map[string][]string{}, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}}
+	lists := map[string][]string{}
+	others = append(others, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
 	for _, r := range rules {
 		if len(r.NonResourceURLs) > 0 {
 			others = append(others, r)

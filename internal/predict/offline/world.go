@@ -69,6 +69,35 @@ type World struct {
 	compiled *snapshot.Snapshot
 }
 
+// Still returns a World with the same kinds and registrations that asks no cluster. namespace returns namespaces, as
+// World.Namespace does. Params and stored objects are unknown.
+func (w *World) Still(namespace func(ctx context.Context, name string) (*corev1.Namespace, error)) *World {
+	return &World{
+		Kinds: w.Kinds, Registrations: w.Registrations, Hidden: w.Hidden, Namespace: namespace, Params: noParams{},
+		Stored: func(context.Context, *Kind, string, string) (*unstructured.Unstructured, error) {
+			return nil, fmt.Errorf("%w: the stored object", plan.ErrUnknown)
+		},
+		UserUnknown: "the user is not known", RightsUnknown: "the rights of the user are not known",
+	}
+}
+
+// noParams are params that are not known.
+type noParams struct{}
+
+var errNoParams = fmt.Errorf("%w: params are not read", plan.ErrUnknown)
+
+func (noParams) Scope(context.Context, schema.GroupVersionKind) (namespaced, served bool, err error) {
+	return false, false, errNoParams
+}
+
+func (noParams) Get(context.Context, schema.GroupVersionKind, string, string) (runtime.Object, error) {
+	return nil, errNoParams
+}
+
+func (noParams) List(context.Context, schema.GroupVersionKind, string, labels.Selector) ([]runtime.Object, error) {
+	return nil, errNoParams
+}
+
 // Request is a request that is planned and not made.
 type Request struct {
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.

@@ -42,6 +42,8 @@ type attack struct {
 	flags []string
 	// bystander returns the next request of the bystander; nil for one that creates a ConfigMap.
 	bystander func() load.Request
+	// notice, if it is set, is what the bystander does in place of a request to the server.
+	notice func(ctx context.Context) error
 	// prepare makes what the attack needs, before anything is measured; nil means nothing.
 	prepare func(ctx context.Context, t *target) error
 	// strike attacks once. It returns when no request of the attack runs any more, and an error if the attack
@@ -123,8 +125,12 @@ type target struct {
 	*peer.Server
 	// client is the administrator's.
 	client kubernetes.Interface
-	// bystander is that of the attack.
+	// bystander and notice are those of the attack.
 	bystander func() load.Request
+	notice    func(ctx context.Context) error
+	// process is what is attacked: the server, or what prepare has started.
+	process  *peer.Process
+	binaries peer.Binaries
 
 	mu struct {
 		sync.Mutex
@@ -183,7 +189,7 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind p
 			_ = server.Stop()
 		}
 	}()
-	t := &target{Server: server, bystander: a.bystander}
+	t := &target{Server: server, bystander: a.bystander, notice: a.notice, process: server.Process, binaries: b}
 	t.mu.answers = map[string]int{}
 	defer func() {
 		for _, end := range t.mu.ends {
@@ -229,7 +235,7 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind p
 	}
 	after := loud.end()
 	end := "survived"
-	switch _, gone := t.Process.RSS(); {
+	switch _, gone := t.process.RSS(); {
 	case after.killed:
 		end = fmt.Sprintf("out of memory: more than %d MiB", o.memory>>20)
 	case gone != nil:
@@ -290,19 +296,19 @@ type watcher struct {
 func watch(ctx context.Context, t *target, most int64) *watcher {
 	w := &watcher{}
 	ctx, w.stop = context.WithCancel(ctx)
-	_ = t.Process.ForgetPeak()
+	_ = t.process.ForgetPeak()
 	w.work.Go(func() {
 		for every(ctx, sampling) {
-			now, err := t.Process.RSS()
+			now, err := t.process.RSS()
 			if err != nil {
 				return
 			}
-			peak, _ := t.Process.Peak()
+			peak, _ := t.process.Peak()
 			w.mu.Lock()
 			w.peak = max(w.peak, now, peak)
 			if now > most && !w.killed {
 				w.killed = true
-				t.Process.Kill()
+				t.process.Kill()
 			}
 			w.mu.Unlock()
 		}
@@ -337,7 +343,12 @@ func (w *watcher) create(t *target) {
 		r = t.bystander()
 	}
 	began := time.Now()
-	err := c.Do(ctx, r, io.Discard)
+	var err error
+	if t.notice != nil {
+		err = t.notice(ctx)
+	} else {
+		err = c.Do(ctx, r, io.Discard)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {

@@ -37,6 +37,10 @@ var deeds = map[trace.Deed]string{trace.Rejects: "rejected", trace.FailsOpen: "f
 func countAdmission(t *trace.Trace) {
 	r := t.Verdicts(false)
 	for c := range r.Calls() {
+		if c.Known == trace.Derived && c.Deed() == "" {
+			// The audit event does not say it.
+			continue
+		}
 		admissions.WithLabelValues(trace.ByWebhook, named(c.Webhook.String()), "called").Inc()
 	}
 	for a := range r.Acts() {

@@ -7,6 +7,8 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -16,7 +18,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/net/netutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -30,7 +31,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/auditlog"
+	"github.com/gatehouse-dev/gatehouse/internal/bounds"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
@@ -63,12 +66,32 @@ type Options struct {
 	TraceBytes int
 	// Watch, if it is set, looks for what is wrong in the cluster until its context ends.
 	Watch func(context.Context)
+	// Derive, if it is set, calls its function with the webhooks and policies of the cluster, nil while they are not known,
+	// until its context ends. Traces then have what follows from them.
+	Derive func(context.Context, func(*offline.World))
 	// ShutdownDelay is how long requests are still served after the end was asked for.
 	ShutdownDelay time.Duration
 }
 
-// maxConnections bounds the connections to an Agent.
-const maxConnections = 1024
+// connections bounds the connections to an Agent.
+var connections = bounds.Connections{PerAddress: 64, Total: 1024, Reserve: 256, Write: bounds.Time}
+
+// watchTime bounds how long a watch takes: longer than a client without a timeout of its own gets.
+const watchTime = 65 * time.Minute
+
+// limit bounds a request by its endpoint.
+func limit(req *http.Request) bounds.Limit {
+	switch {
+	case req.URL.Path == Path:
+		return bounds.Limit{Time: readTimeout, Body: maxBody}
+	case req.Method == http.MethodGet && req.ContentLength == 0 && strings.HasPrefix(req.URL.Path, "/apis/") && req.URL.Query().Has("watch"):
+		return bounds.Limit{Time: watchTime, Body: bounds.Body}
+	}
+	return bounds.Limit{Time: bounds.Time, Body: bounds.Body}
+}
+
+// front is the handler of all requests. It takes the audit events, and passes other requests on to next.
+func (a *Agent) front(next http.Handler) http.Handler { return bounds.Handler(a.intake(next), limit) }
 
 // Agent takes audit events and serves traces. It is made by New.
 type Agent struct {
@@ -78,7 +101,8 @@ type Agent struct {
 	queue     *queue
 	peers     *peers
 	token     []byte
-	listener  net.Listener
+	followers []*follower
+	listener  *bounds.Listener
 	server    *genericapiserver.GenericAPIServer
 }
 
@@ -113,6 +137,14 @@ func New(o Options) (_ *Agent, err error) {
 			return nil, err
 		}
 	}
+	for _, path := range o.Follow {
+		if err := files.Check(path, math.MaxInt64); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("--follow: %w", err)
+		}
+		a.followers = append(a.followers, &follower{path: path, take: func(event []byte, source string) {
+			a.takeAll(batch{events: []jsontext.Value{bytes.Clone(event)}, source: source, size: len(event)})
+		}})
+	}
 	registerMetrics(a)
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port)))
 	if err != nil {
@@ -123,7 +155,7 @@ func New(o Options) (_ *Agent, err error) {
 			listener.Close()
 		}
 	}()
-	a.listener = netutil.LimitListener(listener, maxConnections)
+	a.listener = bounds.NewListener(listener, connections)
 	config, err := a.config()
 	if err != nil {
 		return nil, err
@@ -143,10 +175,10 @@ func (a *Agent) config() (*genericapiserver.Config, error) {
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 100, 10
 	config.ShutdownDelayDuration = o.ShutdownDelay
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return a.intake(genericapiserver.DefaultBuildHandlerChain(api, c))
+		return a.front(genericapiserver.DefaultBuildHandlerChain(api, c))
 	}
 	config.HealthzChecks = append(config.HealthzChecks, survive.Check())
-	config.AddReadyzChecks(healthz.NamedCheck("parts", survive.Check().Check))
+	config.AddReadyzChecks(healthz.NamedCheck("parts", survive.Check().Check), healthz.NamedCheck("audit-log", a.checkFollowed))
 
 	serving := genericoptions.NewSecureServingOptions()
 	serving.Listener, serving.BindPort = a.listener, a.Port()
@@ -162,6 +194,7 @@ func (a *Agent) config() (*genericapiserver.Config, error) {
 	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, nil); err != nil {
 		return nil, fmt.Errorf("the cluster does not say by whom callers are known: %w", err)
 	}
+	config.Authentication.Authenticator = a.listener.Authenticator(config.Authentication.Authenticator)
 	authorization := genericoptions.NewDelegatingAuthorizationOptions().WithAlwaysAllowPaths("/healthz", "/livez", "/readyz")
 	authorization.RemoteKubeConfigFile = o.Kubeconfig
 	if err := authorization.ApplyTo(&config.Authorization); err != nil {
@@ -221,14 +254,16 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	if a.peers != nil {
 		start("peers", a.peers.run)
 	}
-	for _, path := range a.options.Follow {
-		f := &follower{path: path, take: func(event []byte, source string) {
-			a.takeAll(batch{events: []jsontext.Value{bytes.Clone(event)}, source: source, size: len(event)})
-		}}
-		start("audit log "+path, f.run)
+	for _, f := range a.followers {
+		start("audit log "+f.path, f.run)
 	}
 	if a.options.Watch != nil {
 		start("watch", a.options.Watch)
+	}
+	if a.options.Derive != nil {
+		start("registrations", func(ctx context.Context) {
+			a.options.Derive(ctx, func(w *offline.World) { a.converter.SetWorld(auditlog.NewWorld(w)) })
+		})
 	}
 	if err := a.server.AddPostStartHook("ready", func(genericapiserver.PostStartHookContext) error {
 		ready()

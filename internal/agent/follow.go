@@ -2,16 +2,20 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
@@ -20,18 +24,23 @@ const (
 	followEvery = 200 * time.Millisecond
 	// caughtUp is how much of a log that is there at the start is read, in bytes.
 	caughtUp = 16 << 20
+	// maxBefore is how much of a log is compared to find out whether it was truncated, in bytes. Events differ in less.
+	maxBefore = 4 << 10
 )
 
 // follower reads a log file as it grows. A file that is put aside is read to its end, and then the one that takes its
-// place; one that gets shorter is read from its beginning.
+// place. A file whose content before the current position has changed is read from its beginning: it was truncated.
 type follower struct {
 	path string
 	take func(event []byte, source string)
+	// trouble is why the log cannot be read; nil if it can be, or does not exist yet.
+	trouble atomic.Pointer[error]
 
 	file *os.File
 	in   *bufio.Reader
-	// read is how much of the file was read, in bytes.
-	read int64
+	// read is how much of the file was read, in bytes. before are the last bytes of this part.
+	read   int64
+	before []byte
 	// line is the part of a line that was read. skipping is set in a line that is left out: it is too long, or
 	// its beginning was not read.
 	line     []byte
@@ -52,6 +61,9 @@ func (f *follower) run(ctx context.Context) {
 	first := true
 	for {
 		err := f.advance(ctx, first)
+		if f.trouble.Store(nil); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.trouble.Store(&err)
+		}
 		switch {
 		case err == nil:
 			f.said = ""
@@ -75,7 +87,7 @@ func (f *follower) advance(ctx context.Context, first bool) error {
 			return err
 		}
 	}
-	if err := f.lines(ctx); err != nil {
+	if err := f.grown(ctx); err != nil {
 		return err
 	}
 	now, err := os.Stat(f.path)
@@ -90,59 +102,100 @@ func (f *follower) advance(ctx context.Context, first bool) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case !os.SameFile(now, had):
-		// Its writer may have written to it after it was read.
+	if os.SameFile(now, had) {
+		return nil
+	}
+	// Its writer may have written to it after it was read.
+	if err := f.grown(ctx); err != nil {
+		return err
+	}
+	f.file.Close()
+	f.file = nil
+	return f.advance(ctx, false)
+}
+
+// grown reads what was added to the file. If the file was truncated, before that or meanwhile, it reads the file from its
+// beginning. Events that are read twice do no harm.
+func (f *follower) grown(ctx context.Context) error {
+	read, before := f.read, slices.Clone(f.before)
+	same, err := f.same(read, before)
+	if err != nil {
+		return err
+	}
+	if same {
 		if err := f.lines(ctx); err != nil {
 			return err
 		}
-		f.file.Close()
-		f.file = nil
-		return f.advance(ctx, false)
-	case had.Size() < f.read:
-		if _, err := f.file.Seek(0, io.SeekStart); err != nil {
+		if same, err = f.same(read, before); same || err != nil {
 			return err
 		}
-		f.begin(0)
-		return f.lines(ctx)
 	}
-	return nil
+	if _, err := f.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := f.begin(0); err != nil {
+		return err
+	}
+	return f.lines(ctx)
+}
+
+// same reports whether the file still has some bytes before a position.
+func (f *follower) same(position int64, before []byte) (bool, error) {
+	if len(before) == 0 {
+		return true, nil
+	}
+	now := make([]byte, len(before))
+	switch _, err := f.file.ReadAt(now, position-int64(len(before))); {
+	case errors.Is(err, io.EOF):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return bytes.Equal(now, before), nil
 }
 
 // open opens the file. Of one that is there at the start, only the end is read.
 func (f *follower) open(first bool) error {
-	file, err := os.Open(f.path)
+	file, err := files.Open(f.path)
 	if err != nil {
 		return err
 	}
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a file", f.path)
-	}
 	var at int64
 	if err == nil && first {
 		at = max(0, info.Size()-caughtUp)
 		_, err = file.Seek(at, io.SeekStart)
 	}
+	if f.file = file; err == nil {
+		err = f.begin(at)
+	}
 	if err != nil {
 		file.Close()
-		return err
+		f.file = nil
 	}
-	f.file = file
-	f.begin(at)
-	return nil
+	return err
 }
 
-// begin reads from a place of the file on.
-func (f *follower) begin(at int64) {
+// begin reads from a position of the file on.
+func (f *follower) begin(at int64) error {
 	f.in, f.read, f.line, f.skipping = bufio.NewReaderSize(f.file, 64<<10), at, nil, at > 0
+	f.before = make([]byte, min(at, maxBefore), maxBefore)
+	_, err := f.file.ReadAt(f.before, at-int64(len(f.before)))
+	return err
+}
+
+// passed notes a part of the file that was read.
+func (f *follower) passed(part []byte) {
+	f.read += int64(len(part))
+	part = part[max(0, len(part)-maxBefore):]
+	f.before = append(slices.Delete(f.before, 0, max(0, len(f.before)+len(part)-maxBefore)), part...)
 }
 
 // lines passes on the lines up to the end of the file. A line without its end is waited for.
 func (f *follower) lines(ctx context.Context) error {
 	for ctx.Err() == nil {
 		part, err := f.in.ReadSlice('\n')
-		f.read += int64(len(part))
+		f.passed(part)
 		whole := err == nil
 		if !f.skipping {
 			if f.line = append(f.line, part...); len(f.line) > requestlog.MaxLine {
@@ -165,6 +218,17 @@ func (f *follower) lines(ctx context.Context) error {
 			return nil
 		default:
 			return err
+		}
+	}
+	return nil
+}
+
+// checkFollowed is a readiness check that fails while a followed log cannot be read. It is no liveness check: a restart
+// would not help, and would lose the traces.
+func (a *Agent) checkFollowed(*http.Request) error {
+	for _, f := range a.followers {
+		if err := f.trouble.Load(); err != nil {
+			return *err
 		}
 	}
 	return nil

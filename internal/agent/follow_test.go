@@ -1,12 +1,16 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
@@ -83,6 +87,129 @@ func TestALogFileIsFollowed(t *testing.T) {
 	write("more\neight\n")
 	want("eight")
 	f.file.Close()
+}
+
+// S32.4: a log that is truncated and has grown beyond its old size before the next look is read from its beginning,
+// whether that is seen before it is read or after.
+func TestATruncatedLogIsReadFromItsBeginning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	var got []string
+	f := &follower{path: path, take: func(event []byte, _ string) { got = append(got, strings.TrimSpace(string(event))) }}
+	write := func(flag int, from, to int) {
+		t.Helper()
+		out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|flag, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		for i := from; i < to; i++ {
+			if _, err := fmt.Fprintf(out, "event %06d of the audit log\n", i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			if line := fmt.Sprintf("event %06d of the audit log", i); !slices.Contains(got, line) {
+				t.Fatalf("%q is missing among %d lines", line, len(got))
+			}
+		}
+		got = nil
+	}
+	write(os.O_APPEND, 0, 50)
+	if err := f.advance(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { f.file.Close() }()
+	want(0, 50)
+	for _, n := range []int{50, 51, 200, 10_000} {
+		write(os.O_TRUNC, 1000, 1000+n)
+		if err := f.advance(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		want(1000, 1000+n)
+		write(os.O_TRUNC, 0, n)
+		if err := f.advance(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		want(0, n)
+	}
+	// It is truncated while it is read.
+	take := f.take
+	f.take = func(event []byte, source string) {
+		if take(event, source); strings.Contains(string(event), " 010000 ") {
+			write(os.O_TRUNC, 20_000, 31_000)
+		}
+	}
+	write(os.O_APPEND, 10_000, 10_001)
+	if err := f.advance(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	want(20_000, 31_000)
+	if f.read != int64(11_000*len("event 000000 of the audit log\n")) {
+		t.Errorf("%d bytes are read", f.read)
+	}
+}
+
+// S32.4: a named pipe in the place of a log is no log: it does not hold up the end, and the agent is not ready meanwhile.
+func TestANamedPipeIsNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(path, []byte("one\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	events := make(chan string, 10)
+	a := &Agent{followers: []*follower{{path: path, take: func(event []byte, _ string) { events <- string(event) }}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.followers[0].run(ctx)
+	}()
+	if got := <-events; got != "one\n" || a.checkFollowed(nil) != nil {
+		t.Errorf("%q, %v", got, a.checkFollowed(nil))
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Rename(pipe, path)); err != nil {
+		t.Fatal(err)
+	}
+	tick, late := time.NewTicker(time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	for a.checkFollowed(nil) == nil {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("the agent is ready though its log is a named pipe")
+		}
+	}
+	if err := a.checkFollowed(nil); !strings.Contains(err.Error(), path+": is a named pipe") {
+		t.Error(err)
+	}
+	if err := errors.Join(os.WriteFile(pipe, []byte("two\n"), 0o600), os.Rename(pipe, path)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-events; got != "two\n" {
+		t.Errorf("got %q", got)
+	}
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Rename(pipe, path)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-ended
+	if _, err := New(Options{Credentials: credentials(t), Follow: []string{path}}); err == nil || !strings.Contains(err.Error(), "--follow: open "+path+": is a named pipe") {
+		t.Errorf("the agent starts with a named pipe: %v", err)
+	}
+}
+
+// credentials is a directory with the credentials of an Agent.
+func credentials(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "credentials")
+	if _, err := EnsureCredentials(dir, Service{"watch", "agent"}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // S32.4: of a log that is there at the start, only the end is read.

@@ -44,6 +44,9 @@ func (a *Agent) intake(next http.Handler) http.Handler {
 			http.Error(w, "only the API server sends audit events here, with the token of its kubeconfig", http.StatusUnauthorized)
 			return
 		}
+		if a.listener != nil {
+			a.listener.Authenticated(r.RemoteAddr)
+		}
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
 			http.Error(w, "audit events are sent by POST", http.StatusMethodNotAllowed)
@@ -66,11 +69,7 @@ func (a *Agent) intake(next http.Handler) http.Handler {
 			http.Error(w, "too many requests with audit events at the same time", http.StatusTooManyRequests)
 			return
 		}
-		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		list, size, err := readEvents(http.MaxBytesReader(w, r.Body, maxBody))
+		list, size, err := readEvents(r.Body)
 		if err != nil {
 			events.WithLabelValues("refused").Inc()
 			code := http.StatusBadRequest

@@ -7,15 +7,21 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/auditlog"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
@@ -75,7 +81,7 @@ func TestEventsAreOfTheAPIServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAgent()
-			server := httptest.NewServer(a.intake(http.NotFoundHandler()))
+			server := httptest.NewServer(a.front(http.NotFoundHandler()))
 			defer server.Close()
 			method := http.MethodPost
 			if tc.method != "" {
@@ -111,7 +117,7 @@ func TestEventsAreOfTheAPIServer(t *testing.T) {
 // S32.3: bodies that come slowly hold up a bounded number of others, which come again later.
 func TestFewBodiesAreReadAtATime(t *testing.T) {
 	a := newAgent()
-	server := httptest.NewServer(a.intake(http.NotFoundHandler()))
+	server := httptest.NewServer(a.front(http.NotFoundHandler()))
 	defer server.Close()
 	send := func(body io.Reader) (int, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+Path, body)
@@ -226,6 +232,60 @@ func TestEventsBecomeTraces(t *testing.T) {
 		a.keepUnanswered(time.Now())
 		if got := fmt.Sprint(a.kept(t)); got != "[a b]" {
 			t.Errorf("traces of %s, want [a b]", got)
+		}
+	}
+}
+
+// S32.17 and S32.19: a trace has what follows from the registrations, and metrics count only what the event says.
+func TestTracesAreDerived(t *testing.T) {
+	const text = `{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: guards}
+webhooks:
+- {name: derived.example.com, admissionReviewVersions: [v1], sideEffects: None, clientConfig: {url: "https://127.0.0.1:1/"}, rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+`
+	path := filepath.Join(t.TempDir(), "registrations.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := offline.Read([]string{path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Registrations.Kubernetes = true
+	a := newAgent()
+	registerMetrics(a)
+	derived := func() (names []string) {
+		list, err := traces.NewStorage(a.ring, nil, trace.RecordOptions{}).List(t.Context(), &metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie("webhook=derived.example.com")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range list.(*v1alpha1.AdmissionTraceList).Items {
+			names = append(names, item.Request.Name)
+		}
+		return names
+	}
+	for _, c := range []struct {
+		world *offline.World
+		name  string
+	}{{nil, "a"}, {w.Still(w.Namespace), "b"}, {nil, "c"}} {
+		a.converter.SetWorld(auditlog.NewWorld(c.world))
+		if !a.take([]byte(event(c.name)), "log", false) {
+			t.Fatal(c.name)
+		}
+	}
+	if got := derived(); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("the webhook is in the traces %q", got)
+	}
+	counted, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range counted {
+		if strings.Contains(family.String(), "derived.example.com") {
+			t.Errorf("what is derived is counted: %s", family)
 		}
 	}
 }

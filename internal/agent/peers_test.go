@@ -22,7 +22,7 @@ func served(t *testing.T, dir string) (a *Agent, address string) {
 	t.Helper()
 	a = newAgent()
 	server := httptest.NewUnstartedServer(nil)
-	server.Config.Handler = a.intake(http.NotFoundHandler())
+	server.Config.Handler = a.front(http.NotFoundHandler())
 	server.EnableHTTP2 = true
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, selfsigned.CertificateFile), filepath.Join(dir, selfsigned.KeyFile))
 	if err != nil {

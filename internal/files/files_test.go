@@ -57,6 +57,15 @@ func TestOddFilesAreRefused(t *testing.T) {
 			"ReadArgument":  func() error { _, err := ReadArgument(path, 100); return err },
 			"Check":         func() error { return Check(path, 100) },
 			"CheckArgument": func() error { return CheckArgument(path, 100) },
+			"Open": func() error {
+				f, err := Open(path)
+				if err == nil {
+					f.Close()
+					// Any size is fine.
+					return Check(path, 100)
+				}
+				return err
+			},
 		} {
 			if err := do(); err == nil || err.Error() != want || !errors.As(err, new(Refused)) {
 				t.Errorf("%s: got %v\nwant %s", name, err, want)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -50,6 +51,10 @@ func ReadArgument(path string, limit int64) ([]byte, error) {
 	defer f.Close()
 	return read(f, path, limit)
 }
+
+// Open opens a regular file of any size, or a link to one, to be read in parts. It never waits for another process. The
+// error of any other file wraps a Refused.
+func Open(path string) (*os.File, error) { return open(path, math.MaxInt64) }
 
 // ReadFrom returns what is left of in, at most limit bytes.
 func ReadFrom(in io.Reader, limit int64) ([]byte, error) { return all(in, 0, limit) }

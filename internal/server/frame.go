@@ -219,6 +219,9 @@ func identify(ctx context.Context, config *genericapiserver.Config, s *settings,
 		Issuers: v.tokens.Issuers, Keys: v.tokens.Keys, Audiences: config.Authentication.APIAudiences, Client: self.client,
 		Others: s.Authentication, Anonymous: s.AnonymousAuth, ServerID: config.APIServerID,
 	})
+	if err == nil {
+		config.Authentication.Authenticator = v.callers.Authenticator(config.Authentication.Authenticator)
+	}
 	return err
 }
 

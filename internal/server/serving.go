@@ -31,6 +31,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/internal/bounds"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
@@ -75,6 +76,8 @@ type serving struct {
 	// connections are the open connections of all clients, the server itself among them; nil
 	// unless they are to be closed at the end.
 	connections *connections.Listener
+	// callers bounds the connections of clients that have not authenticated.
+	callers *bounds.Listener
 	// advertised is the address under which others reach this server; nil when there is
 	// none.
 	advertised net.IP
@@ -230,8 +233,9 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		v.connections = connections.New(listener)
 		listener = v.connections
 	}
+	v.callers = bounds.NewListener(listener, anonymous)
 	secure := *s.SecureServing
-	secure.Listener = inflight.Pace(listener)
+	secure.Listener = inflight.Pace(v.callers)
 	if err := secure.ApplyTo(&v.info); err != nil {
 		return fmt.Errorf("--tls-*: %w", err)
 	}

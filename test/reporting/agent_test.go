@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -100,6 +101,25 @@ func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 		as("").Get(path)
 	}
 	harness.Contains(t, "the metrics", string(all.Get("/metrics").Raw), `gatehouse_agent_events_total{result="kept"} 2`, "gatehouse_agent_dropped_events_total 0", "gatehouse_agent_trace_bytes ")
+	// S32.19: the agent derives whom the API server asked.
+	admin.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", `{"metadata":{"name":"guards"},"webhooks":[{"name":"guard.example.com","admissionReviewVersions":["v1"],"sideEffects":"None","failurePolicy":"Ignore","clientConfig":{"url":"https://127.0.0.1:1/"},
+		"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"shop"}},"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["services"]}]}]}`)
+	n := 0
+	harness.Eventually(t, "a trace has what follows from the registrations", func() error {
+		n++
+		at := time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")
+		name := fmt.Sprint("derived-", n)
+		event := fmt.Sprintf(`{"level":"Metadata","auditID":"d","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/services","verb":"create","user":{"username":"anna"},"objectRef":{"resource":"services","namespace":"shop","name":%q,"apiVersion":"v1"},"responseStatus":{"code":201},"requestReceivedTimestamp":%q,"stageTimestamp":%q}`, name, at, at)
+		as(strings.TrimSpace(string(sender))).Must(http.StatusOK, "POST", "/audit", `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[`+event+`]}`)
+		found := all.Get(traces + "?fieldSelector=webhook%3Dguard.example.com")
+		for _, item := range found.At("items").([]any) {
+			call := harness.At(item, "steps", "0", "calls", "0")
+			if harness.At(call, "known") == "derived" && harness.At(call, "webhook", "configuration") == "guards" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d traces have the webhook", len(found.At("items").([]any)))
+	})
 	// The commands show them.
 	shown := harness.WriteFile(t, filepath.Join(dir, "alice"), fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a","namespace":"shop"}}],"clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority":%q}}],"users":[{"name":"a","user":{"token":"alice-token"}}]}`, address, filepath.Join(credentials, "ca.crt")))
 	r := harness.Run(t, "trace", "--kubeconfig", shown)

@@ -201,7 +201,9 @@ func (o *agentOptions) watch() error {
 	}
 	w, err := watch.New(options)
 	if err == nil {
-		o.Watch = w.Run
+		if o.Watch = w.Run; o.lint {
+			o.Derive = w.Derive
+		}
 	}
 	return err
 }

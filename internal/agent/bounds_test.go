@@ -82,6 +82,7 @@ func clustered(t *testing.T) *Agent {
 // S32.18: every endpoint of the agent, those of k8s.io/apiserver included, bounds the body and the time.
 func TestEveryEndpointIsBounded(t *testing.T) {
 	a := clustered(t)
+	a.server.PrepareRun()
 	paths := append(boundstest.Endpoints(a.server.Handler), Path, "/no/such/endpoint", "/apis/gatehouse.dev/v1alpha1/admissiontraces")
 	for _, known := range []string{"/apis/", "/healthz", "/livez", "/metrics", "/openapi/v2", "/readyz"} {
 		if !slices.Contains(paths, known) {

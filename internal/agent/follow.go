@@ -223,7 +223,7 @@ func (f *follower) lines(ctx context.Context) error {
 	return nil
 }
 
-// checkFollowed is a readiness check that fails while a followed log cannot be read. It is no liveness check: a restart
+// checkFollowed is a readiness check that fails while a followed log cannot be read. It is not a liveness check: a restart
 // would not help, and would lose the traces.
 func (a *Agent) checkFollowed(*http.Request) error {
 	for _, f := range a.followers {

@@ -152,7 +152,7 @@ func TestATruncatedLogIsReadFromItsBeginning(t *testing.T) {
 	}
 }
 
-// S32.4: a named pipe in the place of a log is no log: it does not hold up the end, and the agent is not ready meanwhile.
+// S32.4: a named pipe in the place of a log does not hold up the end, and the agent is not ready meanwhile.
 func TestANamedPipeIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")

@@ -46,7 +46,7 @@ func read(c *Converter, events []string) map[string]*trace.Record {
 	return found
 }
 
-// S30.1, S30.2, S30.3, S30.5, S30.6 and S30.8: what the events of a log become.
+// S30.1, S30.2, S30.3, S30.4, S30.5, S30.6, S30.8 and S30.10: what the events of a log become.
 func TestRecordsOfEvents(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -49,7 +49,7 @@ func TestWhetherAnObjectStillHasWhatWasSet(t *testing.T) {
 	}
 }
 
-// Traces of an audit log, as an agent serves them, do not have everything: blame says so, whatever they show.
+// S30.11: traces of an audit log, as an agent serves them, do not have everything: blame says so, whatever they show.
 func TestWhatAnAuditLogDoesNotHave(t *testing.T) {
 	of := func(a *trace.Audit, outcome trace.Outcome, calls ...trace.CallRecord) *trace.Record {
 		return &trace.Record{ID: "t1", Outcome: outcome, Audit: a, Request: trace.RequestRecord{Operation: "CREATE"}, Steps: []trace.StepRecord{{Plugin: "P", Allowed: true, Calls: calls}}}

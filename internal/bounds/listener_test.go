@@ -20,7 +20,7 @@ type dialed struct {
 
 func (d *dialed) Accept() (net.Conn, error) {
 	if d.next == nil {
-		return nil, errors.New("nobody has dialed")
+		return nil, errors.New("no client has dialed")
 	}
 	defer func() { d.next = nil }()
 	return d.next, nil

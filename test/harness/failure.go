@@ -49,9 +49,10 @@ func reportFailure(t testing.TB, s *Server) {
 	})
 }
 
-// failure is the report: at most excerptLines lines of logs, and the command.
+// failure is the report: the command, and at most excerptLines lines of logs.
 func failure(test string, servers []logged) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "run this test alone: %s", alone(test))
 	for i, l := range servers {
 		text := l.server.Log()
 		lines := strings.Split(strings.TrimSpace(text), "\n")
@@ -61,10 +62,10 @@ func failure(test string, servers []logged) string {
 		most := excerptLines / len(servers)
 		left := max(len(lines)-most, 0)
 		if text != "" && most > 0 {
-			fmt.Fprintf(&b, "server %d of the test, %d lines of its log left out:\n%s\n", i+1, left, strings.Join(lines[left:], "\n"))
+			fmt.Fprintf(&b, "\nserver %d of the test, %d lines of its log left out:\n%s", i+1, left, strings.Join(lines[left:], "\n"))
 		}
 	}
-	return b.String() + "run this test alone: " + alone(test)
+	return b.String()
 }
 
 // alone is the command that runs one test of this package.

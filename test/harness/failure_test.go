@@ -18,7 +18,7 @@ func TestAFailureIsShort(t *testing.T) {
 	if len(lines) > excerptLines+5 {
 		t.Errorf("%d lines", len(lines))
 	}
-	for _, want := range []string{"370 lines of its log left out:\nline 470\n", "line 499\n", "0 lines of its log left out:\ntwo\n", `go test ./test/harness -count=1 -run '^TestX$/^S1\.2 a \(b\)$'`} {
+	for _, want := range []string{"370 lines of its log left out:\nline 470\n", "line 499\n", "0 lines of its log left out:\ntwo", `go test ./test/harness -count=1 -run '^TestX$/^S1\.2 a \(b\)$'`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %q in\n%s", want, got)
 		}

@@ -23,7 +23,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // expression is a query as a user sees it.
@@ -166,7 +168,7 @@ func TestTheAlertsAreListed(t *testing.T) {
 // TestQueriesAskForWhatThereIs proves that every metric, label and value in the
 // dashboard and in the alerts is served by a server under traffic (S10).
 func TestQueriesAskForWhatThereIs(t *testing.T) {
-	s := harness.Start(t, "--initializer-timeout", "2s", "--backup-schedule", "@yearly")
+	s := inside.Start(t, server.Options{InitializerTimeout: 2 * time.Second, BackupSchedule: "@yearly"})
 	h := s.HTTP(t, nil)
 	drive(t, h)
 	queries := slices.DeleteFunc(append(dashboards(t), alerts(t)...), ofAgent)

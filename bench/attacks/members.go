@@ -37,7 +37,7 @@ const memberRequests = 500
 func init() {
 	port, portErr := peer.FreePort()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	for name, send := range map[string]func(context.Context, *member) error{"removed-member-writes": (*member).write, "removed-member-reads": (*member).read} {
+	for name, send := range map[string]func(*member, context.Context) error{"removed-member-writes": (*member).write, "removed-member-reads": (*member).read} {
 		register(attack{
 			name:  name,
 			about: "with the key of the members' authority, as on the disk of a removed member, a stranger sends requests to the peer address in the name of a follower; 2xx is a success of the attack",
@@ -62,7 +62,7 @@ func init() {
 				for range 10 {
 					all.Go(func() {
 						for range memberRequests / 10 {
-							t.answered(send(ctx, m))
+							t.answered(send(m, ctx))
 						}
 					})
 				}

@@ -266,8 +266,8 @@ func TestServersJoin(t *testing.T) {
 	if r := harness.Run(t, "cluster", "remove", state(t, second).Name, "--data-dir", first.DataDir); r.Code != 1 || !strings.Contains(r.Err, "less than a majority") {
 		t.Errorf("%d: %s", r.Code, r.Err)
 	}
-	if r := harness.Run(t, "cluster", "remove", name, "--data-dir", first.DataDir); r.Code != 0 {
-		t.Fatal(r.Err)
+	if r := harness.Run(t, "cluster", "remove", name, "--data-dir", first.DataDir); r.Code != 0 || !strings.Contains(r.Out, "peer-ca.key") || !strings.Contains(r.Out, "rotate-keys") {
+		t.Fatalf("remove: %d\n%s%s", r.Code, r.Out, r.Err)
 	}
 	if r := harness.Run(t, "cluster", "status", "--data-dir", first.DataDir); r.Code != 0 || !strings.Contains(r.Out, "2 members bear the loss of no more") {
 		t.Errorf("status: %d\n%s%s", r.Code, r.Out, r.Err)

@@ -174,6 +174,9 @@ func TestKeysAreReplacedWhileServersRun(t *testing.T) {
 		}
 	}
 	awaitAuthorities(nil, 2)
+	if r := harness.Run(t, "cluster", "status", "--data-dir", dir); r.Code != 0 || !strings.Contains(r.Out, "in phase 2 of 4") {
+		t.Errorf("status: %s%s", r.Out, r.Err)
+	}
 	for i, s := range f.servers {
 		now := kubeconfig(t, s)
 		if bytes.Equal(now.CertData, old[i].CertData) {
@@ -226,7 +229,7 @@ func TestKeysAreReplacedWhileServersRun(t *testing.T) {
 	if out = rotateKeys(t, dir, "--resume"); !strings.Contains(out, "all keys of the cluster are replaced") || !strings.Contains(out, "secrets-encryption rotate") {
 		t.Errorf("after the restarts:\n%s", out)
 	}
-	if r := harness.Run(t, "cluster", "status", "--data-dir", dir); r.Code != 0 {
+	if r := harness.Run(t, "cluster", "status", "--data-dir", dir); r.Code != 0 || strings.Contains(r.Out, "phase") {
 		t.Errorf("status: %s%s", r.Out, r.Err)
 	}
 	// Another server joins with the new keys.

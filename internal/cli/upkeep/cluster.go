@@ -405,6 +405,10 @@ func (c *cluster) print(all []member) error {
 			terminal.Fprintf(c.out, "\n%s: %s\n", m.name(), expiring.Text(now))
 		}
 	}
+	if i := slices.IndexFunc(all, func(m member) bool { return m.Status != nil && m.Status.Keys != nil && m.Status.Keys.Rotation != "" }); i >= 0 {
+		_, phase, _ := strings.Cut(all[i].Status.Keys.Rotation, "/")
+		terminal.Fprintf(c.out, "\nThe keys of the cluster are being replaced, in phase %s: run 'gatehouse cluster rotate-keys --resume'.\n", phases[auth.Phase(phase)])
+	}
 	if voters%2 == 0 {
 		terminal.Fprintf(c.out, "\n%d members bear the loss of no more of them than %d would: let another server join, or remove one.\n", voters, voters-1)
 	}

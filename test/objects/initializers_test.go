@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -216,16 +217,54 @@ func TestInitializersShown(t *testing.T) {
 		}
 	}
 
-	// An answer that is not an object of the kind shows neither the field nor the annotation that
-	// carries it inside the server.
+	// S11.67: bare metadata has the field, in every format and version.
 	for _, c := range []struct{ path, accept string }{
 		{path + "/d" + including, asMetadata},
+		{path + "/d" + including, strings.Replace(asMetadata, "v=v1", "v=v1beta1", 1)},
 		{path + "/d" + including, protobufMetadata},
 		{path + including, asMetadataList},
+		{path + including, strings.Replace(asMetadataList, "application/json", "application/yaml", 1)},
+		{path + including, strings.Replace(asMetadataList, "v=v1", "v=v1beta1", 1)},
+		{path + including, strings.Replace(protobufMetadata, "PartialObjectMetadata", "PartialObjectMetadataList", 1)},
+		{path + including + "&watch=1&timeoutSeconds=1", asMetadata},
+		{path + including + "&watch=1&timeoutSeconds=1", protobufMetadata},
+	} {
+		r := h.Get(c.path, "Accept", c.accept)
+		raw := string(r.Raw)
+		if strings.Contains(raw, "gatehouse.dev") || !strings.Contains(raw, "PartialObjectMetadata") || strings.Contains(raw, `"spec":`) ||
+			!(strings.Contains(raw, "pending") && strings.Contains(raw, "a.example.com") || strings.Contains(raw, field)) {
+			t.Errorf("GET %s as %s: %.500q", c.path, c.accept, raw)
+		}
+	}
+	// Metadata of initialized objects is equal to the metadata that k8s.io/apiserver makes.
+	plain := "/api/v1/namespaces/" + ns + "/configmaps"
+	h.Must(http.StatusCreated, "POST", plain, configMap("plain"))
+	for _, c := range []struct{ query, accept string }{
+		{"", asMetadataList},
+		{"&pretty=true", asMetadataList},
+		{"", strings.Replace(asMetadataList, "v=v1", "v=v1beta1", 1)},
+		{"", strings.Replace(asMetadataList, "application/json", "application/yaml", 1)},
+		{"", strings.Replace(protobufMetadata, "PartialObjectMetadata", "PartialObjectMetadataList", 1)},
+		{"&watch=1&timeoutSeconds=1", asMetadata},
+		{"&watch=1&timeoutSeconds=1", protobufMetadata},
+		{"&fieldSelector=metadata.name=absent", asMetadataList},
+		{"&limit=1", asMetadataList},
+		{"", asMetadata},
+	} {
+		upstream := h.Do("GET", plain+"?"+c.query, "", "Accept", c.accept)
+		ours := h.Do("GET", plain+including+c.query, "", "Accept", c.accept)
+		want(t, "code of "+c.query, ours.Code, upstream.Code)
+		want(t, "type of "+c.query, ours.Header.Get("Content-Type"), upstream.Header.Get("Content-Type"))
+		if diff := cmp.Diff(string(upstream.Raw), string(ours.Raw)); diff != "" {
+			t.Errorf("GET %s as %s (-k8s.io/apiserver +ours):\n%s", c.query, c.accept, diff)
+		}
+	}
+
+	// A table shows neither the field nor the annotation that carries it inside the server.
+	for _, c := range []struct{ path, accept string }{
 		{path + "/d" + including, asTable},
 		{path + including, asTable},
 		{path + including + "&includeObject=Object", asTable},
-		{path + including + "&watch=1&timeoutSeconds=1", asMetadata},
 		{path + including + "&watch=1&timeoutSeconds=1", asTable},
 	} {
 		r := h.Get(c.path, "Accept", c.accept)

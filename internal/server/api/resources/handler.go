@@ -90,6 +90,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		bound.Scope = e.Bind(req.Context())
 		e = &bound
 	}
+	if h.Initializers {
+		e, req = withMetadata(e, info, req)
+	}
 	c := h.newCall(e, info, req)
 	handler := c.handler()
 	if handler == nil {

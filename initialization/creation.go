@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // Creation is one creator's view of the object that it created.
@@ -85,6 +88,26 @@ func failure(result *metav1.Status) error {
 	}
 	status.Status = metav1.StatusFailure
 	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// rejection is failure for an object that an initializer rejected. Its message names the
+// initializers whose turn it was: several ones if they are parallel (S11.69).
+func (s *store) rejection(field *initializers.Initializers) error {
+	result := *field.Result
+	if names := s.turn(field); names != "" && !strings.Contains(result.Message, names) {
+		result.Message = strings.TrimSuffix(fmt.Sprintf("initializer %s rejected the object: %s", names, result.Message), ": ")
+	}
+	return failure(&result)
+}
+
+// turn returns the quoted names of the initializers whose turn it is.
+func (s *store) turn(field *initializers.Initializers) string {
+	leading := s.leading(field)
+	names := make([]string, len(leading))
+	for i, l := range leading {
+		names[i] = strconv.Quote(l.Name)
+	}
+	return strings.Join(names, " or ")
 }
 
 // wait must need little of the stack: thousands may be here at once.

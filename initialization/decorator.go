@@ -57,7 +57,8 @@ const repairMargin = 30 * time.Second
 type Event struct {
 	Kind     EventKind
 	Resource schema.GroupResource
-	// Initializer is the initializer that acted, or did not act.
+	// Initializer is the initializer that acted, or did not act. For Rejected it is the quoted name,
+	// or the quoted names joined by "or" if parallel initializers had their turn.
 	Initializer string
 	// After is how long the turn of the initializer took.
 	After time.Duration
@@ -89,7 +90,8 @@ const (
 	// SeenRejected: the watch cache of this server has an object with a result, which may have been
 	// set through another server. There may be several such events for one object.
 	SeenRejected
-	// Discarded: the object was deleted because its initialization failed.
+	// Discarded: the object was deleted because its initialization failed, or will be deleted for
+	// that reason when its initializers have released it. There is one such event for each object.
 	Discarded
 	// Abandoned: the server removed the initializer's finalizer from an object that was held for
 	// it, since the initializer did not do so in time.
@@ -107,6 +109,8 @@ const (
 type Decorator struct {
 	Options
 	timers atomic.Int64
+	// started is the time of New.
+	started time.Time
 	// stores are the stores of the resources, by schema.GroupResource.
 	stores sync.Map
 	ctx    context.Context
@@ -146,7 +150,7 @@ func New(o Options) *Decorator {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	d := &Decorator{Options: o}
+	d := &Decorator{Options: o, started: o.Clock.Now()}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.released, d.release = context.WithCancel(d.ctx)
 	return d
@@ -331,7 +335,11 @@ func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 		return apistorage.NewInternalError(err)
 	}
 	if field.Result != nil && before != nil && before.Result == nil && len(before.Pending) > 0 {
-		s.d.Observe(Event{Kind: Rejected, Resource: s.resource, Initializer: before.Pending[0].Name, Object: out, Err: failure(field.Result)})
+		s.d.Observe(Event{Kind: Rejected, Resource: s.resource, Initializer: s.turn(before), Object: out, Err: failure(field.Result)})
+		if held(m, field) {
+			// The object is counted now; finish, which deletes it later, does not count.
+			s.d.Observe(Event{Kind: Discarded, Resource: s.resource})
+		}
 	}
 	switch {
 	case held(m, field):

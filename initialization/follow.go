@@ -122,7 +122,7 @@ func (t *tracker) observe(obj runtime.Object) {
 func (t *tracker) deleted(obj runtime.Object) {
 	t.with(obj, func(e *entry, field *initializers.Initializers, err error) {
 		if err == nil && field != nil && field.Result != nil {
-			t.end(e, nil, failure(field.Result))
+			t.end(e, nil, t.store.rejection(field))
 			return
 		}
 		t.end(e, nil, errDeleted())

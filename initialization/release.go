@@ -147,17 +147,26 @@ func (s *store) resume(key string, obj runtime.Object, m metav1.Object, field *i
 }
 
 // notice is called with every uninitialized object that the watch cache takes in. An initializer
-// may have rejected the object through another server. Another server may have left behind an
-// object that is held.
+// may have rejected the object through another server. An earlier server may have left behind an
+// object that is held, or an object whose initializer has had its time (S11.68).
 func (s *store) notice(obj runtime.Object) {
-	if result := initializers.Result(obj); result != nil {
-		s.d.Observe(Event{Kind: SeenRejected, Resource: s.resource, Object: obj, Err: failure(result)})
+	if initializers.Result(obj) != nil {
+		if field, err := initializers.Get(obj); err == nil {
+			s.d.Observe(Event{Kind: SeenRejected, Resource: s.resource, Object: obj, Err: s.rejection(field)})
+		}
 	}
 	m, err := meta.Accessor(obj)
-	if err != nil || m.GetDeletionTimestamp() == nil || s.tracker.follows(m.GetUID()) {
+	if err != nil || s.tracker.follows(m.GetUID()) {
 		return
 	}
 	key, uid := path.Join(s.tracker.root, m.GetNamespace(), m.GetName()), m.GetUID()
+	if m.GetDeletionTimestamp() == nil {
+		// Timestamps have seconds.
+		if m.GetCreationTimestamp().Time.Unix() < s.d.started.Unix() {
+			s.tracker.inherit(key, uid, obj)
+		}
+		return
+	}
 	s.d.spawn(func() {
 		obj := s.newObject()
 		if err := s.Interface.Get(s.d.ctx, key, apistorage.GetOptions{}, obj); err != nil {

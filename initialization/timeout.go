@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
@@ -150,17 +151,37 @@ func (t *tracker) remember(e *entry) {
 			late = append(late, turn.name)
 		}
 	}
-	if len(late) == 0 {
+	if len(late) > 0 {
+		t.stick(e.key, e.uid, late)
+	}
+}
+
+// inherit remembers an uninitialized object that is older than this server: no timer of an earlier
+// process runs any more (S11.68).
+func (t *tracker) inherit(key string, uid types.UID, obj runtime.Object) {
+	field, err := initializers.Get(obj)
+	if err != nil || field == nil || field.Result != nil {
 		return
 	}
+	var leading []string
+	for _, i := range t.store.leading(field) {
+		leading = append(leading, i.Name)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stick(key, uid, leading)
+}
+
+// stick adds an object to the stuck ones. Beyond maxTimers, objects are left to the repair
+// (S11.50). The lock is held.
+func (t *tracker) stick(key string, uid types.UID, leading []string) {
 	if t.mu.stuck == nil {
 		t.mu.stuck = map[types.UID]stuck{}
 	}
-	if len(t.mu.stuck) >= t.store.d.maxTimers {
-		// The object is left to the repair (S11.50).
+	if _, known := t.mu.stuck[uid]; !known && len(t.mu.stuck) >= t.store.d.maxTimers {
 		return
 	}
-	t.mu.stuck[e.uid] = stuck{e.key, late}
+	t.mu.stuck[uid] = stuck{key, leading}
 	t.lookLater()
 }
 

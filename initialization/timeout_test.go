@@ -10,8 +10,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // only reports whether a name is one of the given.
@@ -133,6 +135,39 @@ func TestTimeouts(t *testing.T) {
 		e.awaitPending("o", "initialized")
 		e.awaitPending("p", "initialized")
 	})
+	for _, again := range []string{"before the restart", "after the restart"} {
+		t.Run("S11.68 Fail that becomes Ignore "+again+" frees the objects of the earlier server", func(t *testing.T) {
+			var fail atomic.Bool
+			fail.Store(true)
+			mustAct := func(o *Options) { o.MustAct = func(name string) bool { return name == "a.example.com" && fail.Load() } }
+			one := newEnv(t, mustAct)
+			o := object("o", "a.example.com", "b.example.com")
+			o.CreationTimestamp = metav1.NewTime(one.clock.Now().Add(-time.Minute))
+			one.create(o, nil)
+			one.clock.Step(5 * time.Second)
+			one.await("nothing is followed", func() bool { return one.followed() == 0 })
+			one.end()
+			fail.Store(again == "after the restart")
+			two := newEnvAt(t, one.prefix, mustAct, func(o *Options) { o.Clock = clocktesting.NewFakeClock(one.clock.Now()) })
+			// The first use of the resource opens its watch cache.
+			if got := two.pending("o"); got != "a b" {
+				t.Fatalf("after the restart, the object is %s", got)
+			}
+			two.await("the object is remembered", two.clock.HasWaiters)
+			if fail.Load() {
+				two.clock.Step(5 * time.Second)
+				two.await("the object is looked at again", two.clock.HasWaiters)
+				if got := two.pending("o"); got != "a b" {
+					t.Errorf("while the policy is Fail, the object is %s", got)
+				}
+				fail.Store(false)
+			}
+			two.await("each initializer had its time", func() bool {
+				two.clock.Step(5 * time.Second)
+				return two.pending("o") == "initialized"
+			})
+		})
+	}
 	t.Run("S11.45 one that acted in the last moment is left alone", func(t *testing.T) {
 		e := newEnv(t)
 		e.create(object("o", "a.example.com", "b.example.com"), nil)

@@ -162,7 +162,7 @@ func (t *tracker) update(e *entry, obj runtime.Object, field *initializers.Initi
 			t.end(e, obj.DeepCopyObject(), nil)
 		}
 	case field.Result != nil && !held(m, field):
-		t.end(e, nil, failure(field.Result))
+		t.end(e, nil, t.store.rejection(field))
 	default:
 		t.take(e, version, field, t.store.heldUntil(m, field))
 	}
@@ -207,7 +207,7 @@ func (t *tracker) hold(e *entry, field *initializers.Initializers, until time.Ti
 		e.until = until
 	}
 	if field.Result != nil {
-		e.answer(nil, failure(field.Result))
+		e.answer(nil, t.store.rejection(field))
 	} else {
 		e.answer(nil, errDeleted())
 	}

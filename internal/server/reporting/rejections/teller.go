@@ -134,21 +134,21 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 	t.queue(r)
 }
 
-// Initializer queues an event for the owner of an object that an initializer rejected, unless the
-// owner's controller writes one (S11.66). It does not block.
+// maxOwners bounds the owners of one object that get an event.
+const maxOwners = 32
+
+// Initializer queues an event for every owner of an object that an initializer rejected, except
+// owners whose controller writes one (S11.66). initializer is the quoted name. Initializer does
+// not block.
 func (t *Teller) Initializer(resource schema.GroupResource, object metav1.Object, initializer string, err error) {
-	owner := metav1.GetControllerOf(object)
-	if owner == nil {
-		return
+	text := message(resource.String(), "was rejected by initializer "+initializer, object, credentials.Whole(resource, ""), err)
+	owners := object.GetOwnerReferences()
+	for i := range owners[:min(len(owners), maxOwners)] {
+		controls := owners[i].Controller != nil && *owners[i].Controller
+		if _, reports := reporterOf(resource, &owners[i]); !controls || !reports {
+			t.queue(rejection{namespace: object.GetNamespace(), owner: owners[i], message: text})
+		}
 	}
-	if _, ok := reporterOf(resource, owner); ok {
-		return
-	}
-	happened := fmt.Sprintf("was rejected by initializer %q", initializer)
-	t.queue(rejection{
-		namespace: object.GetNamespace(), owner: *owner,
-		message: message(resource.String(), happened, object, credentials.Whole(resource, ""), err),
-	})
 }
 
 func (t *Teller) queue(r rejection) {

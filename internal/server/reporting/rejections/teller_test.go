@@ -3,6 +3,7 @@ package rejections
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -134,12 +135,17 @@ func TestOwnersHearWhatInitializersReject(t *testing.T) {
 			{APIVersion: apiVersion, Kind: kind, Name: "o", UID: "u", Controller: &yes},
 		}}}
 	}
+	shared := made("apps/v1", "ReplicaSet")
+	for i := range 2 * maxOwners {
+		shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Shop", Name: fmt.Sprint(i), UID: "u"})
+	}
 	for _, c := range []struct {
 		name     string
 		resource schema.GroupResource
 		object   *corev1.Pod
 		want     string
 	}{
+		{"S11.69 every owner", pods, shared, `Create of pods "web-*" was rejected by initializer "a.example.com": no room for web-*`},
 		{"an owner of a kind that no controller here knows", pods, made("example.com/v1", "Shop"), `Create of pods "web-*" was rejected by initializer "a.example.com": no room for web-*`},
 		{"an event has nothing of secrets", schema.GroupResource{Resource: "secrets"}, made("example.com/v1", "Shop"), `Create of secrets "web-*" was rejected by initializer "a.example.com": see the answer to the request`},
 		{"an owner whose controller reports it", pods, made("apps/v1", "ReplicaSet"), ""},
@@ -148,7 +154,18 @@ func TestOwnersHearWhatInitializersReject(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			teller := New(nil, nil)
-			teller.Initializer(c.resource, c.object, "a.example.com", errors.New("no room for web-x7k2p"))
+			teller.Initializer(c.resource, c.object, `"a.example.com"`, errors.New("no room for web-x7k2p"))
+			queued := len(c.object.OwnerReferences)
+			switch {
+			case c.object == shared:
+				// The controller of the first owner reports itself, and the number is bounded.
+				queued = maxOwners - 1
+			case c.want == "":
+				queued = 0
+			}
+			if n := len(teller.waiting); n != queued {
+				t.Errorf("%d events, want %d", n, queued)
+			}
 			var got rejection
 			select {
 			case got = <-teller.waiting:

@@ -154,7 +154,7 @@ func TestRBAC(t *testing.T) {
 	})
 	t.Run("who may read OpenAPI may read it where kubectl 1.8 does", func(t *testing.T) {
 		h := s.HTTP(t, s.WithToken("alice-token"))
-		want(t, "type", h.Get("/swagger-2.0.0.pb-v1").Header.Get("Content-Type"), "application/com.github.googleapis.gnostic.OpenAPIv2@68f4ded+protobuf")
+		want(t, "type", h.Get("/swagger-2.0.0.pb-v1").Header.Get("Content-Type"), "application/octet-stream")
 		h.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "GET", "/swagger-2.0.0.json", "")
 		h.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "POST", "/swagger-2.0.0.pb-v1", "")
 	})

@@ -103,11 +103,9 @@ var (
 		old:       "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
 		encode:    handler2.ToProtoBinary,
 	}
-	protobufOld = protobuf{
-		mediaType: "application/com.github.googleapis.gnostic.OpenAPIv2@68f4ded+protobuf",
-		only:      true,
-		encode:    handler2.ToProtoBinary,
-	}
+	// The media type that Kubernetes 1.8 gives the document has an "@", which the clients of that
+	// time cannot parse; its server sent the document without it.
+	protobufOld = protobuf{mediaType: "application/octet-stream", only: true, encode: encodeOld}
 	protobuf3 = protobuf{
 		mediaType: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
 		old:       "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",

@@ -190,7 +190,7 @@ func judge(text, last, answer, first string, limited bool) string {
 		// A client does not make such a request, and a server says first who may not.
 		return ""
 	case strings.HasPrefix(answer, "admission webhook ") || strings.HasPrefix(answer, "Internal error occurred: failed calling webhook"):
-		if strings.HasPrefix(last, "Nothing but webhooks") || limited && unseen {
+		if strings.HasPrefix(last, "Only webhooks") || limited && unseen {
 			return ""
 		}
 	case limited && unseen:

@@ -245,13 +245,29 @@ func verdictOf(p *plan.Plan) Callout {
 	case plan.VerdictUnknown:
 		return Callout{Class: Warning, Head: "Nothing that can be seen rejects the request. Steps that are unknown can reject it"}
 	case plan.VerdictWebhooks:
-		c := Callout{Class: Good, Head: "Nothing but webhooks can reject the request"}
-		if p.UpToMutation() {
-			c.Head = "Nothing but webhooks, and what judges the object that they change, can reject the request"
+		who := "webhooks"
+		if pends(p) {
+			who = "webhooks and initializers"
 		}
-		return c
+		if p.UpToMutation() {
+			return Callout{Class: Good, Head: "Only " + who + ", and checks of the object after a webhook changed it, can still reject the request"}
+		}
+		return Callout{Class: Good, Head: "Only " + who + " can still reject the request"}
+	}
+	if pends(p) {
+		return Callout{Class: Good, Head: "Only initializers can still reject the request"}
 	}
 	return Callout{Class: Good, Head: "Nothing in this plan rejects the request"}
+}
+
+// pends reports whether the new object waits for initializers.
+func pends(p *plan.Plan) bool {
+	for s := range p.Each() {
+		if s.Effect == plan.Pend {
+			return true
+		}
+	}
+	return false
 }
 
 // steps are what is done, in order.

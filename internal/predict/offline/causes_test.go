@@ -236,7 +236,7 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 			if err := view.OfPlans([]view.Explained{{Plan: p}}, view.Links{}).Format(&text, "text"); err != nil {
 				t.Fatal(err)
 			}
-			if want := "\nNothing but webhooks, and what judges the object that they change, can reject the request.\n"; !strings.HasSuffix(text.String(), want) {
+			if want := "\nOnly webhooks, and checks of the object after a webhook changed it, can still reject the request.\n"; !strings.HasSuffix(text.String(), want) {
 				t.Errorf("%s ends with another line than %q:\n%s", who, want, text.String())
 			}
 		}

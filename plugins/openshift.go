@@ -11,13 +11,15 @@ var openShift = map[string]bool{
 	"RunOnceDuration": true, "SecurityContextConstraint": true,
 }
 
-// OfOpenShift reports whether OpenShift has an admission plugin of a name, for which
-// examples/openshift has policies, webhooks or initializers. The name may have a group before it,
+// neededByNobody are OpenShift's own plugins without a replacement: Kubernetes does the same.
+var neededByNobody = map[string]bool{"OriginNamespaceLifecycle": true, "SCCExecRestrictions": true}
+
+// OfOpenShift reports whether OpenShift has an admission plugin of that name. The name may have a group before it,
 // such as scheduling.openshift.io/OriginPodNodeEnvironment.
 func OfOpenShift(name string) bool {
 	group, bare, found := strings.Cut(name, "/")
 	if !found {
 		bare = group
 	}
-	return openShift[bare] || found && (group == "openshift.io" || strings.HasSuffix(group, ".openshift.io"))
+	return openShift[bare] || neededByNobody[bare] || found && (group == "openshift.io" || strings.HasSuffix(group, ".openshift.io"))
 }

@@ -26,7 +26,7 @@ func TestOpenShiftsPluginsAreThoseOfTheExample(t *testing.T) {
 		t.Errorf("names (-example +known):\n%s", diff)
 	}
 	for name, want := range map[string]bool{
-		"BuildDefaults": true, "openshift.io/JenkinsBootstrapper": true, "network.openshift.io/ExternalIPRanger": true,
+		"BuildDefaults": true, "OriginNamespaceLifecycle": true, "security.openshift.io/SCCExecRestrictions": true, "openshift.io/JenkinsBootstrapper": true, "network.openshift.io/ExternalIPRanger": true,
 		"route.openshift.io/Another": true, "NamespaceLifecycle": false, "PodNodeSelector": false, "example.com/X": false,
 	} {
 		if OfOpenShift(name) != want {

@@ -210,7 +210,7 @@ func TestOpenShiftsPluginsHaveAHint(t *testing.T) {
 	}}}, command.Streams{Out: io.Discard, Err: io.Discard})
 	for _, want := range []string{
 		`--admission-control: unknown plugins "openshift.io/BuildDefaults", "X"; known plugins: `,
-		`; leave out OpenShift's own plugins (openshift.io/BuildDefaults), and use the policies, webhooks and initializers of examples/openshift instead`,
+		`; leave out OpenShift's own plugins (openshift.io/BuildDefaults): examples/openshift has policies, webhooks and initializers for them`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) || command.ExitCode(err) != command.ExitUsage {
 			t.Errorf("%v does not have %q", err, want)

@@ -134,5 +134,5 @@ func Hint(names []string) string {
 	if len(theirs) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; leave out OpenShift's own plugins (%s), and use the policies, webhooks and initializers of examples/openshift instead", strings.Join(theirs, ", "))
+	return fmt.Sprintf("; leave out OpenShift's own plugins (%s): examples/openshift has policies, webhooks and initializers for them", strings.Join(theirs, ", "))
 }

@@ -106,7 +106,7 @@ var (
 	// The media type that Kubernetes 1.8 gives the document has an "@", which the clients of that
 	// time cannot parse; its server sent the document without it.
 	protobufOld = protobuf{mediaType: "application/octet-stream", only: true, encode: encodeOld}
-	protobuf3 = protobuf{
+	protobuf3   = protobuf{
 		mediaType: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
 		old:       "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
 		encode:    handler3.ToV3ProtoBinary,

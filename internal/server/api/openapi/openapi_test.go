@@ -542,8 +542,8 @@ func TestRequests(t *testing.T) {
 	h := openapi.New(builtin(t))
 	url := serve(t, h)
 	const (
-		proto2  = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-		proto3  = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+		proto2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+		proto3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 	)
 	res, _ := get(t, url+"/openapi/v3/api/v1")
 	etag := res.Header.Get("ETag")

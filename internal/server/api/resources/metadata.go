@@ -152,4 +152,3 @@ func (e *metadataEncoder) partial(obj runtime.Object) (*metav1.PartialObjectMeta
 	partial.SetGroupVersionKind(e.target.WithKind("PartialObjectMetadata"))
 	return partial, nil
 }
-

@@ -39,7 +39,7 @@ func TestTheDocumentHasEveryPlugin(t *testing.T) {
 // table is the plugins in Markdown, in their order.
 func table() string {
 	var b strings.Builder
-	b.WriteString("| plugin | default | what it does | what it needs | as a webhook |\n|---|---|---|---|---|\n")
+	b.WriteString("| plugin | default | task | needs | as a webhook |\n|---|---|---|---|---|\n")
 	for _, p := range plugins.All() {
 		on, webhook := "off", "yes"
 		if p.Default {

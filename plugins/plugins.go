@@ -157,7 +157,7 @@ var table = []Plugin{
 	},
 	{
 		Name: autoprovision.PluginName, register: autoprovision.Register, place: first, forecast: never, onlyRefuses: true,
-		Does:  "Creates the namespace of an object that is created in one that does not exist.",
+		Does:  "Creates the missing namespace of a new object.",
 		About: inNamespaces, Reads: cluster("namespaces"),
 		NoWebhook: "NamespaceLifecycle refuses the request before any webhook is called",
 	},
@@ -173,7 +173,7 @@ var table = []Plugin{
 	},
 	{
 		Name: limitranger.PluginName, register: registerLimitRanger, Default: true,
-		Does: "Gives containers the default requests and limits of the namespace's LimitRanges, and refuses what is outside of them.",
+		Does: "Gives containers the default requests and limits of the namespace's LimitRanges, and refuses values outside of them.",
 		About: []About{
 			{Resource: "pods", Operations: create}, {Resource: "pods", Subresource: "resize", Operations: update}, claims,
 		},
@@ -189,7 +189,7 @@ var table = []Plugin{
 	},
 	{
 		Name: noderestriction.PluginName, register: noderestriction.Register, onlyRefuses: true,
-		Does: "Restricts what the user of a node (system:node:NAME) may change to the node itself and its pods.",
+		Does: "Restricts the user of a node (system:node:NAME) to changes of the node itself and its pods.",
 		About: []About{
 			{Resource: "pods", Subresource: wildcard}, {Resource: "nodes", Subresource: wildcard},
 			{Resource: "persistentvolumeclaims", Subresource: wildcard}, {Resource: "serviceaccounts", Subresource: wildcard},
@@ -252,7 +252,7 @@ var table = []Plugin{
 	},
 	{
 		Name: podtolerationrestriction.PluginName, register: podtolerationrestriction.Register, TakesConfiguration: true,
-		Does:  "Adds the tolerations of the namespace's annotations to pods, and refuses those that they do not allow.",
+		Does:  "Adds the tolerations of the namespace's annotations to pods, and refuses all that they do not allow.",
 		About: []About{pods}, Reads: cluster("namespaces"),
 	},
 	{
@@ -285,7 +285,7 @@ var table = []Plugin{
 	},
 	{
 		Name: gc.PluginName, register: gc.Register,
-		Does:  "Lets only those change an object's owner references who may delete it, and set blockOwnerDeletion only those who may set finalizers of the owner.",
+		Does:  "Requires the right to delete an object for changes of its owner references, and the right to set finalizers of the owner for blockOwnerDeletion.",
 		About: everything, Asks: true,
 	},
 	{
@@ -300,17 +300,17 @@ var table = []Plugin{
 	},
 	{
 		Name: approval.PluginName, register: approval.Register, Default: true, Asks: true,
-		Does:  "Lets only those approve a certificate signing request who may approve for its signer.",
+		Does:  "Requires the right to approve for the signer of a certificate signing request.",
 		About: []About{{Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Subresource: "approval", Operations: update}},
 	},
 	{
 		Name: signing.PluginName, register: signing.Register, Default: true, Asks: true,
-		Does:  "Lets only those issue the certificate of a signing request who may sign for its signer.",
+		Does:  "Requires the right to sign for the signer of a certificate signing request.",
 		About: []About{{Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Subresource: "status", Operations: update}},
 	},
 	{
 		Name: ctbattest.PluginName, register: ctbattest.Register, Default: true, Asks: true,
-		Does:  "Lets only those write a cluster trust bundle who may attest for its signer.",
+		Does:  "Requires the right to attest for the signer of a cluster trust bundle.",
 		About: []About{{Group: "certificates.k8s.io", Resource: "clustertrustbundles", Subresource: wildcard}},
 	},
 	{
@@ -352,7 +352,7 @@ var table = []Plugin{
 	},
 	{
 		Name: resourcequota.PluginName, register: resourcequota.Register, Default: true, place: last, forecast: dry, TakesConfiguration: true,
-		Does:  "Refuses what would take a namespace over its ResourceQuotas, and counts what it lets pass.",
+		Does:  "Refuses objects that exceed a ResourceQuota of the namespace, and charges the others.",
 		About: inNamespaces, Reads: namespaced("resourcequotas"), idle: ofNamespaces,
 	},
 	{

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/boundstest"
 )
 
-// Every endpoint outside of the API, those that a library adds among them, reads a bounded body in a
+// S27.10: every endpoint outside of the API, those that a library adds among them, reads a bounded body in a
 // bounded time, for a stranger and for the server itself, and has an answer of a bounded size.
 func TestEveryEndpointOutsideOfTheAPIIsBounded(t *testing.T) {
 	s, err := New(Options{DataDir: t.TempDir(), Console: true, LatestLog: func() []byte { return nil }})

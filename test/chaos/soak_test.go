@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-var soakFor = flag.Duration("soak", time.Minute, "how long TestSoak takes; the server is killed every 30 to 60 s, and once at least")
+var soakFor = flag.Duration("soak", 30*time.Second, "how long TestSoak takes; the server is killed every 30 to 60 s, and once at least")
 
 // soak is everything at once on one server that is killed again and again.
 type soak struct {

@@ -86,7 +86,7 @@ func Find(paths []string, how Reading) (*Set, error) {
 			}
 			if entry.Type()&fs.ModeSymlink != 0 {
 				if err := files.CheckFound(name, path); errors.As(err, new(files.Refused)) {
-					f.wrong(name, 0, "%v", files.Plain(err))
+					f.wrong(name, 0, "%v", files.Cause(err))
 					return nil
 				}
 			}

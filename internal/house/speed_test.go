@@ -38,6 +38,7 @@ var skips = map[string]string{
 	"test/developing/live_test.go":                       "/proc",
 	"test/developing/main_test.go":                       "Python or Node.js",
 	"test/envtest/killed_linux_test.go":                  "the process of another test",
+	"test/guides/commands_test.go":                       "jq",
 	"test/harness/disk_linux.go":                         "a disk of its own",
 	"test/harness/previous.go":                           "the history or the modules of the release",
 	"test/manifests/oddfiles_test.go":                    "files of a kind that this system has not",

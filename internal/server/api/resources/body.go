@@ -20,10 +20,13 @@ import (
 )
 
 // refuses returns the error for a write whose body is in a form that the endpoint can write but
-// not read, which is 415, whose aliases stand for too much, which is 413, or that has fields which the
+// not read, which is 415, whose aliases or paths are too long, which is 413, or that has fields which the
 // emulated release does not have (S26.13); nil if the body can be read.
 func (e *Endpoint) refuses(info *request.RequestInfo, req *http.Request) error {
 	if err := e.boundAliases(req); err != nil {
+		return err
+	}
+	if err := e.boundPaths(req); err != nil {
 		return err
 	}
 	if err := e.readLater(info, req); err != nil {

@@ -140,7 +140,9 @@ func (l *Later) ofOperation(operation any, of reflect.Type) []string {
 	o, _ := operation.(map[string]any)
 	path, _ := o["path"].(string)
 	value, sets := o["value"]
-	if !sets {
+	// No field of a release is that deep.
+	const mostLevels = 1000
+	if !sets || strings.Count(path, "/") > mostLevels {
 		return nil
 	}
 	tokens := strings.Split(strings.TrimPrefix(path, "/"), "/")

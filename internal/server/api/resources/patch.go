@@ -28,13 +28,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// patch serves PATCH. The library applies strategic merge patches to typed
+// patch serves PATCH. k8s.io/apiserver applies strategic merge patches to typed
 // objects, which have an annotation in place of metadata.initializers: patch itself applies a
-// patch that may change the annotation or the field, to the object as the client sees it.
+// patch that may change the annotation or the field, to the object as the client sees it. JSON patches
+// and JSON merge patches are applied by package userpatch (S27.11).
 func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.HandlerFunc {
 	plain := handlers.PatchResource(storage, e.Scope, admit, e.PatchTypes)
 	return func(w http.ResponseWriter, req *http.Request) {
 		mediaType := mediaTypeOf(req)
+		switch types.PatchType(mediaType) {
+		case types.JSONPatchType, types.MergePatchType:
+			if slices.Contains(e.PatchTypes, mediaType) {
+				e.textPatch(storage, admit, plain, w, req)
+				return
+			}
+		}
 		strategic := mediaType == string(types.StrategicMergePatchType)
 		if (!strategic && mediaType != string(types.ApplyYAMLPatchType)) || !slices.Contains(e.PatchTypes, mediaType) {
 			plain(w, req)
@@ -44,6 +52,11 @@ func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.H
 		if err != nil {
 			responsewriters.ErrorNegotiated(err, e.Scope.Serializer, e.Kind.GroupVersion(), w, req)
 			return
+		}
+		storage, plain := storage, plain
+		if strategic {
+			storage = boundLists(storage, body)
+			plain = handlers.PatchResource(storage, e.Scope, admit, e.PatchTypes)
 		}
 		touched, annotation := mentions(body, !strategic)
 		if annotation {
@@ -234,18 +247,25 @@ func (d *strategicDecoder) Decode(data []byte, defaults *schema.GroupVersionKind
 		return nil, nil, err
 	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
-	if d.strict && len(d.s.duplicates) > 0 {
-		strict := d.s.duplicates
-		if err != nil {
-			inner, ok := runtime.AsStrictDecodingError(err)
-			if !ok {
-				return obj, gvk, err
-			}
-			strict = append(strict[:len(strict):len(strict)], inner.Errors()...)
-		}
-		return obj, gvk, runtime.NewStrictDecodingError(strict)
+	if !d.strict {
+		return obj, gvk, err
 	}
-	return obj, gvk, err
+	return obj, gvk, withStrict(d.s.duplicates, err)
+}
+
+// withStrict returns the error of decoding a patched object, with the errors of strict decoding of the patch.
+func withStrict(strict []error, err error) error {
+	if len(strict) == 0 {
+		return err
+	}
+	if err != nil {
+		inner, ok := runtime.AsStrictDecodingError(err)
+		if !ok {
+			return err
+		}
+		strict = append(slices.Clip(strict), inner.Errors()...)
+	}
+	return runtime.NewStrictDecodingError(strict)
 }
 
 func strictSerializers(s runtime.NegotiatedSerializer) map[any]bool {

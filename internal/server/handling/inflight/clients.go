@@ -190,12 +190,24 @@ func (b *budget) take(user string, n int64) bool {
 	if b.users[user]+n > b.limit-b.held-n {
 		return false
 	}
+	b.add(user, n)
+	return true
+}
+
+// takeAnyway takes bytes for a user also if there are too few.
+func (b *budget) takeAnyway(user string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(user, n)
+}
+
+// add counts bytes; mu is held.
+func (b *budget) add(user string, n int64) {
 	if b.users == nil {
 		b.users = map[string]int64{}
 	}
 	b.users[user] += n
 	b.held += n
-	return true
 }
 
 // give gives bytes back.

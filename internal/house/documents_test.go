@@ -181,9 +181,13 @@ func TestTheDocumentationIsSmall(t *testing.T) {
 			for _, block := range generatedBlock.FindAllString(text, -1) {
 				made += len(strings.Fields(block))
 			}
-			written, generated = written+n-made, generated+made
-			if limit := map[string]int{"README.md": 700, "CHANGELOG.md": 3500, "ARCHITECTURE.md": 2000}[file]; limit > 0 && n >= limit {
+			generated += made
+			limit := map[string]int{"README.md": 700, "CHANGELOG.md": 3500, "ARCHITECTURE.md": 2000}[file]
+			if limit > 0 && n >= limit {
 				t.Errorf("%s has %d words, want fewer than %d", file, n, limit)
+			}
+			if limit == 0 {
+				written += n - made
 			}
 		}
 		pages++
@@ -193,10 +197,10 @@ func TestTheDocumentationIsSmall(t *testing.T) {
 		what     string
 		got, max int
 	}{
-		{"pages outside of docs/dev", pages, 45 + 1},
-		{"words by hand outside of docs/dev", written, 42000},
+		{"pages outside of docs/dev", pages, 45},
+		{"words by hand, without pages that have a limit of their own", written, 42000},
 		{"generated words outside of docs/dev", generated, 48000},
-		{"words in docs/dev", dev, 60000},
+		{"words in docs/dev", dev, 62000},
 	} {
 		if c.got > c.max {
 			t.Errorf("%d %s, want %d at most", c.got, c.what, c.max)

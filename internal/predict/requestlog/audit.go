@@ -14,18 +14,17 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// connecting are the subresources that are connections.
+// connecting lists the subresources that open connections.
 var connecting = []string{"exec", "attach", "portforward", "proxy"}
 
-// unjudged are the codes of requests that were refused outside of admission.
+// unjudged lists the status codes of requests that were rejected outside of admission.
 var unjudged = []int32{http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict, http.StatusGone,
 	http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests}
 
 // decided is the annotation of an event with the decision of authorization.
 const decided = "authorization.k8s.io/decision"
 
-// event reads an event. The text says why there is no request; other reports whether none was to
-// be expected.
+// event reads an event. why is the reason if there is no request; other reports whether no request was to be expected.
 func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	e := &auditv1.Event{}
 	if !Decode(data, e, Lenient) {
@@ -63,7 +62,7 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	case slices.Contains(connecting, ref.Subresource):
 		q.Operation = Connect
 		if q.Response != nil {
-			// A connection that was made ends with 101.
+			// An upgraded connection ends with 101.
 			q.Response.Allowed = success || code == http.StatusSwitchingProtocols
 		}
 		return q.unless(e, code)
@@ -126,13 +125,13 @@ func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	return q, q.wrong(), false
 }
 
-// separate are the subresources whose objects are not of the kind of the resource.
+// separate lists the subresources whose objects have a kind of their own, different from the kind of the resource.
 var separate = []string{"scale", "binding", "eviction", "token"}
 
-// ofAnotherKind reports whether the request is about an object of another kind than that of the resource.
+// ofAnotherKind reports whether the object of the request has another kind than the resource.
 func (r *Request) ofAnotherKind() bool { return slices.Contains(separate, r.Subresource) }
 
-// unless returns the request unless it was rejected before admission.
+// unless returns the request, or nothing if it was rejected outside of admission.
 func (r *Request) unless(e *auditv1.Event, code int32) (*Request, string, bool) {
 	if why := refusedElsewhere(e, code); why != "" {
 		return nil, why, false
@@ -140,7 +139,7 @@ func (r *Request) unless(e *auditv1.Event, code int32) (*Request, string, bool) 
 	return r, r.wrong(), false
 }
 
-// refusedElsewhere says which other step than admission rejected a request; empty when none did.
+// refusedElsewhere returns the step other than admission that rejected a request, or "" if there is none.
 func refusedElsewhere(e *auditv1.Event, code int32) string {
 	switch {
 	case e.Annotations[decided] == "forbid":
@@ -151,8 +150,8 @@ func refusedElsewhere(e *auditv1.Event, code int32) string {
 	return ""
 }
 
-// patch computes the object of a request that is a patch. What may be a patch of several kinds is several
-// requests, unless the answer shows which it was.
+// patch computes the object of a request that is a patch. If the patch can be of several kinds and the response does
+// not show which, the request gets an alternative for each.
 func (r *Request) patch(sent, old, answer json.RawMessage, query url.Values) string {
 	of, _ := headerOf(sent)
 	manager := query.Get("fieldManager")
@@ -167,7 +166,7 @@ func (r *Request) patch(sent, old, answer json.RawMessage, query url.Values) str
 	case old == nil:
 		return noOld
 	case r.Subresource == "scale" && isObject(sent):
-		// A scale has no lists: every kind of patch is a merge patch.
+		// A scale has no lists, so every kind of patch has the effect of a merge patch.
 		r.Patch = sent
 		return ""
 	case r.ofAnotherKind():
@@ -194,7 +193,7 @@ func (r *Request) patch(sent, old, answer json.RawMessage, query url.Values) str
 	return ""
 }
 
-// saw notes the objects of the answer to a read.
+// saw notes the objects in the response to a read.
 func (r *Reader) saw(q *Request, answer json.RawMessage) {
 	if q.Subresource != "" || !isObject(answer) {
 		return
@@ -227,7 +226,7 @@ func (r *Reader) saw(q *Request, answer json.RawMessage) {
 	}
 }
 
-// remember notes the object that a request has stored.
+// remember notes the object stored by a request.
 func (r *Reader) remember(q *Request, answer json.RawMessage, at time.Time) {
 	kind := kindOf(answer)
 	switch {
@@ -236,7 +235,7 @@ func (r *Reader) remember(q *Request, answer json.RawMessage, at time.Time) {
 		old, _ := r.state.find(q.Key())
 		r.state.put(q.Key(), scaledTo(old, answer), at)
 	case !q.ofAnotherKind() && isObject(answer) && kind != "Status":
-		// An object that is deleted may be there for a while: it has a grace period, or finalizers.
+		// A deleted object can remain for a while: it has a grace period, or finalizers.
 		key := q.Key()
 		key.Name = nameOf(answer)
 		r.state.put(key, answer, at)
@@ -245,8 +244,8 @@ func (r *Reader) remember(q *Request, answer json.RawMessage, at time.Time) {
 	}
 }
 
-// scaledTo is an object of a built-in kind after its scale was changed, by the answer to that; nil if that is
-// not known.
+// scaledTo returns an object of a built-in kind after a change of its scale; scale is the response to that change. It
+// returns nil if the resulting object is not known.
 func scaledTo(object, scale json.RawMessage) json.RawMessage {
 	var to struct {
 		Kind     string `json:"kind"`

@@ -19,14 +19,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// MaxLine is how long a line may be, in bytes: a request to a server has 3 MiB at most, and an event
-// of an audit log has its object twice.
+// MaxLine is the maximum length of a line, in bytes. A request to a server has at most 3 MiB, and an event of an audit
+// log contains its object twice.
 const MaxLine = 16 << 20
 
-// maxFiles bounds how many files of directories are read.
+// maxFiles bounds the number of files read from directories.
 const maxFiles = 100_000
 
-// sourceFiles are the files that paths name, directories in the order of names.
+// sourceFiles expands paths to files. The files of a directory are sorted by name.
 func sourceFiles(paths []string) ([]string, error) {
 	var list []string
 	for _, path := range paths {
@@ -61,23 +61,23 @@ func sourceFiles(paths []string) ([]string, error) {
 	return list, nil
 }
 
-// rotated is the end of the name of a file that logrotate has put aside.
+// rotated matches the suffix that logrotate adds to the name of a file.
 var rotated = regexp.MustCompile(`\.(\d{1,6})$`)
 
-// unrotated is the name of a file without what rotation has added to it.
+// unrotated strips the suffixes added by rotation and compression from the name of a file.
 func unrotated(name string) string {
 	return rotated.ReplaceAllString(strings.TrimSuffix(name, ".gz"), "")
 }
 
-// inOrder puts those of the files that logrotate has put aside in the order in which they were written: audit.log.2,
-// audit.log.1, audit.log. Others, as audit-TIME.log of the API server, have it by their names.
+// inOrder sorts the files rotated by logrotate from oldest to newest: audit.log.2, audit.log.1, audit.log. Other names,
+// such as audit-TIME.log of the API server, are already in order.
 func inOrder(list []string) {
 	age := func(name string) int {
 		m := rotated.FindStringSubmatch(strings.TrimSuffix(name, ".gz"))
 		if m == nil {
 			return 0
 		}
-		// The form bounds the number.
+		// The regular expression bounds the number.
 		n, _ := strconv.Atoi(m[1])
 		return n
 	}
@@ -86,7 +86,7 @@ func inOrder(list []string) {
 	})
 }
 
-// open opens a file, which may be compressed.
+// open returns a reader of the contents of a file that may be compressed with gzip.
 func open(r io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReaderSize(r, 64<<10)
 	magic, _ := buffered.Peek(2)
@@ -99,16 +99,16 @@ func open(r io.Reader) (io.Reader, error) {
 // lines reads lines of a bounded length.
 type lines struct {
 	in *bufio.Reader
-	// at is the number of the line that was read last.
+	// at is the number of the last line read.
 	at  int
 	buf []byte
 }
 
 func newLines(r io.Reader) *lines { return &lines{in: bufio.NewReaderSize(r, 64<<10)} }
 
-// next returns the next line without its end, which holds until the next call. A line that is too
-// long is skipped, and ok is false. The error is io.EOF after the last line, or that of the reader,
-// with what there is of the line.
+// next returns the next line without its line end; the slice is valid until the next call. For a line that is too long,
+// ok is false and the line is skipped. The error is io.EOF after the last line, or a read error, together with the part
+// of the line that was read.
 func (l *lines) next() (line []byte, ok bool, err error) {
 	l.buf = l.buf[:0]
 	l.at++

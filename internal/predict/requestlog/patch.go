@@ -14,13 +14,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// maxOperations bounds how many operations of a JSON patch are applied, as the API server does.
+// maxOperations bounds the operations of a JSON patch, as the API server does.
 const maxOperations = 10_000
 
 var errNotPatchable = errors.New("the patch cannot be applied to the object before the request")
 
-// patched applies a patch to an object, and returns what may come of it. A log has no content type: a list is a
-// JSON patch, and an object may be a merge patch or a strategic one.
+// patched applies a patch to an object and returns the possible results. A log does not record the content type: a list
+// is a JSON patch, and an object is a merge patch or a strategic merge patch.
 func patched(old, patch json.RawMessage) ([]json.RawMessage, error) {
 	patch = bytes.TrimSpace(patch)
 	if len(patch) == 0 {
@@ -44,7 +44,7 @@ func patched(old, patch json.RawMessage) ([]json.RawMessage, error) {
 	of, _ := headerOf(old)
 	typed, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(of.APIVersion, of.Kind))
 	if err != nil {
-		// A custom resource takes no strategic patch.
+		// Custom resources do not support strategic merge patches.
 		return []json.RawMessage{merged}, nil
 	}
 	strategic, err := strategicpatch.StrategicMergePatch(old, patch, typed)
@@ -54,7 +54,8 @@ func patched(old, patch json.RawMessage) ([]json.RawMessage, error) {
 	return []json.RawMessage{merged, strategic}, nil
 }
 
-// shown are those of two objects that the answer to a request shows; both if it does not tell them apart.
+// shown returns the one of two objects that agrees with the response to a request, or both if the response agrees with
+// both or neither.
 func shown(objects []json.RawMessage, answer json.RawMessage) []json.RawMessage {
 	var a, b, is any
 	if len(objects) != 2 || json.Unmarshal(objects[0], &a) != nil || json.Unmarshal(objects[1], &b) != nil || json.Unmarshal(answer, &is) != nil {
@@ -69,8 +70,8 @@ func shown(objects []json.RawMessage, answer json.RawMessage) []json.RawMessage 
 	return objects
 }
 
-// apartIn reports which of two values the third has, where the two differ. The third may have more: defaults,
-// and what webhooks have added.
+// apartIn reports whether is agrees with a, and with b, in the fields where a and b differ. is may contain more, such
+// as defaults and changes of webhooks.
 func apartIn(a, b, is any) (first, second bool) {
 	if reflect.DeepEqual(a, b) {
 		return true, true

@@ -25,30 +25,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// notReadable is the reason for a line that is not a JSON object, or not of the form that it
-// names.
+// notReadable is the reason for a line that is not a JSON object, or does not have the format that it declares.
 const notReadable = "not readable as JSON"
 
 // Reader reads requests.
 type Reader struct {
 	// Paths are files and directories.
 	Paths []string
-	// Known may have objects that were stored before the first request; nil for none.
+	// Known returns objects that were stored before the first request; nil for none.
 	Known func(Key) json.RawMessage
 
-	// events takes events of audit logs in place of requests, if it is set.
+	// events, if set, receives the events of audit logs instead of take receiving requests.
 	events func(data []byte, place string) error
 
 	state state
 	count *Count
 }
 
-// Stdin is the path that stands for standard input.
+// Stdin is the path of standard input.
 const Stdin = "-"
 
-// Events gives each event of the audit logs in files and directories to take, as it is written, and where it was
-// read, as FILE:LINE. What is not an event is counted. in is what the path Stdin stands for. The error is that of take,
-// or says that a path does not exist.
+// Events calls take with each event of the audit logs in files and directories, unchanged, and with its position as
+// FILE:LINE. Other lines are counted. If the only path is Stdin, the events are read from in. The error comes from
+// take, or reports that a path does not exist.
 func Events(ctx context.Context, paths []string, in io.Reader, take func(event []byte, place string) error) (*Count, error) {
 	r := &Reader{Paths: paths, events: take, count: &Count{}}
 	if slices.Equal(paths, []string{Stdin}) {
@@ -57,29 +56,29 @@ func Events(ctx context.Context, paths []string, in io.Reader, take func(event [
 	return r.Read(ctx, nil)
 }
 
-// Count says what was read.
+// Count counts the lines of the input that were read or left out.
 type Count struct {
-	// Requests were read.
+	// Requests is the number of requests read.
 	Requests int `json:"requests"`
-	// LeftOut are requests that cannot be judged, and Other what is not a write, or one stage of a
-	// request, by the reason.
+	// LeftOut counts by reason the requests that cannot be evaluated. Other counts by reason reads, other lines, and
+	// events of other stages of a request.
 	LeftOut []Reason `json:"leftOut,omitempty"`
 	Other   []Reason `json:"other,omitempty"`
-	// Backwards is how many requests came before the one that was read before them.
+	// Backwards is the number of requests with an earlier time than the request before them.
 	Backwards int `json:"backwards,omitempty"`
-	// Problems are files that could not be read to their end.
+	// Problems lists files that could not be read to their end.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Reason is why something was left out.
+// Reason is a reason for leaving out lines, with their number.
 type Reason struct {
 	Reason string `json:"reason"`
 	Count  int    `json:"count"`
-	// First is where the first one was, as FILE:LINE.
+	// First is the position of the first such line, as FILE:LINE.
 	First string `json:"first"`
 }
 
-// Left counts what was left out.
+// Left returns the number of requests left out.
 func (c *Count) Left() int {
 	n := 0
 	for i := range c.LeftOut {
@@ -88,10 +87,10 @@ func (c *Count) Left() int {
 	return n
 }
 
-// LeaveOut counts a request that cannot be judged.
+// LeaveOut counts a request that cannot be evaluated.
 func (c *Count) LeaveOut(why, place string) { note(&c.LeftOut, why, place) }
 
-// maxReasons bounds the reasons, some of which have a part of the input.
+// maxReasons bounds the number of distinct reasons, because some quote the input.
 const maxReasons = 100
 
 func note(list *[]Reason, why, place string) {
@@ -106,8 +105,8 @@ func note(list *[]Reason, why, place string) {
 	(*list)[i].Count++
 }
 
-// Read gives each request to take, in the order of the files, until take returns an error. The
-// error is that of take, or says that a path does not exist.
+// Read calls take with each request, in the order of the files, until take returns an error. The error comes from take,
+// or reports that a path does not exist.
 func (r *Reader) Read(ctx context.Context, take func(*Request) error) (*Count, error) {
 	r.count, r.state = &Count{}, state{known: r.Known}
 	list, err := sourceFiles(r.Paths)
@@ -144,7 +143,7 @@ func sorted(list []Reason) {
 	slices.SortStableFunc(list, func(a, b Reason) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason)) })
 }
 
-// file reads one file. Faults of the file are counted; the error is that of take.
+// file reads one file. Problems of the file are counted; the error comes from take.
 func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*Request) error) error {
 	in, err := open(f)
 	if err != nil {
@@ -154,7 +153,7 @@ func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*
 	return r.lines(ctx, name, newLines(in), true, take)
 }
 
-// lines reads the lines of a file. whole says that the file may be a document of several lines.
+// lines reads the lines of a file. If whole is true, the file may be one document of several lines.
 func (r *Reader) lines(ctx context.Context, name string, l *lines, whole bool, take func(*Request) error) error {
 	for {
 		line, ok, err := l.next()
@@ -173,7 +172,7 @@ func (r *Reader) lines(ctx context.Context, name string, l *lines, whole bool, t
 				r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s:%d: the file ends here: %v", name, bytes.Count(document, []byte("\n")), broken))
 			}
 			if len(document) > MaxLine || !r.document(document, place, take, &err) {
-				// A log whose first line is bad.
+				// The file is a log with a bad first line.
 				return r.lines(ctx, name, newLines(io.MultiReader(bytes.NewReader(document), rest)), false, take)
 			}
 			return err
@@ -193,8 +192,8 @@ func (r *Reader) lines(ctx context.Context, name string, l *lines, whole bool, t
 	}
 }
 
-// rest returns the whole of a file whose first line was read with an error, or more than MaxLine of it, and what
-// follows. broken is why the file could not be read to its end.
+// rest returns the rest of a file after its first line, which was read with err, up to MaxLine bytes, and a reader for
+// everything after. broken is the reason why the file could not be read to its end.
 func (l *lines) rest(first []byte, err error) (whole []byte, follows io.Reader, broken error) {
 	whole, follows = append(bytes.Clone(first), '\n'), bytes.NewReader(nil)
 	if err == nil {
@@ -210,8 +209,8 @@ func (l *lines) rest(first []byte, err error) (whole []byte, follows io.Reader, 
 	return whole, follows, err
 }
 
-// document reads a file that is one document in JSON, or documents in YAML. It returns false if it is none: a
-// log may have a bad line before the others.
+// document reads a file that is one JSON document or several YAML documents. It returns false for other files, such as
+// a log whose bad line precedes good ones.
 func (r *Reader) document(data []byte, place string, take func(*Request) error, failed *error) bool {
 	*failed = nil
 	trimmed := bytes.TrimSpace(data)
@@ -249,7 +248,7 @@ func (r *Reader) document(data []byte, place string, take func(*Request) error, 
 	}
 }
 
-// line reads one value. The error is that of take.
+// line reads one value. The error comes from take.
 func (r *Reader) line(data []byte, place string, take func(*Request) error) error {
 	of, ok := headerOf(data)
 	if !ok {
@@ -298,7 +297,7 @@ func (r *Reader) line(data []byte, place string, take func(*Request) error) erro
 	return take(q)
 }
 
-// text is a part of the input that is shown.
+// text quotes a part of the input for a message.
 func text(s string) string { return fmt.Sprintf("%.60q", s) }
 
 func isAudit(apiVersion string) bool { return strings.HasPrefix(apiVersion, auditv1.GroupName+"/") }
@@ -329,7 +328,7 @@ func (r *Reader) each(data []byte, place string, take func(*Request) error) erro
 	return nil
 }
 
-// withKind says of an item of a list what it is: items need not repeat it.
+// withKind adds the apiVersion and kind to an item of a list, because items may omit them.
 func withKind(item json.RawMessage, of metav1.TypeMeta) json.RawMessage {
 	kind, _ := json.Marshal(of)
 	if rest := bytes.TrimSpace(item[1:]); !bytes.Equal(rest, []byte("}")) {
@@ -338,7 +337,7 @@ func withKind(item json.RawMessage, of metav1.TypeMeta) json.RawMessage {
 	return kind
 }
 
-// own reads a line of the project's own format.
+// own reads a line of Gatehouse's own format.
 func (r *Reader) own(data []byte, of metav1.TypeMeta) (*Request, string) {
 	if of.APIVersion != APIVersion {
 		return nil, "recorded requests of version " + text(of.APIVersion) + " are not read; " + APIVersion + " is"
@@ -386,8 +385,8 @@ func ofReview(data []byte, of metav1.TypeMeta) (*Request, string) {
 	return q, q.wrong()
 }
 
-// FromReview reads the request of an AdmissionReview. The text says why it cannot be judged; empty when
-// it can.
+// FromReview reads the request of an AdmissionReview. The text is the reason why the request cannot be evaluated, or
+// "".
 func FromReview(data []byte) (*Request, string) {
 	of, ok := headerOf(data)
 	if !ok {
@@ -396,7 +395,7 @@ func FromReview(data []byte) (*Request, string) {
 	return ofReview(data, of)
 }
 
-// traced reads a trace of Gatehouse, which has no objects.
+// traced reads a trace of Gatehouse, which contains no objects.
 func (r *Reader) traced(data []byte) (*Request, string) {
 	var t struct {
 		ID      string              `json:"id"`

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// event makes an event of an audit log.
+// auditEvent makes an event of an audit log.
 func auditEvent(verb, level, resource, name, more string) string {
 	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":%q,"auditID":"a","stage":"ResponseComplete","requestURI":"/x","verb":%q,"user":{"username":"jane","groups":["g"]},"objectRef":{"resource":%q,"namespace":"shop","name":%q,"apiVersion":"v1"},"requestReceivedTimestamp":"2026-03-01T12:00:00.000000Z"%s}`, level, verb, resource, name, more)
 }
@@ -35,7 +35,7 @@ func write(t testing.TB, text []byte) (path string) {
 	return path
 }
 
-// readAll reads a text, and says in lines what came of it.
+// readAll reads a text and returns the resulting requests and counts as lines.
 func readAll(t testing.TB, text []byte, known func(Key) json.RawMessage) []string {
 	t.Helper()
 	path := write(t, text)
@@ -96,7 +96,7 @@ func readAll(t testing.TB, text []byte, known func(Key) json.RawMessage) []strin
 	return got
 }
 
-// S25.4, S25.8: what each source has, and what it lacks.
+// S25.4, S25.8: the contents and the missing parts of each source.
 func TestRead(t *testing.T) {
 	const all, request = "RequestResponse", "Request"
 	created := `,"responseStatus":{"code":201},"requestObject":` + stored("", "1") + `,"responseObject":` + stored("10", "1")
@@ -207,7 +207,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// S25.4: what a log shows of the objects that requests find, and of the kind of a patch.
+// S25.4: a log shows the objects stored before requests, and the kind of a patch.
 func TestAuditLogsShowObjects(t *testing.T) {
 	const all = "RequestResponse"
 	on := func(subresource, event string) string {
@@ -286,7 +286,7 @@ func TestAuditLogsShowObjects(t *testing.T) {
 	}
 }
 
-// S25.8: a bad line hides none of the others, wherever it stands.
+// S25.8: a bad line hides no other line, wherever it is.
 func TestABadLineHidesNothing(t *testing.T) {
 	good := auditEvent("create", "RequestResponse", "configmaps", "a", `,"requestObject":`+stored("", "1"))
 	for _, bad := range []string{"nonsense", "# a comment", "---", "a: b", "- a", "{", "}", "[", "]", `"text"`, "null", "1", "\x00\x00", "\xff\xfe", "\ufeff", good + good, good + ",", good[:len(good)/2], good[len(good)/2:], "Mar  1 12:00:00 node apiserver: " + good, "'", "|", "&a *a", "%YAML 1.2", "kind: Event", "apiVersion: audit.k8s.io/v1", strings.Repeat("{", 20_000), strings.Repeat("[", 20_000)} {
@@ -301,7 +301,7 @@ func TestABadLineHidesNothing(t *testing.T) {
 	}
 }
 
-// half is the first half of a compressed file that has one long line.
+// half returns the first half of a compressed file with one long line.
 func half(begin string) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -314,7 +314,7 @@ func half(begin string) []byte {
 	return b.Bytes()[:b.Len()/2]
 }
 
-// S25.8: files that are one document, compressed, cut, or have a line that is far too long.
+// S25.8: files that are one document, compressed, truncated, or contain a line that is far too long.
 func TestFiles(t *testing.T) {
 	review := `{
   "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -349,7 +349,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// S25.4, S25.8: each kind of bad input is counted with its reason, and what can be judged around it is.
+// S25.4, S25.8: each kind of bad input is counted with its reason, and the requests around it are read.
 func TestBadInput(t *testing.T) {
 	const all = "RequestResponse"
 	create := auditEvent("create", all, "configmaps", "a", `,"responseStatus":{"code":201},"requestObject":`+stored("", "1")+`,"responseObject":`+stored("10", "1"))
@@ -397,14 +397,14 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// endless is a line without an end.
+// endless is a reader of a line without an end.
 type endless struct{}
 
 var many = bytes.Repeat([]byte("x"), 64<<10)
 
 func (endless) Read(p []byte) (int, error) { return copy(p, many), nil }
 
-// S25.8: a line of a gigabyte is left out, wherever it stands, and takes no memory.
+// S25.8: a line of a gigabyte is left out, wherever it is, and uses no memory.
 func TestALineOfAGigabyte(t *testing.T) {
 	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"resource":{"version":"v1","resource":"pods"},"name":"a","operation":"CONNECT","subResource":"exec","userInfo":{"username":"joe"}}}`
 	line := func() io.Reader { return io.LimitReader(endless{}, 1<<30) }
@@ -446,7 +446,7 @@ func TestALineOfAGigabyte(t *testing.T) {
 	}
 }
 
-// S25.4: what the baseline knows is the object before.
+// S25.4: an object known from the baseline is used as the object before the request.
 func TestWhatIsKnown(t *testing.T) {
 	known := func(Key) json.RawMessage { return json.RawMessage(stored("", "0")) }
 	got := readAll(t, []byte(auditEvent("delete", "Metadata", "configmaps", "a", "")), known)
@@ -469,7 +469,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// S30.9: events are read in the order in which their files were written, and a broken line is named.
+// S30.9: events are read in the order in which their files were written, and the position of a broken line is reported.
 func TestEventsOfRotatedFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The format, as docs/recorded.schema.json describes it.
+// The format, described by docs/recorded.schema.json.
 const (
 	APIVersion = "gatehouse.dev/v1alpha1"
 	Kind       = "RecordedRequest"
@@ -27,46 +27,45 @@ const (
 	Connect = "CONNECT"
 )
 
-// Request is a request that was made to a cluster. Its JSON is the format of recorded requests, one
-// a line.
+// Request is a request that was made to a cluster. Its JSON is the format of recorded requests, one per line.
 type Request struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// ID names the request where it was recorded.
+	// ID identifies the request in its source.
 	ID string `json:"id,omitempty"`
-	// Time is when the request came; zero when that is not known.
+	// Time is the time when the request arrived; zero if unknown.
 	Time time.Time `json:"time,omitzero"`
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation   string                      `json:"operation"`
 	Resource    metav1.GroupVersionResource `json:"resource"`
 	Subresource string                      `json:"subresource,omitempty"`
 	Namespace   string                      `json:"namespace,omitempty"`
-	// Name is empty for a create whose name the server makes.
+	// Name is empty for a create with a server-generated name.
 	Name string `json:"name,omitempty"`
-	// NamespaceLabels are those of the namespace when the request came; absent when they are not known.
+	// NamespaceLabels are the labels of the namespace when the request arrived; absent if unknown.
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 	// User made the request.
 	User   authenticationv1.UserInfo `json:"user"`
 	DryRun bool                      `json:"dryRun,omitempty"`
-	// Object is what was sent, or what an earlier patch made of it; absent for DELETE.
+	// Object is the object sent, or the object after earlier patches; absent for DELETE.
 	Object json.RawMessage `json:"object,omitempty"`
-	// OldObject is what was stored; absent for CREATE and CONNECT.
+	// OldObject is the stored object; absent for CREATE and CONNECT.
 	OldObject json.RawMessage `json:"oldObject,omitempty"`
-	// Apply is a configuration of server-side apply, in place of Object.
+	// Apply is the configuration of a server-side apply, instead of Object.
 	Apply *Apply `json:"apply,omitempty"`
-	// Response is what came of the request; nil when that is not known.
+	// Response is the response to the request; nil if unknown.
 	Response *Response `json:"response,omitempty"`
-	// Removed names what the recorder took out of the objects.
+	// Removed names the parts that the recorder redacted from the objects.
 	Removed []string `json:"removed,omitempty"`
 
-	// Place is where the request was read, as FILE:LINE.
+	// Place is the position of the request in its source, as FILE:LINE.
 	Place string `json:"-"`
-	// Stored is the object that a request for a subresource finds, as a log shows it, where OldObject is of
-	// another kind, or not known.
+	// Stored is the parent object of a request for a subresource, as a log shows it, if OldObject has another kind or
+	// is not known.
 	Stored json.RawMessage `json:"-"`
-	// Patch is a merge patch of a scale, in place of Object.
+	// Patch is a merge patch of a scale, instead of Object.
 	Patch json.RawMessage `json:"-"`
-	// Or are what the request may have been, too: a log does not say of which kind a patch is.
+	// Or lists alternative readings of the request, because a log does not record the kind of a patch.
 	Or []*Request `json:"-"`
 }
 
@@ -77,28 +76,28 @@ type Apply struct {
 	Force         bool            `json:"force,omitempty"`
 }
 
-// Response is what came of a request.
+// Response is the response to a request.
 type Response struct {
 	Allowed bool   `json:"allowed"`
 	Code    int    `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// GVR is the resource.
+// GVR returns the resource of the request.
 func (r *Request) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Resource}
 }
 
-// Key names an object, whatever version it is in.
+// Key identifies an object independently of its version.
 type Key struct {
 	Resource        schema.GroupResource
 	Namespace, Name string
 }
 
-// Key names the object of the request.
+// Key returns the key of the request's object.
 func (r *Request) Key() Key { return Key{r.GVR().GroupResource(), r.Namespace, r.Name} }
 
-// outside takes a request for a namespace out of the namespace: events, reviews and traces name it twice.
+// outside clears the namespace of a request for a Namespace object: events, reviews and traces repeat the name there.
 func (r *Request) outside() {
 	if r.Resource.Group == "" && r.Resource.Resource == "namespaces" {
 		r.Namespace = ""
@@ -118,7 +117,7 @@ func (r *Request) Title() string {
 	return r.Operation + " " + resource + " " + name + " by " + cmp.Or(r.User.Username, "(no user)")
 }
 
-// wrong says why a request cannot be judged; empty when it can.
+// wrong returns the reason why a request cannot be evaluated, or "".
 func (r *Request) wrong() string {
 	switch {
 	case r.Resource.Resource == "" || r.Resource.Version == "":
@@ -148,7 +147,7 @@ func (r *Request) wrong() string {
 	return ""
 }
 
-// noOld is why most updates of an audit log cannot be judged.
+// noOld is the reason why most updates of an audit log cannot be evaluated.
 const noOld = "the object before the request is not known"
 
 func isObject(data json.RawMessage) bool { return len(data) > 1 && data[0] == '{' }

@@ -10,18 +10,18 @@ import (
 )
 
 var (
-	// exact reads objects: of two members of a name it takes the last, as the API server does.
+	// exact reads objects. If a member name occurs twice, the last one wins, as in the API server.
 	exact = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	// Lenient also takes names of members in other case.
+	// Lenient also matches member names case-insensitively.
 	Lenient = jsonv2.JoinOptions(exact, jsonv2.MatchCaseInsensitiveNames(true))
 )
 
-// Decode reads an object, and reports whether the data are one.
+// Decode reads an object, and reports whether data is an object.
 func Decode(data []byte, into any, how jsonv2.Options) bool {
 	return jsontext.Value(data).Kind() == '{' && jsonv2.Unmarshal(data, into, how) == nil
 }
 
-// rawOf is an object of an event; nil if the event does not show it.
+// rawOf returns the JSON of an object of an event; nil if the event does not contain it.
 func rawOf(u *runtime.Unknown) json.RawMessage {
 	if u == nil {
 		return nil
@@ -29,19 +29,19 @@ func rawOf(u *runtime.Unknown) json.RawMessage {
 	return u.Raw
 }
 
-// headerOf reads the fields that say which format a line has.
+// headerOf reads apiVersion and kind, which determine the format of a line.
 func headerOf(data []byte) (of metav1.TypeMeta, ok bool) {
 	ok = Decode(data, &of, exact)
 	return of, ok
 }
 
-// Meta is what has to be known of an object.
+// Meta is the part of an object that a reader of requests needs.
 type Meta struct {
 	metav1.TypeMeta
 	Metadata `json:"metadata"`
 }
 
-// Metadata is a part of the metadata of an object. CreationTimestamp is nil if there is none.
+// Metadata is a part of the metadata of an object. CreationTimestamp is nil if absent.
 type Metadata struct {
 	Name              string `json:"name"`
 	Namespace         string `json:"namespace"`
@@ -51,13 +51,13 @@ type Metadata struct {
 	CreationTimestamp any    `json:"creationTimestamp"`
 }
 
-// MetaOf reads an object. It returns false if the object, or one of these fields, is not readable.
+// MetaOf reads the metadata of an object. It returns false if the object, or one of these fields, is not readable.
 func MetaOf(object []byte) (m Meta, ok bool) {
 	ok = Decode(object, &m, exact)
 	return m, ok
 }
 
-// Text returns a text in an object, empty if there is none.
+// Text returns the string at a path of an object, or "".
 func Text(object []byte, path ...string) (text string) {
 	var members map[string]json.RawMessage
 	if !Decode(object, &members, exact) {

@@ -2,7 +2,7 @@ package requestlog
 
 import "testing"
 
-// S25.8: of an object that is broken, nothing counts.
+// S25.8: a broken object has no metadata.
 func TestMetaOf(t *testing.T) {
 	m, ok := MetaOf([]byte(`{"apiVersion":"v1","kind":"A","kind":"ConfigMap","Kind":"B","metadata":{"name":"a","namespace":"b","generateName":"c","uid":"d","resourceVersion":"5","creationTimestamp":null},"data":{"kind":"` + "\xff" + `"}}`))
 	want := Meta{Metadata: Metadata{Name: "a", Namespace: "b", GenerateName: "c", UID: "d", ResourceVersion: "5"}}

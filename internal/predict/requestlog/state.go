@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxState bounds the size of the noted objects of a log, in bytes.
+// maxState bounds the total size of a log's noted objects, in bytes.
 const maxState = 64 << 20
 
-// state has the latest objects of a log, as its requests stored them.
+// state keeps the latest objects of a log, as its requests stored them.
 type state struct {
 	// known returns objects from elsewhere; nil for none.
 	known   func(Key) json.RawMessage
 	objects map[Key]*list.Element
-	// latest has the objects that were used last in front.
+	// latest orders the objects by last use, most recent first.
 	latest list.List
 	bytes  int
 }
@@ -26,12 +26,11 @@ type held struct {
 	key    Key
 	object json.RawMessage
 	at     time.Time
-	// revision is the latest that the object is known to have had.
+	// revision is the highest resource version seen for the object.
 	revision uint64
 }
 
-// find returns the stored object of a key, nil when it is not known. at is when the object was
-// stored.
+// find returns the stored object of a key, or nil if it is not known. at is the time when the object was stored.
 func (s *state) find(key Key) (object json.RawMessage, at time.Time) {
 	if e := s.objects[key]; e != nil {
 		s.latest.MoveToFront(e)
@@ -44,7 +43,7 @@ func (s *state) find(key Key) (object json.RawMessage, at time.Time) {
 	return nil, time.Time{}
 }
 
-// put notes the stored object of a key; nil means that it is not known any more.
+// put notes the stored object of a key; a nil object is no longer known.
 func (s *state) put(key Key, object json.RawMessage, at time.Time) {
 	if s.objects == nil {
 		s.objects = map[Key]*list.Element{}
@@ -61,7 +60,7 @@ func (s *state) put(key Key, object json.RawMessage, at time.Time) {
 	}
 }
 
-// see notes an object that was read. A read may be of an older state than what is noted.
+// see notes an object from a read, unless a later revision is already noted.
 func (s *state) see(key Key, object json.RawMessage) {
 	var at time.Time
 	if e := s.objects[key]; e != nil {
@@ -73,7 +72,7 @@ func (s *state) see(key Key, object json.RawMessage) {
 	s.put(key, object, at)
 }
 
-// revision is that of an object; 0 if the object does not say.
+// revision returns the resource version of an object as a number; 0 if the object has none.
 func revision(object json.RawMessage) uint64 {
 	n, err := strconv.ParseUint(revisionOf(object), 10, 64)
 	if err != nil {
@@ -82,7 +81,8 @@ func revision(object json.RawMessage) uint64 {
 	return n
 }
 
-// forget drops the objects of a resource in a namespace, or in all: a request has changed some of them.
+// forget drops the objects of a resource in a namespace, or in all namespaces, because a request has changed some of
+// them.
 func (s *state) forget(resource schema.GroupResource, namespace string) {
 	for key, e := range s.objects {
 		if key.Resource == resource && (namespace == "" || key.Namespace == namespace) {
@@ -99,5 +99,5 @@ func (s *state) drop(e *list.Element) {
 	delete(s.objects, h.key)
 }
 
-// size is about how much memory it takes.
+// size returns the approximate memory use, in bytes.
 func (h *held) size() int { return len(h.object) + 300 }

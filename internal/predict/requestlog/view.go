@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// Sentences say what was left out.
+// Sentences describes, in one sentence each, the requests left out and the problems of the input.
 func (c *Count) Sentences() []string {
 	var list []string
 	for _, l := range c.LeftOut {
@@ -25,7 +25,7 @@ func (c *Count) Sentences() []string {
 	return list
 }
 
-// View says what was left out, in a sentence each.
+// View shows Sentences as a view.
 func (c *Count) View() []view.Block {
 	var list []view.Block
 	for _, text := range c.Sentences() {

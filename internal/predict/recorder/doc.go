@@ -1,4 +1,3 @@
-// Package recorder records the requests to a cluster: it serves a webhook that lets every request pass,
-// writes what the webhook is sent into files, and keeps the registration of the webhook in force only
-// while it lives.
+// Package recorder records the requests to a cluster. It serves a webhook that allows every request, writes the
+// received reviews into files, and keeps the webhook registered only while it runs.
 package recorder

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The names of files, which sort by the time when they were begun.
+// The parts of file names, which sort by creation time.
 const (
 	fileBegin  = "requests-"
 	fileTime   = "20060102T150405.000Z"
@@ -19,24 +19,23 @@ const (
 	compressed = ".gz"
 )
 
-// output writes lines into files of a directory, each of a bounded size, and keeps the latest of them.
+// output writes lines into files of a directory, each of a bounded size, and keeps the latest files.
 type output struct {
 	dir      string
 	compress bool
-	// maxSize is the size of a file, in bytes, from which on the next one is begun; maxFiles bounds how
-	// many there are.
+	// maxSize is the size, in bytes, at which the next file is begun; maxFiles bounds the number of files.
 	maxSize  int64
 	maxFiles int
 	now      func() time.Time
 
 	file *os.File
-	// size is what the file has.
+	// size is the number of bytes written to the current file.
 	size int64
 	zip  *gzip.Writer
 	to   *bufio.Writer
 }
 
-// open makes the directory and the first file.
+// open creates the directory and the first file.
 func (o *output) open() error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
@@ -44,7 +43,7 @@ func (o *output) open() error {
 	return o.next()
 }
 
-// Write counts what is in the file.
+// Write writes to the current file and counts the bytes.
 func (o *output) Write(data []byte) (int, error) {
 	n, err := o.file.Write(data)
 	o.size += int64(n)
@@ -62,7 +61,7 @@ func (o *output) next() error {
 	}
 	at := o.now().UTC()
 	if len(names) > 0 {
-		// The order of names is that of requests, also when the clock was set back.
+		// Names stay in the order of requests even if the clock was set back.
 		text, _, _ := strings.Cut(strings.TrimPrefix(names[len(names)-1], fileBegin), fileEnd)
 		if last, err := time.Parse(fileTime, text); err == nil && !at.Truncate(time.Millisecond).After(last) {
 			at = last.Add(time.Millisecond)
@@ -90,7 +89,7 @@ func (o *output) next() error {
 	return nil
 }
 
-// names are the files of recorders in the directory, the oldest first.
+// names returns the recorders' files in the directory, oldest first.
 func (o *output) names() ([]string, error) {
 	entries, err := os.ReadDir(o.dir)
 	if err != nil {
@@ -106,7 +105,7 @@ func (o *output) names() ([]string, error) {
 	return names, nil
 }
 
-// line writes a line, in the next file if this one is full.
+// line writes a line, to the next file if the current one is full.
 func (o *output) line(data []byte) error {
 	if o.size >= o.maxSize {
 		if err := o.next(); err != nil {
@@ -119,7 +118,7 @@ func (o *output) line(data []byte) error {
 	return o.to.WriteByte('\n')
 }
 
-// flush has readers see all lines.
+// flush makes all lines visible to readers.
 func (o *output) flush() error {
 	err := o.to.Flush()
 	if o.zip != nil {
@@ -128,7 +127,7 @@ func (o *output) flush() error {
 	return err
 }
 
-// close ends the file, if there is one.
+// close closes the current file, if there is one.
 func (o *output) close() error {
 	if o.file == nil {
 		return nil

@@ -14,16 +14,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// labelsWithin is how long a recorder waits for the labels of namespaces before it records without them.
+// labelsWithin is the time that a recorder waits for the labels of namespaces before it records without them.
 const labelsWithin = 10 * time.Second
 
-// namespaceLabels knows the labels of the namespaces of a cluster.
+// namespaceLabels caches the labels of the namespaces of a cluster.
 type namespaceLabels struct {
 	informer cache.SharedIndexInformer
 	lister   listersv1.NamespaceLister
 
 	mu sync.Mutex
-	// err is why the namespaces were not read the last time.
+	// err is the error of the last attempt to read namespaces.
 	err error
 }
 
@@ -38,7 +38,7 @@ func newNamespaceLabels(client kubernetes.Interface) (*namespaceLabels, error) {
 	})
 }
 
-// labelsAlone leaves out what the recorder does not need of a namespace.
+// labelsAlone strips a namespace to its names and labels, to save memory.
 func labelsAlone(o any) (any, error) {
 	if n, ok := o.(*corev1.Namespace); ok {
 		n.Annotations, n.ManagedFields, n.Spec, n.Status = nil, nil, corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
@@ -46,7 +46,7 @@ func labelsAlone(o any) (any, error) {
 	return o, nil
 }
 
-// await returns when the labels are known. The note says why they are not.
+// await returns when the labels are known. If they are not, note is the reason.
 func (l *namespaceLabels) await(ctx context.Context) (note string) {
 	ctx, cancel := context.WithTimeout(ctx, labelsWithin)
 	defer cancel()
@@ -58,7 +58,7 @@ func (l *namespaceLabels) await(ctx context.Context) (note string) {
 	return fmt.Sprintf("the labels of namespaces are not recorded, and a replay does not know what selects by them: %v", l.err)
 }
 
-// of returns the labels of a namespace; nil when they are not known.
+// of returns the labels of a namespace; nil if unknown.
 func (l *namespaceLabels) of(namespace string) map[string]string {
 	n, err := l.lister.Get(namespace)
 	if err != nil {

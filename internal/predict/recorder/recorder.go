@@ -26,46 +26,47 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 )
 
-// Options say what is recorded, and where it goes. Cluster, Name and Dir must be set.
+// Options configure a recording. Cluster, Name and Dir must be set.
 type Options struct {
-	// Cluster is the configuration of a client of the cluster.
+	// Cluster is the client configuration of the cluster.
 	Cluster *rest.Config
-	// Name is that of the registration, made by NewName.
+	// Name is the name of the webhook configuration, made by NewName.
 	Name string
-	// Resources are recorded, as RESOURCE[/SUBRESOURCE][.GROUP]; none means all but events and leases,
-	// without subresources.
+	// Resources lists the resources to record, as RESOURCE[/SUBRESOURCE][.GROUP]; empty means all except events and
+	// leases, without subresources.
 	Resources []string
-	// Namespaces are recorded if there are any, and nothing else; otherwise all but ExcludeNamespaces.
+	// Namespaces limits the recording to requests in these namespaces; if empty, all except ExcludeNamespaces are
+	// recorded.
 	Namespaces, ExcludeNamespaces []string
-	// Untimed has requests recorded that show no time: deletions, connections, and writes of objects
-	// without managed fields.
+	// Untimed includes requests that contain no time: deletions, connections, and writes of objects without managed
+	// fields.
 	Untimed bool
-	// Redactions name what is not recorded, besides credentials.
+	// Redactions name fields to redact in addition to credentials.
 	Redactions []*Redaction
 
-	// Dir has the files, which are compressed with Compress. MaxSize is the size of a file, in bytes, from
-	// which on the next is begun, and MaxFiles how many are kept.
+	// Dir is the directory of the files, which are compressed if Compress is set. MaxSize is the size of a file, in
+	// bytes, at which the next is begun, and MaxFiles the number of files kept.
 	Dir      string
 	Compress bool
 	MaxSize  int64
 	MaxFiles int
 
-	// Place is where the recorder listens.
+	// Place is the address at which the recorder listens.
 	temporary.Place
 }
 
-// Recorder records. It is made by New and used once.
+// Recorder records requests. It is made by New and used once.
 type Recorder struct {
 	registration
 	listener net.Listener
 	pair     tls.Certificate
 	output   output
 	labels   *namespaceLabels
-	// reviews wait to be written, and waiting is how much memory they take.
+	// reviews are waiting to be written, and waiting is their size in bytes.
 	reviews chan review
 	waiting atomic.Int64
 
-	// registered reports whether there may be a registration.
+	// registered reports whether the webhook may be registered.
 	registered                atomic.Bool
 	written, lost, unreadable atomic.Int64
 }
@@ -76,22 +77,22 @@ type review struct {
 }
 
 const (
-	// maxReview bounds a review, in bytes: two objects of the largest size that etcd takes, and what is
-	// around them.
+	// maxReview bounds a review, in bytes: two objects of the largest size that etcd accepts, and the rest of the
+	// review.
 	maxReview = 8 << 20
-	// maxWaiting and maxReviews bound the reviews that wait to be written.
+	// maxWaiting and maxReviews bound the size and the number of reviews waiting to be written.
 	maxWaiting = 64 << 20
 	maxReviews = 10_000
-	// flushEvery is how much of a recording a killed recorder loses.
+	// flushEvery bounds the part of a recording that is lost if the recorder is killed.
 	flushEvery    = time.Second
 	drainTimeout  = 2 * time.Second
 	removeTimeout = 20 * time.Second
 )
 
-// newID makes a random part of a name.
+// newID returns a random part of a name.
 func newID() string { return strings.ToLower(rand.Text()[:8]) }
 
-// New listens, and registers nothing yet. Close must be called unless Run is. The error is one sentence that
+// New starts listening and registers nothing yet. Close must be called unless Run is. The error is one sentence that
 // names the option.
 func New(o Options) (*Recorder, error) {
 	r := &Recorder{registration: registration{Options: &o, name: o.Name, way: "/" + strings.ToLower(rand.Text())}, reviews: make(chan review, maxReviews)}
@@ -120,10 +121,10 @@ func New(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Close gives back what New took.
+// Close closes the listener.
 func (r *Recorder) Close() { r.listener.Close() }
 
-// certify makes the certificate.
+// certify makes the serving certificate.
 func (r *Recorder) certify(hosts []string) error {
 	var ips []net.IP
 	if ip := net.ParseIP(hosts[0]); ip != nil {
@@ -138,7 +139,7 @@ func (r *Recorder) certify(hosts []string) error {
 	return err
 }
 
-// reachedAt is where the cluster reaches the recorder.
+// reachedAt describes where the cluster reaches the recorder.
 func (r *Recorder) reachedAt() string {
 	if r.Service != "" {
 		return "the service " + r.Service
@@ -146,20 +147,20 @@ func (r *Recorder) reachedAt() string {
 	return r.base
 }
 
-// Counts are how many requests were written, were lost since there were too many at a time, and were sent in a
-// form that is not readable.
+// Counts has the numbers of requests that were written, that were lost because too many arrived at a time, and that
+// were not readable.
 type Counts struct{ Written, Lost, Unreadable int64 }
 
-// Counts returns what was recorded so far.
+// Counts returns the numbers so far.
 func (r *Recorder) Counts() Counts {
 	return Counts{r.written.Load(), r.lost.Load(), r.unreadable.Load()}
 }
 
-// Registered reports whether there may be a registration of the recorder in the cluster.
+// Registered reports whether the webhook of the recorder may be registered in the cluster.
 func (r *Recorder) Registered() bool { return r.registered.Load() }
 
-// Run registers the webhook, and records until ctx ends. It then removes the registration. It calls ready when
-// the server asks the webhook, with what the user should know.
+// Run registers the webhook and records until ctx ends. It then removes the registration. It calls ready, with notes
+// for the user, when the API server has called the webhook.
 func (r *Recorder) Run(ctx context.Context, ready func(notes []string)) error {
 	defer r.listener.Close()
 	if err := r.output.open(); err != nil {
@@ -183,7 +184,7 @@ func (r *Recorder) Run(ctx context.Context, ready func(notes []string)) error {
 	group.Go(func() error {
 		defer close(stopped)
 		err := r.keep(ctx, ready)
-		// Webhooks that are asked while the registration is removed get their answers.
+		// Reviews that arrive while the registration is being removed are still answered.
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		if server.Shutdown(drain) != nil {
@@ -194,10 +195,10 @@ func (r *Recorder) Run(ctx context.Context, ready func(notes []string)) error {
 	return group.Wait()
 }
 
-// keep keeps the registration while ctx lasts.
+// keep keeps the webhook registered until ctx ends.
 func (r *Recorder) keep(ctx context.Context, ready func([]string)) (err error) {
 	var notes []string
-	// The first answer also shows the clock of the server.
+	// The first response also shows the clock of the server.
 	gone, err := r.sweep(ctx)
 	if err != nil {
 		return end(ctx, err)
@@ -210,7 +211,7 @@ func (r *Recorder) keep(ctx context.Context, ready func([]string)) (err error) {
 		defer cancel()
 		settled := time.Duration(0)
 		if r.stored == nil {
-			// A create without an answer may still be on its way.
+			// A create without a response may still take effect.
 			settled = drainTimeout
 		}
 		failed := Remove(remove, r.Cluster, r.name, settled)
@@ -244,7 +245,7 @@ func (r *Recorder) keep(ctx context.Context, ready func([]string)) (err error) {
 	})
 }
 
-// end is an error, or nil if it comes of the end of ctx.
+// end returns the error, or nil if ctx has ended.
 func end(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -252,7 +253,7 @@ func end(ctx context.Context, err error) error {
 	return err
 }
 
-// ServeHTTP lets every request pass, before it does anything with it.
+// ServeHTTP allows every request, before it does anything with it.
 func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodPost || req.URL.Path != r.path(recordPath) && req.URL.Path != r.path(probePath) {
 		http.NotFound(w, req)
@@ -292,10 +293,10 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.lost.Add(1)
 }
 
-// path is a path below the way of the recorder, which is below that of --url.
+// path returns a path below the random path of the recorder, which is below the path of --url.
 func (r *Recorder) path(path string) string { return temporary.Path(r.base, r.way+path) }
 
-// write writes what is recorded until stopped, and then what waits.
+// write writes reviews until stopped, and then the reviews still waiting.
 func (r *Recorder) write(stopped <-chan struct{}) (err error) {
 	defer func() { err = errors.Join(err, r.output.close()) }()
 	flush := time.NewTicker(flushEvery)
@@ -321,7 +322,7 @@ func (r *Recorder) write(stopped <-chan struct{}) (err error) {
 // one writes one request.
 func (r *Recorder) one(v review) error {
 	defer r.waiting.Add(-int64(len(v.body)))
-	// What cannot be judged is written, too: the reader says why.
+	// Requests that cannot be evaluated are written, too: the reader reports the reason.
 	q, _ := requestlog.FromReview(v.body)
 	if q == nil {
 		r.unreadable.Add(1)
@@ -333,7 +334,7 @@ func (r *Recorder) one(v review) error {
 	}
 	q.Time, q.NamespaceLabels = v.at.UTC(), r.labels.of(q.Namespace)
 	if err := redact(q, r.Redactions); err != nil {
-		// What may have to be left out is not written.
+		// A request that may not be fully redacted is not written.
 		r.unreadable.Add(1)
 		return nil
 	}

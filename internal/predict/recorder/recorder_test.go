@@ -35,7 +35,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 )
 
-// S25.13: the data of secrets, and what --redact names, is not recorded, wherever it is in the request.
+// S25.13: the data of secrets, and fields named by --redact, are not recorded, wherever they are in the request.
 func TestWhatIsNotRecorded(t *testing.T) {
 	const deployment = `{"kind":"Deployment","metadata":{"annotations":{"a.b/c":"hidden","kubectl.kubernetes.io/last-applied-configuration":"hidden"},"managedFields":[{}]},"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"c","env":[{"name":"P","value":"hidden"},{"name":"Q"}]}]}}}}`
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestWhatIsNotRecorded(t *testing.T) {
 	}
 }
 
-// S25.14: files of a bounded size, the latest of them, which the reader of recorded requests reads in order.
+// S25.14: files have a bounded size, the latest are kept, and the reader of recorded requests reads them in order.
 func TestFilesAreBounded(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "requests")
@@ -169,7 +169,7 @@ func cmp2(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// S25.12: the condition of the registration lets no request through that comes after its term.
+// S25.12: the match condition of the webhook excludes every request after the end of its term.
 func TestNoRequestIsSentAfterTheTerm(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	field := func(at ...time.Duration) string {
@@ -211,8 +211,8 @@ func TestNoRequestIsSentAfterTheTerm(t *testing.T) {
 	}
 }
 
-// satisfied evaluates a condition as an API server does: a webhook whose failures are ignored is not asked
-// after an error.
+// satisfied evaluates a match condition as an API server does: a webhook with failure policy Ignore is not called after
+// an error.
 func satisfied(t *testing.T, expression, operation, subresource, object string) bool {
 	t.Helper()
 	env, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
@@ -243,8 +243,8 @@ func satisfied(t *testing.T, expression, operation, subresource, object string) 
 	return err == nil && out.Value() == true
 }
 
-// S25.12: the answer lets the request pass and changes nothing, whatever is sent and however much waits.
-// S25.19: a client that does not know the path is refused.
+// S25.12: the response allows the request and changes nothing, whatever is sent and however many reviews wait. S25.19:
+// a client that does not know the path is rejected.
 func TestEveryRequestPasses(t *testing.T) {
 	r := &Recorder{registration: registration{Options: &Options{}, name: "n", base: "https://h/p", way: "/random", probe: &temporary.Probe{Probed: make(chan struct{}, 1)}}, reviews: make(chan review, 1)}
 	post := func(path, body string) (int, string) {
@@ -259,7 +259,7 @@ func TestEveryRequestPasses(t *testing.T) {
 			t.Errorf("review %d: %d %s", i, code, body)
 		}
 	}
-	// One waits, and nothing writes.
+	// One review waits, and nothing writes it.
 	if r.lost.Load() != 2 || r.waiting.Load() != int64(len(review)) {
 		t.Errorf("lost %d, waiting %d", r.lost.Load(), r.waiting.Load())
 	}
@@ -279,7 +279,7 @@ func TestEveryRequestPasses(t *testing.T) {
 	}
 }
 
-// S25.12: a registration cannot change or reject anything, whatever is selected.
+// S25.12: the webhook cannot change or reject anything, whatever resources are selected.
 func TestRegistrations(t *testing.T) {
 	r := &registration{Options: &Options{Resources: []string{"pods", "deployments/scale.apps", "*.example.com"}, Namespaces: []string{"shop"}}, name: NewName(), base: "https://h/p", way: "/random", probe: &temporary.Probe{Namespace: "shop"}}
 	c := r.configuration(time.Unix(0, 0), true)
@@ -308,7 +308,7 @@ func TestRegistrations(t *testing.T) {
 	}
 }
 
-// S25.16: a request is recorded with the labels of its namespace, and a recorder that may not read them says so.
+// S25.16: a request is recorded with the labels of its namespace, and a recorder that may not read them reports this.
 func TestLabelsOfNamespacesAreRecorded(t *testing.T) {
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"stage": "prod"}}}
 	forbid := func(c *fake.Clientset) {

@@ -13,22 +13,22 @@ import (
 
 // Redaction names fields whose values are not recorded.
 type Redaction struct {
-	// text is what the user wrote.
+	// text is the redaction as the user wrote it.
 	text string
 	// resource is RESOURCE or RESOURCE.GROUP; empty for all.
 	resource string
-	// path are the names of fields, * for any, and ** for any number of them.
+	// path lists field names, with * for any field and ** for any number of fields.
 	path []string
 }
 
-// The steps of a path that stand for several fields.
+// The wildcard steps of a path.
 const (
 	anyField = "*"
 	anyDepth = "**"
 )
 
-// ParseRedaction reads [RESOURCE[.GROUP]:]FIELD.FIELD... A field in ['...'] may have dots. Lists need no
-// step of their own.
+// ParseRedaction reads [RESOURCE[.GROUP]:]FIELD.FIELD... A field in ['...'] may contain dots. Lists need no step of
+// their own.
 func ParseRedaction(text string) (*Redaction, error) {
 	r := &Redaction{text: text}
 	rest := text
@@ -71,7 +71,7 @@ func ParseRedaction(text string) (*Redaction, error) {
 	return r, nil
 }
 
-// of reports whether the redaction is about the resource of a request.
+// of reports whether the redaction applies to the resource of a request.
 func (r *Redaction) of(q *requestlog.Request) bool {
 	name := q.Resource.Resource
 	if q.Resource.Group != "" && strings.Contains(r.resource, ".") {
@@ -80,7 +80,7 @@ func (r *Redaction) of(q *requestlog.Request) bool {
 	return r.resource == "" || r.resource == name
 }
 
-// redact takes out of a request what must not be recorded: credentials, and what the rules name (S25.13).
+// redact removes credentials, and the fields named by the rules, from a request (S25.13).
 func redact(q *requestlog.Request, rules []*Redaction) error {
 	for key := range q.User.Extra {
 		if credentials.Extra(key) {
@@ -152,8 +152,7 @@ func blankAt(v any, path []string) (found bool) {
 	return found
 }
 
-// blanked is a value without what it says: the texts in it are replaced, and other values left out. It
-// returns false if nothing is left.
+// blanked replaces the strings in a value, and drops other scalars. It returns false if nothing is left.
 func blanked(v any) (any, bool) {
 	switch v := v.(type) {
 	case string:

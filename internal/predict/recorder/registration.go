@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// namePrefix is what the names of registrations begin with: they sort before all that people
+	// namePrefix begins the names of recorders' webhook configurations. Names with it sort before all names that people
 	// choose, and the first webhook sees requests as they were sent.
 	namePrefix = "0--gatehouse-record-"
-	// recorderLabel marks the registrations of recorders, and untilAnnotation has when the term ends
-	// that one was renewed for.
+	// recorderLabel marks the webhook configurations of recorders, and untilAnnotation is the end of their current
+	// term.
 	recorderLabel   = "gatehouse.dev/recorder"
 	untilAnnotation = "gatehouse.dev/recorded-until"
-	// recordPath and probePath are where reviews go, below the way of the recorder.
+	// recordPath and probePath are the paths of reviews, below the random path of the recorder.
 	recordPath = "/record"
 	probePath  = "/probe"
 )
 
-// registration is the registration of a recorder.
+// registration is the webhook configuration of a recorder.
 type registration struct {
 	*Options
 	name string
-	// way is a random path, which the registration names: a client that does not know it cannot write into
-	// the recording.
+	// way is a random path in the webhook configuration: a client that does not know it cannot write into the
+	// recording.
 	way string
 	// base is the URL of the recorder, empty behind a service; authority verifies its certificate, PEM.
 	base      string
@@ -45,8 +45,8 @@ type registration struct {
 	stored    *admissionregistrationv1.MutatingWebhookConfiguration
 }
 
-// configuration is what is registered at a time. With a probe it also has the webhook by which the
-// recorder sees that the server reaches it.
+// configuration returns the webhook configuration for a term that begins now. With a probe it also has the webhook that
+// shows the recorder that the server reaches it.
 func (r *registration) configuration(now time.Time, probe bool) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: r.name, Labels: map[string]string{recorderLabel: "true", "app.kubernetes.io/managed-by": "gatehouse"},
@@ -103,7 +103,7 @@ func (r *registration) resources() []string {
 	return []string{"*"}
 }
 
-// webhook is one at a path.
+// webhook returns a webhook at a path.
 func (r *registration) webhook(name, path string) admissionregistrationv1.MutatingWebhook {
 	at := admissionregistrationv1.WebhookClientConfig{CABundle: r.authority}
 	path = r.way + path
@@ -116,10 +116,10 @@ func (r *registration) webhook(name, path string) admissionregistrationv1.Mutati
 	return temporary.Harmless(name, at)
 }
 
-// whileRenewed is an expression that no new request satisfies when the registration is not renewed.
+// whileRenewed returns a CEL expression that is false for new requests once the term has ended without a renewal.
 //
-// A create of an object that has nothing but a name shows no time, and is recorded. Updates must show
-// one, unless all is recorded.
+// A create of an object that has only a name contains no time, and is recorded. Updates must contain a time, unless
+// Untimed is set.
 func (r *registration) whileRenewed(now time.Time) string {
 	if r.Untimed {
 		return `!(` + temporary.ShowsTime + `) || !` + temporary.Late(now)
@@ -127,7 +127,7 @@ func (r *registration) whileRenewed(now time.Time) string {
 	return temporary.Within(now, now, `request.operation == "CREATE" && (!has(request.subResource) || request.subResource == "")`)
 }
 
-// create stores the registration.
+// create stores the webhook configuration.
 func (r *registration) create(ctx context.Context) (err error) {
 	hooks := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	if r.stored, err = hooks.Create(ctx, r.configuration(r.clock.Now(), true), metav1.CreateOptions{}); err != nil {
@@ -136,10 +136,10 @@ func (r *registration) create(ctx context.Context) (err error) {
 	return temporary.KnowsConditions(r.stored)
 }
 
-// errRemoved ends a recorder whose registration somebody has removed.
+// errRemoved ends a recorder whose webhook configuration was deleted.
 var errRemoved = fmt.Errorf("%w, which is that of the recorder", temporary.ErrRemoved)
 
-// renew has the registration in force for another term.
+// renew extends the webhook configuration by another term.
 func (r *registration) renew(ctx context.Context) error {
 	hooks := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	next := r.configuration(r.clock.Now(), false)
@@ -170,7 +170,7 @@ func (r *registration) probeNamespace() string {
 	return metav1.NamespaceDefault
 }
 
-// sweep removes what recorders have left that are gone.
+// sweep removes the webhook configurations of recorders that are gone.
 func (r *registration) sweep(ctx context.Context) ([]string, error) {
 	hooks := r.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	list, err := hooks.List(ctx, metav1.ListOptions{LabelSelector: recorderLabel + "=true"})
@@ -192,8 +192,8 @@ func (r *registration) sweep(ctx context.Context) ([]string, error) {
 	return gone, nil
 }
 
-// Remove removes the registration of a recorder. It tries until it is gone, and until it was not there for
-// a while: a create may be on its way. It gives up when ctx ends.
+// Remove removes the webhook configuration of a recorder. It retries until the configuration has been absent for a
+// while, because a create may still take effect. It gives up when ctx ends.
 func Remove(ctx context.Context, config *rest.Config, name string, settled time.Duration) error {
 	if !strings.HasPrefix(name, namePrefix) {
 		return fmt.Errorf("%q is not the name of a registration of a recorder", name)
@@ -215,5 +215,5 @@ func Remove(ctx context.Context, config *rest.Config, name string, settled time.
 	return nil
 }
 
-// NewName makes the name of a registration.
+// NewName returns a new name for a webhook configuration.
 func NewName() string { return namePrefix + newID() }

@@ -20,23 +20,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// maxFindings bounds what an audit reports one by one.
+// maxFindings bounds the findings in an audit report.
 const maxFindings = 50_000
 
-// AuditOptions say what is audited, and how.
+// AuditOptions configure an audit.
 type AuditOptions struct {
 	Judging
-	// Source are the objects, Snapshot is the cluster that they are in, and Policies are what judges
-	// them. What else is registered in the cluster does not. If Policies is nil, the policies of the cluster
-	// judge its objects, and its webhooks do not.
+	// Source provides the audited objects, Snapshot is their cluster, and Policies are the policies and webhooks to
+	// evaluate; those in the cluster are then ignored. If Policies is nil, the objects are evaluated against the
+	// policies of the cluster, without its webhooks.
 	Source   Source
 	Snapshot *clustersnapshot.Cluster
 	Policies *manifests.Set
-	// Gatehouse is that of stage.Options.
+	// Gatehouse has the meaning of stage.Options.Gatehouse.
 	Gatehouse bool
 }
 
-// Result is what a policy says of an object, as a PolicyReport names it.
+// Result is the result of one policy for one object, as in a PolicyReport.
 type Result string
 
 // The results.
@@ -45,42 +45,41 @@ const (
 	Fails Result = "fail"
 	// Warns: the object would be accepted, with a warning or an audit annotation.
 	Warns Result = "warn"
-	// Errs: the policy could not be evaluated, and its failure policy lets the object pass.
+	// Errs: the policy could not be evaluated, and its failure policy allows the object.
 	Errs Result = "error"
-	// Changes to an object are made by mutating policies and webhooks.
+	// ChangesIt: a mutating policy or webhook would change the object.
 	ChangesIt Result = "change"
 )
 
-// AuditReport is what policies say of the objects of a cluster. Its JSON is stable: fields are only
-// ever added.
+// AuditReport is the result of evaluating policies against the objects of a cluster. Its JSON is stable: fields are
+// only ever added.
 type AuditReport struct {
 	APIVersion        string           `json:"apiVersion"`
 	Kind              string           `json:"kind"`
 	KubernetesVersion string           `json:"kubernetesVersion"`
 	Input             requestlog.Count `json:"input"`
-	// VersionNote says that the release is another one than that of the cluster; empty when it is
-	// not.
+	// VersionNote is set if objects are evaluated as by another release than the cluster's; empty otherwise.
 	VersionNote string `json:"versionNote,omitempty"`
-	// Judged objects were judged, and Passed of them by no policy to be wrong.
+	// Judged is the number of objects evaluated, and Passed the number of objects among them without a violation.
 	Judged int `json:"judged"`
 	Passed int `json:"passed"`
-	// Findings are in the order of policies and objects. More counts those that are left out.
+	// Findings are sorted by policy and object. More counts the findings left out.
 	Findings []*AuditFinding `json:"findings"`
 	More     int             `json:"more,omitempty"`
-	// Webhooks would be called, and were not.
+	// Webhooks lists the webhooks that would have been called.
 	Webhooks []Share  `json:"webhooks,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
 }
 
-// AuditFinding is what one policy, or webhook, says of one object.
+// AuditFinding is the result of one policy or webhook for one object.
 type AuditFinding struct {
-	// Policy names the policy, or the webhook as CONFIGURATION/NAME; Binding and Validation, an
-	// index from 0, are those of a policy.
+	// Policy names the policy, or the webhook as CONFIGURATION/NAME. Binding and Validation, an index from 0, are set
+	// for policies.
 	Policy     string `json:"policy"`
 	Webhook    bool   `json:"webhook,omitempty"`
 	Binding    string `json:"binding,omitempty"`
 	Validation *int   `json:"validation,omitempty"`
-	// File and Line are where the policy is written.
+	// File and Line locate the policy.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 
@@ -97,7 +96,7 @@ type AuditFinding struct {
 // Title names the object.
 func (f *AuditFinding) Title() string { return stage.Title(f.ObjectKind, f.Namespace, f.Name) }
 
-// Level says how bad it is.
+// Level returns the severity of the finding.
 func (f *AuditFinding) Level() report.Level {
 	switch f.Result {
 	case Fails:
@@ -108,7 +107,8 @@ func (f *AuditFinding) Level() report.Level {
 	return report.Warning
 }
 
-// Resource is the finding as reports of a cluster have it. They know no changes: those are warnings.
+// Resource converts the finding for a report about a cluster. Such reports have no result for changes, so changes
+// become warnings.
 func (f *AuditFinding) Resource() report.Resource {
 	r := report.Resource{APIVersion: f.APIVersion, Kind: f.ObjectKind, Namespace: f.Namespace, Name: f.Name, UID: f.UID, Policy: f.Policy, Result: string(f.Result), Message: f.Message}
 	if f.Result == ChangesIt {
@@ -120,11 +120,11 @@ func (f *AuditFinding) Resource() report.Resource {
 	return r
 }
 
-// Audit judges objects by policies. The error says that this could not be done.
+// Audit evaluates policies against objects. The error reports that the audit failed.
 func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 	r := &AuditReport{APIVersion: requestlog.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + emulation.Release), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
 	n, first := &needs{}, &requestlog.Count{}
-	// A cluster has what its objects need.
+	// A snapshot already contains the namespaces and accounts that its objects need.
 	if o.Policies != nil {
 		var err error
 		n, first, err = needsOf(ctx, o.Source)
@@ -135,7 +135,7 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 			return r, err
 		}
 	}
-	// Only what is audited judges.
+	// Only the policies being audited take part.
 	without := &clustersnapshot.Cluster{}
 	if o.Snapshot != nil {
 		*without = *o.Snapshot
@@ -173,7 +173,7 @@ type auditing struct {
 	webhooks map[string]int
 }
 
-// audited is what was said of one object.
+// audited is the result for one object.
 type audited struct {
 	calls    []string
 	findings []*AuditFinding
@@ -211,10 +211,10 @@ func (a *auditing) add(_ *requestlog.Request, j *audited) {
 	}
 }
 
-// changesObject is in front of the patch in the message of a change.
+// changesObject precedes the patch in the message of a change.
 const changesObject = " changes the object: "
 
-// one judges one object, and reads from the trace what each policy said.
+// one evaluates one object, and reads the result of each policy from the trace.
 func (a *auditing) one(ctx context.Context, q *requestlog.Request) (*audited, error) {
 	p, err := prepare(q)
 	if err != nil {
@@ -262,7 +262,7 @@ func (a *auditing) one(ctx context.Context, q *requestlog.Request) (*audited, er
 	return j, nil
 }
 
-// results are what the acts of policies and webhooks come to.
+// results maps the deeds of policies and webhooks to results.
 var results = map[trace.Deed]Result{
 	trace.Rejects: Fails, trace.WouldReject: Warns, trace.Notes: Warns, trace.FailsOpen: Errs, trace.Changes: ChangesIt,
 }

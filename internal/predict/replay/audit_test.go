@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 )
 
-// cluster is a snapshot with objects.
+// cluster returns a snapshot with objects.
 func cluster(t *testing.T, text string) *clustersnapshot.Cluster {
 	t.Helper()
 	s := &clustersnapshot.Cluster{APIVersion: clustersnapshot.APIVersion, Kind: clustersnapshot.Kind}
@@ -20,8 +20,8 @@ func cluster(t *testing.T, text string) *clustersnapshot.Cluster {
 	return s
 }
 
-// S25.10, S25.11: what policies would reject, warn of or change is reported for each object, and what
-// the cluster itself has registered does not judge.
+// S25.10, S25.11: rejections, warnings and changes by policies are reported for each object; the cluster's own
+// registrations are not evaluated.
 func TestAudit(t *testing.T) {
 	s := cluster(t, `
 apiVersion: v1
@@ -91,7 +91,7 @@ webhooks:
 	}
 }
 
-// S25.21: without policies of files, those of the cluster judge, and its webhooks do not.
+// S25.21: without policies from files, objects are evaluated against the policies of the cluster, without its webhooks.
 func TestAClusterIsAuditedByItself(t *testing.T) {
 	namespaces := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: web}\n"
 	s := cluster(t, namespaces+policyAndBinding("own", `{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [namespaces]}`, "'team' in object.metadata.?labels.orValue({})", "Deny")+`
@@ -119,8 +119,8 @@ webhooks:
 	}
 }
 
-// A file is at fault for its own object only: another one of the same kind and name, in another group,
-// may be left out.
+// An error about a file is reported for the file's own object only: an object of the same kind and name in another
+// group may be left out.
 func TestWhatIsLeftOutIsNoFaultOfAFile(t *testing.T) {
 	s := cluster(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: gone.example.com/v1\nkind: ConfigMap\nmetadata: {name: limits, namespace: shop}\n")
 	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits, namespace: shop}\n"

@@ -15,27 +15,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// Change says how verdicts differ.
+// Change classifies the difference between two verdicts.
 type Change string
 
-// The changes, the gravest first.
+// The changes, most severe first.
 const (
 	NewlyRejected Change = "rejected"
 	NewlyAllowed  Change = "allowed"
-	// OtherRejection: rejected before and after, by another or with another message.
+	// OtherRejection: rejected before and after, but by another policy, webhook or plugin, or with another message.
 	OtherRejection Change = "rejection"
 	OtherObject    Change = "object"
 	OtherWarnings  Change = "warnings"
-	// OtherCalls: other webhooks are called, or have another time.
+	// OtherCalls: other webhooks are called, or with other timeouts.
 	OtherCalls Change = "webhooks"
-	// OtherCost: the expressions cost more than twice as much, or less than half.
+	// OtherCost: the CEL cost more than doubled, or fell below half.
 	OtherCost Change = "cost"
 )
 
-// Changes are all of them, in this order.
+// Changes lists all changes, most severe first.
 var Changes = []Change{NewlyRejected, NewlyAllowed, OtherRejection, OtherObject, OtherWarnings, OtherCalls, OtherCost}
 
-// Text names the change in a report.
+// Text returns the name of the change in a report.
 func (c Change) Text() string {
 	return map[Change]string{
 		NewlyRejected: "newly rejected", NewlyAllowed: "newly allowed", OtherRejection: "rejected for another reason", OtherObject: "another object",
@@ -43,20 +43,20 @@ func (c Change) Text() string {
 	}[c]
 }
 
-// noteworthy is the cost below which a request costs nothing that somebody would notice: a
-// thousandth of what a server grants to all policies of a request.
+// noteworthy is the CEL cost below which cost changes are ignored: a thousandth of the budget that a server grants all
+// policies of a request.
 const noteworthy = 10_000
 
-// difference is how two verdicts on a request differ.
+// difference describes how two verdicts on a request differ.
 type difference struct {
 	change Change
-	// by names who makes the difference.
+	// by names the policies, webhooks, plugins or fields that cause the difference.
 	by []string
-	// before and after say what was said.
+	// before and after are the messages, or the differing values.
 	before, after []string
 }
 
-// differ compares two verdicts; nil when they are the same.
+// differ compares two verdicts. It returns nil if they are the same.
 func differ(p *prepared, a, b *verdict) (*difference, error) {
 	switch {
 	case a.allowed && !b.allowed:
@@ -98,7 +98,8 @@ func called(v *verdict) []string {
 	return []string{fmt.Sprintf("%s, %v at most", strings.Join(v.calls, ", "), v.worst)}
 }
 
-// names are those who rejected a request, the first of them as the one that counts.
+// names returns the names of the deciders that rejected a request, without duplicates. The first one determined the
+// response.
 func names(by []stage.Decider) []string {
 	var list []string
 	for i := range by {
@@ -109,8 +110,8 @@ func names(by []stage.Decider) []string {
 	return list
 }
 
-// sameWords reports whether two messages have the same words. Several errors in one message, or what an
-// expression says about a map, can have another order each time.
+// sameWords reports whether two messages contain the same words. The order of several errors in a message, or of the
+// entries of a map in an expression's message, can differ each time.
 func sameWords(a, b string) bool {
 	if a == b {
 		return true
@@ -134,10 +135,10 @@ func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(others, s) })
 }
 
-// maxPaths bounds how many fields of an object are named.
+// maxPaths bounds the number of differing fields listed for an object.
 const maxPaths = 20
 
-// objects compares what two verdicts leave.
+// objects compares the objects that result from a request on both sides.
 func objects(p *prepared, a, b *verdict) (*difference, error) {
 	x, err := a.object(p)
 	if err != nil {
@@ -169,7 +170,7 @@ func objects(p *prepared, a, b *verdict) (*difference, error) {
 	return d, nil
 }
 
-// clock reports whether a value is a time that the server took from its clock when it judged a request.
+// clock reports whether a value is a time that the server took from its clock while it handled the request.
 func clock(v any, began time.Time) bool {
 	text, ok := v.(string)
 	if !ok {
@@ -179,10 +180,10 @@ func clock(v any, began time.Time) bool {
 	return err == nil && !at.Before(began.Truncate(time.Second))
 }
 
-// position is that of an element of a list in a path.
+// position matches the index of a list element in a path.
 var position = regexp.MustCompile(`\[\d+\]`)
 
-// quotingOf takes the credentials of the objects of a request, and of others, out of texts.
+// quotingOf returns a function that redacts the credentials of a request's objects, and of others, from a text.
 func quotingOf(q *requestlog.Request, others ...map[string]any) func(string) string {
 	objects := [][]byte{q.Object, q.OldObject}
 	if q.Apply != nil {
@@ -196,10 +197,10 @@ func quotingOf(q *requestlog.Request, others ...map[string]any) func(string) str
 	return credentials.Quoting(q.GVR().GroupResource(), q.Subresource, objects...)
 }
 
-// maxValue is how much of a value is shown, in bytes.
+// maxValue bounds the length of a displayed value, in bytes.
 const maxValue = 200
 
-// shown is a value in a line, without credentials.
+// shown formats a value for display, without credentials.
 func shown(path string, v any, quoting func(string) string) string {
 	if v == nil {
 		return "(none)"

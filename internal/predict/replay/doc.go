@@ -1,3 +1,3 @@
-// Package replay judges requests that were made, or objects that there are, by the registrations of
-// a baseline and by those with a change, and reports what differs.
+// Package replay evaluates recorded requests, or existing objects, against the policies and webhooks of a baseline and
+// against those with a change, and reports the differences.
 package replay

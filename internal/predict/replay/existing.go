@@ -23,33 +23,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
-// Existing are the objects of a cluster as requests: updates that change nothing, or creates.
+// Existing provides the objects of a cluster as requests: updates that change nothing, or creates.
 type Existing struct {
-	// Config reaches the cluster. Without one, the objects are those of Snapshot.
+	// Config is the client configuration of the cluster. If it is nil, the objects come from Snapshot.
 	Config   *rest.Config
 	Snapshot *clustersnapshot.Cluster
-	// AsCreate makes them creates.
+	// AsCreate makes the requests creates.
 	AsCreate bool
-	// Resources are those whose objects are read from a cluster, as RESOURCE or RESOURCE.GROUP; empty for all.
+	// Resources limits the resources read from a cluster, as RESOURCE or RESOURCE.GROUP; empty means all.
 	Resources []string
-	// Rate is how many objects of a cluster are read in a second at most; 0 for any number. With a Rate, fewer
-	// objects are in memory at the same time.
+	// Rate limits the objects read from a cluster per second; 0 means no limit. With a Rate, pages are smaller, so that
+	// fewer objects are in memory at the same time.
 	Rate float64
 }
 
-// Users of requests that nobody made.
+// The user of requests that are made from existing objects.
 const (
 	administrator = "kubernetes-admin"
 	masters       = "system:masters"
 )
 
-// pageSize is how many objects are listed at once, and pageAtRate with a Rate.
+// pageSize is the page size of lists, and pageAtRate the page size with a Rate.
 const (
 	pageSize   = 500
 	pageAtRate = 20
 )
 
-// unread are the resources whose objects are not read: secrets, and what is not configuration.
+// unread lists the resources whose objects are not read, with the reason: secrets, and objects that are not
+// configuration.
 var unread = map[schema.GroupResource]string{
 	{Resource: "secrets"}:                                 "secrets are never read",
 	{Resource: "events"}:                                  "events are not read",
@@ -88,7 +89,7 @@ func (e *Existing) Read(ctx context.Context, take func(*requestlog.Request) erro
 	return count, e.cluster(ctx, count, one)
 }
 
-// cluster lists what there is, resource by resource and page by page.
+// cluster lists the objects of the cluster, resource by resource and page by page.
 func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one func(*unstructured.Unstructured, schema.GroupVersionResource) error) error {
 	discover, err := discovery.NewDiscoveryClientForConfig(e.Config)
 	if err != nil {
@@ -161,7 +162,7 @@ func (e *Existing) cluster(ctx context.Context, count *requestlog.Count, one fun
 	return nil
 }
 
-// request makes a request of an object.
+// request makes a request from an object.
 func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVersionResource) (*requestlog.Request, error) {
 	q := &requestlog.Request{
 		APIVersion: requestlog.APIVersion, Kind: requestlog.Kind, Operation: requestlog.Update, Namespace: u.GetNamespace(), Name: u.GetName(), Place: titleOf(u),
@@ -169,7 +170,7 @@ func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVe
 	}
 	q.User.Username, q.User.Groups = administrator, []string{masters, "system:authenticated"}
 	sent := u.DeepCopy()
-	// The field managers of an object judge nothing, and are half of it.
+	// Field managers do not affect admission, and are half of the object's size.
 	sent.SetManagedFields(nil)
 	if e.AsCreate {
 		q.Operation = requestlog.Create

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// ReadRegistrations reads files with policies and webhooks. An error is about what the files have.
+// ReadRegistrations reads files with policies and webhook configurations. Errors are about the contents of the files.
 func ReadRegistrations(paths []string) (*manifests.Set, error) {
 	set, err := manifests.Read(paths, nil)
 	if err != nil {
@@ -37,8 +37,8 @@ func ReadRegistrations(paths []string) (*manifests.Set, error) {
 	return set, nil
 }
 
-// Known finds the objects of the cluster, by which patches and updates of a log can be judged. An object
-// that is not there is nil.
+// Known returns a lookup of the cluster's objects, which are needed to evaluate patches and updates of a log. The
+// lookup returns nil if there is no such object.
 func (c *Cluster) Known() func(requestlog.Key) json.RawMessage {
 	var list []*unstructured.Unstructured
 	if c.Snapshot != nil {
@@ -62,7 +62,7 @@ func (c *Cluster) Known() func(requestlog.Key) json.RawMessage {
 	}
 }
 
-// kindsOf are the built-in kinds, and those that objects define.
+// kindsOf returns the built-in kinds and the kinds of the CRDs among the objects.
 func kindsOf(objects []*unstructured.Unstructured) *offline.Kinds {
 	kinds := offline.Builtin()
 	for _, u := range objects {

@@ -31,7 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
-// verdict is what one world says to a request.
+// verdict is the decision of one stage on a request.
 type verdict struct {
 	allowed  bool
 	code     int
@@ -39,29 +39,29 @@ type verdict struct {
 	by       []stage.Decider
 	warnings []string
 	cost     uint64
-	// calls are the webhooks that are called, and worst is how long they may take.
+	// calls lists the webhooks that are called, and worst is the longest time that they can take together.
 	calls []string
 	worst time.Duration
 
 	answer *stage.Answer
 	trace  *trace.Trace
-	// at is when it was judged.
+	// at is the time when the evaluation began.
 	at time.Time
-	// made is the name that the server made for a new object.
+	// made is the name that the server generated for a new object.
 	made string
 }
 
-// unjudged says why a request cannot be judged.
+// unjudged is the reason why a request cannot be evaluated.
 type unjudged string
 
 func (u unjudged) Error() string { return string(u) }
 
-// judge judges requests in a world.
+// judge evaluates requests in a stage.
 type judge struct {
 	world *stage.Stage
-	// call has webhooks called, each after waiting for a turn; nil calls none.
+	// call waits for a turn before each call of a webhook; nil means that no webhook is called.
 	call func(context.Context) error
-	// plain takes each request through the whole API server.
+	// plain sends each request through the whole API server.
 	plain bool
 }
 
@@ -79,17 +79,17 @@ func userOf(q *requestlog.Request) *user.DefaultInfo {
 	return u
 }
 
-// prepared is a request, ready to be judged any number of times.
+// prepared is a request that can be evaluated any number of times.
 type prepared struct {
 	*requestlog.Request
 	user   user.DefaultInfo
 	object []byte
 	stored []byte
-	// generated reports whether the server makes the name.
+	// generated is the generateName of a new object; empty if the request names the object.
 	generated string
 }
 
-// noUID stands for the uid of a stored object that has none.
+// noUID is the uid given to a stored object without one.
 const noUID = "00000000-0000-4000-8000-000000000000"
 
 // prepare completes a request.
@@ -123,7 +123,7 @@ func prepare(q *requestlog.Request) (*prepared, error) {
 		u := decoded(q.Object)
 		u.SetName(cmp.Or(sent.Name, q.Name))
 		if !sameRevision {
-			// What was stored is what the request changes.
+			// An update must match the stored object's resourceVersion.
 			u.SetResourceVersion(old.ResourceVersion)
 		}
 		if p.object, err = json.Marshal(u.Object); err != nil {
@@ -133,7 +133,7 @@ func prepare(q *requestlog.Request) (*prepared, error) {
 	return p, nil
 }
 
-// completed is a stored object with what every stored object has.
+// completed returns a stored object with the metadata that every stored object has.
 func completed(q *requestlog.Request, object json.RawMessage) (json.RawMessage, requestlog.Meta, error) {
 	m, ok := requestlog.MetaOf(object)
 	if !ok || !json.Valid(object) {
@@ -158,7 +158,7 @@ func completed(q *requestlog.Request, object json.RawMessage) (json.RawMessage, 
 	return data, m, err
 }
 
-// of judges a request.
+// of evaluates a request.
 func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 	kind := j.world.Kinds().At(p.GVR())
 	if kind == nil {
@@ -197,7 +197,8 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 	}
 	course := q.Course(a)
 	v.answer, v.code, v.by, v.cost, v.trace = a, a.Code, course.By, course.Cost, q.Trace()
-	// What comes after admission is of no policy: the pod of a binding is gone, a budget allows no eviction.
+	// Failures after admission are not caused by a policy: the pod of a binding is gone, or a budget allows no
+	// eviction.
 	v.allowed = a.Status == nil || q.Passed()
 	if v.allowed {
 		v.by = nil
@@ -213,7 +214,7 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 	return v, nil
 }
 
-// request is the request for a world.
+// request converts a prepared request to a question for the stage.
 func (j *judge) request(p *prepared, kind *offline.Kind) *stage.Question {
 	q := &stage.Question{Kind: kind, Namespace: p.Namespace, Name: p.Name, Subresource: p.Subresource, User: p.user, ContentType: "application/json", Body: p.object,
 		Query: url.Values{"fieldManager": {"gatehouse-replay"}, "fieldValidation": {"Ignore"}}}
@@ -247,7 +248,7 @@ func (j *judge) request(p *prepared, kind *offline.Kind) *stage.Question {
 	return q
 }
 
-// passed is the answer of a webhook that lets everything pass.
+// passed returns a webhook response that allows the request.
 func passed(req *http.Request) (*http.Response, error) {
 	sent, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -260,25 +261,24 @@ func passed(req *http.Request) (*http.Response, error) {
 	return stage.Response(req, http.StatusOK, body), nil
 }
 
-// generatedName is what stands for a name, a uid or a token that the server made. now stands for a time
-// that the server took from its clock.
+// generatedName replaces names, uids and tokens generated by the server, and now replaces times from its clock.
 const (
 	generatedName = "<generated>"
 	now           = "<now>"
 )
 
 var (
-	// suffix is what the server puts behind the name of the volume of a token.
+	// suffix matches the name of a token volume with its random suffix.
 	suffix = regexp.MustCompile(`kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
-	// random are uids and tokens, and moment is a time: the server writes them into objects and messages.
+	// random matches uids and tokens, and moment matches times: the server writes them into objects and messages.
 	random = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\beyJ[\w-]+\.[\w-]+\.[\w-]+`)
 	moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 )
 
-// maxBase is how much of generateName a name begins with.
+// maxBase is the length to which a server truncates generateName.
 const maxBase = 58
 
-// steady takes out of a verdict what the server made by chance, or took from its clock.
+// steady replaces random values, and times from the server's clock, in the messages of a verdict.
 func (v *verdict) steady(p *prepared) {
 	made := []func(string) string{
 		func(s string) string { return suffix.ReplaceAllString(s, "kube-api-access-"+generatedName) },
@@ -305,7 +305,7 @@ func (v *verdict) steady(p *prepared) {
 	}
 }
 
-// replacedOthers replaces what matches, unless the request has it.
+// replacedOthers replaces the matches of an expression, except texts that occur in the request.
 func replacedOthers(what *regexp.Regexp, in string, p *prepared, by string) string {
 	return what.ReplaceAllStringFunc(in, func(text string) string {
 		if p.has(text) {
@@ -315,7 +315,7 @@ func replacedOthers(what *regexp.Regexp, in string, p *prepared, by string) stri
 	})
 }
 
-// has reports whether the request, or the object before it, has a text.
+// has reports whether a text occurs in the request, or in the object before it.
 func (p *prepared) has(text string) bool {
 	if p.User.UID == text || p.Apply != nil && bytes.Contains(p.Apply.Configuration, []byte(text)) {
 		return true
@@ -323,8 +323,8 @@ func (p *prepared) has(text string) bool {
 	return slices.ContainsFunc([][]byte{p.object, p.stored, p.Patch}, func(data []byte) bool { return bytes.Contains(data, []byte(text)) })
 }
 
-// ordered is the message of a rejection with its errors in the order of their texts. Validation
-// finds those about a map in an order that is another one each time.
+// ordered returns the message of a rejection with its errors sorted. Validation finds the errors of a map in random
+// order.
 func ordered(s *metav1.Status) string {
 	if s.Reason != metav1.StatusReasonInvalid || s.Details == nil || len(s.Details.Causes) < 2 {
 		return s.Message
@@ -344,7 +344,7 @@ func ordered(s *metav1.Status) string {
 	return head + "[" + strings.Join(list, ", ") + "]"
 }
 
-// object is what the request leaves, in JSON, without what the server makes by chance; nil for nothing.
+// object returns the resulting object as JSON values, without random values; nil if there is none.
 func (v *verdict) object(p *prepared) (map[string]any, error) {
 	data := v.answer.Body
 	if t := v.answer.Tried; t != nil {
@@ -366,7 +366,7 @@ func (v *verdict) object(p *prepared) (map[string]any, error) {
 	}
 	v.note(p, u)
 	if v.made != "" {
-		// A job has it in labels, too.
+		// Labels of a job contain the name, too.
 		replaced(u.Object, v.made, generatedName)
 	}
 	for _, field := range []string{"uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"} {
@@ -378,14 +378,14 @@ func (v *verdict) object(p *prepared) (map[string]any, error) {
 	return u.Object, nil
 }
 
-// note notes the name that the server made for a new object.
+// note records the name that the server generated for a new object.
 func (v *verdict) note(p *prepared, m metav1.Object) {
 	if name := m.GetName(); p.generated != "" && name != p.generated {
 		v.made = name
 	}
 }
 
-// replaced replaces a text in all values.
+// replaced replaces a text in all strings of a value.
 func replaced(v any, text, by string) any {
 	switch v := v.(type) {
 	case string:
@@ -402,8 +402,8 @@ func replaced(v any, text, by string) any {
 	return v
 }
 
-// sameObject reports whether two verdicts leave the same object. Equal reports what it can see
-// without encoding both.
+// sameObject reports whether two verdicts have the same resulting object, compared without encoding. False can also
+// mean that encoding is needed to decide.
 func sameObject(p *prepared, a, b *verdict) bool {
 	x, y := a.answer.Tried, b.answer.Tried
 	if x == nil || y == nil || x.Object == nil || y.Object == nil {

@@ -30,7 +30,7 @@ func set(t *testing.T, text string) *manifests.Set {
 	return &manifests.Set{Objects: c.Objects}
 }
 
-// policyAndBinding is a policy for pods, configmaps and others, with its binding.
+// policyAndBinding returns a policy with the given rule, and its binding.
 func policyAndBinding(name, rule, expression, actions string) string {
 	return fmt.Sprintf(`
 ---
@@ -53,7 +53,7 @@ const (
 	podsRule   = `{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods, pods/status, pods/exec, pods/ephemeralcontainers]}`
 )
 
-// oldPolicies judge in the baseline, newPolicies after the change.
+// oldPolicies are active in the baseline, newPolicies after the change.
 var (
 	oldPolicies = policyAndBinding("owned", configMaps, "request.operation == 'DELETE' || has(object.metadata.labels) && 'owner' in object.metadata.labels", "Deny")
 	newPolicies = policyAndBinding("owned", configMaps, "request.operation == 'DELETE' || has(object.metadata.labels)", "Deny") +
@@ -139,7 +139,7 @@ func samples() []*requestlog.Request {
 	}
 }
 
-// file writes requests into a file of the project's own format.
+// file writes requests into a file in Gatehouse's own format.
 func file(t *testing.T, list []*requestlog.Request) *requestlog.Reader {
 	t.Helper()
 	var b bytes.Buffer
@@ -176,9 +176,9 @@ func run(t *testing.T, o Options) *Report {
 	return r
 }
 
-// S25.6: what the server makes by chance, or takes from the clock, is no difference, nor is the order of several
-// errors: every request is judged twice, since a role differs, and nothing comes of it. Each is made many times,
-// since chance may give the same twice.
+// S25.6: random values and times of the server, and the order of several errors, are not differences. Every request is
+// evaluated on both sides, because a role differs, and the report shows no change. Each request is repeated many times,
+// because random values can be equal.
 func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
 	const job = `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`
 	csr := func(more string) string {
@@ -201,13 +201,13 @@ func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
 		request("CREATE", "jobs.batch", "shop", "j", job, ""),
 		request("CREATE", "jobs.batch", "shop", "", strings.Replace(job, `"name":"j"`, `"generateName":"j-"`, 1), ""),
 		request("UPDATE", "certificatesigningrequests/approval.certificates.k8s.io", "", "c", csr(`"conditions":[{"type":"Approved","status":"True","reason":"r"}]`), csr("")),
-		// The message of the error has the labels that the server made, with a uid.
+		// The message of the error contains the labels that the server made, with a uid.
 		request("CREATE", "jobs.batch", "shop", "j", selected, ""),
 		request("CREATE", "jobs.batch", "shop", "", strings.Replace(selected, `"name":"j"`, `"generateName":"j-"`, 1), ""),
-		// The server cuts what a long name begins with.
+		// The server truncates a long generateName.
 		request("CREATE", "configmaps", "shop", "", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"`+strings.Repeat("n", 62)+`"},"data":{"bad!":""}}`, ""),
 		request("CREATE", "configmaps", "shop", "", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"`+strings.Repeat("n", 62)+`"}}`, ""),
-		// Errors in the order of a map: of validation, and of a plugin.
+		// Errors in the order of a map: from validation, and from a plugin.
 		request("CREATE", "configmaps", "shop", "a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"app":"a"}},"data":{"a!":"","b!":"","c!":"","d!":""}}`, ""),
 		request("CREATE", "pods", "limits", "a", pod("a", `,"labels":{"app":"a"}`, "nginx:1"), ""),
 		request("CREATE", "configmaps", "limits", "a", configMap("a", `,"labels":{"app":"a"}`), ""),
@@ -217,7 +217,7 @@ func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
 		request("CREATE", "services", "shop", "s", service(`"type":"LoadBalancer","externalTrafficPolicy":"Local","ports":[{"port":80}]`), ""),
 		request("UPDATE", "services", "shop", "s", stored("NodePort"), stored("ClusterIP")),
 		request("UPDATE", "services", "shop", "s", stored("LoadBalancer"), stored("ClusterIP")),
-		// Tokens have the keys of their server, and end at a time of its clock.
+		// Tokens are signed with the keys of their server, and expire at a time of its clock.
 		request("CREATE", "serviceaccounts/token", "shop", "default", token(""), ""),
 		request("CREATE", "serviceaccounts/token", "shop", "default", token(`"audiences":["a"],"expirationSeconds":3600`), ""),
 		request("CREATE", "pods", "shop", "", generated(pod("a", "", "nginx:1"), "p-"), ""),
@@ -270,7 +270,7 @@ spec: {hard: {count/configmaps: "0"}}
 			t.Errorf("plain %v: judged %d, want %d\n%s", plain, r.Judged, want, data)
 		}
 	}
-	// What is printed is the same in each run.
+	// The output is the same in each run.
 	o.Baseline = &Cluster{}
 	var first []byte
 	for i := range 3 {
@@ -286,8 +286,8 @@ spec: {hard: {count/configmaps: "0"}}
 	}
 }
 
-// S25.15: a request for a subresource is judged, whether or not the recording shows the object that it belongs to,
-// and admission sees what it saw then.
+// S25.15: a request for a subresource is evaluated, whether or not the recording contains its parent object, and
+// admission sees the same data as when the request was made.
 func TestSubresourcesAreJudged(t *testing.T) {
 	const template = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 	scale := func(replicas string) string {
@@ -305,7 +305,7 @@ func TestSubresourcesAreJudged(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		request *requestlog.Request
-		// allows is what the policy of the change allows: no other request than this one.
+		// allows is the condition of the changed policy: it allows only this request.
 		allows string
 	}{
 		{"a binding", onPod("binding", `v1","kind":"Binding`), "object.target.name == 'n'"},
@@ -335,8 +335,8 @@ func TestSubresourcesAreJudged(t *testing.T) {
 	}
 }
 
-// S25.16: requests have the labels of their namespaces. The report names a policy that asks for labels which nobody
-// knows, and counts the requests.
+// S25.16: requests have the labels of their namespaces. The report names a policy that selects by unknown labels, and
+// counts the requests.
 func TestLabelsOfNamespaces(t *testing.T) {
 	const change = `
 ---
@@ -428,7 +428,7 @@ webhooks:
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// The registrations of both worlds differ, and their namespaces do not.
+			// The registrations of both sides differ, and their namespaces do not.
 			o := Options{Source: file(t, tt.requests), Baseline: &Cluster{}, With: &Cluster{Set: set(t, tt.baseline+change)}}
 			if tt.baseline != "" {
 				o.Baseline.Set = set(t, tt.baseline)
@@ -450,8 +450,8 @@ webhooks:
 	}
 }
 
-// S25.17: a request that may have been several is judged if all are judged alike, without those that the baseline
-// does not judge as recorded.
+// S25.17: a request with several possible readings is evaluated if all readings agree, except those for which the
+// baseline contradicts the recorded response.
 func TestPatchesOfSeveralKinds(t *testing.T) {
 	const rule = `{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}`
 	patched := func(allowed bool, first string, others ...string) *requestlog.Request {
@@ -494,7 +494,7 @@ func TestPatchesOfSeveralKinds(t *testing.T) {
 	}
 }
 
-// these are requests as a source.
+// these is a Source of the given requests.
 type these []*requestlog.Request
 
 func (s these) Read(_ context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error) {
@@ -506,7 +506,8 @@ func (s these) Read(_ context.Context, take func(*requestlog.Request) error) (*r
 	return &requestlog.Count{Requests: len(s)}, nil
 }
 
-// S25.8: a request that cannot be judged, or whose world cannot be made, does not end the replay.
+// S25.8: a request that cannot be evaluated, or whose namespace or service account cannot be made, does not end the
+// replay.
 func TestABadRequestEndsNothing(t *testing.T) {
 	const good = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	const namespaces, objects = "the namespace of the request is not the name of a namespace", "the name of the request is not the name of an object"
@@ -536,8 +537,8 @@ func TestABadRequestEndsNothing(t *testing.T) {
 	}
 }
 
-// S25.3: a request is judged a second time only if something differs that may concern it, and the report is the
-// one of judging each request twice.
+// S25.3: a request is evaluated with the change only if the change may affect it, and the report is the same as when
+// each request is evaluated on both sides.
 func TestJudgedTwice(t *testing.T) {
 	const base = `
 ---
@@ -626,11 +627,11 @@ spec: {policyName: prod, validationActions: [Deny]}
 	}
 }
 
-// Reason is that of package requestlog.
+// Reason is requestlog.Reason.
 type Reason = requestlog.Reason
 
-// S25.1, S25.2, S25.3, S25.5, S25.7, S25.9: each request is judged by the baseline and with the change, and the groups
-// say what differs, by whom.
+// S25.1, S25.2, S25.3, S25.5, S25.7, S25.9: each request is evaluated against the baseline and with the change, and the
+// groups name the differences and their causes.
 func TestReplay(t *testing.T) {
 	o := Options{Source: file(t, samples()), Baseline: &Cluster{Set: set(t, oldPolicies)}, With: &Cluster{Set: set(t, newPolicies)}}
 	r := run(t, o)
@@ -659,8 +660,8 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// S25.6: twice the same, byte for byte, and also when each request goes through the whole API
-	// server, twice.
+	// S25.6: a second run is identical byte for byte, also when each request goes through the whole API server on both
+	// sides.
 	for _, plain := range []bool{false, true} {
 		again := o
 		again.plain = plain
@@ -672,7 +673,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("plain %v: another report (-first +second):\n%s", plain, diff)
 		}
 	}
-	// S25.18: all examples of a group, and each request, in order, when they are asked for.
+	// S25.18: all examples of a group, and each request in order, if requested.
 	several := o
 	several.Source, several.Examples = file(t, slices.Repeat(samples(), 3)), 5
 	var lines []string

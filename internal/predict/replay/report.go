@@ -23,43 +23,42 @@ const (
 	maxAllExamples = 100_000
 )
 
-// Report is what differs. Its JSON is stable: fields are only ever added. Two runs over the same
-// input have the same report.
+// Report lists the differences. Its JSON is stable: fields are only ever added. Two runs over the same input produce
+// the same report.
 type Report struct {
 	APIVersion        string           `json:"apiVersion"`
 	Kind              string           `json:"kind"`
 	KubernetesVersion string           `json:"kubernetesVersion"`
 	Input             requestlog.Count `json:"input"`
-	// VersionNote says that the release is another one than that of the cluster; empty when it is
-	// not.
+	// VersionNote is set if requests are evaluated as by another release than the cluster's; empty otherwise.
 	VersionNote string `json:"versionNote,omitempty"`
-	// Judged requests were judged, and Changed of them have another verdict.
+	// Judged is the number of requests evaluated, and Changed the number of requests among them with a changed verdict.
 	Judged  int `json:"judged"`
 	Changed int `json:"changed"`
-	// Changes counts the requests that are judged otherwise by how.
+	// Changes counts the changed requests by kind of change.
 	Changes map[Change]int `json:"changes,omitempty"`
-	// Before and After are the verdicts of the baseline, and those with the change.
+	// Before and After count the verdicts of the baseline, and with the change.
 	Before Tally `json:"before"`
 	After  Tally `json:"after"`
-	// Undecided requests are among the judged ones, and may have another verdict: they are in namespaces whose
-	// labels are not known. Unknown are those who ask for the labels, the most frequent first.
+	// Undecided counts those judged requests whose verdict may be wrong, because a policy or webhook selects by unknown
+	// labels of their namespaces. Unknown lists these policies and webhooks, most frequent first.
 	Undecided int        `json:"undecided,omitempty"`
 	Unknown   []*Unknown `json:"unknown,omitempty"`
-	// Groups are the changes, the gravest and largest first. MoreGroups and MoreRequests count what
-	// is not among them.
+	// Groups are the changes, most severe and largest first. MoreGroups and MoreRequests count the groups left out and
+	// their requests.
 	Groups       []*Group `json:"groups"`
 	MoreGroups   int      `json:"moreGroups,omitempty"`
 	MoreRequests int      `json:"moreRequests,omitempty"`
-	// Recorded compares what was recorded with the baseline.
+	// Recorded compares the recorded responses with the baseline.
 	Recorded Recorded `json:"recorded"`
-	// Days are the requests by the day on which they were made, in UTC.
+	// Days counts the requests by the day on which they were made, in UTC.
 	Days []*Day `json:"days,omitempty"`
-	// Policies are those that rejected requests.
+	// Policies lists the policies, webhooks and plugins that rejected requests.
 	Policies []*Policy `json:"policies,omitempty"`
 	Notes    []string  `json:"notes,omitempty"`
 }
 
-// Gate is what makes a replay fail.
+// Gate is a condition that makes a replay fail.
 type Gate string
 
 // The gates.
@@ -68,11 +67,11 @@ const (
 	Rejects Gate = "rejected"
 	// ChangesAny: a request has another verdict, or another object.
 	ChangesAny Gate = "changed"
-	// DiffersAny: a request is judged otherwise in any way, or it is not known whether it is.
+	// DiffersAny: a request differs in any way, or may differ.
 	DiffersAny Gate = "any"
 )
 
-// Fails reports whether the report does not pass a gate; no gate lets everything pass.
+// Fails reports whether the report fails a gate. It never fails the empty gate.
 func (r *Report) Fails(g Gate) bool {
 	switch g {
 	case Rejects:
@@ -89,10 +88,10 @@ func (r *Report) Fails(g Gate) bool {
 type Tally struct {
 	Allowed  int `json:"allowed"`
 	Rejected int `json:"rejected"`
-	// Warned requests got warnings.
+	// Warned counts requests with warnings.
 	Warned int `json:"warned"`
-	// Cost is that of all CEL expressions, MaxCost the highest of a request, and WorstSeconds the
-	// longest time that the webhooks of a request may take.
+	// Cost is the total cost of all CEL expressions, MaxCost the highest cost of one request, and WorstSeconds the
+	// longest time that the webhooks of one request can take.
 	Cost         uint64  `json:"cost"`
 	MaxCost      uint64  `json:"maxCost"`
 	WorstSeconds float64 `json:"worstSeconds"`
@@ -111,22 +110,21 @@ func (t *Tally) add(v *verdict) {
 	t.MaxCost, t.WorstSeconds = max(t.MaxCost, v.cost), max(t.WorstSeconds, v.worst.Seconds())
 }
 
-// Recorded compares what came of requests with the verdicts of the baseline.
+// Recorded compares recorded responses with the verdicts of the baseline.
 type Recorded struct {
-	// Compared requests have a recorded answer, and Differ of them have another verdict.
+	// Compared counts the requests with a recorded response, and Differ the requests among them with another verdict.
 	Compared int      `json:"compared"`
 	Differ   int      `json:"differ"`
 	Groups   []*Group `json:"groups,omitempty"`
 }
 
-// Group is requests whose verdicts changed in the same way.
+// Group is a set of requests whose verdicts changed in the same way.
 type Group struct {
 	Change Change `json:"change"`
-	// By names what makes the difference: policies, webhooks or plugins, or the fields of an object.
+	// By names the causes of the change: policies, webhooks or plugins, or the fields of an object.
 	By    []string `json:"by"`
 	Count int      `json:"count"`
-	// Namespaces, Users and Resources are those with the most requests; Others counts the
-	// requests of the others.
+	// Namespaces, Users and Resources list the names with the most requests, and a last entry for all others.
 	Namespaces []Share `json:"namespaces,omitempty"`
 	Users      []Share `json:"users,omitempty"`
 	Resources  []Share `json:"resources,omitempty"`
@@ -137,7 +135,7 @@ type Group struct {
 	namespaces, users, resources, days map[string]int
 }
 
-// Share is a part of a group.
+// Share is the number of a group's requests with the same name.
 type Share struct {
 	Name  string `json:"name"`
 	Count int    `json:"count"`
@@ -149,12 +147,12 @@ type Example struct {
 	Place   string    `json:"place,omitempty"`
 	ID      string    `json:"id,omitempty"`
 	Time    time.Time `json:"time,omitzero"`
-	// Before and After are what was said.
+	// Before and After are the messages, or the differing values.
 	Before []string `json:"before,omitempty"`
 	After  []string `json:"after,omitempty"`
 }
 
-// Judged is a request that is judged otherwise.
+// Judged is a request with a changed verdict.
 type Judged struct {
 	Change Change   `json:"change"`
 	By     []string `json:"by"`
@@ -170,18 +168,18 @@ type Day struct {
 	Changed        int    `json:"changed"`
 }
 
-// Policy counts what one policy, webhook or plugin rejected.
+// Policy counts the rejections by one policy, webhook or plugin.
 type Policy struct {
 	Name           string `json:"name"`
 	RejectedBefore int    `json:"rejectedBefore"`
 	RejectedAfter  int    `json:"rejectedAfter"`
 }
 
-// gathering makes a report of verdicts, in the order of requests.
+// gathering builds a report from verdicts, in the order of requests.
 type gathering struct {
 	*Report
 	options *Options
-	// examples is how many examples the groups have.
+	// examples is the number of examples in all groups.
 	examples int
 	groups   map[string]*Group
 	recorded map[string]*Group
@@ -201,7 +199,7 @@ func newGathering(o *Options) *gathering {
 // maxKept bounds the groups and names that are counted before the largest are chosen.
 const maxKept = 20_000
 
-// add takes in the verdicts on a request.
+// add adds the verdicts on a request.
 func (g *gathering) add(q *requestlog.Request, before, after *verdict, d *difference) {
 	g.Judged++
 	g.Before.add(before)
@@ -259,7 +257,7 @@ func (g *gathering) policy(name string) *Policy {
 	return p
 }
 
-// compare compares a verdict of the baseline with what was recorded.
+// compare compares a verdict of the baseline with the recorded response.
 func (g *gathering) compare(q *requestlog.Request, v *verdict) {
 	r := q.Response
 	if r == nil {
@@ -277,7 +275,7 @@ func (g *gathering) compare(q *requestlog.Request, v *verdict) {
 	g.into(g.recorded, q, d)
 }
 
-// into puts a difference into its group. It returns false if there are too many.
+// into adds a difference to its group. It returns false if there are too many groups.
 func (g *gathering) into(groups map[string]*Group, q *requestlog.Request, d *difference) bool {
 	key := string(d.change) + "\x00" + strings.Join(d.by, "\x00")
 	o := groups[key]
@@ -319,7 +317,7 @@ func exampleOf(q *requestlog.Request, d *difference) *Example {
 	return &Example{Request: q.Title(), Place: q.Place, ID: q.ID, Time: q.Time, Before: cutAll(d.before, quoting), After: cutAll(d.after, quoting)}
 }
 
-// cutAll shortens texts, after quoting took the credentials out of them.
+// cutAll redacts credentials from texts with quoting, and then shortens them.
 func cutAll(list []string, quoting func(string) string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
@@ -332,7 +330,7 @@ func cutAll(list []string, quoting func(string) string) []string {
 	return out
 }
 
-// shares are the largest counts.
+// shares returns the largest counts, and the sum of the rest.
 func shares(counts map[string]int) []Share {
 	list := make([]Share, 0, len(counts))
 	for name, count := range counts {
@@ -349,7 +347,7 @@ func shares(counts map[string]int) []Share {
 	return append(list[:maxShares-1], Share{"(others)", others})
 }
 
-// inOrder are groups, the gravest and largest first.
+// inOrder returns the groups, most severe and largest first.
 func inOrder(groups map[string]*Group) []*Group {
 	list := slices.Collect(maps.Values(groups))
 	for _, o := range list {

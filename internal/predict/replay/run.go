@@ -19,25 +19,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// Source gives requests, in order, any number of times.
+// Source provides requests in order. It can be read any number of times.
 type Source interface {
 	Read(ctx context.Context, take func(*requestlog.Request) error) (*requestlog.Count, error)
 }
 
-// Judging says how requests, or objects, are judged.
+// Judging configures the evaluation of requests or objects.
 type Judging struct {
-	// Call has webhooks called, CallsPerSecond at most. Otherwise all let everything pass.
-	// ServiceAddresses say where those are that name a service.
+	// Call enables calls of webhooks, at most CallsPerSecond. Otherwise webhooks are assumed to allow every request.
+	// ServiceAddresses are the addresses of webhooks that name a service.
 	Call             bool
 	CallsPerSecond   float64
 	ServiceAddresses []string
-	// Progress, if it is set, is called with how many are judged, and of how many.
+	// Progress, if set, is called with the number of requests done, and their total.
 	Progress func(done, of int)
-	// VersionNote is that of the report.
+	// VersionNote is copied to the report.
 	VersionNote string
 }
 
-// limiter waits for the turn of a call; nil if none is made.
+// limiter returns a function that waits for a call's turn; nil if no webhook is called.
 func (j *Judging) limiter() func(context.Context) error {
 	if !j.Call {
 		return nil
@@ -45,7 +45,7 @@ func (j *Judging) limiter() func(context.Context) error {
 	return rate.NewLimiter(rate.Limit(j.CallsPerSecond), callsAhead).Wait
 }
 
-// workers is how many requests are judged at the same time.
+// workers is the number of requests evaluated concurrently.
 func (j *Judging) workers() int {
 	if j.Call {
 		return 16
@@ -53,27 +53,27 @@ func (j *Judging) workers() int {
 	return 2 * runtime.GOMAXPROCS(0)
 }
 
-// Options say what is replayed, and how.
+// Options configure a replay.
 type Options struct {
 	Judging
 	Source Source
-	// Baseline is what requests were judged by, and With what they are judged by with the change.
+	// Baseline is the cluster as it was when the requests were made, and With is the cluster with the change.
 	Baseline, With *Cluster
-	// Examples is how many examples a group has; 0 means three. All groups have maxAllExamples at most.
+	// Examples is the number of examples per group; 0 means three. All groups together have at most maxAllExamples.
 	Examples int
-	// Each, if it is set, is called with each request that is judged otherwise, in order.
+	// Each, if set, is called with each changed request, in order.
 	Each func(*Judged)
 
-	// plain takes every request through the whole API server, and twice.
+	// plain sends every request through the whole API server, on both sides.
 	plain bool
-	// judged, if set, is called with each request in order, and whether it was judged twice.
+	// judged, if set, is called with each request, in order; twice reports whether it was evaluated on both sides.
 	judged func(q *requestlog.Request, twice bool)
 }
 
-// callsAhead is how many calls may be made at once when none were made for a while.
+// callsAhead is the burst of webhook calls allowed after a pause.
 const callsAhead = 10
 
-// Run judges each request twice. The error says that this could not be done.
+// Run evaluates each request against the baseline and with the change. The error reports that the replay failed.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &runner{Options: o, gathering: newGathering(&o)}
 	defer r.close()
@@ -92,7 +92,7 @@ type runner struct {
 	*gathering
 	worlds    []*stage.Stage
 	concerned *concerned
-	// unlabelled finds out who asks for labels that are not known.
+	// unlabelled finds policies and webhooks that select by unknown labels.
 	unlabelled *unlabelled
 	of         int
 	call       func(context.Context) error
@@ -104,7 +104,7 @@ func (r *runner) close() {
 	}
 }
 
-// open makes the worlds. The requests are read once before, to know what they need.
+// open starts the stages. It first reads all requests to learn which namespaces and service accounts they need.
 func (r *runner) open(ctx context.Context) error {
 	n, count, err := needsOf(ctx, r.Source)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *runner) open(ctx context.Context) error {
 	}
 	r.worlds = make([]*stage.Stage, 2)
 	var notes [2][]string
-	// A world ends with the context that it was opened with.
+	// The stages end with their context, so the context of the group would end them too early.
 	var group errgroup.Group
 	for i, c := range clusters {
 		group.Go(func() (err error) {
@@ -149,10 +149,10 @@ func (r *runner) open(ctx context.Context) error {
 	return nil
 }
 
-// ahead is how many requests are judged ahead of the one whose verdict is awaited.
+// ahead bounds the requests evaluated ahead of the one whose verdict is awaited.
 const ahead = 64
 
-// job is one request, and what was said to it.
+// job is one request with its result.
 type job[V any] struct {
 	request *requestlog.Request
 	done    chan struct{}
@@ -160,9 +160,9 @@ type job[V any] struct {
 	err     error
 }
 
-// judgedInOrder judges the requests of a source, several at the same time, and gives what was said to take, in
-// the order of the source. A request that cannot be judged is left out, with the reason, and ends nothing.
-// of is how many requests there are.
+// judgedInOrder evaluates the requests of a source concurrently, and calls take with the results in the order of the
+// source. A request that cannot be evaluated is counted with the reason, and the others continue. of is the total
+// number of requests.
 func judgedInOrder[V any](ctx context.Context, source Source, how *Judging, of int, judge func(context.Context, *requestlog.Request) (V, error), take func(*requestlog.Request, V)) (*requestlog.Count, error) {
 	jobs, order := make(chan *job[V]), make(chan *job[V], ahead)
 	group, ctx := errgroup.WithContext(ctx)
@@ -226,16 +226,17 @@ func judgedInOrder[V any](ctx context.Context, source Source, how *Judging, of i
 	return count, nil
 }
 
-// pair are the verdicts of both worlds on a request, and how they differ.
+// pair has the verdicts on a request from both sides, and their difference.
 type pair struct {
 	before, after *verdict
 	difference    *difference
-	// twice reports whether the request was judged by both. unknown are those who ask for labels that are not known.
+	// twice reports whether the request was evaluated on both sides. unknown names policies and webhooks that select by
+	// unknown labels.
 	twice   bool
 	unknown []string
 }
 
-// all judges the requests, and gathers the verdicts in their order.
+// all evaluates the requests, and gathers the verdicts in order.
 func (r *runner) all(ctx context.Context) (*requestlog.Count, error) {
 	if r.of == 0 {
 		return r.Source.Read(ctx, func(*requestlog.Request) error { return nil })
@@ -249,8 +250,8 @@ func (r *runner) all(ctx context.Context) (*requestlog.Count, error) {
 	})
 }
 
-// one judges one request, or what it may have been: those that the baseline does not judge as recorded were not
-// made, and the others must be judged alike.
+// one evaluates a request with its alternatives. Alternatives for which the baseline contradicts the recorded response
+// are dropped, and the others must agree.
 func (r *runner) one(ctx context.Context, q *requestlog.Request) (*pair, error) {
 	said, err := r.only(ctx, q)
 	if len(q.Or) == 0 {
@@ -277,7 +278,7 @@ func (r *runner) one(ctx context.Context, q *requestlog.Request) (*pair, error) 
 	return list[0], nil
 }
 
-// like reports whether two requests are judged alike.
+// like reports whether two pairs have the same verdicts and the same difference.
 func (p *pair) like(o *pair) bool {
 	if p.before.allowed != o.before.allowed || p.after.allowed != o.after.allowed || (p.difference == nil) != (o.difference == nil) {
 		return false
@@ -285,7 +286,7 @@ func (p *pair) like(o *pair) bool {
 	return p.difference == nil || p.difference.change == o.difference.change && slices.Equal(p.difference.by, o.difference.by)
 }
 
-// only judges a request as it is.
+// only evaluates a request without its alternatives.
 func (r *runner) only(ctx context.Context, q *requestlog.Request) (*pair, error) {
 	p, err := prepare(q)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
-// scalable are the built-in kinds with a scale.
+// scalable lists the built-in kinds with a scale.
 var scalable = map[schema.GroupResource]schema.GroupVersionKind{
 	{Resource: "replicationcontrollers"}:      {Version: "v1", Kind: "ReplicationController"},
 	{Group: "apps", Resource: "deployments"}:  {Group: "apps", Version: "v1", Kind: "Deployment"},
@@ -18,9 +18,8 @@ var scalable = map[schema.GroupResource]schema.GroupVersionKind{
 	{Group: "apps", Resource: "statefulsets"}: {Group: "apps", Version: "v1", Kind: "StatefulSet"},
 }
 
-// found is the object that a request finds stored; nil for none. It is the one that the log shows, or the
-// one before the request. The object before a request for a scale is a scale: its owner is made of it, and
-// has nothing that admission sees but what is in the scale.
+// found returns the stored object that a request acts on; nil for none. This is the object shown by the log, or else
+// OldObject. For a request to a scale, OldObject is a scale: found builds the parent object from the data in the scale.
 func found(q *requestlog.Request) (json.RawMessage, error) {
 	switch {
 	case q.Stored != nil:
@@ -36,7 +35,7 @@ func found(q *requestlog.Request) (json.RawMessage, error) {
 	if !ok {
 		return nil, unjudged("the object whose scale the request changes is not known")
 	}
-	// None are left out of a scale.
+	// A scale omits zero replicas.
 	replicas := func(of string) any {
 		n, ok, _ := unstructured.NestedFieldNoCopy(scale.Object, of, "replicas")
 		if !ok {
@@ -58,7 +57,7 @@ func found(q *requestlog.Request) (json.RawMessage, error) {
 	})
 }
 
-// selected are a selector, as the status of a scale has it, and labels that it selects.
+// selected parses a selector in the form of a scale's status, and returns labels that it selects.
 func selected(text string) (labels map[string]any, selector *metav1.LabelSelector) {
 	labels = map[string]any{}
 	selector, err := metav1.ParseToLabelSelector(text)

@@ -13,27 +13,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// Unknown is a policy or webhook that asks for labels of namespaces which are not known: whether it
-// concerns some requests is not known, either.
+// Unknown is a policy or webhook that selects by labels of namespaces that are not known, so that it is not known
+// either whether it matches some requests.
 type Unknown struct {
 	By         string  `json:"by"`
 	Count      int     `json:"count"`
 	Namespaces []Share `json:"namespaces"`
-	// First is where the first of the requests is.
+	// First is the position of the first of the requests.
 	First string `json:"first,omitempty"`
 
 	namespaces map[string]int
 }
 
-// unlabelled finds out who asks for labels that are not known. The namespaces are those of each world, and
-// asking has the registrations that ask for labels.
+// unlabelled finds policies and webhooks that select by unknown labels of namespaces. namespaces are the namespaces
+// with unknown labels on each side, and asking has the registrations that use labels of namespaces.
 type unlabelled struct {
 	worlds     []*stage.Stage
 	namespaces [2]map[string]bool
 	asking     [2]*concerned
 }
 
-// newUnlabelled takes the objects of each world.
+// newUnlabelled takes the objects of each side.
 func newUnlabelled(worlds []*stage.Stage, namespaces [2]map[string]bool, sides [2][]*unstructured.Unstructured) *unlabelled {
 	u := &unlabelled{worlds: worlds, namespaces: namespaces}
 	for i, objects := range sides {
@@ -48,7 +48,7 @@ func newUnlabelled(worlds []*stage.Stage, namespaces [2]map[string]bool, sides [
 	return u
 }
 
-// asksForLabels reports whether a part of a registration asks for labels of namespaces.
+// asksForLabels reports whether a part of a registration uses labels of namespaces.
 func asksForLabels(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -65,7 +65,7 @@ func asksForLabels(v any) bool {
 	return false
 }
 
-// by names who asks for the labels of the namespace of a request.
+// by names the policies and webhooks that need the labels of a request's namespace, if these are unknown.
 func (u *unlabelled) by(ctx context.Context, q *requestlog.Request) []string {
 	var list []string
 	for i, w := range u.worlds {
@@ -80,7 +80,7 @@ func (u *unlabelled) by(ctx context.Context, q *requestlog.Request) []string {
 		}
 		p, err := w.Plan(ctx, in)
 		if err != nil {
-			// A request that cannot be planned cannot be judged.
+			// A request that cannot be planned cannot be evaluated.
 			continue
 		}
 		for s := range p.Each() {
@@ -98,7 +98,7 @@ func (u *unlabelled) by(ctx context.Context, q *requestlog.Request) []string {
 	return slices.Compact(list)
 }
 
-// addUnknown counts a request that asks for labels that are not known.
+// addUnknown counts a request for which labels are unknown.
 func (g *gathering) addUnknown(q *requestlog.Request, by []string) {
 	if len(by) > 0 {
 		g.Undecided++

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// What a report has on a terminal, so that it fits a few screens: groups with examples, groups in one
-// line each, and policies.
+// Bounds of a report on a terminal, so that it fits a few screens: groups with examples, groups in one line each, and
+// policies.
 const (
 	fullGroups    = 10
 	shortGroups   = 30
@@ -24,8 +24,8 @@ const (
 // changeClasses are the classes of changes.
 var changeClasses = map[Change]view.Class{NewlyRejected: view.Bad, NewlyAllowed: view.Good, OtherObject: view.Warning, OtherRejection: view.Warning}
 
-// Write writes the report in a format: json, or one of a page or text for people. With jsonl it is what
-// stands behind the lines, for people. read says that what was read is of interest, too.
+// Write writes the report in a format: json, or a page or text for people. For jsonl, it writes the text that follows
+// the lines, for people. If read is true, it includes statistics of the input.
 func (r *Report) Write(out io.Writer, format string, read bool) error {
 	switch format {
 	case "json":
@@ -41,8 +41,8 @@ func (r *Report) Write(out io.Writer, format string, read bool) error {
 	return r.View(true, read).Format(out, format)
 }
 
-// View is what a person sees of the report: with the groups of requests that are judged otherwise, and
-// with what was read.
+// View returns the report for people: with the groups of changed requests if groups is true, and with statistics of the
+// input if read is true.
 func (r *Report) View(groups, read bool) *view.Document {
 	d := &view.Document{Title: fmt.Sprintf("%d of %d requests have another verdict", r.Changed, r.Judged)}
 	if r.VersionNote != "" {
@@ -92,7 +92,7 @@ func (r *Report) View(groups, read bool) *view.Document {
 	return d
 }
 
-// changed are the groups. A terminal has some of them.
+// changed shows the groups. A terminal shows some of them.
 func (r *Report) changed() view.Ranked {
 	ranked := view.Ranked{Full: fullGroups, Short: shortGroups, Heading: "What changes"}
 	for _, g := range r.Groups {
@@ -111,7 +111,7 @@ func (r *Report) changed() view.Ranked {
 	return ranked
 }
 
-// item is a group, with who it is about and examples.
+// item shows a group with its namespaces, users, resources and examples.
 func (g *Group) item(what string) view.Item {
 	one := view.Item{Name: what, Remarks: []view.Mark{{Text: fmt.Sprintf("%d, by %s", g.Count, strings.Join(g.By, ", ")), Class: changeClasses[g.Change]}}, Folded: true}
 	for _, part := range []struct {
@@ -139,7 +139,7 @@ func (g *Group) item(what string) view.Item {
 	return one
 }
 
-// days counts the requests of each day; a terminal has no room for it.
+// days shows the requests of each day; a terminal has no room for them.
 func (r *Report) days() []view.Block {
 	if len(r.Days) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (r *Report) days() []view.Block {
 	return []view.Block{table}
 }
 
-// rejecting says who rejects more or fewer requests than before, those who do so most first.
+// rejecting lists the policies and webhooks that reject more or fewer requests than before, largest difference first.
 func (r *Report) rejecting() []view.Block {
 	if len(r.Policies) == 0 {
 		return nil
@@ -191,7 +191,7 @@ func (r *Report) rejecting() []view.Block {
 	return []view.Block{table}
 }
 
-// tallies compares the verdicts.
+// tallies compares the counts of verdicts.
 func (r *Report) tallies() view.Table {
 	table := view.Table{
 		Heading: "All verdicts", Columns: view.Columns("verdicts", "allowed", "rejected", "with warnings", "cost", "highest cost", "webhooks at most"),

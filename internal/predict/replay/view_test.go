@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// reportOf is a report with many groups and policies, whose texts come from a hostile recording.
+// reportOf returns a report with many groups and policies, whose texts come from a hostile recording.
 func reportOf(groups int) *Report {
 	const hostile = "\x1b[31mred\u202e\nnewline"
 	r := &Report{KubernetesVersion: "v1.37.1", Judged: 100_000, Input: requestlog.Count{
@@ -28,8 +28,8 @@ func reportOf(groups int) *Report {
 	return r
 }
 
-// S25.5: a report for people fits a few screens however many groups and policies there are, and says how many
-// it leaves out. S25.6: no text of the input acts on a terminal or in a page.
+// S25.5: a report for people fits a few screens, however many groups and policies there are, and says how many it
+// leaves out. S25.6: no text of the input acts on a terminal or in a page.
 func TestAReplayIsAPageForPeople(t *testing.T) {
 	var screen bytes.Buffer
 	if err := reportOf(300).Write(terminal.NewWriter(&screen), "text", true); err != nil {
@@ -67,7 +67,7 @@ func TestAReplayIsAPageForPeople(t *testing.T) {
 	}
 }
 
-// S25.18: a gate fails on what it names, and any on what is not known, too.
+// S25.18: a gate fails on its own changes, and DiffersAny also on undecided requests.
 func TestGatesOfAReplay(t *testing.T) {
 	all := []Gate{"", Rejects, ChangesAny, DiffersAny}
 	for _, tt := range []struct {
@@ -95,7 +95,7 @@ func TestGatesOfAReplay(t *testing.T) {
 	}
 }
 
-// S25.16: a report for people names who asks for labels that nobody knows.
+// S25.16: a report for people names the policies and webhooks that select by unknown labels.
 func TestAReplaySaysWhatIsUnknown(t *testing.T) {
 	var screen bytes.Buffer
 	r := &Report{Judged: 9, Undecided: 2, Unknown: []*Unknown{{By: "policy prod", Count: 2, Namespaces: []Share{{Name: "shop", Count: 2}}, First: "log:1"}}}
@@ -109,7 +109,7 @@ func TestAReplaySaysWhatIsUnknown(t *testing.T) {
 	}
 }
 
-// Objects whose name is not a text would judge nothing.
+// An object whose name is not a string would have no effect.
 func TestNamesThatAreNoTexts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(path, []byte("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: no}\n"), 0o600); err != nil {

@@ -22,17 +22,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// Cluster is what requests are judged by.
+// Cluster is one side of a comparison: the policies, webhooks and other objects that requests are evaluated against.
 type Cluster struct {
-	// Snapshot is a cluster; nil for one without anything.
+	// Snapshot is a cluster; nil for an empty one.
 	Snapshot *clustersnapshot.Cluster
-	// Set are objects of files. They replace those of the snapshot.
+	// Set has the objects of files. They replace objects of the snapshot.
 	Set *manifests.Set
-	// Gatehouse is that of stage.Options.
+	// Gatehouse has the meaning of stage.Options.Gatehouse.
 	Gatehouse bool
 }
 
-// objects are those by which requests are judged. files has those that come from files.
+// objects returns the objects that affect admission. files has those that come from files.
 func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string]*manifests.Object) {
 	files = map[string]*manifests.Object{}
 	var written []*unstructured.Unstructured
@@ -61,10 +61,10 @@ func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string
 	return stage.Judging(list), files
 }
 
-// needs are what requests need besides what they are judged by.
+// needs lists the namespaces and service accounts that requests need.
 type needs struct {
-	// namespaces have the labels as far as requests show them, and nil for those of which none does.
-	// accounts are NAMESPACE/NAME.
+	// namespaces has the labels of each namespace if a request shows them, and nil otherwise. accounts are
+	// NAMESPACE/NAME.
 	namespaces map[string]map[string]string
 	accounts   map[string]bool
 }
@@ -79,7 +79,7 @@ func needsOf(ctx context.Context, source Source) (*needs, *requestlog.Count, err
 	return n, count, err
 }
 
-// see notes what a request needs.
+// see notes the namespace and the service account that a request needs.
 func (n *needs) see(q *requestlog.Request) {
 	if known, ok := n.namespaces[q.Namespace]; q.Namespace != "" && (!ok || q.NamespaceLabels != nil) {
 		n.namespaces[q.Namespace] = labelsOr(q.NamespaceLabels, known)
@@ -113,8 +113,8 @@ func labelsOr(labels, or map[string]string) map[string]string {
 	return or
 }
 
-// furnished are the objects with what requests need and what is not there. made are the namespaces
-// among that, and unlabelled those of them whose labels no request shows.
+// furnished returns the objects together with the namespaces and service accounts that requests need and that are
+// missing. made are the added namespaces, and unlabelled those whose labels no request shows.
 func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstructured.Unstructured, made []string, unlabelled map[string]bool) {
 	there := map[string]bool{}
 	for _, u := range objects {
@@ -154,7 +154,7 @@ func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstruct
 	return all, made, unlabelled
 }
 
-// ObjectError says that a world does not take an object of a file.
+// ObjectError reports that the server rejects an object of a file.
 type ObjectError struct {
 	File, Object, Message string
 	Line                  int
@@ -164,7 +164,8 @@ func (e *ObjectError) Error() string {
 	return fmt.Sprintf("%s:%d: %s cannot be stored: %s", e.File, e.Line, e.Object, e.Message)
 }
 
-// open makes a world of objects. Some of a snapshot may be left out; of a file, none.
+// open starts a stage with objects. Rejected objects of a snapshot are left out; a rejected object of a file is an
+// error.
 func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, files map[string]*manifests.Object, addresses []string) (_ *stage.Stage, notes []string, err error) {
 	s, err := stage.Open(ctx, stage.Options{Snapshot: c.Snapshot, Gatehouse: c.Gatehouse, Webhooks: true, ServiceAddresses: addresses})
 	if err != nil {
@@ -195,15 +196,15 @@ func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured,
 	return s, notes, nil
 }
 
-// changed are what differs between what two worlds are made of.
+// changed is the difference between the objects of two stages.
 type changed struct {
-	// all reports whether any request may be concerned; otherwise those of the registrations,
-	// which are policies and configurations by their kind and name, and those in the namespaces.
+	// all reports whether any request may be affected. Otherwise requests may be affected that match the registrations,
+	// which are policies and webhook configurations by kind and name, or that are in the namespaces.
 	all           bool
 	registrations map[string]bool
 	namespaces    map[string]bool
 
-	// users are the policies of both worlds that have params of a kind.
+	// users are the policies of both sides by the kind of their params.
 	users map[schema.GroupKind][]*unstructured.Unstructured
 }
 
@@ -236,8 +237,7 @@ func changes(before, after []*unstructured.Unstructured) changed {
 	return c
 }
 
-// ofNamespaces are the kinds whose objects matter to requests in their namespace alone, unless they are
-// params.
+// ofNamespaces lists the kinds whose objects affect only requests in their namespace, unless they are params.
 var ofNamespaces = []string{"LimitRange", "ResourceQuota", "ServiceAccount"}
 
 func (c *changed) add(u *unstructured.Unstructured) {
@@ -262,7 +262,7 @@ func (c *changed) add(u *unstructured.Unstructured) {
 	}
 }
 
-// registered is the source of the entries that an object registers; nil for other objects.
+// registered returns the kind of registration of an object; nil for other objects.
 func registered(u *unstructured.Unstructured) *registration.Descriptor {
 	if source, ok := registration.SourceOf(u); ok {
 		return source.Descriptor()
@@ -270,7 +270,7 @@ func registered(u *unstructured.Unstructured) *registration.Descriptor {
 	return nil
 }
 
-// configured is the name of the policy or configuration that an object registers, or binds.
+// configured returns the name of the policy or webhook configuration that an object registers, or binds.
 func configured(u *unstructured.Unstructured, d *registration.Descriptor) string {
 	if !d.Binds {
 		return u.GetName()
@@ -279,15 +279,15 @@ func configured(u *unstructured.Unstructured, d *registration.Descriptor) string
 	return name
 }
 
-// builtin are the kinds that every cluster has.
+// builtin returns the kinds that every cluster has.
 var builtin = sync.OnceValue(offline.Builtin)
 
-// onlyParams reports whether nothing but policies reads objects of a kind.
+// onlyParams reports whether objects of a kind are read only by policies, as params.
 func onlyParams(kind schema.GroupVersionKind) bool {
 	return kind.GroupKind() == schema.GroupKind{Kind: "ConfigMap"} || kind.Group != registration.GroupName && builtin().Of(kind).Guessed
 }
 
-// hasNames reports whether a rule in a registration names objects.
+// hasNames reports whether a rule in a registration lists resourceNames.
 func hasNames(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -302,7 +302,7 @@ func hasNames(v any) bool {
 	return false
 }
 
-// concern is what a change may concern: requests of an operation for a resource.
+// concern is a class of requests that a change affects, or not: an operation on a resource.
 type concern struct {
 	resource    schema.GroupVersionResource
 	subresource string
@@ -310,15 +310,15 @@ type concern struct {
 	namespaced  bool
 }
 
-// concerned finds out which requests a change may concern.
+// concerned decides which requests a change may affect.
 type concerned struct {
 	changed
 	worlds []*stage.Stage
-	// known has, by the concern, whether a request may be judged in another way.
+	// known caches, by concern, whether the change may affect a request.
 	known sync.Map
 }
 
-// by reports whether a request may be judged in another way: a rule of what changed matches it.
+// by reports whether a change may affect a request: a rule of a changed registration matches it.
 func (c *concerned) by(ctx context.Context, q *requestlog.Request) bool {
 	aboutNamespace := q.Resource.Group == "" && q.Resource.Resource == "namespaces"
 	switch {
@@ -359,7 +359,7 @@ func (c *concerned) in(ctx context.Context, w *stage.Stage, q *requestlog.Reques
 	return false
 }
 
-// planned is a request as plans take it.
+// planned converts a request for a plan.
 func planned(kind *offline.Kind, q *requestlog.Request) *offline.Request {
 	return &offline.Request{Operation: q.Operation, Kind: kind, Subresource: q.Subresource, Namespace: q.Namespace, Name: cmp.Or(q.Name, "name"), User: userOf(q),
 		Object: decoded(q.Object), Old: decoded(q.OldObject)}

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// skips reports whether the object is of a kind in Options.Skip, which is not judged.
+// skips reports whether the object's kind is in Options.Skip.
 func (r *run) skips(t *task) bool {
 	gvk := t.sent.GroupVersionKind()
 	return slices.ContainsFunc(r.Skip, func(one string) bool {
@@ -39,7 +39,7 @@ func (r *run) accept() {
 			}
 		}
 		for i := range r.Accepted {
-			// A finding names its object as KIND NAME.
+			// A finding names its object as KIND NAME, an acceptance as KIND/NAME.
 			if a := &r.Accepted[i]; by == "" && a.Accepts(f.Rule, f.File, strings.Replace(f.Object, " ", "/", 1)) {
 				by, reason = r.AcceptedBy, a.Reason
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// task is one object that is applied.
+// task is one object to apply.
 type task struct {
 	object *manifests.Object
 	// sent is the object as kubectl would send it, in its namespace.
@@ -29,48 +29,47 @@ type task struct {
 	kind            *offline.Kind
 	namespace, name string
 
-	// answer is the server's answer; nil before the object is sent, and when a mistake keeps it
-	// from being sent. stored reports whether the server had such an object.
+	// answer is the server's response; nil before the object is sent, and if a mistake prevents sending. stored reports
+	// whether the server already had the object.
 	answer *answer
 	stored bool
-	// unchanged reports whether the stored object equals that of the file, so that nothing is
-	// sent. current is the stored object; empty when it was not read.
+	// unchanged reports whether the stored object equals the object of the file, so that nothing is sent. current is
+	// the stored object; empty if it was not read.
 	unchanged bool
 	current   []byte
-	// dryRun reports whether the object is judged and not stored: a later document has another
-	// variant of it.
+	// dryRun reports whether the object is sent as a dry run, because a later document has another variant of it.
 	dryRun bool
-	// lenient is the answer to an object with unknown fields when these are ignored.
+	// lenient is the response with unknown fields ignored, if the object has any.
 	lenient *answer
-	// later are the paths of fields that the cluster's release does not have. sent is without them.
+	// later are the paths of fields that the cluster's release does not have. They are removed from sent.
 	later []string
-	// serverSide reports whether the object is applied by the server, since kubectl apply cannot.
+	// serverSide reports whether server-side apply is used because kubectl apply cannot store the object.
 	serverSide bool
-	// ignoresFields reports whether unknown fields are ignored. skipped reports whether the
-	// object is not judged.
+	// ignoresFields reports whether unknown fields are ignored. skipped reports whether the object is exempt from the
+	// check.
 	ignoresFields, skipped bool
 	// result is the object in the report.
 	result *Object
 
-	// removed reports whether the object is of the version before. If the snapshot has the
-	// object, restored is set. If not, the object is made, and leftOut says why that failed.
-	// there reports whether the server has the object.
+	// removed reports whether the object belongs to the version before. restored reports whether the snapshot already
+	// has the object. Otherwise the object is created, and leftOut is the reason if that failed. there reports whether
+	// the server has the object.
 	removed, restored, there bool
 	leftOut                  string
 }
 
-// The managers of fields, as kubectl names itself.
+// The field managers of kubectl.
 const (
 	clientSideManager = "kubectl-client-side-apply"
 	serverSideManager = "kubectl"
 )
 
-// apply applies an object as kubectl does. The error says that the server gave no answer, or
-// that no request can be made of the object.
+// apply applies an object as kubectl does. The error reports that the server gave no response, or that the object
+// cannot be sent.
 func (r *run) apply(ctx context.Context, c *stage.Client, t *task) (*stage.Answer, error) {
 	if r.ServerSide || t.serverSide {
 		if r.Old != nil && !t.removed {
-			// The answer does not say whether the object changed.
+			// The response does not show whether the object changed.
 			current, err := r.admin.Do(ctx, stage.Request{Method: http.MethodGet, Path: t.path()})
 			if err != nil {
 				return nil, err
@@ -93,8 +92,8 @@ func (r *run) apply(ctx context.Context, c *stage.Client, t *task) (*stage.Answe
 		}
 		return r.create(ctx, c, t)
 	}
-	// kubectl looks for the object first. Few objects exist before, and the answer to a create is
-	// the same for an object that does not exist.
+	// kubectl first looks for the object. Few objects exist before, and a create has the same response if the object
+	// does not exist, so that create is tried first here.
 	made, err := r.create(ctx, c, t)
 	if err != nil || made.OK() || made.Code == http.StatusNotFound {
 		return made, err
@@ -116,7 +115,7 @@ func (r *run) change(ctx context.Context, c *stage.Client, t *task) (*stage.Answ
 		return nil, err
 	}
 	if current.Code == http.StatusNotFound || current.Code == http.StatusMethodNotAllowed {
-		// Reviews and the like are answered and never stored.
+		// Reviews and similar objects are answered and never stored.
 		return nil, nil
 	}
 	if !current.OK() {
@@ -126,8 +125,8 @@ func (r *run) change(ctx context.Context, c *stage.Client, t *task) (*stage.Answ
 	return r.unconverted(t, func(sent *task) (*stage.Answer, error) { return sent.patch(ctx, c, current.Body) })
 }
 
-// unconverted sends an object. Without webhooks, the versions of a custom resource differ in their
-// name only: a definition that names a webhook for them is judged as it is, and stored without.
+// unconverted sends an object. If webhooks are not called, versions of a custom resource are treated as differing only
+// in name: a CRD with a conversion webhook is checked unchanged, and stored without the webhook.
 func (r *run) unconverted(t *task, send func(*task) (*stage.Answer, error)) (*stage.Answer, error) {
 	if r.Call || !stage.Converts(t.sent) {
 		return send(t)
@@ -160,7 +159,7 @@ func (r *run) create(ctx context.Context, c *stage.Client, t *task) (*stage.Answ
 	})
 }
 
-// body returns the object as kubectl sends it to create it.
+// body returns the body of kubectl's create request.
 func (t *task) body() ([]byte, error) {
 	object := t.sent.DeepCopy()
 	if err := util.CreateApplyAnnotation(object, unstructured.UnstructuredJSONScheme); err != nil {
@@ -168,17 +167,17 @@ func (t *task) body() ([]byte, error) {
 	}
 	stage.PruneNulls(object.Object)
 	if object.GetResourceVersion() != "" {
-		// The object was read from a cluster. kubectl leaves the resourceVersion out.
+		// The object was read from a cluster. kubectl omits the resourceVersion.
 		object.SetResourceVersion("")
 	}
 	return stage.Encode(object.Object), nil
 }
 
-// mostJudged is the most bytes of an object that is judged alone: etcd takes no more than 1.5 MiB.
+// mostJudged is the maximum size, in bytes, of an object checked without storing it: etcd accepts at most 1.5 MiB.
 const mostJudged = 1 << 20
 
-// alone judges an object that no other one needs, without storing it. It returns nil unless that is accepted without
-// a warning: all others are created, so that the server's handler says what becomes of them.
+// alone checks an object without storing it, if no other object depends on it. It returns nil unless the object is
+// accepted without a warning. All other objects are created, so that the response comes from the server's handlers.
 func (r *run) alone(ctx context.Context, t *task, variants []*task) *stage.Answer {
 	if t.phase != stage.Others || len(variants) != 1 || r.user != r.admin || r.Call || r.Old != nil || r.Diff || r.ServerSide || t.serverSide ||
 		r.seesManagers || len(t.later) > 0 || !r.stage.Alone(t.kind, t.namespace, t.sent) {
@@ -201,7 +200,7 @@ func (r *run) alone(ctx context.Context, t *task, variants []*task) *stage.Answe
 	return accepted
 }
 
-// query has the parameters of a write of the object.
+// query returns the query parameters of a write of the object.
 func (t *task) query(manager string) url.Values {
 	q := url.Values{"fieldManager": {manager}, "fieldValidation": {metav1.FieldValidationStrict}}
 	if t.ignoresFields {
@@ -213,14 +212,14 @@ func (t *task) query(manager string) url.Values {
 	return q
 }
 
-// key names the object, in whatever version it is written.
+// key identifies the object independently of its version.
 func (t *task) key() string { return stage.Key(t.kind, t.namespace, t.name) }
 
-// path returns the path of the object.
+// path returns the API path of the object.
 func (t *task) path() string { return stage.Path(t.kind, t.namespace, t.name) }
 
-// patch changes a stored object as kubectl apply does, by the object that was applied before, the
-// one that is applied now, and the stored one.
+// patch changes a stored object as kubectl apply does, with a three-way merge of the last applied, the new and the
+// stored object.
 func (t *task) patch(ctx context.Context, c *stage.Client, current []byte) (*stage.Answer, error) {
 	stored := &unstructured.Unstructured{}
 	if err := stored.UnmarshalJSON(current); err != nil {

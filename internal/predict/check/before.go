@@ -29,12 +29,12 @@ const (
 	unchanged = "unchanged"
 )
 
-// mostLeftOut is how many objects that could not be made of the version before a note names.
+// mostLeftOut bounds the objects named in a note about objects of the version before that could not be created.
 const mostLeftOut = 10
 
-// before makes the objects that exist before the objects of the set are applied: those of the
-// snapshot and those of the version before. The objects of the version before are made before the
-// registrations that only refuse objects, and after those that change objects.
+// before creates the objects that exist before the set is applied: the objects of the snapshot and of the version
+// before. The objects of the version before are created after mutating registrations and before registrations that only
+// reject.
 func (r *run) before(ctx context.Context) error {
 	for _, u := range r.stage.Unseen() {
 		r.report.Unseen = append(r.report.Unseen, &Unseen{Unseen: u})
@@ -44,7 +44,7 @@ func (r *run) before(ctx context.Context) error {
 	var first, last []*unstructured.Unstructured
 	for _, u := range append(stored, r.stage.Named(slices.Concat(stored, r.Set.Unstructured(), r.Old.Unstructured()))...) {
 		if r.Old != nil && (refuses(u) || u.GroupVersionKind().GroupKind() == quotaKind) {
-			// A quota of the snapshot counts the objects of the version before already.
+			// A quota of the snapshot already counts the objects of the version before.
 			last = append(last, u)
 		} else {
 			first = append(first, u)
@@ -79,9 +79,9 @@ func (r *run) before(ctx context.Context) error {
 	return nil
 }
 
-// load gives the server objects of the snapshot.
+// load stores objects of the snapshot in the server.
 func (r *run) load(ctx context.Context, objects []*unstructured.Unstructured) error {
-	// Fields that this release does not know do not matter to it.
+	// Fields unknown to this release do not matter to it.
 	refused, notes, err := r.stage.Load(ctx, metav1.FieldValidationIgnore, objects)
 	if err != nil {
 		return fmt.Errorf("loading the snapshot: %w", err)
@@ -93,14 +93,13 @@ func (r *run) load(ctx context.Context, objects []*unstructured.Unstructured) er
 	return nil
 }
 
-// quotaKind are quotas, limitsKind limit ranges.
+// The kinds of quotas and of limit ranges.
 var (
 	quotaKind  = schema.GroupKind{Kind: "ResourceQuota"}
 	limitsKind = schema.GroupKind{Kind: "LimitRange"}
 )
 
-// refuses reports whether an object is a registration that refuses objects and never changes
-// them.
+// refuses reports whether an object is a registration that only validates.
 func refuses(u *unstructured.Unstructured) bool {
 	source, ok := registration.SourceOf(u)
 	if !ok {
@@ -113,7 +112,7 @@ func refuses(u *unstructured.Unstructured) bool {
 	return d.Pass == registration.ValidatingPass
 }
 
-// identity names an object of a file, in whatever version it is written.
+// identity identifies an object of a file independently of its version.
 type identity struct {
 	schema.GroupKind
 	namespace, name string
@@ -128,8 +127,8 @@ func (r *run) identity(kinds *offline.Kinds, u *unstructured.Unstructured) ident
 	return id
 }
 
-// planOld makes a task of every object of the version before that the snapshot does not have. Of
-// several documents with the same object, the last one counts.
+// planOld makes a task for every object of the version before that the snapshot does not have. If several documents
+// have the same object, the last one counts.
 func (r *run) planOld(restored []*unstructured.Unstructured) {
 	paramKinds := stage.ParamKinds(r.Old.Unstructured())
 	known := map[identity]bool{}
@@ -140,7 +139,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 		t := &task{object: o, sent: r.toSend(o.Content), removed: true}
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		if t.name == "" {
-			// Each apply makes another object.
+			// Each apply creates another object.
 			continue
 		}
 		t.phase = stage.PhaseOf(t.sent, paramKinds)
@@ -151,7 +150,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 	}
 }
 
-// makeOld makes the objects of a phase of the version before, as an administrator.
+// makeOld creates the objects of a phase of the version before, as an administrator.
 func (r *run) makeOld(ctx context.Context, batch []*task) error {
 	var order []*task
 	kinds, last := r.stage.Kinds(), map[identity]int{}
@@ -199,7 +198,7 @@ func (r *run) makeOld(ctx context.Context, batch []*task) error {
 	return group.Wait()
 }
 
-// noteOld notes the objects of the version before that could not be made.
+// noteOld adds notes about objects of the version before that could not be created.
 func (r *run) noteOld() {
 	for _, p := range r.Old.Problems {
 		if !p.Warning {
@@ -221,8 +220,8 @@ func (r *run) noteOld() {
 	}
 }
 
-// gone returns the objects of the version before that the files do not have any more, in the
-// order in which they are deleted: an object that needs others comes before these.
+// gone returns the objects of the version before that are missing from the files, in the order of deletion: dependent
+// objects come first.
 func (r *run) gone(kinds *offline.Kinds) []*task {
 	kept := map[identity]bool{}
 	for _, t := range r.tasks {
@@ -240,8 +239,7 @@ func (r *run) gone(kinds *offline.Kinds) []*task {
 	return list
 }
 
-// owning returns the place of an object in the deletions of a phase: an object is deleted after
-// those that live in it.
+// owning is a sort key for the deletions of a phase: CRDs and namespaces are deleted after the objects in them.
 func owning(t *task) int {
 	switch t.kind.Kind.Kind {
 	case "CustomResourceDefinition":
@@ -252,15 +250,14 @@ func owning(t *task) int {
 	return 0
 }
 
-// judges reports whether requests are judged by an object of this kind. Such an object is deleted
-// before the others are applied, just as a new one is created before them.
+// judges reports whether objects of this kind affect admission. Such an object is deleted before the others are
+// applied, just as a new one is created before them.
 func (t *task) judges() bool {
 	kind := t.kind.Kind.GroupKind()
 	return t.phase == stage.Registrations || t.phase == stage.Bindings || kind == quotaKind || kind == limitsKind
 }
 
-// remove deletes objects that the files do not have any more: those that judge requests, or the
-// others.
+// remove deletes objects that are missing from the files: either the objects that affect admission, or the others.
 func (r *run) remove(ctx context.Context, judging bool) error {
 	any := false
 	for _, t := range r.gone(r.stage.Kinds()) {
@@ -270,7 +267,7 @@ func (r *run) remove(ctx context.Context, judging bool) error {
 		any = true
 		t.result = r.report.add(t)
 		r.removed = append(r.removed, t)
-		// The objects depend on one another.
+		// The objects depend on one another, so they are deleted one by one.
 		q := stage.Request{Method: http.MethodDelete, Path: t.path(), Query: map[string][]string{"propagationPolicy": {"Background"}}}
 		a, err := r.user.Do(ctx, q)
 		if err != nil {
@@ -284,8 +281,8 @@ func (r *run) remove(ctx context.Context, judging bool) error {
 	return r.stage.CaughtUp(ctx)
 }
 
-// judgedRemovals notes the server's answers to the deletions, and the objects that go with the
-// deleted ones.
+// judgedRemovals reports the server's responses to the deletions, and the objects deleted together with a namespace or
+// CRD.
 func (r *run) judgedRemovals() {
 	for _, t := range r.removed {
 		found := len(r.report.Findings)
@@ -315,8 +312,8 @@ func (r *run) judgedRemovals() {
 	}
 }
 
-// alike reports whether an object is the same before and after a write. A controller may have
-// written its status in between.
+// alike reports whether an object is the same before and after a write, apart from its status, which a controller may
+// have written in between.
 func alike(a, b []byte) bool {
 	var before, after unstructured.Unstructured
 	if before.UnmarshalJSON(a) != nil || after.UnmarshalJSON(b) != nil {
@@ -327,14 +324,14 @@ func alike(a, b []byte) bool {
 		u.SetManagedFields(nil)
 		delete(u.Object, "status")
 		annotations := u.GetAnnotations()
-		// A snapshot does not have this annotation.
+		// A snapshot does not contain this annotation.
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		u.SetAnnotations(annotations)
 	}
 	return apiequality.Semantic.DeepEqual(before.Object, after.Object)
 }
 
-// operation returns the operation on an object; empty when it is not known.
+// operation returns the operation on an object; empty if unknown.
 func (t *task) operation() string {
 	switch {
 	case t.removed:

@@ -22,7 +22,8 @@ func written(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// The objects of the version before are made before what would refuse them, and after what changes them.
+// The objects of the version before are created before registrations that would reject them, and after registrations
+// that change them.
 func TestWhatRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		kind string
@@ -46,7 +47,8 @@ func TestWhatRefuses(t *testing.T) {
 	}
 }
 
-// What changed is what was written: not the status, not what the server counts, not how the object was applied.
+// An object counts as changed if its written content changes, not its status, its server-side counters, or the way it
+// was applied.
 func TestAlike(t *testing.T) {
 	const before = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"1","annotations":{"x":"y"}},"data":{"a":"1"}}`
 	for _, tc := range []struct {
@@ -67,7 +69,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// The operation is what happened to the object in the cluster.
+// operation returns the effect on the object in the cluster.
 func TestOperations(t *testing.T) {
 	body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1"}}`)
 	taken := &answer{Answer: &stage.Answer{Code: 200, Body: body}}
@@ -89,8 +91,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// What the files no longer have is deleted in the opposite order: what needs others comes first, and what
-// owns others comes last. What the files still have, in whatever version, stays.
+// Objects missing from the files are deleted in the reverse order: dependent objects first, and owners last. Objects
+// that are still in the files, in any version, stay.
 func TestWhatIsGone(t *testing.T) {
 	kinds := offline.Builtin()
 	one := func(text string, there bool) *task {
@@ -116,7 +118,7 @@ func TestWhatIsGone(t *testing.T) {
 	}
 }
 
-// Requests are judged by registrations, their bindings, quotas and limits: these are deleted first.
+// Registrations, bindings, quotas and limits affect admission and are therefore deleted first.
 func TestWhatJudges(t *testing.T) {
 	for kind, want := range map[schema.GroupVersionKind]bool{
 		{Version: "v1", Kind: "ResourceQuota"}: true, {Version: "v1", Kind: "LimitRange"}: true, {Version: "v1", Kind: "ConfigMap"}: false,

@@ -12,24 +12,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// answer is the server's answer, with what the trace of the request says of it.
+// answer is the server's response with the causes found in the trace of the request.
 type answer struct {
 	*stage.Answer
 	// denials are the reasons why admission denied the object.
 	denials []denial
-	// warned are the acts of policies that may be the causes of the warnings.
+	// warned are acts of policies that may have caused the warnings.
 	warned []trace.Act
-	// changes are what admission changed; only for Options.Diff.
+	// changes are the changes made by admission; only for Options.Diff.
 	changes []Change
 }
 
-// denial is one reason why admission denied an object. Several policies and webhooks may have one.
+// denial is one reason why admission denied an object. Several policies and webhooks may deny the same object.
 type denial struct {
 	report.Cause
 	message string
 }
 
-// read reads the trace of an answer, which is dropped then: the traces of all objects would take much memory.
+// read reads the trace of a response and then drops it, because the traces of all objects would use much memory.
 func (r *run) read(a *stage.Answer) *answer {
 	if a == nil {
 		return nil
@@ -56,13 +56,13 @@ func (r *run) read(a *stage.Answer) *answer {
 		out.denials = append(out.denials, denialOf(act))
 	}
 	if len(out.denials) > 0 {
-		// The first denial is the one that is answered.
+		// The response contains the message of the first denial.
 		out.denials[0].message = a.Status.Message
 	}
 	return out
 }
 
-// denialOf returns the rejection by a step of admission.
+// denialOf converts a rejection by a step of admission.
 func denialOf(act trace.Act) denial {
 	d := denial{report.Cause{Plugin: act.Step.Plugin, Binding: act.Binding}, act.Message}
 	switch act.Kind {
@@ -78,7 +78,7 @@ func denialOf(act trace.Act) denial {
 	return d
 }
 
-// podSecurityWarning matches the warnings of upstream's plugin PodSecurity, which is in no trace.
+// podSecurityWarning matches the warnings of upstream's plugin PodSecurity, which are not in traces.
 var podSecurityWarning = regexp.MustCompile(`^(would violate PodSecurity|existing pods in namespace .* violate the new PodSecurity)`)
 
 // warningCause returns the cause of a warning, as far as it is known.

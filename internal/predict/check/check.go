@@ -12,62 +12,60 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// Options say which objects are checked, and how.
+// Options configure a check.
 type Options struct {
-	// Set are the objects.
+	// Set contains the objects to check.
 	Set *manifests.Set
-	// Old is the version before of the files, nil for none. Its objects exist before the check,
-	// so that those of Set are updates. Objects that Set does not have any more are deleted.
+	// Old is the previous version of the files, nil for none. Its objects exist before the check, so that objects of
+	// Set are updates. Objects that are missing from Set are deleted.
 	Old *manifests.Set
-	// Snapshot is the cluster that the objects are meant for; nil for an empty one.
+	// Snapshot is the target cluster; nil for an empty cluster.
 	Snapshot *clustersnapshot.Cluster
-	// Namespace is the namespace of objects that name none; empty means default. With
-	// NamespaceEnforced, objects that name another namespace are refused, as by kubectl -n.
+	// Namespace is the namespace of objects that name none; empty means default. With NamespaceEnforced, objects that
+	// name another namespace are rejected, as by kubectl -n.
 	Namespace         string
 	NamespaceEnforced bool
-	// As is the user that applies the objects, with Groups; empty for an administrator.
+	// As is the user who applies the objects, with Groups; empty for an administrator.
 	As     string
 	Groups []string
 	// ServerSide applies as kubectl apply --server-side does.
 	ServerSide bool
-	// Gatehouse judges as a Gatehouse server, and otherwise as a kube-apiserver, which ignores the
-	// annotations of Gatehouse (S28.11).
+	// Gatehouse makes the check behave as a Gatehouse server, and otherwise as a kube-apiserver, which ignores
+	// Gatehouse's annotations (S28.11).
 	Gatehouse bool
-	// Call calls the webhooks. ServiceAddresses have the addresses of webhooks that name a
-	// service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
+	// Call enables calls of webhooks. ServiceAddresses are the addresses of webhooks that name a service, each as
+	// NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
-	// AllowUnseen are the resources of the cluster that need not be read, or EverythingUnseen.
-	// Another resource that was not read is an error if it could change the verdict on an object.
+	// AllowUnseen lists resources of the cluster that may be unread, or EverythingUnseen. Any other unread resource is
+	// an error if it could change the verdict on an object.
 	AllowUnseen []string
-	// Skip are kinds whose objects are not judged, as KIND or GROUP/KIND. The server makes them
-	// all the same, since other objects may need them.
+	// Skip lists kinds whose objects are not checked, as KIND or GROUP/KIND. They are created anyway, because other
+	// objects may need them.
 	Skip []string
-	// MissingDefinitions says what happens to objects of a kind without a definition; empty means
-	// MissingIsError.
+	// MissingDefinitions configures the treatment of objects whose kind is not known; empty means MissingIsError.
 	MissingDefinitions MissingDefinitions
-	// Accepted are findings that do not count, as AcceptedBy says, which names a file.
+	// Accepted lists findings that do not count. AcceptedBy is the file that lists them.
 	Accepted   []report.Acceptance
 	AcceptedBy string
-	// Expand also checks what controllers create for workloads, such as pods.
+	// Expand also checks the objects that controllers create for workloads, such as pods.
 	Expand bool
-	// VersionNote says that objects are judged as by another release than that of the cluster;
-	// empty when they are not.
+	// VersionNote is a sentence if objects are checked as by another release than the cluster's; empty otherwise.
 	VersionNote string
-	// Fields are the fields in which the types of the cluster's release differ from those of the
-	// server; nil when none do.
+	// Fields are the fields in which the types of the cluster's release differ from the types of the server; nil if
+	// none do.
 	Fields *emulation.Fields
-	// ServiceRange is where the cluster IPs of services come from; empty for that of the snapshot, and
-	// any that services ask for when that is not known, either.
+	// ServiceRange is the range of the cluster IPs of services. If empty, the range of the snapshot applies; if that is
+	// unknown, too, any cluster IP is allowed.
 	ServiceRange string
-	// Diff asks what the server made of each object.
+	// Diff adds the server's changes to each object to the report.
 	Diff bool
-	// Progress, if it is set, is called with the part of the check, how many objects are done,
-	// and of how many. Only one goroutine at a time calls it.
+	// Progress, if set, is called with the part of the check, the number of objects done, and their total. It is never
+	// called concurrently.
 	Progress func(what string, done, of int)
 }
 
-// MissingDefinitions says what happens to objects of a kind that is neither built in nor defined.
+// MissingDefinitions configures the treatment of objects whose kind is neither built in nor defined by a CRD.
 type MissingDefinitions string
 
 // The values of MissingDefinitions.
@@ -77,8 +75,7 @@ const (
 	MissingIsSkipped MissingDefinitions = "skip"
 )
 
-// Run checks the objects. The error says that they could not be checked; the faults of the
-// objects are in the Report.
+// Run checks the objects. The error reports that they could not be checked; problems of the objects are in the Report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	found := newReport(&o)

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// application is what a team has in a repository, nine objects.
+// application is a team's typical repository of nine objects.
 const application = `apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -102,7 +102,7 @@ metadata: {name: app, namespace: team}
 rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]
 `
 
-// repository writes 1,000 manifests, one in a file.
+// repository writes 1,000 manifests, each to a file.
 func repository(tb testing.TB) string {
 	dir := tb.TempDir()
 	n := 0
@@ -127,10 +127,10 @@ func repository(tb testing.TB) string {
 	return dir
 }
 
-// generated is the end of the names of pods.
+// generated matches the random suffix of pod names.
 var generated = regexp.MustCompile(`-[a-z0-9]{5}\b`)
 
-// The files of this repository that people apply pass as they stand.
+// The deployable files of this repository pass unchanged.
 func TestFilesOfThisRepositoryPass(t *testing.T) {
 	set, err := manifests.Read([]string{"../../../deploy"}, nil)
 	if err != nil {
@@ -150,8 +150,8 @@ func TestFilesOfThisRepositoryPass(t *testing.T) {
 	}
 }
 
-// What an object that is judged alone could miss: each is judged as through the server, which makes all objects
-// when their changes are asked for.
+// Objects checked without storing them get the same result as through the server, which creates all objects if their
+// changes are requested.
 func TestObjectsJudgedAloneAreJudgedAsStored(t *testing.T) {
 	const objects = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: plain}, data: {a: b}}
@@ -230,7 +230,7 @@ spec:
 ---
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: managed}, spec: {policyName: managed, validationActions: [Deny]}}
 `
-	// An object that is judged alone is not a dry run.
+	// An object checked without storing it is not a dry run.
 	dry := strings.NewReplacer("managed", "dry", "!has(object.metadata.managedFields)", "request.dryRun").Replace(policy)
 	for _, text := range []string{objects, objects + policy, objects + dry} {
 		file := filepath.Join(t.TempDir(), "objects.yaml")
@@ -266,8 +266,8 @@ spec:
 	}
 }
 
-// BenchmarkAThousandManifests measures a check of 1,000 manifests after the start of the
-// server, reading them included: the time and the CPU time, in seconds.
+// BenchmarkAThousandManifests measures a check of 1,000 manifests after the start of the server, including reading
+// them: the time and the CPU time, in seconds.
 func BenchmarkAThousandManifests(b *testing.B) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
@@ -302,7 +302,7 @@ func used(tb testing.TB) float64 {
 	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
-// A thousand manifests are checked, each by its own answer, and progress counts them.
+// A thousand manifests are checked, each with its own response, and progress counts them.
 func TestAThousandManifests(t *testing.T) {
 	set, err := manifests.Read([]string{repository(t)}, nil)
 	if err != nil {
@@ -326,7 +326,7 @@ func TestAThousandManifests(t *testing.T) {
 	}
 }
 
-// What is sent shares its content with the objects of the files, and a check changes nothing of them.
+// Sent objects share content with the objects of the files, and a check changes nothing in the files' objects.
 func TestObjectsOfFilesStay(t *testing.T) {
 	const more = `---
 apiVersion: v1
@@ -392,7 +392,7 @@ webhooks:
 	}
 }
 
-// What controllers create for a workload is judged as their users' requests, and reported at the
+// Objects that controllers create for a workload are checked as requests of the controllers' users, and reported at the
 // line of the template.
 func TestWhatControllersCreateIsChecked(t *testing.T) {
 	const objects = `apiVersion: v1

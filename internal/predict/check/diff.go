@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 )
 
-// diff notes how the server changed each object, and which step of admission did it.
+// diff adds to the report the server's changes to each object, and the step of admission that made each change.
 func (r *run) diff(context.Context) error {
 	if !r.Diff {
 		return nil
@@ -104,10 +104,10 @@ func shown(content, sent map[string]any) map[string]any {
 	return u.Object
 }
 
-// anyone stands for values that the server chooses differently each time.
+// anyone replaces values that the server chooses differently each time.
 const anyone = "(allocated)"
 
-// allocated replaces the addresses and ports of a service that the file did not ask for.
+// allocated replaces the addresses and ports of a service that the file does not set.
 func allocated(service, sent map[string]any) {
 	spec, _ := service["spec"].(map[string]any)
 	asked, _ := sent["spec"].(map[string]any)
@@ -130,10 +130,10 @@ func allocated(service, sent map[string]any) {
 	}
 }
 
-// drawn matches the name of the volume that the plugin ServiceAccount adds, whose end is random.
+// drawn matches the name of the volume added by the plugin ServiceAccount, which has a random suffix.
 var drawn = regexp.MustCompile(`(?m)( name: kube-api-access-)[a-z0-9]{5}$`)
 
-// merge makes the values of a secret those that the server stores: stringData becomes data.
+// merge moves the values in stringData of a secret to data, as the server does.
 func merge(secret map[string]any) {
 	written, _ := secret["stringData"].(map[string]any)
 	delete(secret, "stringData")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The page has all fields of a report.
+// The page documents all fields of a report.
 func TestThePageHasTheFieldsOfAReport(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "check.md"))
 	if err != nil {

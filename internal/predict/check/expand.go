@@ -17,9 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// expand tries to create the objects that controllers create for the accepted workloads, each as
-// the user of its controller. Nothing is stored, so expand does not notice that the replicas of a
-// workload use up a quota.
+// expand tries to create the objects that controllers create for the accepted workloads, each as the user of its
+// controller. Nothing is stored, so expand does not notice if the replicas of a workload use up a quota.
 func (r *run) expand(ctx context.Context) error {
 	if !r.Expand {
 		return nil
@@ -49,12 +48,12 @@ func (r *run) expand(ctx context.Context) error {
 	return nil
 }
 
-// dependents tries to create the objects that controllers create for a workload. It returns
-// functions that report the rejections.
+// dependents tries to create the objects that controllers create for a workload. It returns functions that report the
+// rejections.
 func (r *run) dependents(ctx context.Context, t *task) (findings []func(), err error) {
 	stored := &unstructured.Unstructured{}
 	if json.Unmarshal(t.answer.Body, &stored.Object) != nil || stored.GroupVersionKind() != t.kind.Kind {
-		// The answer is that to a patch or a review.
+		// The response belongs to a patch or a review.
 		return nil, nil
 	}
 	made, err := offline.Dependents(stored)

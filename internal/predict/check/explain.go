@@ -19,14 +19,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// explain finds out which webhooks would be called for the objects that were accepted without
-// them, and which initializers would have to act.
+// explain predicts which webhooks would be called for the objects that were accepted without them, and which
+// initializers would have to act.
 func (r *run) explain(ctx context.Context) error {
 	world, err := r.stage.Planner(ctx)
 	if err != nil {
 		return err
 	}
-	// The server has judged the objects by policies.
+	// The server has already evaluated the policies.
 	world.Registrations.Objects = slices.DeleteFunc(world.Registrations.Objects, func(o runtime.Object) bool {
 		return !r.explains(o)
 	})
@@ -54,7 +54,7 @@ func (r *run) explain(ctx context.Context) error {
 	return nil
 }
 
-// explains reports whether a registration is one that did not act in this server.
+// explains reports whether a registration is predicted because it did not act in this server.
 func (r *run) explains(o runtime.Object) bool {
 	switch o.GetObjectKind().GroupVersionKind().Kind {
 	case registration.MutatingKind, registration.ValidatingKind, registration.ExternalKind:
@@ -113,7 +113,7 @@ func (r *run) calls(ctx context.Context, world *offline.World, t *task) error {
 	return nil
 }
 
-// countWebhooks counts for each webhook the objects for which it would be called.
+// countWebhooks counts, for each webhook, the objects for which it would be called.
 func (r *Report) countWebhooks() {
 	for _, o := range r.Objects {
 		for _, c := range o.Webhooks {

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// rejectLater makes the answer to an object that is sent without some fields the answer of a server
-// that does not have them. What the server said of the rest becomes the lenient answer.
+// rejectLater replaces the response to an object that was sent without later fields with the rejection by a server that
+// does not have these fields. The original response becomes the lenient response.
 func (t *task) rejectLater() {
 	if len(t.later) == 0 {
 		return

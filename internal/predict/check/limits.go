@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// freeAddresses takes cluster IPs out of a service that the server cannot have, when the range of the
-// cluster is not known: the service has them in its own cluster. A second family of addresses goes, too.
+// freeAddresses removes from a service the cluster IPs that this server cannot allocate, if the range of the cluster is
+// unknown: in its own cluster the service has them. It also removes a second address family.
 func (r *run) freeAddresses(t *task) {
 	spec, isObject := t.sent.Object["spec"].(map[string]any)
 	if !isObject || t.sent.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("Service") || r.ServiceRange != "" || r.Snapshot != nil && r.Snapshot.ServiceRange() != "" {
@@ -40,8 +40,7 @@ func (r *run) freeAddresses(t *task) {
 		cmp.Or(t.namespace, r.Namespace), t.name, t.object.File, t.object.Line, strings.Join(outside, " and ")))
 }
 
-// tooLongForApply reports whether kubectl apply cannot store an object because the copy that it keeps in
-// an annotation is too long.
+// tooLongForApply reports whether kubectl apply cannot store an object because its copy in an annotation is too long.
 func tooLongForApply(sent *unstructured.Unstructured) bool {
 	total := len(corev1.LastAppliedConfigAnnotation) + len(stage.Encode(sent.Object))
 	for key, value := range sent.GetAnnotations() {

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 )
 
-// Definitions that kubectl apply cannot store are one finding, and their custom resources are judged.
+// CRDs that kubectl apply cannot store are one finding, and their custom resources are checked.
 func TestObjectsThatAreTooLongForApply(t *testing.T) {
 	definition := func(plural, kind string, length int) string {
 		return fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1

@@ -15,37 +15,35 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
 )
 
-// Report is what was found. Its JSON is stable: fields are only ever added.
+// Report is the result of a check. Its JSON is stable: fields are only ever added.
 type Report struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// KubernetesVersion is the release by which the objects were checked, and Cluster that
-	// of the snapshot's cluster.
+	// KubernetesVersion is the release that the check emulates, and Cluster the release of the snapshot's cluster.
 	KubernetesVersion string `json:"kubernetesVersion"`
 	Cluster           string `json:"cluster,omitempty"`
-	// VersionNote says that the release is another one than that of the cluster; empty when it is
-	// not.
+	// VersionNote is a sentence if objects are checked as by another release than the cluster's; empty otherwise.
 	VersionNote string  `json:"versionNote,omitempty"`
 	Summary     Summary `json:"summary"`
 	// Findings are in the order of the files and lines.
 	Findings []report.Finding `json:"findings"`
 	Objects  []*Object        `json:"objects"`
-	// Webhooks are those that would be called and were not.
+	// Webhooks lists the webhooks that would be called, and were not.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
-	// Skipped is what was read and is not an object.
+	// Skipped lists documents that are not objects.
 	Skipped []manifests.Note `json:"skipped,omitempty"`
-	// Unseen is what was not read of the cluster.
+	// Unseen lists the parts of the cluster that were not read.
 	Unseen []*Unseen `json:"unseen,omitempty"`
-	// Suppressed are findings that somebody accepted. They do not count.
+	// Suppressed are accepted findings. They do not count.
 	Suppressed []report.Suppressed `json:"suppressed,omitempty"`
-	// Notes say in sentences what the check did not see.
+	// Notes are sentences about the limits of the check.
 	Notes []string `json:"notes,omitempty"`
 
-	// order has the place of each file in the set.
+	// order is the position of each file in the set.
 	order map[string]int
 }
 
-// Summary counts.
+// Summary counts objects and findings.
 type Summary struct {
 	Files    int `json:"files"`
 	Objects  int `json:"objects"`
@@ -55,20 +53,20 @@ type Summary struct {
 	Unknown  int `json:"unknown"`
 	Errors   int `json:"errors"`
 	Warnings int `json:"warnings"`
-	// Skipped objects were not to be checked, Suppressed findings are accepted.
+	// Skipped objects were excluded from the check, Suppressed findings are accepted.
 	Skipped    int `json:"skipped,omitempty"`
 	Suppressed int `json:"suppressed,omitempty"`
-	// Created, Updated, Unchanged and Deleted objects are counted next to a version before.
+	// Created, Updated, Unchanged and Deleted count objects if there is a version before.
 	Created   int `json:"created,omitempty"`
 	Updated   int `json:"updated,omitempty"`
 	Unchanged int `json:"unchanged,omitempty"`
 	Deleted   int `json:"deleted,omitempty"`
-	// StartSeconds is how long the server took to start, CheckSeconds the rest.
+	// StartSeconds is the time to start the server, CheckSeconds the time of the check.
 	StartSeconds float64 `json:"startSeconds"`
 	CheckSeconds float64 `json:"checkSeconds"`
 }
 
-// Verdict is what happens to an object.
+// Verdict is the result of the check for an object.
 type Verdict string
 
 // The verdicts.
@@ -76,7 +74,7 @@ const (
 	Accepted Verdict = "accepted"
 	Rejected Verdict = "rejected"
 	Unknown  Verdict = "unknown"
-	// NotJudged objects are of a kind that is not to be checked.
+	// NotJudged objects have a kind that is excluded from the check.
 	NotJudged Verdict = "skipped"
 )
 
@@ -89,19 +87,19 @@ type Object struct {
 	Namespace  string  `json:"namespace,omitempty"`
 	Name       string  `json:"name,omitempty"`
 	Verdict    Verdict `json:"verdict"`
-	// Operation is create, update, delete or unchanged, next to a version before.
+	// Operation is create, update, delete or unchanged, if there is a version before.
 	Operation string `json:"operation,omitempty"`
-	// Code, Reason and Message are those of the refusal, Warnings those of the server.
+	// Code, Reason and Message describe the rejection. Warnings are the server's warnings.
 	Code     int32    `json:"code,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	Message  string   `json:"message,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// Cause is what denied the object.
+	// Cause is the policy, webhook or plugin that denied the object.
 	Cause report.Cause `json:"cause,omitzero"`
 	// Webhooks would be called, and were not.
 	Webhooks []Call `json:"webhooks,omitempty"`
-	// Diff is what the server made of the object, as a unified diff, and Changes who
-	// changed which fields of it. What is in the diff alone are defaults.
+	// Diff is a unified diff of the server's changes to the object, and Changes lists the admission steps with the
+	// fields they changed. Changes in the diff alone are defaults.
 	Diff    string   `json:"diff,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
 }
@@ -115,25 +113,25 @@ func (o *Object) Title() string {
 	return stage.Title(o.Kind, o.Namespace, name)
 }
 
-// Call is a webhook or an initializer that an object would go through.
+// Call is a webhook or an initializer that would process an object.
 type Call struct {
 	// Webhook is CONFIGURATION/NAME. Plugin is the admission plugin that calls it.
 	Webhook string `json:"webhook"`
 	Plugin  string `json:"plugin"`
 	// FailurePolicy is Fail or Ignore.
 	FailurePolicy string `json:"failurePolicy,omitempty"`
-	// Unknown says why it is not known whether it would be called; empty when it would.
+	// Unknown is the reason if it is unknown whether the webhook would be called; empty if it would.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Webhook is one that was not called.
+// Webhook is a webhook that was not called.
 type Webhook struct {
 	Call
-	// Objects is how many objects it would be called for.
+	// Objects is the number of objects for which it would be called.
 	Objects int `json:"objects"`
 }
 
-// Change is what one step of admission changed.
+// Change lists the fields changed by one step of admission.
 type Change struct {
 	By    string   `json:"by"`
 	Paths []string `json:"paths"`
@@ -209,7 +207,7 @@ func (r *Report) refuse(t *task, rule, field, message string) {
 	r.find(t, report.Error, rule, field, message)
 }
 
-// missingKind judges an object of a kind without a definition.
+// missingKind treats an object whose kind is not defined as MissingDefinitions requires.
 func (r *run) missingKind(t *task, elsewhere ...string) {
 	switch {
 	case len(elsewhere) > 0 || r.MissingDefinitions == "" || r.MissingDefinitions == MissingIsError:
@@ -222,8 +220,8 @@ func (r *run) missingKind(t *task, elsewhere ...string) {
 	}
 }
 
-// noKind rejects an object of a kind that is not served, in the words of kubectl. elsewhere are
-// versions that have a kind of the same name.
+// noKind rejects an object of a kind that is not served, with the message of kubectl. elsewhere lists versions that
+// have a kind of the same name.
 func (r *Report) noKind(t *task, why string, elsewhere ...string) {
 	gvk := t.sent.GroupVersionKind()
 	message := fmt.Sprintf("no matches for kind %q in version %q", gvk.Kind, gvk.GroupVersion())
@@ -238,18 +236,18 @@ func (r *Report) noKind(t *task, why string, elsewhere ...string) {
 	t.result.Message = message
 }
 
-// notChecked leaves an object unknown.
+// notChecked leaves the verdict of an object unknown.
 func (r *Report) notChecked(t *task, why string) {
 	t.result.Message = why
 	r.warn(t, ruleNotChecked, "", why)
 }
 
-// duplicate warns of an object that the files have twice.
+// duplicate warns about an object that occurs twice in the files.
 func (r *Report) duplicate(t, first *task) {
 	r.warn(t, ruleDuplicate, "metadata.name", fmt.Sprintf("the same object is at %s:%d, too: each was checked as if it were the only one, and the last one that is applied wins", first.object.File, first.object.Line))
 }
 
-// judged notes the server's answer to an object.
+// judged adds the server's response to an object to the report.
 func (r *Report) judged(t *task) {
 	a := t.answer
 	if a == nil {
@@ -257,8 +255,7 @@ func (r *Report) judged(t *task) {
 	}
 	for _, w := range a.Warnings {
 		if w == builtin.NotEnforced(t.kind.Resource.Resource) {
-			// The plugins of this server do not act on the registration, but those of the cluster
-			// do.
+			// The plugins of this server do not enforce the registration; the plugins of the cluster do.
 			continue
 		}
 		t.result.Warnings = append(t.result.Warnings, w)
@@ -301,7 +298,7 @@ func (r *Report) judged(t *task) {
 		r.Findings[len(r.Findings)-1].Field = f.Field
 	}
 	if unread && t.lenient != nil {
-		// The lenient answer has the further errors.
+		// The lenient response contains the further errors.
 		first := *t.result
 		rest := *t
 		rest.answer, rest.lenient = t.lenient, nil
@@ -310,7 +307,7 @@ func (r *Report) judged(t *task) {
 	}
 }
 
-// ruleOf returns the rule of a refusal.
+// ruleOf returns the rule of a rejection.
 func ruleOf(s *metav1.Status) string {
 	switch {
 	case strings.Contains(s.Message, stage.StrictDecoding):

@@ -30,8 +30,8 @@ const (
 	ruleServerSide   = "needs-server-side"
 )
 
-// FindRule returns the rule of a finding, which may name a cause behind it: denied/PodSecurity. It
-// returns nil when there is none.
+// FindRule returns the rule of a finding. The ID may include a cause: denied/PodSecurity. It returns nil if there is no
+// such rule.
 func FindRule(id string) *report.Rule {
 	base, cause, _ := strings.Cut(id, "/")
 	for _, r := range Rules() {
@@ -45,7 +45,7 @@ func FindRule(id string) *report.Rule {
 	return nil
 }
 
-// Rules lists all of them.
+// Rules lists all rules.
 func Rules() []report.Rule {
 	rule := func(id string, level report.Level, title, fix string) report.Rule {
 		return report.Rule{ID: id, Level: level, Title: title + ".", Fix: fix}

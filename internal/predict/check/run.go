@@ -41,20 +41,20 @@ type run struct {
 	// admin prepares the server; user applies the objects.
 	admin, user *stage.Client
 	tasks       []*task
-	// old are the objects of the version before, and removed those that were deleted.
+	// old are the objects of the version before, and removed the deleted objects.
 	old, removed []*task
-	// groups are the API groups in which the set defines kinds.
+	// groups are the API groups of the CRDs in the set.
 	groups map[string]bool
-	// seesManagers reports whether a registration is about the managers of fields, which only a handler writes.
+	// seesManagers reports whether a registration reads managed fields, which are only set by a handler.
 	seesManagers bool
 	// mu guards the notes of the report while objects are explained, and done.
 	mu sync.Mutex
-	// done counts the objects of the part of the check that doing names.
+	// done counts the finished objects in the part of the check named by doing.
 	doing string
 	done  int
 }
 
-// did counts objects with which a part of the check is done.
+// did counts objects that a part of the check has finished.
 func (r *run) did(what string, objects int) {
 	if r.Progress == nil {
 		return
@@ -81,7 +81,7 @@ func (r *run) all(ctx context.Context) error {
 	return nil
 }
 
-// applyInOrder applies all objects, phase by phase, and reports the server's answers.
+// applyInOrder applies all objects, phase by phase, and reports the server's responses.
 func (r *run) applyInOrder(ctx context.Context) error {
 	r.admin = r.stage.Admin()
 	r.user = r.admin
@@ -131,7 +131,7 @@ func (r *run) applyInOrder(ctx context.Context) error {
 	return nil
 }
 
-// plan makes a task of every object, in the order of the files.
+// plan makes a task for every object, in the order of the files.
 func (r *run) plan() {
 	paramKinds := stage.ParamKinds(r.Set.Unstructured())
 	r.groups = map[string]bool{}
@@ -156,14 +156,14 @@ func (r *run) plan() {
 	r.joinServices()
 }
 
-// seesManagers reports whether an object is a registration whose text names the managers of fields.
+// seesManagers reports whether an object is a registration that mentions managedFields.
 func seesManagers(u *unstructured.Unstructured) bool {
 	return u.GroupVersionKind().Group == registration.GroupName && bytes.Contains(stage.Encode(u.Object), []byte("managedFields"))
 }
 
-// toSend returns an object of a file to be sent. What is changed before that shares nothing with the file: the
-// namespace, the addresses of a service, and fields that came after the release. The rest of a large repository is
-// in memory once.
+// toSend returns a copy of a file's object for sending. Only the parts that are changed before sending are copied: the
+// namespace, the addresses of a service, and fields that came after the release. The rest is shared with the file, so
+// that a large repository is in memory once.
 func (r *run) toSend(content map[string]any) *unstructured.Unstructured {
 	if r.Fields != nil {
 		return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
@@ -177,8 +177,8 @@ func (r *run) toSend(content map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object}
 }
 
-// joinServices puts the variants of a service into one phase: only some of them may ask for an
-// address or a port.
+// joinServices puts the variants of a service into one phase, because only some of them may request an address or a
+// port.
 func (r *run) joinServices() {
 	name := func(t *task) string { return cmp.Or(t.namespace, r.Namespace) + "/" + t.name }
 	asks := map[string]bool{}
@@ -194,15 +194,14 @@ func (r *run) joinServices() {
 	}
 }
 
-// text returns a text of an object, empty when there is none.
+// text returns a string of an object, or "".
 func text(content map[string]any, fields ...string) string {
 	s, _, _ := unstructured.NestedString(content, fields...)
 	return s
 }
 
-// applyAll applies the objects of a phase. Of the variants of an object, which several
-// documents have, the last one is stored. The other variants are judged before it, as dry runs:
-// each variant is judged as if it were the only one.
+// applyAll applies the objects of a phase. If several documents have variants of an object, the last one is stored. The
+// others are sent before it as dry runs, so that each variant is checked as if it were the only one.
 func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	all := len(batch)
 	batch = slices.DeleteFunc(slices.Clone(batch), func(t *task) bool { return !r.resolve(t) })
@@ -234,8 +233,7 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	})
 }
 
-// one applies an object, which may be one of several variants. The error says that there was no
-// answer.
+// one applies an object, which may be one of several variants. The error reports that there was no response.
 func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 	t.dryRun = t.name != "" && t != variants[len(variants)-1]
 	if t.skipped {
@@ -255,13 +253,13 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// No request can be made of the object.
+		// The object cannot be sent.
 		r.report.refuse(t, ruleInvalid, "", err.Error())
 		return nil
 	}
 	t.answer = r.read(a)
 	if !r.Diff && r.Old == nil && !offline.IsWorkload(t.kind.Kind.GroupKind()) {
-		// Nobody looks at the object any more.
+		// The object is not needed any more.
 		defer func() { t.answer.Body = nil }()
 	}
 	if !a.OK() && ruleOf(a.Status) == ruleUnknownField {
@@ -279,8 +277,7 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		return nil
 	}
 	if r.As != "" && t.phase != stage.Others && t.phase != stage.Fixed && a.Code == http.StatusForbidden {
-		// The object is made all the same, since others may need it: in the cluster, another user
-		// made it.
+		// The object is created anyway, because others may need it: in the cluster, another user created it.
 		_, err = r.apply(ctx, r.admin, t)
 		return err
 	}
@@ -356,8 +353,8 @@ func (r *run) resolve(t *task) bool {
 	return true
 }
 
-// badMetadata returns the field of the metadata that cannot be read, and why. kubectl sends
-// no such object: the field would be lost.
+// badMetadata returns the unreadable field of the metadata, with the reason. kubectl does not send such an object,
+// because the field would be lost.
 func badMetadata(content map[string]any) (field string, err error) {
 	data, err := json.Marshal(map[string]any{"metadata": content["metadata"]})
 	if err != nil {
@@ -373,7 +370,7 @@ func badMetadata(content map[string]any) (field string, err error) {
 	return "metadata", err
 }
 
-// definitionPatience is how much longer the server may take for each object of a phase: some definitions have
+// definitionPatience is the additional time that the server may take for each object of a phase: some CRDs have
 // megabytes.
 const definitionPatience = 2 * time.Second
 
@@ -425,11 +422,10 @@ func (r *run) after(ctx context.Context, at stage.Phase, batch []*task) error {
 	return nil
 }
 
-// accepted reports whether the server took the object.
+// accepted reports whether the server accepted the object.
 func (t *task) accepted() bool { return t.answer != nil && t.answer.OK() }
 
-// inSnapshot reports whether the snapshot knows which kinds the cluster serves, and whether
-// this is one of them.
+// inSnapshot reports whether the snapshot knows which kinds the cluster serves, and whether this kind is one of them.
 func (r *run) inSnapshot(gvk schema.GroupVersionKind) (known, served bool) {
 	if r.Snapshot == nil || !r.Snapshot.KnowsKinds() {
 		return false, false

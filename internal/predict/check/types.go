@@ -18,8 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// checkTypes reports what the validations of the policies of the set get wrong about the types of the
-// kinds that the rules name.
+// checkTypes reports type errors in the validations of the set's policies, for the kinds that their rules name.
 func (r *run) checkTypes(ctx context.Context) error {
 	var types *typing
 	for _, t := range r.tasks {
@@ -42,15 +41,15 @@ func (r *run) checkTypes(ctx context.Context) error {
 	return nil
 }
 
-// typing has the types of kinds and params, by the names of kinds.
+// typing caches the CEL types of kinds and params, by the names of kinds.
 type typing struct {
 	*run
 	schemas resolver.SchemaResolver
 	known   map[string]*apiservercel.DeclType
 }
 
-// of returns the type of a kind; nil if its schema cannot be read. suffix keeps the types of objects and
-// of params apart.
+// of returns the type of a kind; nil if its schema cannot be read. suffix distinguishes the types of objects and of
+// params.
 func (t *typing) of(kind schema.GroupVersionKind, suffix string) *apiservercel.DeclType {
 	key := kind.String() + suffix
 	found, ok := t.known[key]
@@ -63,7 +62,7 @@ func (t *typing) of(kind schema.GroupVersionKind, suffix string) *apiservercel.D
 	return found
 }
 
-// check reports the mistakes of a policy.
+// check reports the type errors of a policy.
 func (t *typing) check(ctx context.Context, of *task, policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
 	shapes := expression.Shapes{Authorizer: true}
 	if p := policy.Spec.ParamKind; p != nil {
@@ -96,8 +95,7 @@ func (t *typing) check(ctx context.Context, of *task, policy *admissionregistrat
 	}
 }
 
-// kindsOf returns the kinds that the rules of a policy name. others reports whether the rules are about
-// other kinds, too.
+// kindsOf returns the kinds that the rules of a policy name. others reports whether the rules also match other kinds.
 func (t *typing) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPolicy) (list []schema.GroupVersionKind, others bool) {
 	if policy.Spec.MatchConstraints == nil {
 		return nil, false

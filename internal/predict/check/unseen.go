@@ -12,24 +12,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// Unseen is a part of the cluster that was not read, or that this server refused.
+// Unseen is a part of the cluster that was not read, or that this server rejected.
 type Unseen struct {
 	stage.Unseen
-	// Objects is how many objects may have another verdict because of it. Allowed reports whether
+	// Objects is the number of objects whose verdict may differ because of it. Allowed reports whether
 	// Options.AllowUnseen accepts that.
 	Objects int  `json:"objects"`
 	Allowed bool `json:"allowed,omitempty"`
 }
 
-// EverythingUnseen is the element of Options.AllowUnseen that stands for all resources.
+// EverythingUnseen in Options.AllowUnseen means all resources.
 const EverythingUnseen = "*"
 
-// finding returns the message of a finding: what follows for the verdicts, and what to do.
+// finding returns the message of a finding: the consequence for the verdicts, and the remedy.
 func (u *Unseen) finding() string {
 	return fmt.Sprintf("%s: the verdict on %s may be another one; let the reader list them, or accept it with --allow-unseen=%s", u.Text(), report.Count(u.Objects, "object"), u.Resource)
 }
 
-// about is what the request for an object is about.
+// about describes the request for an object.
 func (r *run) about(t *task) *stage.About {
 	a := &stage.About{Kind: t.kind, Namespace: t.namespace, Phase: t.phase, Authorized: r.As != ""}
 	switch {
@@ -44,8 +44,8 @@ func (r *run) about(t *task) *stage.About {
 	return a
 }
 
-// countUnseen counts for each unseen part how many objects it concerns, after all objects are
-// judged. It reports the parts that concern any object.
+// countUnseen counts, for each unseen part, the objects that it concerns, after all objects are checked. It reports the
+// parts that concern any object.
 func (r *run) countUnseen() {
 	for _, u := range r.report.Unseen {
 		for _, t := range slices.Concat(r.tasks, r.removed) {

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// maxMetrics bounds what is read of the metrics of a cluster, in bytes.
+	// maxMetrics bounds the metrics read from a cluster, in bytes.
 	maxMetrics = 256 << 20
-	// metricsPatience is how long the metrics may take. Those of a large cluster take seconds.
+	// metricsPatience is the timeout for reading metrics. The metrics of a large cluster take seconds.
 	metricsPatience = 15 * time.Second
 )
 
-// gateLine is a line of the metrics about a feature gate.
+// gateLine matches a metric of a feature gate.
 var gateLine = regexp.MustCompile(`^kubernetes_feature_enabled\{name="([A-Za-z0-9]+)",stage="[A-Z]*"\} ([01])$`)
 
-// gates reads the feature gates of an API server from its metrics; nil when they cannot be seen:
-// many users may not read metrics, and verdicts can do without the gates.
+// gates reads the feature gates of an API server from its metrics. It returns nil if they cannot be read: many users
+// may not read metrics, and checks work without the gates.
 func gates(ctx context.Context, client rest.Interface) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, metricsPatience)
 	defer cancel()
@@ -40,7 +40,7 @@ func gates(ctx context.Context, client rest.Interface) map[string]bool {
 			}
 			found[string(m[1])] = string(m[2]) == "1"
 		} else if len(found) > 0 && bytes.HasPrefix(lines.Bytes(), []byte("#")) {
-			// Metrics are in the order of their names.
+			// Metrics are sorted by name.
 			break
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// S26.10: the feature gates are what the metrics show, whatever these look like.
+// S26.10: feature gates are read from metrics, in any state of the metrics.
 func TestGatesAreReadFromMetrics(t *testing.T) {
 	const shown = "# HELP kubernetes_feature_enabled Whether a feature is on.\n" +
 		`kubernetes_feature_enabled{name="A",stage="BETA"} 1` + "\n" + `kubernetes_feature_enabled{name="B",stage=""} 0` + "\n"

@@ -20,41 +20,39 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// The type of a file with a snapshot.
+// The type of a snapshot file.
 const (
 	APIVersion = "gatehouse.dev/v1alpha1"
 	Kind       = "ClusterSnapshot"
 )
 
-// Cluster is what a cluster judges objects by.
+// Cluster is a snapshot of the objects of a cluster that affect admission.
 type Cluster struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Cluster    About  `json:"cluster"`
-	// Served are the kinds that the cluster serves, by group and version; empty when that
-	// is not known.
+	// Served lists the kinds that the cluster serves, by group and version; empty if unknown.
 	Served []Served `json:"served,omitempty"`
-	// Unread says what the cluster did not let the caller read.
+	// Unread lists the resources that the caller may not read.
 	Unread []Unread `json:"unread,omitempty"`
-	// Items are the objects, sorted, without what every server sets itself.
+	// Items are the objects, sorted, without the fields that every server sets.
 	Items []map[string]any `json:"items"`
 }
 
 // About describes a cluster.
 type About struct {
-	// KubernetesVersion is what the cluster says at /version.
+	// KubernetesVersion is the version reported by the cluster at /version.
 	KubernetesVersion string `json:"kubernetesVersion"`
-	// JudgesAs is another release that the cluster behaves as, since its API server emulates it, or
-	// that objects are to be judged as; empty for that of KubernetesVersion.
+	// JudgesAs is the release that the cluster behaves as, if its API server emulates another release, or the release
+	// that checks are to emulate; empty for KubernetesVersion.
 	JudgesAs string `json:"judgesAs,omitempty"`
-	// FeatureGates are those of an API server of the cluster, as far as its metrics show them.
+	// FeatureGates are the feature gates of an API server of the cluster, as far as its metrics show them.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
-	// ServiceRange is where the cluster IPs of services come from; empty when that is not
-	// known.
+	// ServiceRange is the range of the cluster IPs of services; empty if unknown.
 	ServiceRange string `json:"serviceRange,omitempty"`
 }
 
-// Server is what is known of the API server. A gate whose kind is served is on, also if the metrics
+// Server returns the known properties of the API server. A feature gate whose kind is served is on, also if the metrics
 // of the server do not show it.
 func (s *Cluster) Server() emulation.Cluster {
 	known := emulation.Cluster{Version: cmp.Or(s.Cluster.JudgesAs, s.Cluster.KubernetesVersion), Gates: s.Cluster.FeatureGates}
@@ -70,7 +68,7 @@ func (s *Cluster) Server() emulation.Cluster {
 	return known
 }
 
-// Served are the kinds of a group and version.
+// Served lists the kinds of a group and version.
 type Served struct {
 	APIVersion string   `json:"apiVersion"`
 	Kinds      []string `json:"kinds"`
@@ -81,18 +79,17 @@ type Unread struct {
 	// Resource is PLURAL or PLURAL.GROUP.
 	Resource string `json:"resource"`
 	Reason   string `json:"reason"`
-	// Namespaces are those of which it was read all the same.
+	// Namespaces lists the namespaces in which it could be read.
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// ServiceRange is where cluster IPs come from; empty when that is not known.
+// ServiceRange returns the range of cluster IPs; empty if unknown.
 func (s *Cluster) ServiceRange() string { return s.Cluster.ServiceRange }
 
-// KnowsKinds reports whether the snapshot has the kinds that the cluster serves.
+// KnowsKinds reports whether the snapshot lists the kinds that the cluster serves.
 func (s *Cluster) KnowsKinds() bool { return len(s.Served) > 0 }
 
-// Gatehouse reports whether the server of the cluster is Gatehouse, as far as the snapshot has the
-// kinds that it serves.
+// Gatehouse reports whether the snapshot shows that the cluster's server is Gatehouse.
 func (s *Cluster) Gatehouse() bool {
 	return s.Serves(schema.GroupVersionKind{Group: "gatehouse.dev", Version: "v1alpha1", Kind: "AdmissionExplanation"})
 }
@@ -103,7 +100,7 @@ func (s *Cluster) Serves(kind schema.GroupVersionKind) bool {
 	return i >= 0 && slices.Contains(s.Served[i].Kinds, kind.Kind)
 }
 
-// Missing says what of a resource is not in the snapshot; nil if all was read.
+// Missing returns the unread part of a resource; nil if the resource was read completely.
 func (s *Cluster) Missing(resource schema.GroupResource) *Unread {
 	i := slices.IndexFunc(s.Unread, func(u Unread) bool { return u.Resource == resource.String() })
 	if i < 0 {
@@ -112,7 +109,7 @@ func (s *Cluster) Missing(resource schema.GroupResource) *Unread {
 	return &s.Unread[i]
 }
 
-// Objects returns the items; none of no snapshot.
+// Objects returns the items; none for a nil snapshot.
 func (s *Cluster) Objects() []*unstructured.Unstructured {
 	if s == nil {
 		return nil
@@ -133,8 +130,8 @@ func (s *Cluster) Encode(asJSON bool) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// Write writes the snapshot to a file: JSON if the name ends in .json, else YAML. Only its
-// owner may read the file, which has the RBAC of the cluster.
+// Write writes the snapshot to a file: JSON if the name ends in .json, else YAML. Only its owner may read the file,
+// because it contains the RBAC of the cluster.
 func (s *Cluster) Write(file string) error {
 	data, err := s.Encode(filepath.Ext(file) == ".json")
 	if err != nil {
@@ -169,7 +166,7 @@ func Read(file string) (*Cluster, error) {
 	}
 	s := &Cluster{}
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	// ConvertMapNumbers below turns the numbers into the types that the decoders of the API use.
+	// ConvertMapNumbers below converts the numbers to the types that the decoders of the API use.
 	decoder.UseNumber()
 	if err := decoder.Decode(s); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

@@ -84,7 +84,7 @@ func TestFilesThatAreNoSnapshots(t *testing.T) {
 	}
 }
 
-// What every server sets itself, and what changes all the time, says nothing about how objects are judged.
+// Fields that every server sets, and fields that change all the time, do not affect admission and are removed.
 func TestTidy(t *testing.T) {
 	noise := "uid: u, resourceVersion: '1', generation: 2, creationTimestamp: x, managedFields: [], ownerReferences: []"
 	for _, tt := range []struct{ name, from, want string }{
@@ -142,7 +142,8 @@ func TestDiscovered(t *testing.T) {
 	}
 }
 
-// The params that bindings mean are read; secrets never are, and what the caller may not read is named once.
+// The params that bindings refer to are read; secrets never are, and a resource that the caller may not read is listed
+// once.
 func TestParams(t *testing.T) {
 	object := func(text string) *unstructured.Unstructured { return &unstructured.Unstructured{Object: item(t, text)} }
 	policy := func(name, version, kind string) *unstructured.Unstructured {
@@ -204,7 +205,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// Who may not list a resource in all namespaces reads it in those that the objects are in.
+// If the caller may not list a resource in all namespaces, the resource is read in the namespaces of the objects.
 func TestWhoMayReadSomeNamespaces(t *testing.T) {
 	quotas, namespaces, classes := schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, schema.GroupVersionResource{Version: "v1", Resource: "classes"}
 	object := func(text string) *unstructured.Unstructured { return &unstructured.Unstructured{Object: item(t, text)} }

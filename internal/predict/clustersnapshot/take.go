@@ -28,8 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// needed are the resources by which objects are judged, in addition to the registrations and the
-// params of policies.
+// needed lists the resources that affect admission, in addition to registrations and the params of policies.
 var needed = []schema.GroupResource{
 	{Resource: "namespaces"},
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
@@ -48,10 +47,10 @@ var needed = []schema.GroupResource{
 	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
 }
 
-// serviceCIDRs say where cluster IPs come from.
+// serviceCIDRs is the resource with the ranges of cluster IPs.
 var serviceCIDRs = schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}
 
-// Rules are the rights that Take uses, but for params of policies.
+// Rules are the RBAC rules that Take needs, except for params of policies.
 func Rules() []rbacv1.PolicyRule {
 	lists := map[string][]string{}
 	for _, r := range append(slices.Clone(needed), serviceCIDRs) {
@@ -63,7 +62,7 @@ func Rules() []rbacv1.PolicyRule {
 	return append(Listing(lists), rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
 }
 
-// Listing is the right to list resources, by their groups.
+// Listing returns RBAC rules that allow listing resources; lists has the resources by group.
 func Listing(lists map[string][]string) (rules []rbacv1.PolicyRule) {
 	for _, group := range slices.Sorted(maps.Keys(lists)) {
 		slices.Sort(lists[group])
@@ -72,26 +71,24 @@ func Listing(lists map[string][]string) (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-// parallel is how many lists run at the same time.
+// parallel bounds the concurrent lists.
 const parallel = 8
 
 // taker takes one snapshot.
 type taker struct {
 	objects dynamic.Interface
-	// versions has the version in which each resource is listed, kinds the resource of
-	// each kind.
+	// versions has the version in which each resource is listed, kinds the resource of each kind.
 	versions map[schema.GroupResource]schema.GroupVersionResource
 	kinds    map[schema.GroupVersionKind]schema.GroupVersionResource
-	// namespaced has the resources whose objects are in namespaces, of which namespaces are read where the
-	// caller may not read all.
+	// namespaced has the namespaced resources. If the caller may not list one in all namespaces, it is read in
+	// namespaces.
 	namespaced map[schema.GroupVersionResource]bool
 	namespaces []string
 }
 
-// Take reads a cluster. Unread has the resources that the caller may not read: of these, Take reads
-// namespaces as far as the caller may. Take returns an
-// error if the cluster does not answer. progress, which may be nil, is called with how many kinds
-// are read, and of how many, from one goroutine at a time.
+// Take reads a snapshot of a cluster. Resources that the caller may not list are in Unread, and are read only in
+// namespaces, where the caller may. The error reports that the cluster does not respond. progress, which may be nil, is
+// called with the number of kinds read and their total, never concurrently.
 func Take(ctx context.Context, config *rest.Config, namespaces []string, progress func(done, of int)) (*Cluster, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -169,7 +166,7 @@ func (t *taker) discovered(lists []*metav1.APIResourceList, s *Cluster) {
 			served.Kinds = append(served.Kinds, r.Kind)
 			gvr := gv.WithResource(r.Name)
 			t.kinds[gv.WithKind(r.Kind)], t.namespaced[gvr] = gvr, r.Namespaced
-			// v1 is preferred, then the version that the cluster names first.
+			// v1 is preferred, then the version that the cluster lists first.
 			if _, ok := t.versions[gvr.GroupResource()]; !ok || gvr.Version == "v1" {
 				t.versions[gvr.GroupResource()] = gvr
 			}
@@ -225,7 +222,7 @@ func (t *taker) list(ctx context.Context, resources []schema.GroupResource, prog
 	return found, unread, nil
 }
 
-// some reads the namespaces that the caller may read of a resource, and returns these, too.
+// some reads a resource in each of the namespaces where the caller may, and returns these namespaces, too.
 func (t *taker) some(ctx context.Context, gvr schema.GroupVersionResource) (found []*unstructured.Unstructured, in []string, err error) {
 	itself := gvr.GroupResource() == schema.GroupResource{Resource: "namespaces"}
 	if !itself && !t.namespaced[gvr] {
@@ -238,7 +235,7 @@ func (t *taker) some(ctx context.Context, gvr schema.GroupVersionResource) (foun
 			if u, err = t.objects.Resource(gvr).Get(ctx, namespace, metav1.GetOptions{}); err == nil {
 				list = append(list, u)
 			} else if apierrors.IsNotFound(err) {
-				// That is an answer.
+				// A missing namespace is a valid result.
 				err = nil
 			}
 		} else {
@@ -254,7 +251,7 @@ func (t *taker) some(ctx context.Context, gvr schema.GroupVersionResource) (foun
 	return found, in, nil
 }
 
-// All lists all objects of a resource, in pages; at once when a continue token has expired.
+// All lists all objects of a resource in pages, or in one request if a continue token expires.
 func All(ctx context.Context, objects dynamic.ResourceInterface, options metav1.ListOptions) (found []*unstructured.Unstructured, err error) {
 	page := func(o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) }
 	list, _, err := pager.New(pager.SimplePageFunc(page)).List(ctx, options)
@@ -268,7 +265,7 @@ func All(ctx context.Context, objects dynamic.ResourceInterface, options metav1.
 	return found, err
 }
 
-// params reads the params of the policies among the objects, by the bindings among them.
+// params reads the params of the policies among the objects, following the bindings among them.
 func (t *taker) params(ctx context.Context, objects []*unstructured.Unstructured) (found []*unstructured.Unstructured, unread []Unread, err error) {
 	kinds := map[string]schema.GroupVersionKind{}
 	for _, u := range objects {
@@ -332,7 +329,7 @@ func (t *taker) param(ctx context.Context, gvr schema.GroupVersionResource, ref 
 	return All(ctx, t.objects.Resource(gvr).Namespace(namespace), o)
 }
 
-// Key names an object, in whatever version it is written.
+// Key identifies an object independently of its version.
 func Key(u *unstructured.Unstructured) string {
 	return strings.Join([]string{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}, " ")
 }
@@ -345,10 +342,10 @@ func firstRange(u *unstructured.Unstructured) string {
 	return ranges[0]
 }
 
-// volatile are the members of metadata that say nothing about how objects are judged.
+// volatile lists the fields of metadata that do not affect admission.
 var volatile = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences"}
 
-// tidy takes out of the objects what no object is judged by, and sorts.
+// tidy removes fields that do not affect admission from the objects, and sorts.
 func (s *Cluster) tidy() {
 	for _, item := range s.Items {
 		u := unstructured.Unstructured{Object: item}
@@ -361,7 +358,7 @@ func (s *Cluster) tidy() {
 		}
 		switch u.GetKind() {
 		case "ResourceQuota":
-			// Usage counts.
+			// Admission reads the used amounts.
 			status, _, _ := unstructured.NestedMap(item, "status")
 			item["status"] = map[string]any{"used": status["used"]}
 		case "ServiceAccount":

@@ -37,14 +37,14 @@ const (
 var (
 	seed  = flag.Uint64("seed", firstSeed, "the first `seed`")
 	cases = flag.Int("cases", defaultCases, "how many `cases` to compare: a seed makes five")
-	// Both sides read the release that the process behaves as.
+	// Both sides read the emulated release of the process.
 	release = flag.String("emulated-version", "", "`release` that both sides emulate, such as 1.35")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *release != "" {
-		// Before 1.36, the gate is off, and no plugin judges by mutating policies: S26.5.
+		// Before 1.36 the gate is off, and no plugin evaluates mutating policies: S26.5.
 		flags := emulation.Flags{EmulatedVersion: []string{*release}, FeatureGates: []string{"MutatingAdmissionPolicy=true"}}
 		if err := emulation.Apply(flags); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -52,18 +52,18 @@ func TestMain(m *testing.M) {
 		}
 	}
 	klog.SetLogger(logr.Discard())
-	// They sleep while they hold a lock that all worlds share.
+	// The handlers sleep while they hold a lock that all worlds share.
 	utilruntime.ErrorHandlers = nil
-	// Webhooks are in memory, whatever the surroundings say about proxies.
+	// Webhooks are in memory: no proxy of the environment may be used.
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"} {
 		os.Unsetenv(name)
 	}
-	// Parts that all worlds share are made outside of them.
+	// Parts that all worlds share are created outside of the synctest bubbles.
 	cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	os.Exit(m.Run())
 }
 
-// tallies count what was seen.
+// tallies count observed outcomes by name.
 type tallies struct {
 	sync.Mutex
 	seen map[string]int
@@ -77,8 +77,8 @@ func (t *tallies) count(what string) {
 	t.seen[what]++
 }
 
-// TestEngineAgreesWithUpstream compares the verdicts, objects, reviews, annotations
-// and warnings of both sides on random registrations and requests.
+// TestEngineAgreesWithUpstream compares the verdicts, objects, reviews, annotations and warnings of both sides on
+// random webhook configurations and requests.
 func TestEngineAgreesWithUpstream(t *testing.T) {
 	t.Run("worlds", func(t *testing.T) {
 		for i := range (*cases + requestsPerWorld - 1) / requestsPerWorld {
@@ -103,7 +103,7 @@ func TestEngineAgreesWithUpstream(t *testing.T) {
 	if t.Failed() || *seed != firstSeed || *cases < defaultCases {
 		return
 	}
-	// A field that nothing shows is not compared.
+	// A fact or a translation that no case exercises is not tested at all.
 	for _, f := range facts {
 		if got, want := tally.seen[f.name], *cases*f.percent/100; got == 0 || got < want {
 			t.Errorf("%d cases %s, want %d or more", got, f.name, max(want, 1))
@@ -121,7 +121,8 @@ func TestEngineAgreesWithUpstream(t *testing.T) {
 	}
 }
 
-// facts are what so many of a hundred cases must be, at least one.
+// facts are properties of cases, with the minimum percentage of the cases that must have each property; at least one
+// case must.
 var facts = []struct {
 	name    string
 	percent int
@@ -161,7 +162,7 @@ func (c *comparison) tally() {
 	}
 }
 
-// reviews are all that upstream sent.
+// reviews returns all reviews that upstream sent.
 func (c *comparison) reviews() (all []received) {
 	for _, p := range c.upstream {
 		all = append(all, p.received...)
@@ -174,7 +175,7 @@ func (c *comparison) annotated(text string) bool {
 	return slices.ContainsFunc(c.upstream, func(p pass) bool { return strings.Contains(c.annotations(p.annotations), text) })
 }
 
-// run has both sides judge the requests of a world.
+// run runs the requests of a world through both sides.
 func run(t *testing.T, w *world) (all []comparison) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -187,12 +188,12 @@ func run(t *testing.T, w *world) (all []comparison) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Both have read the registrations.
+		// Wait until both sides have read the webhook configurations.
 		synctest.Wait()
 		for _, r := range w.requests {
 			all = append(all, comparison{w, r, upstream.judge(ctx, r), gatehouse.judge(ctx, r)})
 		}
-		// The clock stops when this function ends, and what waits for it must end first.
+		// The fake clock stops when this function returns. Goroutines that wait for it must end before.
 		cancel()
 		time.Sleep(time.Minute)
 	})
@@ -211,8 +212,7 @@ func show(all []difference) string {
 	return b.String()
 }
 
-// yaml shows the registrations and the request. A caBundle that is as it should be
-// is left out.
+// yaml returns the webhook configurations and the request in YAML. It leaves out a correct caBundle.
 func (c *comparison) yaml() string {
 	var b strings.Builder
 	document := func(title string, v any) { fmt.Fprintf(&b, "--- # %s\n%s", title, must(yaml.Marshal(v))) }

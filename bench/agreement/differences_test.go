@@ -20,13 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// translation is a decided difference of this form: Gatehouse treats one answer
-// of a webhook as upstream treats another one. Upstream's webhooks give that other
-// one, and then both sides must agree in everything.
+// translation is a decided difference of this form: Gatehouse treats one answer of a webhook as upstream treats
+// another answer. Upstream's webhooks give that other answer, and then both sides must agree in everything.
 type translation struct {
 	rule, title string
-	// applies reports whether an answer to a review is one of those, and replace
-	// makes it the other one.
+	// applies reports whether the translation applies to an answer to a review, and replace changes the answer.
 	applies func(*answer, *reviewed) bool
 	replace func(*answer)
 }
@@ -45,7 +43,7 @@ var translations = []translation{
 	{
 		rule: "S5.6", title: "a patch that cannot be applied is a failed call, like one that cannot be decoded",
 		applies: func(a *answer, in *reviewed) bool {
-			// v1 does not come to applying a patch of another type.
+			// v1 rejects a patch of another type before it applies the patch.
 			tried := in.APIVersion == "admission.k8s.io/v1beta1" || a.PatchType != nil && *a.PatchType == "JSONPatch"
 			return in.mutating && tried && unusable(a, in.Request.Object)
 		},
@@ -55,8 +53,7 @@ var translations = []translation{
 
 func (t *translation) name() string { return t.rule + ": " + t.title }
 
-// unusable reports whether the patch of an answer cannot be applied to an object, or
-// makes something that does not decode.
+// unusable reports whether the patch of an answer cannot be applied to an object, or its result cannot be decoded.
 func unusable(a *answer, object map[string]any) bool {
 	if len(a.Patch) == 0 || object == nil {
 		return false
@@ -80,26 +77,26 @@ func translate(a answer, in *reviewed) answer {
 	return a
 }
 
-// difference is something that the sides differ in.
+// difference is one difference between the two sides.
 type difference struct {
-	// at is what differs, such as "mutating: error: message".
+	// at is the place of the difference, such as "mutating: error: message".
 	at string
-	// hook is which hook received a review that differs.
+	// hook is the ID of the hook whose review differs.
 	hook                int
 	upstream, gatehouse string
 }
 
-// comparison is what both sides made of a request.
+// comparison is a request with the results of both sides.
 type comparison struct {
 	world               *world
 	request             *request
 	upstream, gatehouse []pass
 }
 
-// decision is a decided difference: one that a rule wants.
+// decision is a decided difference: a rule requires it.
 type decision struct {
 	rule, title string
-	// explains reports whether a difference in a pass is one the rule wants.
+	// explains reports whether the rule requires a difference in a pass.
 	explains func(c *comparison, pass int, d *difference) bool
 }
 
@@ -195,14 +192,14 @@ const (
 
 const internalError = "Internal error occurred: "
 
-// conversion is what Gatehouse says before why an object does not convert.
+// conversion matches the text that Gatehouse puts before the reason why an object does not convert.
 var conversion = regexp.MustCompile(`^(Internal error occurred: )converting to [^:]* for admission webhook "[^"]*": `)
 
-// selector is what Gatehouse says before why a selector is bad.
+// selector matches the text that Gatehouse puts before the reason why a selector is invalid.
 var selector = regexp.MustCompile(`(namespace|object)Selector: `)
 
-// refusedKind reports whether Gatehouse refused a patch that changes the kind, and that
-// upstream rejected the request, too.
+// refusedKind reports whether Gatehouse refused a patch that changes the kind, and upstream rejected the request,
+// too.
 func (c *comparison) refusedKind() bool {
 	err := c.gatehouse[0].err
 	if err == nil || c.upstream[0].err == nil || !strings.Contains(err.Error(), "returned a patch that is not allowed: it changes the object from") {
@@ -212,20 +209,20 @@ func (c *comparison) refusedKind() bool {
 	return len(reviews) > 0 && slices.Contains(c.world.answers[reviews[len(reviews)-1].hook].Patch, rename)
 }
 
-// stopsEarlier reports whether Gatehouse called the first of the hooks that upstream
-// called, in the mutating pass, and goesOn that it called those and more.
+// stopsEarlier reports whether Gatehouse called only the first of the hooks that upstream called in the mutating
+// pass. goesOn reports whether Gatehouse called the same hooks, and then more.
 func (c *comparison) stopsEarlier() bool {
 	return begins(c.upstream[0].received, c.gatehouse[0].received)
 }
 func (c *comparison) goesOn() bool { return begins(c.gatehouse[0].received, c.upstream[0].received) }
 
-// begins reports whether a list of calls begins with another one.
+// begins reports whether a list of calls begins with another list.
 func begins(all, with []received) bool {
 	return len(with) <= len(all) && order(all[:len(with)], false) == order(with, false)
 }
 
-// gaveUp reports whether upstream gave up the request in the mutating pass, because a
-// hook that may fail used up its time.
+// gaveUp reports whether upstream gave up the request in the mutating pass, because a hook with failurePolicy Ignore
+// used up the time of the request.
 func (c *comparison) gaveUp() bool {
 	reviews := c.upstream[0].received
 	if c.request.timeout == 0 || !apierrors.IsTimeout(c.upstream[0].err) || len(reviews) == 0 {
@@ -253,7 +250,7 @@ func (c *comparison) mayFail(hook int) bool {
 
 var timeoutParameter = regexp.MustCompile(`timeout=(\d+)s$`)
 
-// timeout is what the URL of a call says, in seconds.
+// timeout returns the timeout parameter of the URL of a call, in seconds, or -1 if the URL has none.
 func timeout(url string) int {
 	m := timeoutParameter.FindStringSubmatch(url)
 	if m == nil {
@@ -264,7 +261,7 @@ func timeout(url string) int {
 
 func withoutTimeout(url string) string { return timeoutParameter.ReplaceAllString(url, "") }
 
-// what names the difference, in any pass.
+// what returns the place of the difference without the name of the pass.
 func (d *difference) what() string {
 	_, what, _ := strings.Cut(d.at, ": ")
 	return what
@@ -272,8 +269,8 @@ func (d *difference) what() string {
 
 var failedCall = regexp.MustCompile(`^Internal error occurred: (?:failed calling webhook "([^"]*)": |admission webhook "([^"]*)" returned a patch that could not be applied: )`)
 
-// callError returns the webhook that a message says to have failed, empty for any
-// other message.
+// callError returns the name of the webhook whose call failed according to a message. It is empty for any other
+// message.
 func callError(message string) string {
 	m := failedCall.FindStringSubmatch(message)
 	if m == nil {
@@ -282,15 +279,15 @@ func callError(message string) string {
 	return m[1] + m[2]
 }
 
-// failures are how calls fail, in the words of S7.4.
+// failures are the descriptions of failed calls, in the words of S7.4.
 var failures = []string{
 	"could not create admission objects: ", "could not get REST client: ", "failed to call webhook: ",
 	"received invalid webhook response: ", "received undecodable patch in webhook response: ", "unsupported patch type ",
 	"Webhook SideEffects is nil",
 }
 
-// failure returns which of them a message is about. A patch that cannot be applied
-// is as good as one that cannot be decoded (S5.6).
+// failure returns the element of failures that a message contains. A patch that cannot be applied counts as a patch
+// that cannot be decoded (S5.6).
 func failure(message string) string {
 	rest := failedCall.ReplaceAllString(message, "")
 	for _, f := range failures {
@@ -304,7 +301,7 @@ func failure(message string) string {
 	return message
 }
 
-// differences returns what the sides differ in, but for what is decided.
+// differences returns the differences between the sides, without the decided ones.
 func (c *comparison) differences() (all []difference) {
 	for i, name := range []string{mutatingPass: "mutating", validatingPass: "validating"} {
 		switch {
@@ -346,8 +343,7 @@ func (c *comparison) compare(u, g *pass, anyOrder bool) (all []difference) {
 	}
 	us, gs := c.status(u.err, true), c.status(g.err, false)
 	if anyOrder && slices.Contains(gs.further, us.words()) {
-		// Which rejection is returned is not the same; that it is one of them is all
-		// that is known of it.
+		// Any of the rejections may be returned, so only the words can be compared.
 		note("error: which", us.words(), gs.words())
 	} else {
 		note("error: type", us.kind, gs.kind)
@@ -383,11 +379,11 @@ func (c *comparison) compare(u, g *pass, anyOrder bool) (all []difference) {
 type status struct {
 	metav1.Status
 	kind string
-	// further are the words of rejections that stand behind the one returned.
+	// further are the words of the rejections after the returned one.
 	further []string
 }
 
-// words are the message, or of a failed call that it is one.
+// words returns the message, or for a failed call only that the call failed.
 func (s *status) words() string { return wordsOf(s.Message) }
 
 func wordsOf(message string) string {
@@ -434,7 +430,7 @@ func (c *comparison) status(err error, upstream bool) status {
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 
-// text is a text without what is random in it.
+// text replaces the random parts of a text.
 func (c *comparison) text(s string, upstream bool) string {
 	s = uuids.ReplaceAllString(s, "UID")
 	if upstream && renamed(c.request.resource) != c.request.resource {
@@ -473,8 +469,7 @@ func (c *comparison) annotations(notes map[string]annotation) string {
 	return jsonOf(shown)
 }
 
-// order returns which hooks were called, and sorts what they received if the order
-// does not matter.
+// order returns the IDs of the called hooks. If the order does not matter, it first sorts the reviews by hook.
 func order(reviews []received, any bool) string {
 	if any {
 		slices.SortStableFunc(reviews, func(a, b received) int { return a.hook - b.hook })
@@ -493,5 +488,5 @@ func list(texts []string, any bool) string {
 	return fmt.Sprintf("%q", texts)
 }
 
-// printer shows objects with the types of their parts.
+// printer prints objects with the types of their parts.
 var printer = spew.ConfigState{Indent: "  ", DisableMethods: true, DisablePointerAddresses: true, DisableCapacities: true, SortKeys: true}

@@ -21,19 +21,19 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
-// world is what a seed makes.
+// world is the test environment generated from a seed.
 type world struct {
 	configurations []configuration
 	answers        map[int]answer
-	// namespaces are those that a watch has shown, live those that it has not.
+	// namespaces have been delivered by a watch. live exist, but no watch has delivered them yet.
 	namespaces, live []*corev1.Namespace
-	// first is what a plugin before the webhooks does, empty for no such plugin.
+	// first is the action of a plugin before the webhooks; it is empty if there is no such plugin.
 	first    string
 	requests []*request
 }
 
-// configuration is a webhook configuration of any version and kind. A validating
-// one has no reinvocationPolicy.
+// configuration is a webhook configuration of any version and kind. Validating configurations have no
+// reinvocationPolicy.
 type configuration struct {
 	mutating bool
 	version  string
@@ -53,14 +53,14 @@ type request struct {
 	options   runtime.Object
 	user      user.Info
 	timeout   time.Duration
-	// gone is when the client goes, unless it waits for the answer.
+	// gone is the time after which the client disconnects; 0 if it waits for the answer.
 	gone time.Duration
 }
 
-// requestsPerWorld is how many requests are judged by the same registrations.
+// requestsPerWorld is the number of requests that are evaluated with the same webhook configurations.
 const requestsPerWorld = 5
 
-// newWorld makes the world of a seed: always the same.
+// newWorld generates the world of a seed. It is deterministic.
 func newWorld(seed uint64) *world {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 8)), endpoints: endpoints()}
 	for range 3 {
@@ -78,24 +78,24 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// generator makes random things.
+// generator generates random values.
 type generator struct {
 	*rand.Rand
 	endpoints []*endpoint
-	// focus are endpoints that rules and requests prefer.
+	// focus are the preferred endpoints of rules and requests.
 	focus []*endpoint
 	hooks int
 	// whole reports whether all objects have their defaults.
 	whole bool
 }
 
-// chance is true in so many of a hundred cases.
+// chance returns true in the given percentage of cases.
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
-// pick returns one of the values.
+// pick returns a random element of values.
 func pick[T any](g *generator, values ...T) T { return values[g.IntN(len(values))] }
 
-// weighted calls one of the functions, which stand behind their weights.
+// weighted calls one of the functions at random, by their weights.
 func (g *generator) weighted(choices ...choice) {
 	sum := 0
 	for _, c := range choices {
@@ -117,7 +117,7 @@ type choice struct {
 
 func (g *generator) word() string { return pick(g, "a", "b", "c") }
 
-// served returns an endpoint that there are requests to.
+// served returns an endpoint that accepts requests.
 func (g *generator) served() *endpoint {
 	for {
 		if e := pick(g, g.endpoints...); !e.mapped {
@@ -133,7 +133,7 @@ func (g *generator) endpoint() *endpoint {
 	return g.served()
 }
 
-// equivalent returns an endpoint of another version, if there is one.
+// equivalent returns the same endpoint in another version, or e if there is no other version.
 func (g *generator) equivalent(e *endpoint) *endpoint {
 	var others []*endpoint
 	for _, other := range g.endpoints {
@@ -152,7 +152,7 @@ func (g *generator) labels() map[string]string {
 	for key, values := range map[string][]string{"team": {"red", "blue"}, "env": {"prod", "dev"}, "app": {"a", "b"}} {
 		labels[key] = values[0]
 	}
-	// In an order of our own: that of a map is none.
+	// Sorted, because the order of a map is random.
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		switch {
 		case g.chance(50):
@@ -167,7 +167,7 @@ func (g *generator) labels() map[string]string {
 	return labels
 }
 
-// selector returns a label selector, mostly one that selects everything.
+// selector returns a label selector. Most of them select everything.
 func (g *generator) selector() *metav1.LabelSelector {
 	switch n := g.IntN(400); {
 	case n < 220:
@@ -190,8 +190,7 @@ func (g *generator) selector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
 }
 
-// nothing marks a field that is absent also after defaulting, which the objects of
-// a server never are.
+// nothing marks a field that is absent even after defaulting. Objects of a server never have such fields.
 const nothing = "nothing"
 
 func (g *generator) configuration(w *world) configuration {
@@ -208,7 +207,7 @@ func (g *generator) configuration(w *world) configuration {
 	return c
 }
 
-// label returns the part of a webhook's address that says which one it is.
+// label returns the part of a webhook's address that identifies the webhook.
 func label(id int, mutating bool) string {
 	if mutating {
 		return fmt.Sprintf("mh%d", id)
@@ -305,10 +304,10 @@ var expressions = []string{
 }
 
 const (
-	// costly is below the limit of one expression, and four of it are above that
-	// of a webhook. It asks the authorizer, whose answers cost much and take little.
+	// costly is below the cost limit of one expression; four times its cost are above the limit of a webhook. It uses
+	// the authorizer, whose checks have a high cost and take little time.
 	costly = "authorizer.group('').resource('a').check('get').allowed() || authorizer.group('').resource('b').check('list').allowed() || true"
-	// endless is above the limit of one expression.
+	// endless is above the cost limit of one expression.
 	endless = "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, a + b + c + d + e > 0)))))"
 )
 
@@ -333,7 +332,7 @@ func (g *generator) conditions() (all []registrationv1.MatchCondition) {
 	return all
 }
 
-// address makes up where a webhook is.
+// address sets a random address of a webhook.
 func (g *generator) address(c *registrationv1.WebhookClientConfig, label string) {
 	c.CABundle = pki.ca
 	switch n := g.IntN(100); {
@@ -388,7 +387,7 @@ func (g *generator) address(c *registrationv1.WebhookClientConfig, label string)
 	c.URL = ptr("https://" + host + pick(g, paths...))
 }
 
-// unresolved is how the names of services begin that have no endpoint.
+// unresolved is the prefix of the names of services without endpoints.
 const unresolved = "unresolved-"
 
 func (g *generator) rule() registrationv1.RuleWithOperations {
@@ -446,7 +445,7 @@ func (g *generator) rule() registrationv1.RuleWithOperations {
 	return r
 }
 
-// answer makes up what a webhook answers: half of them allow without more.
+// answer generates the answer of a webhook. Half of the answers only allow.
 func (g *generator) answer(mutating bool) (a answer) {
 	a.Allowed = true
 	patched := 6
@@ -476,7 +475,7 @@ func (g *generator) answer(mutating bool) (a answer) {
 		a.Gzip = true
 	}
 	if g.chance(3) {
-		// Side data of an allowing answer that is to be ignored.
+		// A status in an answer that allows is ignored.
 		a.Result = g.denial()
 	}
 	return a
@@ -530,7 +529,7 @@ func (g *generator) patch(a *answer) {
 	}
 }
 
-// failure is an answer with an HTTP status.
+// failure generates an answer with an HTTP status.
 func (g *generator) failure(a *answer) {
 	a.Status = pick(g, 201, 204, 206, 207, 301, 302, 307, 308, 400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 502, 503, 504, 599)
 	a.Header = map[string]string{}
@@ -550,11 +549,11 @@ func (g *generator) failure(a *answer) {
 	}
 }
 
-// malformed is an answer that is not a proper review.
+// malformed generates an answer that is not a valid review.
 func (g *generator) malformed(a *answer) {
 	switch g.IntN(8) {
 	case 0:
-		// Not YAML, which upstream reads, too.
+		// No YAML: upstream accepts it, too.
 		a.Body = ptr(pick(g, "", "null", "[]", "{}", `"text"`, "{", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"a status","code":418}`,
 			`{"kind":"Status","apiVersion":"v1","status":"Success"}`, `{"kind":"Pod","apiVersion":"v1"}`, "AdmissionReview", "<html>"))
 	case 1:
@@ -582,10 +581,10 @@ func (g *generator) namespaces() (seen, live []*corev1.Namespace) {
 	return seen, []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "live", Labels: g.labels()}}}
 }
 
-// broken is a namespace that cannot be read.
+// broken is a namespace whose reads fail.
 const broken = "broken"
 
-// namespace returns the name of one, which need not exist.
+// namespace returns the name of a namespace, which may not exist.
 func (g *generator) namespace() string {
 	if g.chance(85) {
 		return pick(g, "default", "blue", "red")
@@ -651,7 +650,7 @@ func (g *generator) request() *request {
 	case remove:
 		r.old = stored()
 		if g.chance(20) {
-			// Of a collection.
+			// Deletes a collection.
 			r.name = ""
 		}
 		o := &metav1.DeleteOptions{DryRun: dryRun}
@@ -740,7 +739,7 @@ func (c *configuration) object(i int) runtime.Object {
 	return o
 }
 
-// erase removes what is marked as nothing.
+// erase removes the fields that are marked with nothing.
 func erase[S ~string](namespaces, objects **metav1.LabelSelector, effects **S) {
 	for _, s := range []**metav1.LabelSelector{namespaces, objects} {
 		if (*s).MatchLabels[nothing] != "" {

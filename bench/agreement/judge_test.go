@@ -30,16 +30,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/sides"
 )
 
-// side judges the requests of a world.
+// side runs the requests of a world through Gatehouse or through upstream.
 type side struct {
 	chain    sides.Chain
 	webhooks *webhooks
 	upstream bool
-	// asked is the request that is judged now.
+	// asked is the request that is being evaluated.
 	asked *request
 }
 
-// newSide makes a side, which ends with the context.
+// newSide starts a side, which ends with the context.
 func newSide(ctx context.Context, w *world, upstream bool) (*side, error) {
 	s := &side{webhooks: &webhooks{answers: w.answers}, upstream: upstream}
 	made := sides.Gatehouse
@@ -65,7 +65,7 @@ func newSide(ctx context.Context, w *world, upstream bool) (*side, error) {
 	return s, err
 }
 
-// resolve finds the endpoint of a service, which is in its namespace's network.
+// resolve returns the address of a service, a host name in the network of the side.
 func resolve(namespace, name string, port int32) (string, error) {
 	if strings.HasPrefix(name, unresolved) {
 		return "", errors.New("the service has no endpoints")
@@ -73,7 +73,7 @@ func resolve(namespace, name string, port int32) (string, error) {
 	return net.JoinHostPort(name+"."+namespace+".svc", fmt.Sprint(port)), nil
 }
 
-// live reads a namespace that no watch has shown.
+// live reads a namespace that no watch has delivered yet.
 func (s *side) live(w *world, name string) (*corev1.Namespace, error) {
 	if name == broken {
 		return nil, apierrors.NewServiceUnavailable("the store is down")
@@ -91,7 +91,7 @@ func (s *side) live(w *world, name string) (*corev1.Namespace, error) {
 	return nil, apierrors.NewNotFound(corev1.Resource(namespaces), name)
 }
 
-// rights says what match conditions ask for.
+// rights is the authorizer of match conditions.
 func rights(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	switch {
 	case a.GetUser().GetName() == "":
@@ -102,7 +102,7 @@ func rights(_ context.Context, a authorizer.Attributes) (authorizer.Decision, st
 	return authorizer.DecisionDeny, "because", nil
 }
 
-// first is a plugin that changes objects before webhooks do.
+// first is a plugin that changes objects before the webhooks.
 type first string
 
 func (first) Handles(o admission.Operation) bool { return o == create || o == update }
@@ -125,7 +125,7 @@ func (f first) Admit(_ context.Context, a admission.Attributes, _ admission.Obje
 	return nil
 }
 
-// pass is what was seen of one pass.
+// pass is the observed result of one admission pass.
 type pass struct {
 	err         error
 	object      runtime.Object
@@ -139,7 +139,7 @@ type annotation struct {
 	value string
 }
 
-// attributes write down annotations.
+// attributes record annotations.
 type attributes struct {
 	admission.Attributes
 	mu    sync.Mutex
@@ -160,7 +160,7 @@ func (a *attributes) AddAnnotationWithLevel(key, value string, level audit.Level
 	return nil
 }
 
-// recorder writes down warnings.
+// recorder records warnings.
 type recorder struct {
 	mu   sync.Mutex
 	list []string
@@ -172,8 +172,8 @@ func (r *recorder) AddWarning(agent, text string) {
 	r.list = append(r.list, agent+text)
 }
 
-// judge runs a request through both passes, as the handlers of a server do. There
-// is one pass if that rejects it.
+// judge runs a request through both passes, as the handlers of a server do. If the first pass rejects the request,
+// there is only one pass.
 func (s *side) judge(ctx context.Context, r *request) []pass {
 	s.asked = r
 	o := interfaces(r.custom())
@@ -223,7 +223,7 @@ func (s *side) judge(ctx context.Context, r *request) []pass {
 	return append(passes, run(a, s.chain.Validate))
 }
 
-// store does to a new object what a server does between the passes.
+// store changes a new object as a server does between the passes.
 func store(object runtime.Object) {
 	m, err := meta.Accessor(object)
 	if err != nil {
@@ -243,8 +243,8 @@ func copied(o runtime.Object) runtime.Object {
 	return o.DeepCopyObject()
 }
 
-// forUpstream returns a configuration as upstream's plugins know it: in v1, as the
-// scheme of kube-apiserver converts it, and with the other names of resources.
+// forUpstream returns a configuration as upstream's plugins expect it: in v1, as the scheme of kube-apiserver
+// converts it, and with renamed resources.
 func forUpstream(c runtime.Object) runtime.Object {
 	internal := must(legacyscheme.Scheme.ConvertToVersion(c, runtime.InternalGroupVersioner))
 	v1 := must(legacyscheme.Scheme.ConvertToVersion(internal, registrationv1.SchemeGroupVersion))
@@ -263,12 +263,11 @@ func forUpstream(c runtime.Object) runtime.Object {
 	return v1
 }
 
-// realms is the resource that upstream gets instead of namespaces, for a custom resource of
-// that name.
+// realms replaces the resource name "namespaces" of custom resources for upstream.
 const realms = "realms"
 
-// renamed returns the resource that upstream is asked about: it takes every resource
-// named namespaces for the core group's (S2.10).
+// renamed returns the name of a resource for upstream, which treats every resource named namespaces as the core
+// resource (S2.10).
 func renamed(r schema.GroupVersionResource) schema.GroupVersionResource {
 	if r.Group != "" && r.Resource == namespaces {
 		r.Resource = realms
@@ -276,7 +275,7 @@ func renamed(r schema.GroupVersionResource) schema.GroupVersionResource {
 	return r
 }
 
-// renameIn has rules name that resource, too.
+// renameIn adds the replaced resource names to rules.
 func renameIn(rules []registrationv1.RuleWithOperations) {
 	for i := range rules {
 		r := &rules[i]
@@ -288,8 +287,8 @@ func renameIn(rules []registrationv1.RuleWithOperations) {
 	}
 }
 
-// storedNamespace is the Namespace that a request other than a create or update of
-// it is about, as it was stored; nil for other requests.
+// storedNamespace returns the stored Namespace that a request is about; nil for the create or update of a Namespace,
+// and for other requests.
 func storedNamespace(r *request) *corev1.Namespace {
 	if r == nil || r.old == nil || r.resource != corev1.SchemeGroupVersion.WithResource(namespaces) {
 		return nil
@@ -297,5 +296,5 @@ func storedNamespace(r *request) *corev1.Namespace {
 	return must(versioned(r.old, r.kind)).(*corev1.Namespace)
 }
 
-// jsonOf is a value in JSON, for comparisons and for people.
+// jsonOf returns a value in JSON, for comparisons and for people.
 func jsonOf(v any) string { return string(must(json.MarshalIndent(v, "", "  "))) }

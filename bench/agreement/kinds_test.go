@@ -26,16 +26,16 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/events/install"
 )
 
-// endpoint is what requests can be about: a resource or subresource in one version.
+// endpoint is a target of requests: a resource or subresource in one version.
 type endpoint struct {
 	resource    schema.GroupVersionResource
 	subresource string
 	kind        schema.GroupVersionKind
 	namespaced  bool
 	operations  []admission.Operation
-	// make makes an object of the kind, in any version.
+	// make returns an object of the kind, in any version.
 	make func(*generator, metav1.ObjectMeta) runtime.Object
-	// mapped reports whether there is nothing but a mapping from the resource to a kind.
+	// mapped reports whether the resource is only mapped to a kind, and is not served.
 	mapped bool
 }
 
@@ -91,7 +91,7 @@ func endpoints() []*endpoint {
 			return &autoscalingv1.Scale{ObjectMeta: m, Spec: autoscalingv1.ScaleSpec{Replicas: int32(g.IntN(4))}}
 		})
 	}
-	// One storage, two groups.
+	// Two groups with the same storage.
 	add("", "v1", "events", "", core("Event"), true, writes, event)
 	add("events.k8s.io", "v1", "events", "", schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, true, writes, event)
 
@@ -103,7 +103,7 @@ func endpoints() []*endpoint {
 	add("example.com", "v3", "widgets", "", schema.GroupVersionKind{}, true, nil, nil).mapped = true
 	gadget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
 	add("example.com", "v1", "gadgets", "", gadget, false, writes, custom(gadget))
-	// Not what the core group has by that name: S2.10.
+	// Resources named namespaces outside of the core group: S2.10.
 	for _, namespaced := range []bool{false, true} {
 		group := "cluster.example.com"
 		if namespaced {
@@ -114,7 +114,7 @@ func endpoints() []*endpoint {
 		add(group, "v1", namespaces, "status", other, namespaced, updates, custom(other))
 	}
 
-	// Kinds that no webhook judges.
+	// Kinds that no webhook intercepts.
 	add("authorization.k8s.io", "v1", "subjectaccessreviews", "", authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), false, []admission.Operation{create}, func(_ *generator, m metav1.ObjectMeta) runtime.Object {
 		return &authorizationv1.SubjectAccessReview{ObjectMeta: m}
 	})
@@ -152,7 +152,7 @@ func deployment(g *generator, m metav1.ObjectMeta) runtime.Object {
 	return d
 }
 
-// custom makes custom resources. Those of v2 call the size scale.
+// custom returns a function that generates custom resources. In v2, the field size is named scale.
 func custom(kind schema.GroupVersionKind) func(*generator, metav1.ObjectMeta) runtime.Object {
 	return func(g *generator, m metav1.ObjectMeta) runtime.Object {
 		metadata := must(runtime.DefaultUnstructuredConverter.ToUnstructured(&m))
@@ -177,7 +177,7 @@ func sizeOf(version string) string {
 	return "size"
 }
 
-// mapper knows which resources are equivalent.
+// mapper knows the equivalent resources.
 var mapper = func() runtime.EquivalentResourceMapper {
 	r := runtime.NewEquivalentResourceRegistryWithIdentity(func(gr schema.GroupResource) string {
 		if gr.Resource == "events" {
@@ -194,7 +194,7 @@ var mapper = func() runtime.EquivalentResourceMapper {
 	return r
 }()
 
-// interfaces returns those of a server for an object.
+// interfaces returns the ObjectInterfaces of a server for built-in or custom resources.
 func interfaces(custom bool) admission.ObjectInterfaces {
 	if custom {
 		return &admission.RuntimeObjectInterfaces{
@@ -207,8 +207,8 @@ func interfaces(custom bool) admission.ObjectInterfaces {
 	return i
 }
 
-// hub returns an object as the handlers of a server hand it to admission: typed
-// ones in the internal version, custom resources in that of the request.
+// hub returns an object as the handlers of a server pass it to admission: built-in types in the internal version,
+// custom resources in the version of the request.
 func hub(object runtime.Object, defaulted bool) runtime.Object {
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		if defaulted {
@@ -222,7 +222,7 @@ func hub(object runtime.Object, defaulted bool) runtime.Object {
 	return must(legacyscheme.Scheme.UnsafeConvertToVersion(object, runtime.InternalGroupVersioner))
 }
 
-// versioned returns a hub object in a kind, to be read by people.
+// versioned returns a hub object converted to a kind, for output.
 func versioned(object runtime.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
 	_, custom := object.(*unstructured.Unstructured)
 	return admission.ConvertToGVK(object.DeepCopyObject(), kind, interfaces(custom))
@@ -245,10 +245,10 @@ func (customs) Default(object runtime.Object) {
 	}
 }
 
-// unconvertible is the annotation of objects that do not convert.
+// unconvertible is the annotation of objects that cannot be converted.
 const unconvertible = "example.com/unconvertible"
 
-// Convert is what the converter of a custom resource does, which copies the object.
+// Convert converts a copy of a custom resource, as the converter of a server does.
 func (customs) Convert(in, out, _ any) error {
 	from, to := in.(*unstructured.Unstructured), out.(*unstructured.Unstructured)
 	kind := to.GroupVersionKind()

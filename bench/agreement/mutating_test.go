@@ -28,15 +28,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
-// mutatingWorld is what a seed makes: mutating policies, bindings, params, and requests.
+// mutatingWorld is the test environment generated from a seed: mutating policies, bindings, params, and requests.
 type mutatingWorld struct {
 	policyWorld
-	// first is what a plugin before the policies does, empty for no such plugin.
+	// first is the action of a plugin before the policies; it is empty if there is no such plugin.
 	first string
 }
 
 func newMutatingWorld(seed uint64) *mutatingWorld {
-	// Upstream fills in defaults after every mutation, also where it changes nothing else.
+	// Upstream fills in defaults after every mutation, even if the mutation changes nothing else.
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 18)), endpoints: endpoints(), whole: true}
 	for range 2 {
 		g.focus = append(g.focus, g.served())
@@ -60,7 +60,7 @@ func newMutatingWorld(seed uint64) *mutatingWorld {
 	return w
 }
 
-// readLive reads the namespaces that no watch has shown.
+// readLive returns a function that reads the namespaces that no watch has delivered yet.
 func readLive(live []*corev1.Namespace) func(string) (*corev1.Namespace, error) {
 	return func(name string) (*corev1.Namespace, error) {
 		if name == broken {
@@ -75,8 +75,8 @@ func readLive(live []*corev1.Namespace) func(string) (*corev1.Namespace, error) 
 	}
 }
 
-// configurations are expressions of type ApplyConfiguration, for any object. Of several fields
-// that a kind does not have, it is a matter of chance which one the error names.
+// configurations are expressions of type ApplyConfiguration, for any object. If several fields do not exist in a
+// kind, the error names one of them at random.
 var configurations = []string{
 	`Object{metadata: Object.metadata{labels: {"added": "x"}}}`,
 	`Object{metadata: Object.metadata{labels: {"team": "green"}, annotations: {"by": request.operation}}}`,
@@ -174,7 +174,7 @@ var patches = []string{
 	`[]`, `1 +`, `"a teapot"`, `Object{}`,
 }
 
-// mutatingPolicy makes a policy and its bindings.
+// mutatingPolicy generates a policy and its bindings.
 func (g *generator) mutatingPolicy(i int) []runtime.Object {
 	constraints := g.matchResources(true)
 	p := &registrationv1.MutatingAdmissionPolicy{
@@ -187,7 +187,7 @@ func (g *generator) mutatingPolicy(i int) []runtime.Object {
 				{Name: "count", Expression: `has(object.metadata.annotations) && "count" in object.metadata.annotations ? int(object.metadata.annotations.count) : 0`},
 				{Name: "broken", Expression: "object.no.such.field == 1"},
 			},
-			// No policy is stored with conditions that read variables.
+			// Validation rejects policies with match conditions that read variables.
 			MatchConditions: slices.DeleteFunc(g.conditions(), func(c registrationv1.MatchCondition) bool { return strings.Contains(c.Expression, "variables.") }),
 		},
 	}
@@ -227,7 +227,7 @@ func (g *generator) mutatingPolicy(i int) []runtime.Object {
 	return all
 }
 
-// likely picks one of the first twelve in half of the cases: those apply to most objects.
+// likely picks one of the first twelve expressions in half of the cases: they apply to most objects.
 func (g *generator) likely(list []string) string {
 	if g.chance(50) {
 		return pick(g, list[:12]...)
@@ -235,8 +235,8 @@ func (g *generator) likely(list []string) string {
 	return pick(g, list...)
 }
 
-// kindSchemas are the schemas of the kinds that have one on a server. Those of subresources
-// have none (S18.10).
+// kindSchemas contains the schemas of the kinds that have a schema on a server. The kinds of subresources have none
+// (S18.10).
 type kindSchemas struct {
 	builtin, custom managedfields.TypeConverter
 	kinds           map[schema.GroupVersionKind]bool
@@ -251,7 +251,7 @@ func (s *kindSchemas) TypeConverter(kind schema.GroupVersionKind) managedfields.
 	return s.builtin
 }
 
-// customSchema describes a custom resource as its definition does: see custom.
+// customSchema is the schema of the custom resources, as in their CRD: see custom.
 const customSchema = `{
 	"type": "object", "x-kubernetes-group-version-kind": [%s],
 	"properties": {
@@ -310,7 +310,7 @@ func (c *counting) Admit(ctx context.Context, a admission.Attributes, o admissio
 	return c.first.Admit(ctx, a, o)
 }
 
-// changed is what was seen of a request that policies may change.
+// changed is the observed result of a request that policies may change.
 type changed struct {
 	err      error
 	object   string
@@ -327,7 +327,7 @@ func judgeMutating(plugin admission.MutationInterface, passes *counting, r *requ
 	passes.passes = 0
 	err, warnings := warned(func(ctx context.Context) error { return plugin.Admit(ctx, noted, interfaces(r.custom())) })
 	out := changed{err: err, passes: passes.passes, warnings: warnings, notes: noted.notes}
-	// After an error the content of the object is undefined.
+	// After an error, the content of the object is undefined.
 	if out.err == nil && object != nil {
 		shown, err := versioned(object, r.kind)
 		if err != nil {
@@ -339,8 +339,8 @@ func judgeMutating(plugin admission.MutationInterface, passes *counting, r *requ
 	return out
 }
 
-// TestMutatingPoliciesAgreeWithUpstream compares verdicts and objects of both sides on
-// random policies, bindings, params and requests.
+// TestMutatingPoliciesAgreeWithUpstream compares verdicts and objects of both sides on random policies, bindings,
+// params and requests.
 func TestMutatingPoliciesAgreeWithUpstream(t *testing.T) {
 	t.Run("worlds", func(t *testing.T) {
 		for i := range (*policyCases + requestsPerWorld - 1) / requestsPerWorld {
@@ -356,13 +356,13 @@ func TestMutatingPoliciesAgreeWithUpstream(t *testing.T) {
 	if t.Failed() || *seed != firstSeed || *policyCases < defaultPolicyCases {
 		return
 	}
-	// What is never seen is not compared.
+	// An outcome that never happens is not compared.
 	for what, percent := range map[string]int{"rejected": 5, "changed": 10, "in two passes": 5} {
 		if got, want := tally.seen["mutating: "+what], *policyCases*percent/100; got < want {
 			t.Errorf("%d cases are %s, want %d or more", got, what, want)
 		}
 	}
-	// What is always decided proves little.
+	// Too many decided differences would hide the other differences.
 	if got := tally.seen["mutating: decided D54"] + tally.seen["mutating: decided D55"]; got > *policyCases*3/100 {
 		t.Errorf("%d cases differ in what is decided", got)
 	}
@@ -383,7 +383,7 @@ func (w *mutatingWorld) compare(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Upstream looks for policies every second.
+	// Upstream polls the policies every second.
 	time.Sleep(3 * time.Second)
 	for i, r := range w.requests {
 		clear(kinds)
@@ -406,11 +406,11 @@ func (w *mutatingWorld) compare(t *testing.T, seed uint64) {
 		switch {
 		case len(differences) == 0:
 		case len(kinds) > 1, !r.custom() && len(kinds) == 1 && !kinds[r.kind]:
-			// Upstream loses changes that policies make in several versions (F13), and takes a
-			// built-in object for one of the request's version after the first change (F14).
+			// Upstream loses changes that policies make in several versions (F13), and treats a built-in object as an
+			// object of the request's version after the first change (F14).
 			tally.count("mutating: decided D55")
 		case u.passes > g.passes && w.first == "always":
-			// A plugin that changes more every time shows the second pass.
+			// A plugin that changes the object again in each pass reveals the second pass.
 			tally.count("mutating: decided D54")
 		default:
 			t.Errorf("request %d of seed %d: the sides differ. To see it again: go test ./agreement -run MutatingPolicies -seed %d -policy-cases %d\n\n%s\nplugin before policies: %q\n%s",
@@ -434,7 +434,7 @@ func compareMutating(upstream, gatehouse *changed) (all []difference) {
 	return all
 }
 
-// showTally logs what was counted under a prefix.
+// showTally logs the counters whose names have a prefix.
 func showTally(t *testing.T, prefix string) {
 	for _, what := range slices.Sorted(maps.Keys(tally.seen)) {
 		if strings.HasPrefix(what, prefix) {

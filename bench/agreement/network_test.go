@@ -37,11 +37,11 @@ func listen(handler http.Handler) *network {
 	return n
 }
 
-// refused is how names begin that nobody listens at.
+// refused is the prefix of host names at which no server listens.
 const refused = "dead-"
 
-// dial connects to any address. That of a hook that is not there is refused after
-// the delay of the hook, so that it fails in its turn.
+// dial connects to any address. If no server listens at the address, it returns an error after the delay of the hook,
+// so that failures keep the order of the hooks.
 func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if strings.HasPrefix(address, refused) {
 		sleep(ctx, delay(hookOf(address, "")))
@@ -57,13 +57,13 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pki are the certificates of all webhook servers, and two authorities, of which
-// the other one has signed nothing.
+// pki contains the certificate of all webhook servers, and two CAs. The CA named other has not signed any
+// certificate.
 var pki = func() (p struct {
 	serving   tls.Certificate
 	ca, other []byte
 }) {
-	// The fake clock begins with the year 2000.
+	// The fake clock starts in the year 2000.
 	begin, end := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 	authority := func(name string) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 		key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))

@@ -33,18 +33,18 @@ const defaultPolicyCases = 500
 
 var policyCases = flag.Int("policy-cases", defaultPolicyCases, "how many `cases` of admission policies to compare: a seed makes five")
 
-// policyWorld is what a seed makes: policies, bindings, params, and requests.
+// policyWorld is the test environment generated from a seed: policies, bindings, params, and requests.
 type policyWorld struct {
 	sides.PolicyOptions
 	requests []*request
-	// live reads the namespaces that no watch has shown.
+	// live reads the namespaces that no watch has delivered yet.
 	live func(string) (*corev1.Namespace, error)
-	// asked is the request that is judged now.
+	// asked is the request that is being evaluated.
 	asked *request
 }
 
-// withStored is live for upstream, which does not look at the Namespace that a request is
-// about, as it was stored, when there is none of its name any more (D34).
+// withStored is live for upstream. If the Namespace that a request is about does not exist any more, upstream does
+// not use its stored object (D34).
 func (w *policyWorld) withStored(name string) (*corev1.Namespace, error) {
 	found, err := w.live(name)
 	if apierrors.IsNotFound(err) {
@@ -61,7 +61,7 @@ var paramKinds = []sides.ParamKind{
 	{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Limit"}, Resource: "limits"},
 }
 
-// newPolicyWorld makes the world of a seed: always the same.
+// newPolicyWorld generates the world of a seed. It is deterministic.
 func newPolicyWorld(seed uint64) *policyWorld {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 16)), endpoints: endpoints()}
 	for range 2 {
@@ -85,7 +85,7 @@ func newPolicyWorld(seed uint64) *policyWorld {
 	return w
 }
 
-// params makes objects that bindings refer to.
+// params generates the objects that bindings refer to.
 func (g *generator) params() (all []runtime.Object) {
 	for _, ns := range []string{"default", "blue", "red"} {
 		for _, name := range []string{"c1", "c2", "c3"} {
@@ -116,7 +116,7 @@ func customParam(kind schema.GroupVersionKind, namespace, name string, labels ma
 	return u
 }
 
-// judgements are expressions of validations, of any outcome for any object.
+// judgements are expressions of validations, with any outcome for any object.
 var judgements = []string{
 	"true", "true", "true", "false", "1 == 2",
 	"object != null", "oldObject == null", "object.metadata.name != 'o1'", "object.metadata.name == 'o1'",
@@ -169,7 +169,7 @@ func (g *generator) matchResources(required bool) *registrationv1.MatchResources
 	return m
 }
 
-// validSelector is one that a policy may have (S13.25).
+// validSelector returns a selector that is valid in a policy (S13.25).
 func (g *generator) validSelector() *metav1.LabelSelector {
 	for {
 		if s := g.selector(); s != nil {
@@ -180,13 +180,13 @@ func (g *generator) validSelector() *metav1.LabelSelector {
 	}
 }
 
-// policy makes a policy and its bindings.
+// policy generates a policy and its bindings.
 func (g *generator) policy(i int) []runtime.Object {
 	p := &registrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", i), UID: "u", ResourceVersion: "1"},
 		Spec: registrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr(pick(g, registrationv1.Fail, registrationv1.Fail, registrationv1.Ignore)), MatchConstraints: g.matchResources(true),
-			// No policy is stored with conditions that read variables.
+			// Validation rejects policies with match conditions that read variables.
 			MatchConditions: slices.DeleteFunc(g.conditions(), func(c registrationv1.MatchCondition) bool { return strings.Contains(c.Expression, "variables.") }),
 		},
 	}
@@ -252,7 +252,7 @@ func (g *generator) paramRef() *registrationv1.ParamRef {
 	return r
 }
 
-// judged is what was seen of a request.
+// judged is the observed result of a request.
 type judged struct {
 	err         error
 	annotations map[string]annotation
@@ -270,14 +270,14 @@ func judgePolicies(plugin admission.ValidationInterface, r *request) judged {
 	return judged{err, noted.notes, warnings}
 }
 
-// warned calls f with a context that writes down warnings.
+// warned calls f with a context that records warnings.
 func warned(f func(context.Context) error) (err error, warnings []string) {
 	r := &recorder{}
 	err = f(warning.WithWarningRecorder(context.Background(), r))
 	return err, r.list
 }
 
-// statusOf is an error as clients get it.
+// statusOf returns an error as clients receive it.
 func statusOf(err error) *metav1.Status {
 	if err == nil {
 		return nil
@@ -290,8 +290,8 @@ func statusOf(err error) *metav1.Status {
 	return &metav1.Status{Message: err.Error()}
 }
 
-// comparePolicies lists in what two sides differ. Gatehouse tells all that rejected (D48),
-// the first of it as upstream does.
+// comparePolicies lists the differences between two sides. Gatehouse lists all violations (D48); the first of them
+// must be the one of upstream.
 func comparePolicies(upstream, gatehouse *judged) (all []difference) {
 	differ := func(at, u, g string) {
 		if u != g {
@@ -312,7 +312,7 @@ func comparePolicies(upstream, gatehouse *judged) (all []difference) {
 
 func jsonText(v any) string { return string(must(json.Marshal(v))) }
 
-// annotationText shows annotations.
+// annotationText prints annotations.
 func annotationText(annotations map[string]annotation) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -321,8 +321,8 @@ func annotationText(annotations map[string]annotation) string {
 	return b.String()
 }
 
-// TestValidatingPoliciesAgreeWithUpstream compares verdicts, warnings and annotations of
-// both sides on random policies, bindings, params and requests.
+// TestValidatingPoliciesAgreeWithUpstream compares verdicts, warnings and annotations of both sides on random
+// policies, bindings, params and requests.
 func TestValidatingPoliciesAgreeWithUpstream(t *testing.T) {
 	t.Run("worlds", func(t *testing.T) {
 		for i := range (*policyCases + requestsPerWorld - 1) / requestsPerWorld {
@@ -343,7 +343,7 @@ func TestValidatingPoliciesAgreeWithUpstream(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					// Upstream looks for policies every second.
+					// Upstream polls the policies every second.
 					time.Sleep(3 * time.Second)
 					for i, r := range w.requests {
 						w.asked = r
@@ -373,7 +373,7 @@ func TestValidatingPoliciesAgreeWithUpstream(t *testing.T) {
 	if t.Failed() || *seed != firstSeed || *policyCases < defaultPolicyCases {
 		return
 	}
-	// A field that nothing shows is not compared.
+	// An outcome that never happens is not compared.
 	for what, percent := range map[string]int{"rejected": 10, "warned": 5, "annotated": 5, "several violations": 1} {
 		if got, want := tally.seen["policies: "+what], *policyCases*percent/100; got < want {
 			t.Errorf("%d cases are %s, want %d or more", got, what, want)
@@ -381,7 +381,7 @@ func TestValidatingPoliciesAgreeWithUpstream(t *testing.T) {
 	}
 }
 
-// yaml shows the policies and a request.
+// yaml returns the policies and a request in YAML.
 func (w *policyWorld) yaml(r *request) string {
 	var b strings.Builder
 	document := func(title string, v any) { fmt.Fprintf(&b, "--- # %s\n%s", title, must(yaml.Marshal(v))) }

@@ -8,11 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxShrinks bounds how many smaller worlds are tried.
+// maxShrinks is the maximum number of smaller worlds to try.
 const maxShrinks = 300
 
-// shrink leaves out of a world what its difference does not need. It returns the
-// comparison of what is left.
+// shrink removes the parts of a world that its difference does not need. It returns the comparison of the smaller
+// world.
 func shrink(t *testing.T, c *comparison) *comparison {
 	alone := c.world.clone()
 	alone.requests = []*request{c.request}
@@ -24,7 +24,7 @@ func shrink(t *testing.T, c *comparison) *comparison {
 	}
 	best := smaller(alone)
 	if best == nil {
-		// It takes the requests before.
+		// The difference needs the earlier requests of the world.
 		return c
 	}
 	for tries := 0; tries < maxShrinks; {
@@ -62,7 +62,7 @@ func (w *world) clone() *world {
 	return &c
 }
 
-// steps are the ways to make a world a bit smaller, those first that take most.
+// steps returns the ways to make a world slightly smaller, those with the greatest effect first.
 func steps(w *world) (all []func(*world)) {
 	add := func(step func(*world)) { all = append(all, step) }
 	for i := range w.configurations {
@@ -110,7 +110,7 @@ func steps(w *world) (all []func(*world)) {
 	return all
 }
 
-// plain reports whether an answer allows, without more.
+// plain reports whether an answer only allows.
 func (a answer) plain() bool {
 	return a.Allowed == true && a.Wire == "" && a.Status == 0 && a.Body == nil && !a.Gzip && a.Version == "" && a.Kind == "" && a.UID == "" &&
 		!a.Absent && a.Result == nil && a.Patch == nil && a.PatchType == nil && a.Warnings == nil && a.AuditAnnotations == nil && len(a.Header) == 0

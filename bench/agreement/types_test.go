@@ -15,16 +15,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/typechecking"
 )
 
-// steadyMapper knows the kinds of the scheme; Reset finds no more.
+// steadyMapper knows the kinds of the scheme. Reset does not discover more kinds.
 type steadyMapper struct{ meta.RESTMapper }
 
 func (steadyMapper) Reset() {}
 
-// drawn is the end of the name that upstream gives to a type, or the one that Gatehouse gives.
+// drawn matches the name of a type: upstream appends a random number, Gatehouse a fixed word.
 var drawn = regexp.MustCompile(`\b([A-Z][A-Za-z]+?)(Params|\d+)\b`)
 
-// The type errors of policies are those of upstream's checker (S16.17 to S16.20), but for the names
-// of types, which upstream draws.
+// The type errors of policies are the same as from upstream's checker (S16.17 to S16.20), except the names of types,
+// which are random in upstream.
 func TestTypeErrors(t *testing.T) {
 	known := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.Scheme.AllKnownTypes() {
@@ -87,7 +87,7 @@ func TestTypeErrors(t *testing.T) {
 			})
 		}
 	}
-	// F28 is upstream's.
+	// F28 is a defect of upstream.
 	p := &v1.ValidatingAdmissionPolicy{Spec: v1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &v1.MatchResources{ResourceRules: rules["one kind"]},
 		Validations:      []v1.Validation{{Expression: "authorizer.requestResource.check('get').allowed()"}},

@@ -19,32 +19,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answer is what a webhook answers. The zero value refuses without a word.
+// answer is the answer of a webhook. The zero value denies without a message.
 type answer struct {
-	// Wire says how the answer breaks off before there is one: "hang", "reset",
-	// "garbage" or "truncated"; empty for not at all.
+	// Wire is the way in which the connection breaks before there is an answer: "hang", "reset", "garbage" or
+	// "truncated". Empty means that it does not break.
 	Wire string `json:"wire,omitempty"`
-	// Status is the HTTP status, 0 for 200.
+	// Status is the HTTP status; 0 means 200.
 	Status int `json:"status,omitempty"`
-	// Header has further headers.
+	// Header contains additional headers.
 	Header map[string]string `json:"header,omitempty"`
-	// Body is sent in place of a review, unless it is nil.
+	// Body is sent instead of a review, unless it is nil.
 	Body *string `json:"body,omitempty"`
 	// Gzip compresses the body.
 	Gzip bool `json:"gzip,omitempty"`
-	// Version of the answer: empty for that of the review, "none" for none, or an
-	// apiVersion. Kind likewise.
+	// Version is the apiVersion of the answer. Empty means the version of the review, "none" that the field is
+	// absent. Kind works in the same way.
 	Version string `json:"version,omitempty"`
 	Kind    string `json:"kind,omitempty"`
-	// UID is "absent", "wrong", or empty for that of the review.
+	// UID is "absent", "wrong", or empty for the UID of the review.
 	UID string `json:"uid,omitempty"`
-	// Absent leaves the response out.
+	// Absent leaves out the response.
 	Absent bool `json:"absent,omitempty"`
-	// Allowed is true, false, or something of another type.
+	// Allowed is true, false, or a value of another type.
 	Allowed any `json:"allowed,omitempty"`
 	// Result is the status of a denial.
 	Result *metav1.Status `json:"result,omitempty"`
-	// Patch are the names of recipes, nil for no patch. PatchType is nil for none.
+	// Patch contains the names of recipes; nil means no patch. A nil PatchType leaves out the field.
 	Patch     []string `json:"patch,omitempty"`
 	PatchType *string  `json:"patchType,omitempty"`
 
@@ -56,14 +56,13 @@ type answer struct {
 type received struct {
 	hook   int
 	method string
-	// url is host, path and query, as they came.
+	// url is the host, path and query, as received.
 	url    string
 	header http.Header
 	body   string
 }
 
-// webhooks are the webhook servers of one side, which write down what they are
-// asked.
+// webhooks are the webhook servers of one side. They record their requests.
 type webhooks struct {
 	answers map[int]answer
 	// translate changes an answer to a review for this side; it may be nil.
@@ -74,7 +73,7 @@ type webhooks struct {
 	}
 }
 
-// take returns what was received since the last time.
+// take returns the requests received since its last call.
 func (w *webhooks) take() []received {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +82,7 @@ func (w *webhooks) take() []received {
 	return list
 }
 
-// reviewed is what an answer depends on.
+// reviewed contains the parts of a review that an answer depends on.
 type reviewed struct {
 	hook       int
 	mutating   bool
@@ -94,10 +93,10 @@ type reviewed struct {
 	} `json:"request"`
 }
 
-// hookID is in the host or the path of every hook.
+// hookID matches the ID in the host or the path of every hook.
 var hookID = regexp.MustCompile(`\b[mv]h(\d+)\b`)
 
-// hookOf returns which hook a request is for.
+// hookOf returns the ID of the hook that a request is for, or -1.
 func hookOf(host, path string) int {
 	if m := hookID.FindStringSubmatch(host + " " + path); m != nil {
 		return must(strconv.Atoi(m[1]))
@@ -105,7 +104,7 @@ func hookOf(host, path string) int {
 	return -1
 }
 
-// idOf returns which hook has an address.
+// idOf returns the ID of the hook with an address.
 func idOf(c *registrationv1.WebhookClientConfig) int {
 	if c.Service != nil {
 		return hookOf(c.Service.Name, "")
@@ -113,8 +112,7 @@ func idOf(c *registrationv1.WebhookClientConfig) int {
 	return hookOf(*c.URL, "")
 }
 
-// delay is how long a hook takes. Hooks that are asked at the same time answer in
-// their order.
+// delay is the response time of a hook. Hooks that are called at the same time answer in the order of their IDs.
 func delay(hook int) time.Duration { return time.Duration(hook+2) * time.Millisecond }
 
 func (w *webhooks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -225,20 +223,17 @@ func (a *answer) body(in *reviewed) []byte {
 	return must(json.Marshal(out))
 }
 
-// recipe makes the operations of a patch of an object, which is nil when there is
-// none to patch.
+// recipe creates the operations of a patch for an object. The object is nil if the request has none.
 type recipe struct {
 	name string
-	// fails reports whether the patch cannot be applied to any object, or what it makes
-	// cannot be decoded.
+	// fails reports whether the patch cannot be applied to any object, or its result cannot be decoded.
 	fails bool
 	make  func(object map[string]any) []operation
 }
 
 type operation map[string]any
 
-// recipes are the patches that webhooks answer. undecodable and rename have a
-// meaning of their own.
+// recipes are the patches in the answers of webhooks. undecodable and rename have a special meaning.
 var recipes = []recipe{
 	{name: "nothing", make: func(map[string]any) []operation { return nil }},
 	{name: "label", make: func(o map[string]any) []operation { return set(o, "labels", "env", "prod") }},
@@ -295,8 +290,7 @@ var recipes = []recipe{
 		if member(o, "spec", "size") == nil {
 			return nil
 		}
-		// Not 1.0: upstream takes an object with it for another one whenever it has
-		// written and read it.
+		// Not 1.0: when upstream has written and read an object with 1.0, it considers the object changed.
 		return []operation{{"op": "add", "path": "/spec/numbers", "value": []any{
 			json.RawMessage("9007199254740993"), json.RawMessage("0.1"), json.RawMessage("-5"), json.RawMessage("1.5e-1"),
 		}}}
@@ -324,7 +318,7 @@ var recipes = []recipe{
 		return []operation{{"op": "frobnicate", "path": "/metadata/labels"}}
 	}},
 	{name: "wrong type", fails: true, make: func(map[string]any) []operation {
-		// No other recipe puts it right afterwards.
+		// No other recipe corrects this finalizer later.
 		return []operation{{"op": "add", "path": "/metadata/finalizers", "value": "a finalizer"}}
 	}},
 	{name: rename, make: func(map[string]any) []operation {
@@ -346,7 +340,7 @@ var recipeOf = func() map[string]*recipe {
 	return all
 }()
 
-// patch returns the operations of recipes as an answer has them.
+// patch returns the operations of recipes in the form of an answer's patch.
 func patch(names []string, object map[string]any) []byte {
 	all := []operation{}
 	for _, name := range names {

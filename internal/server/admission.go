@@ -57,8 +57,8 @@ type admitter struct {
 	// registrations this server enforces.
 	refresher *snapshot.Refresher
 	announcer *replicas.Announcer
-	// chain is what writes go through: plugins, in order, and rejections, which leaves events
-	// on the owners of rejected objects.
+	// chain is the admission chain for writes. plugins are its plugins, in order; rejections writes
+	// events on the owners of rejected objects.
 	chain      apiadmission.Interface
 	plugins    []admission.Plugin
 	rejections *rejections.Teller
@@ -294,13 +294,13 @@ func (r sourced) Read(ctx context.Context, since snapshot.Version) (snapshot.Reg
 	return found, err
 }
 
-// reasonAbandoned is the reason of the event about an object that the server deleted although
-// an initializer had not released what it allocated for the object (S11.59).
+// reasonAbandoned is the reason of the event about an object that the server deleted before an
+// initializer had released the resources it allocated for the object (S11.59).
 const reasonAbandoned = "ReleaseAbandoned"
 
-// observe counts what happens to uninitialized objects. The owner of an object that an initializer
-// rejected hears of it. So does an object that the server deleted although an initializer had not
-// released what it allocated.
+// observe counts events of uninitialized objects. It writes an event on the owner of an object that
+// an initializer rejected, and of an object that the server deleted before an initializer had
+// released the resources it allocated.
 func (a *admitter) observe(e initialization.Event) {
 	initialization.Count(e)
 	if e.Object == nil {

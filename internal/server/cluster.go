@@ -33,13 +33,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 )
 
-// peerPort is where members listen for each other by default, as those of etcd do.
+// peerPort is the default port on which members listen for each other, as in etcd.
 const peerPort = 2380
 
 // renewPeersEvery is how often a member looks whether its certificate has to be renewed.
 const renewPeersEvery = 12 * time.Hour
 
-// parseCluster checks the options of members. A server whose data directory is that of a member is one, whatever its flags say.
+// parseCluster checks the options of members. A server with the data directory of a member is a member, whatever its
+// flags are.
 func (s *settings) parseCluster() error {
 	state, err := members.ReadState(s.DataDir)
 	if err != nil {
@@ -215,8 +216,8 @@ func (s *settings) renewPeers(ctx context.Context) {
 	}
 }
 
-// judgedBy is what a server judges requests by that must be the same on all servers: values of flags, by their names, and the
-// format of the data.
+// judgedBy returns the inputs of admission that must be the same on all servers: values of flags, by their names, and
+// the format of the data.
 func (s *settings) judgedBy() (map[string]string, error) {
 	var gates []string
 	for name := range utilfeature.DefaultMutableFeatureGate.GetAll() {
@@ -307,7 +308,7 @@ func newAdmitter(s *settings, db *database) (*members.Admitter, error) {
 	return members.NewAdmitter(a), nil
 }
 
-// MemberPath shows how a member is to those that may get it.
+// MemberPath is the path at which authorized clients read the state of a member.
 const MemberPath = "/cluster/member"
 
 // memberStatus answers requests to MemberPath.

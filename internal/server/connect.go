@@ -19,8 +19,8 @@ func connect(a *assembly) {
 	a.admitter.schemas.Serve(a.api.endpoints, a.api.custom)
 	// An explanation is a resource, and explains requests for all resources.
 	a.api.explanations.Serve(a.api.aggregator.Server, a.api.static, a.api.custom)
-	// What the server reads of aggregated servers through its own client is bounded, and the
-	// aggregator knows these servers.
+	// Reads from aggregated servers by the server's own client are bounded. The aggregator knows
+	// these servers.
 	a.loopback.reads.Follow(a.api.aggregator)
 
 	*a.links = links{

@@ -19,15 +19,16 @@ const (
 	countAge = 10 * time.Second
 	// countTimeout bounds how long a list waits for its weight.
 	countTimeout = time.Second
-	// countSample is how many objects tell how large those of a resource are.
+	// countSample is the number of objects that are read to estimate the average size of a
+	// resource's objects.
 	countSample = 10
 	// maxCounts bounds the resources whose count is kept: users can ask for any name.
 	maxCounts = 1000
 )
 
-// counts says how many objects a resource has, and how large they are, by which priority and
-// fairness weighs lists. kube-apiserver counts all resources each minute; this counts those that
-// users list, when they do.
+// counts returns the number and the size of a resource's objects; priority and fairness uses them
+// to weigh lists. kube-apiserver counts all resources each minute. counts counts only resources
+// that users list, when they list them.
 type counts struct {
 	etcd clientv3.KV
 	// place is the prefix of the keys of a resource.
@@ -44,7 +45,7 @@ type resourceCount struct {
 	at    time.Time
 }
 
-// newCounts returns the counts of what is in an etcd.
+// newCounts returns the counts of the objects in an etcd.
 func newCounts(etcd clientv3.KV, root string, prefix func(schema.GroupResource) string) *counts {
 	return &counts{etcd: etcd, known: map[string]*resourceCount{}, place: func(gr schema.GroupResource) string {
 		if legacyscheme.Scheme.IsGroupRegistered(gr.Group) {

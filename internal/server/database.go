@@ -37,7 +37,7 @@ type database struct {
 	dir      string
 	// trusted is the hash of the authorities of members that etcd trusts since it started.
 	trusted string
-	// values are what objects pass on their way to etcd and back.
+	// values transforms objects on their way to etcd and back.
 	values *encryption.Transformers
 	// certificates lists the files that metrics show; nil while the server starts.
 	certificates atomic.Pointer[func() []certificateFile]
@@ -67,7 +67,8 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 	}
 	to := etcd.ClientOptions{Endpoints: db.endpoints, CAFile: s.EtcdCAFile, CertFile: s.EtcdCertFile, KeyFile: s.EtcdKeyFile}
 	if db.embedded != nil && s.member == nil {
-		// It needs nobody else to answer: what is slow is the machine, which may have a long log to read.
+		// The embedded etcd answers without any other server. Only the machine can be slow, which may
+		// have a long log to read.
 		to.DialTimeout = time.Minute
 	}
 	db.client, err = etcd.NewClient(ctx, to)

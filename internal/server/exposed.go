@@ -160,8 +160,8 @@ func proxyTransport(s *settings) *http.Transport {
 	return utilnet.SetTransportDefaults(&http.Transport{DialContext: s.DialWebhook, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}})
 }
 
-// later says what becomes of fields that the emulated release does not have; nil if they are like all
-// others.
+// later configures how fields that the emulated release does not have are handled. It returns nil if
+// they are handled like all other fields.
 func (s *settings) later() *resources.Later {
 	release := emulation.Effective().EmulationVersion().String()
 	fields := emulation.FieldsOf(release)
@@ -359,8 +359,7 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 		OnSchema:            schemaChanged,
 		Webhooks:            p.stores.conversions,
 		MayConvert:          p.settings.MayConvert,
-		// The conversions that run and those that wait for a place take half of the places for
-		// requests at most.
+		// Running and waiting conversions together take at most half of the places for requests.
 		MaxConversions: max(1, min(p.settings.MaxRequestsInFlight, p.settings.MaxMutatingRequestsInFlight)/4),
 	}
 	if p.settings.sharesEtcd() {

@@ -93,7 +93,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	// A restart does not help a KMS plugin that does not answer.
 	config.HealthzChecks = append(config.HealthzChecks, r.db.values.HealthChecks()...)
 	config.AddReadyzChecks(r.db.values.HealthChecks()...)
-	// A part that has ended keeps nobody from using the server, and need not end the others.
+	// A part that has ended does not make the server unusable, and the other parts need not end.
 	config.HealthzChecks = append(config.HealthzChecks, survive.Check())
 	config.AddReadyzChecks(healthz.NamedCheck("admission", func(*http.Request) error { return r.links.judges() }))
 	config.AddReadyzChecks(healthz.NamedCheck("ending", func(*http.Request) error {
@@ -171,9 +171,9 @@ func patientHealth(ready <-chan struct{}, patience time.Duration) filters.Filter
 	}
 }
 
-// filters are what a request passes on its way to the API, outermost first. One of the filters is
-// the library's own chain: authentication, audit, authorization and more, in the order of
-// kube-apiserver.
+// filters returns the filters that a request passes on its way to the API, outermost first. One of
+// the filters is the handler chain of k8s.io/apiserver: authentication, audit, authorization and
+// more, in the order of kube-apiserver.
 func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopping <-chan struct{}, admits filters.Filter, delegated func(context.Context, *request.RequestInfo) bool) []filters.Filter {
 	limiter := inflight.New(inflight.Options{
 		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting, Fair: s.fair(), MaxBody: maxRequestBody,
@@ -225,8 +225,8 @@ func identify(ctx context.Context, config *genericapiserver.Config, s *settings,
 	return err
 }
 
-// console puts the console in front of all that a request goes through: a browser sends no credentials
-// when it opens a page, and what a view reads goes through all of it, as requests of the viewer.
+// console serves the console in front of all filters, because a browser sends no credentials when it
+// opens a page. The requests with which a view reads data pass all filters, as requests of the viewer.
 func (s *settings) console(next http.Handler) http.Handler {
 	if !s.Console {
 		return next

@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// measured is the etcd that /metrics is about: that of the server of this process that started last.
-// Nothing is measured until somebody reads /metrics.
+// measured is the etcd that /metrics is about: the etcd of the server that started last in this
+// process. Nothing is measured until a client reads /metrics.
 var measured atomic.Pointer[database]
 
 // measure has /metrics show the size of the database, as kube-apiserver does, and ownState.
@@ -46,7 +46,8 @@ func (db *database) Monitor(ctx context.Context) (metrics.StorageMetrics, error)
 // Close implements metrics.Monitor. The server closes its etcd itself.
 func (db *database) Close() error { return nil }
 
-// ownState are the metrics of what ends by itself: space, certificates, parts of the server.
+// ownState are the metrics of things that run out or end by themselves: space, certificates, parts
+// of the server.
 type ownState struct {
 	componentmetrics.BaseStableCollector
 }

@@ -31,10 +31,10 @@ type opened struct {
 // links are the calls from a part to a part that is made after it. connect sets them, before any
 // part runs.
 type links struct {
-	// delegated reports whether a request goes to another server: the handlers in front of the API
-	// do not count it among those of this server.
+	// delegated reports whether a request goes to another server. Handlers in front of the API do
+	// not count such a request as one of this server.
 	delegated func(context.Context, *request.RequestInfo) bool
-	// manifestsChanged has the registrations compiled again, those of manifest files included.
+	// manifestsChanged compiles the registrations again, including those of manifest files.
 	manifestsChanged func()
 	// read counts a read of the registrations, and announces which of them the engine cannot use.
 	read func(snapshot.Read)
@@ -51,7 +51,7 @@ type links struct {
 	kindsChanged func()
 }
 
-// ends has the functions that release what the parts hold. It is safe for concurrent use.
+// ends has the functions that release the resources of the parts. It is safe for concurrent use.
 type ends struct {
 	mu   sync.Mutex
 	list []func()

@@ -39,9 +39,10 @@ type Options struct {
 	EtcdServers                           []string
 	EtcdPrefix                            string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
-	// Cluster makes the embedded etcd the first member of one that other servers can join. Join is the URL of a server
-	// whose cluster this one joins, with the token in JoinTokenFile. Both have no effect on the data directory of a
-	// member. AllowDifferentJudging lets a server join that judges requests by other flags than the others.
+	// Cluster makes the embedded etcd the first member of a cluster that other servers can join. Join is the URL of a
+	// server whose cluster this one joins, with the token in JoinTokenFile. Both have no effect on the data directory
+	// of a member. AllowDifferentJudging lets a server join whose flags of admission differ from those of the other
+	// servers.
 	Cluster, AllowDifferentJudging bool
 	Join, JoinTokenFile            string
 	// PeerAddress is the HOST:PORT at which other members reach this one; empty means port 2380 of AdvertiseAddress.
@@ -103,19 +104,18 @@ type Options struct {
 	// ServiceAccountJWKSURI is the URL of the keys that verify tokens, as the OpenID
 	// configuration of this server shows it; empty means a URL of this server.
 	ServiceAccountJWKSURI string
-	// ServiceAccountIssuers are the issuers of tokens that are accepted. The first one is
-	// that of new tokens. None means https://kubernetes.default.svc.cluster.local.
+	// ServiceAccountIssuers are the accepted issuers of tokens. New tokens get the first one. None
+	// means https://kubernetes.default.svc.cluster.local.
 	ServiceAccountIssuers []string
 	// ServiceAccountMaxTokenExpiration is how long a token may be valid; 0 means no limit.
-	// ServiceAccountKeepTokenExpiration keeps tokens for pods from being valid for a year, with a
-	// warning to those that use them longer than an hour.
+	// ServiceAccountKeepTokenExpiration turns off the extension of tokens for pods to a year. With
+	// the extension, clients that use such a token for more than an hour get a warning.
 	ServiceAccountMaxTokenExpiration  time.Duration
 	ServiceAccountKeepTokenExpiration bool
-	// Authentication says which tokens are accepted that this server did not issue: those of
-	// OpenID Connect providers, or those that a webhook accepts. Authorization says which
-	// authorizers decide what callers may do; nil or no modes mean RBAC. Both are upstream's own
-	// options, with its flags. The server reads only APIAudiences, OIDC, WebHook and
-	// AuthenticationConfigFile of Authentication.
+	// Authentication configures the accepted tokens of other issuers: tokens of OpenID Connect
+	// providers, or tokens that a webhook accepts. Authorization lists the authorizers; nil or no
+	// modes mean RBAC. Both are upstream's own options, with its flags. The server reads only
+	// APIAudiences, OIDC, WebHook and AuthenticationConfigFile of Authentication.
 	Authentication *kubeoptions.BuiltInAuthenticationOptions
 	Authorization  *kubeoptions.BuiltInAuthorizationOptions
 
@@ -124,12 +124,12 @@ type Options struct {
 	ServiceClusterIPRange string
 	// NodePorts is the range that node ports come from; the zero value means 30000-32767.
 	NodePorts utilnet.PortRange
-	// AdvertiseAddress is the IP address under which the service kubernetes leads to
-	// this server. Empty means BindAddress, or, if that is unspecified or a loopback
-	// address, that of the interface with the default route, as in kube-apiserver.
+	// AdvertiseAddress is the IP address under which the service kubernetes leads to this server.
+	// Empty means BindAddress. If BindAddress is unspecified or a loopback address, empty means the
+	// address of the interface with the default route, as in kube-apiserver.
 	AdvertiseAddress string
-	// MaxRequestsInFlight and MaxMutatingRequestsInFlight bound what is handled
-	// at once; 0 means 400 and 200. A request beyond the bound gets 429.
+	// MaxRequestsInFlight and MaxMutatingRequestsInFlight bound the requests that are handled at
+	// once; 0 means 400 and 200. A request beyond the bound gets 429.
 	MaxRequestsInFlight         int
 	MaxMutatingRequestsInFlight int
 	// RequestTimeout bounds a request that is not a watch; 0 means one minute. A watch without a
@@ -173,14 +173,14 @@ type Options struct {
 	// apps/v1beta2, and the path at which clients of 2017 read OpenAPI v2. The entries api/all,
 	// api/beta and api/alpha switch on versions that kube-apiserver does not serve by default.
 	RuntimeConfig []string
-	// EmulatedVersion, MinCompatibilityVersion and FeatureGates are those flags of
-	// kube-apiserver, in its form: the release of Kubernetes to behave as, the oldest one that
-	// reads the same data, and gates as NAME=true or NAME=false. Kubernetes keeps them per
-	// process: servers of one process must agree on them. None means those of the process.
+	// EmulatedVersion, MinCompatibilityVersion and FeatureGates are the flags of kube-apiserver
+	// with these names, in its format: the release of Kubernetes to behave as, the oldest release
+	// that reads the same data, and gates as NAME=true or NAME=false. Kubernetes keeps them per
+	// process: servers of one process must agree on them. None means the values of the process.
 	EmulatedVersion, MinCompatibilityVersion, FeatureGates []string
-	// LaterFields says what becomes of fields of built-in kinds in requests that the emulated release
-	// does not have (S26.13): "warn", the default, lets them count and warns, "reject" treats them as
-	// unknown fields, and "keep" says nothing, as kube-apiserver.
+	// LaterFields says how requests are handled that set fields of built-in kinds that the emulated
+	// release does not have (S26.13): "warn", the default, keeps the fields and warns, "reject"
+	// treats them as unknown fields, and "keep" keeps them without a warning, as kube-apiserver does.
 	LaterFields string
 	// EmulationForwardCompatible serves later versions of kinds that the emulated release has;
 	// RuntimeConfigEmulationForwardCompatible lets RuntimeConfig ask for kinds and versions that
@@ -225,19 +225,19 @@ type Options struct {
 	// programs that embed a server.
 	Rehearsals bool
 
-	// Controllers names the controllers to run, as --controllers of a
-	// kube-controller-manager does: names, "*" for those that run by default, "-name",
-	// and besides "+name", or "-*" for none. Empty means those that run by default.
+	// Controllers names the controllers to run, as --controllers of a kube-controller-manager does:
+	// names, "*" for the default controllers, "-name", and besides "+name", or "-*" for none. Empty
+	// means the default controllers.
 	Controllers []string
 	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
 	// are bound to them and become ready. 0 means none.
 	FakeNodes int
 	// Console serves the console at /console/: files that need no credentials and hold no data, and
-	// drawings of what authenticated clients send.
+	// drawings of data that authenticated clients send.
 	Console bool
 
-	// HintsAtMissing has the server write an event for a workload whose controller does not run,
-	// and for a pod without a node. The event says what would have to run.
+	// HintsAtMissing makes the server write an event for a workload whose controller does not run,
+	// and for a pod without a node. The event names the missing component.
 	HintsAtMissing bool
 
 	// ServiceAddresses give the addresses of webhooks whose services have no endpoints in this
@@ -246,8 +246,9 @@ type Options struct {
 	ServiceAddresses []string
 
 	// DialWebhook opens connections to webhooks, and the connections of the proxies of pods and
-	// services. addr is what the service or the URL of the webhook resolves to. DialWebhook is
-	// for programs that embed a server and do not reach its webhooks by TCP; nil means TCP.
+	// services. addr is the address to which the service or the URL of the webhook resolves.
+	// DialWebhook is for programs that embed a server and do not reach its webhooks by TCP; nil
+	// means TCP.
 	DialWebhook func(ctx context.Context, network, addr string) (net.Conn, error)
 	// WrapWebhook wraps what sends requests to one webhook, for admission or conversion; nil for
 	// nothing. The wrapper must not send a request twice. It is for programs that embed a server.
@@ -262,8 +263,8 @@ type Options struct {
 	// that requests are not traced.
 	TracingConfigFile string
 
-	// Audit says what is written to the audit log, and where; nil for nothing.
-	// These are the library's own options, with its flags.
+	// Audit configures the audit log; nil for none. These are the options of k8s.io/apiserver, with
+	// its flags.
 	Audit *options.AuditOptions
 
 	// Features says whether the server can be profiled: the library's own options, with its
@@ -304,8 +305,8 @@ const (
 // LaterFields are the values of Options.LaterFields, the default one first.
 var LaterFields = []string{laterWarn, laterReject, laterKeep}
 
-// Defaults returns what the fields of Options mean that are zero. DataDir has no default,
-// the one of KubeconfigOut is in DataDir, and that of SecurePort is any free port.
+// Defaults returns the values that zero fields of Options mean. DataDir has no default, the default
+// of KubeconfigOut is in DataDir, and the default of SecurePort is any free port.
 func Defaults() Options {
 	authorization := kubeoptions.NewBuiltInAuthorizationOptions()
 	authorization.Modes = []string{"RBAC"}

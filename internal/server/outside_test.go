@@ -10,8 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/boundstest"
 )
 
-// S27.10: every endpoint outside of the API, those that a library adds among them, reads a bounded body in a
-// bounded time, for a stranger and for the server itself, and has an answer of a bounded size.
+// S27.10: every endpoint outside of the API, including those that k8s.io/apiserver adds, reads a bounded
+// body in a bounded time, for an unknown client and for the server itself, and has a response of a bounded
+// size.
 func TestEveryEndpointOutsideOfTheAPIIsBounded(t *testing.T) {
 	s, err := New(Options{DataDir: t.TempDir(), Console: true, LatestLog: func() []byte { return nil }})
 	if err != nil {

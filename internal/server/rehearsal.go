@@ -33,10 +33,10 @@ import (
 // Rehearsal says how the server judges a request for a test. The server judges it as any other
 // request, and stores nothing.
 type Rehearsal struct {
-	// Stored are objects that the request finds, instead of what is stored under their names.
+	// Stored are objects that the request finds in place of the stored objects of the same names.
 	Stored []Stored
-	// Authorize has the server check whether the user may make the request. Otherwise every user
-	// may. Expressions that ask what the user may do get the server's answer in both cases.
+	// Authorize makes the server check whether the user may make the request. Otherwise every user
+	// may. Expressions that use the authorizer get the server's answer in both cases.
 	Authorize bool
 	// Connect says that the request is a CONNECT, which cannot be a dry run. Admission judges it,
 	// and nothing is connected.
@@ -76,7 +76,7 @@ type Stored struct {
 	JSON   []byte
 }
 
-// Trace is what admission did.
+// Trace is the trace of admission.
 func (r *Rehearsal) Trace() *trace.Trace { return r.trace }
 
 // Passed reports whether admission let the request pass. The answer may still be an error: of a
@@ -187,7 +187,7 @@ func (a rehearsed) AsMade() apiadmission.Attributes {
 	return made{a}
 }
 
-// made shows the attributes of a rehearsal as those of a request that is not a dry run.
+// made presents the attributes of a rehearsal as attributes of a request that is not a dry run.
 type made struct{ rehearsed }
 
 func (a made) IsDryRun() bool { return false }

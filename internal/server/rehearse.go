@@ -58,13 +58,13 @@ type Attempt struct {
 	Warnings []string
 }
 
-// attemptTime is how long the judgement of a write may take, as long as that of a request.
+// attemptTime bounds the evaluation of a write. It is the time that a request has.
 const attemptTime = 34 * time.Second
 
-// Try judges a create, an update or a deletion as Rehearse does, in a fraction of its time, and
-// without authorization. ok is false for a write that only Rehearse can judge; the caller can
-// then pass the same Rehearsal to Rehearse. The object that an update changes, or a deletion
-// deletes, must be among those that the Rehearsal has stored.
+// Try evaluates a create, an update or a deletion as Rehearse does, in a fraction of its time, and
+// without authorization. ok is false for a write that only Rehearse can evaluate; the caller can
+// then pass the same Rehearsal to Rehearse. The object of an update or a deletion must be among the
+// stored objects of the Rehearsal.
 func (s *Server) Try(ctx context.Context, t *resources.Trial, who user.Info, r *Rehearsal) (attempt *Attempt, ok bool) {
 	a := s.assembly.Load()
 	if a == nil || !s.settings.Rehearsals {
@@ -102,8 +102,8 @@ func (s *Server) Try(ctx context.Context, t *resources.Trial, who user.Info, r *
 	return attempt, true
 }
 
-// AsStored returns an object in JSON as a create would have stored it, if nobody validated or judged it. A resource that
-// is not served is an error.
+// AsStored returns an object in JSON as a create would store it without validation and admission. A resource that is
+// not served is an error.
 func (s *Server) AsStored(ctx context.Context, resource schema.GroupVersionResource, namespace string, object []byte) ([]byte, error) {
 	return s.assembly.Load().api.handler.AsStored(ctx, resource, namespace, object)
 }

@@ -60,8 +60,8 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		endServing(context.Cause(groupCtx))
 		return nil
 	})
-	// Requests that are being finished are judged, too: registrations stay fresh, and this server counts
-	// among those that enforce them, until serving has ended.
+	// Requests that are being finished pass admission, too: registrations stay fresh, and this server
+	// counts among the servers that enforce them, until serving has ended.
 	judging, endJudging := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		defer endJudging()

@@ -108,8 +108,8 @@ func TestVersionsAreSwitched(t *testing.T) {
 	eventually(t, h, http.StatusAccepted, secret, trial)
 }
 
-// TestExternalHooksSeeTheProxyClientCertificate proves S12.13: the certificate goes
-// to external hooks, and only to those that the configuration has no user for.
+// TestExternalHooksSeeTheProxyClientCertificate proves S12.13: the certificate goes to external
+// hooks, and only to hooks without a user in the configuration.
 func TestExternalHooksSeeTheProxyClientCertificate(t *testing.T) {
 	hooks := harness.NewWebhookServer(t, []string{"external.default.svc", "known.default.svc"})
 	hook := hooks.Hook("/", harness.Allow)

@@ -103,7 +103,7 @@ func (s *settings) prepareProcess() error {
 	}
 	// Histograms read this setting when they are registered.
 	metricsfeatures.ApplyFeatureGates(utilfeature.DefaultFeatureGate)
-	// Metrics say which gates are on, and the emulated release, as those of kube-apiserver.
+	// Metrics report the enabled feature gates and the emulated release, as in kube-apiserver.
 	utilfeature.DefaultMutableFeatureGate.AddMetrics()
 	compatibility.DefaultComponentGlobalsRegistry.AddMetrics()
 	return nil

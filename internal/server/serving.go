@@ -45,7 +45,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 )
 
-// Address says where a server can be reached, and with what.
+// Address has the URL and the credentials to reach a server.
 type Address struct {
 	// URL is https://HOST:PORT.
 	URL string
@@ -55,8 +55,8 @@ type Address struct {
 	Admin *restclient.Config
 }
 
-// serving has what clients need to reach the server: its certificates, its address, and the
-// kubeconfig of the admin.
+// serving has the certificates, the address and the admin's kubeconfig, which clients need to reach
+// the server.
 type serving struct {
 	// keys are the server's own keys, which are replaced while the server runs (rotation).
 	keys atomic.Pointer[auth.PKI]
@@ -176,7 +176,7 @@ func (s *settings) advertised() (net.IP, error) {
 	return ip, nil
 }
 
-// hosts lists the names and addresses at which clients reach this server. Pods use those of the
+// hosts lists the names and addresses at which clients reach this server. Pods use the names of the
 // service kubernetes, and the server's own address.
 func (s *settings) hosts(advertised net.IP) []string {
 	hosts := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
@@ -364,8 +364,8 @@ func (v *serving) saveKubeconfig(s *settings) error {
 	return s.files().Write(s.KubeconfigOut, data, 0o600)
 }
 
-// loopback is the server as a client of itself. The requests of this client go through admission
-// like those of all clients.
+// loopback is the server as a client of itself. Its requests go through admission like those of all
+// clients.
 type loopback struct {
 	config    *restclient.Config
 	client    *kubernetes.Clientset
@@ -373,15 +373,15 @@ type loopback struct {
 	// mapper finds the resources of kinds, custom ones included. The mapper reads discovery when
 	// it is first used.
 	mapper *restmapper.DeferredDiscoveryRESTMapper
-	// reads bounds what the server reads of aggregated servers.
+	// reads bounds the server's reads from aggregated servers.
 	reads *aggregation.Reads
 	// stopped is closed when the server is to end.
 	stopped <-chan struct{}
 }
 
-// starting is the server's own client until the server is ready. It does not try again when the
-// storage has no room for writes: a start would wait for ten seconds, and the server writes later
-// what it could not write at its start.
+// starting is the server's own client until the server is ready. It does not retry when the storage
+// has no room for writes: a start would wait for ten seconds, and the server repeats writes that
+// failed at its start later.
 type starting struct {
 	http.RoundTripper
 	ready <-chan struct{}

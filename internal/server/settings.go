@@ -33,8 +33,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/members"
 )
 
-// settings are what Options mean: the options with their defaults, checked, and parsed once by
-// New. Settings do not change.
+// settings are the options with their defaults, checked, and parsed once by New. Settings do not
+// change.
 type settings struct {
 	Options
 	// plugins names the admission plugins to run, in order.
@@ -54,7 +54,7 @@ type settings struct {
 	// service kubernetes has.
 	serviceRange *net.IPNet
 	serviceIP    net.IP
-	// modes are those of Authorization.
+	// modes are the modes of Authorization.
 	modes []string
 	// backups are the times of BackupSchedule; nil for none.
 	backups backup.Times
@@ -84,7 +84,7 @@ func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsyn
 // objects.
 func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "gatehouse", name) }
 
-// newSettings says in one sentence what is wrong with the options, naming the flag.
+// newSettings returns an error of one sentence that names the flag if the options are invalid.
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
@@ -212,7 +212,7 @@ func (s *settings) checkFiles() error {
 // optionFile is a file that a flag names.
 type optionFile struct{ flag, path string }
 
-// accessFiles lists the files that say who callers are and what they may do.
+// accessFiles lists the files that configure authentication and authorization.
 func (s *settings) accessFiles() []optionFile {
 	files := []optionFile{
 		{"--authentication-config", s.Authentication.AuthenticationConfigFile},

@@ -127,14 +127,14 @@ const (
 type bootStep struct {
 	name string
 	do   func(context.Context) error
-	// lasting says that what the step starts goes on until the server ends.
+	// lasting says that the step starts work that continues until the server ends.
 	lasting bool
 }
 
 // boot is the start of a server in steps. Each step has a health check that fails until the
 // step is done.
 type boot struct {
-	// The steps of inOrder are done one after the other, then those of atOnce all at once.
+	// The steps of inOrder run one after the other, then the steps of atOnce in parallel.
 	inOrder, atOnce []bootStep
 	done            map[string]*atomic.Bool
 }
@@ -168,7 +168,7 @@ func (b *boot) checks() []healthz.HealthChecker {
 	return list
 }
 
-// run does all steps and returns the first error. ctx is that of the server.
+// run runs all steps and returns the first error. ctx is the context of the server.
 func (b *boot) run(ctx context.Context) error {
 	for _, s := range b.inOrder {
 		if err := b.step(ctx, s); err != nil {

@@ -30,9 +30,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// Options are what an Aggregator needs. All but Dial and Gone must be set.
+// Options are the inputs of an Aggregator. All except Dial and Gone must be set.
 type Options struct {
-	// Loopback reaches this server, as a superuser. Informers are those of this server.
+	// Loopback reaches this server, as a superuser. Informers are this server's informers.
 	Loopback  *restclient.Config
 	Informers informers.SharedInformerFactory
 	// Builtin are the group versions of the built-in kinds.
@@ -74,7 +74,7 @@ type Aggregator struct {
 	// initiated is closed when all APIServices that were stored at the start are known.
 	initiated chan struct{}
 
-	// ctx is that of Know; up reports whether Run has begun.
+	// ctx is the context of Know; up reports whether Run has begun.
 	ctx context.Context
 	up  atomic.Bool
 
@@ -139,7 +139,8 @@ func (a *Aggregator) Run(ctx context.Context) {
 	defer a.informers.Shutdown()
 	defer running.Wait()
 	running.Go(func() { survive.Run(ctx, "aggregation: local APIServices", a.registrar.run) })
-	// From now on conditions of local APIServices are written, also of those that were seen before.
+	// From now on conditions of local APIServices are written, including those of APIServices that
+	// were seen before.
 	a.up.Store(true)
 	a.known.Enqueue()
 	select {
@@ -250,8 +251,8 @@ func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
 		return a.keepLocal(service)
 	}
 	if gv.Group == groupName {
-		// This server keeps the group of APIServices: by it an administrator can undo what an
-		// APIService does (S22.22).
+		// This server never passes on the group of APIServices: through it an administrator can
+		// undo an APIService (S22.22).
 		a.wakeOnce.Do(func() { close(a.wake) })
 		return nil
 	}

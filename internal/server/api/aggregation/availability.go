@@ -125,7 +125,7 @@ func (h eitherHandler) HasSynced() bool {
 	return h.ResourceEventHandlerRegistration.HasSynced() && h.endpoints.HasSynced()
 }
 
-// sliceOf returns a slice that has nothing but the service of Endpoints.
+// sliceOf returns a slice that has only the service of Endpoints.
 func sliceOf(endpoints any) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{}
 	if key, err := cache.DeletionHandlingObjectToName(endpoints); err == nil {

@@ -43,7 +43,7 @@ type documents struct {
 
 	mu struct {
 		sync.Mutex
-		// ctx is that of run; nil before.
+		// ctx is the context of run; nil before.
 		ctx     context.Context
 		sources map[schema.GroupVersion]*source
 	}
@@ -213,7 +213,7 @@ func (s *source) readV3(handler http.Handler) (map[string]openapi.RemoteDocument
 		return nil, nil
 	}
 	found := map[string]openapi.RemoteDocument{}
-	// What a server says about other group versions is left out.
+	// Paths of other group versions in a server's document are left out.
 	for _, name := range []string{s.path(), strings.TrimSuffix(s.path(), "/"+s.gv.Version)} {
 		if item, ok := list.Paths[name]; ok {
 			found[name] = openapi.RemoteDocument{URL: item.ServerRelativeURL, Handler: s.proxy}

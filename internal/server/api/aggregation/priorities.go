@@ -13,11 +13,11 @@ type Priority struct{ Group, Version int32 }
 // find this group before all others (S22.3).
 var first = Priority{Group: 20001, Version: 1}
 
-// ofDefinitions is the priority of what CustomResourceDefinitions define (S22.4).
+// ofDefinitions is the priority of the group versions of CustomResourceDefinitions (S22.4).
 var ofDefinitions = Priority{Group: 1000, Version: 100}
 
-// priorities are those of the built-in group versions (S22.3): upstream's, and those of the
-// versions that upstream no longer serves, with the numbers they had.
+// priorities are the priorities of the built-in group versions (S22.3): upstream's, and, for
+// versions that upstream no longer serves, the numbers they had.
 var priorities = func() map[schema.GroupVersion]Priority {
 	all := map[schema.GroupVersion]Priority{
 		{Group: "apps", Version: "v1"}:                    {17800, 15},

@@ -53,7 +53,7 @@ type Proxy struct {
 
 // target is where requests go. It is never changed.
 type target struct {
-	// name is that of the APIService.
+	// name is the name of the APIService.
 	name               string
 	namespace, service string
 	port               int32
@@ -205,7 +205,7 @@ func (p *Proxy) fail(w http.ResponseWriter, req *http.Request, err *apierrors.St
 	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
-// component is what metrics call this part, as in kube-apiserver.
+// component is the name of this part in metrics, as in kube-apiserver.
 const component = "aggregator"
 
 // resolve returns the HOST:PORT of one endpoint of a service (S22.8).

@@ -37,10 +37,10 @@ const (
 	// pageSize is how many objects a list asks for at once, and maxObjects how many of all
 	// kinds of a group version are followed.
 	pageSize, maxObjects = 500, 100_000
-	// maxObject bounds one object, maxListed all that is read of a list, and maxKept what is
-	// kept of it, in bytes.
+	// maxObject bounds one object, maxListed the bytes read of a list, and maxKept the bytes kept
+	// of it.
 	maxObject, maxListed, maxKept = 3 << 20, 256 << 20, 32 << 20
-	// maxAnswer bounds any other answer, and maxError that of an error, in bytes.
+	// maxAnswer bounds any other response, and maxError an error response, in bytes.
 	maxAnswer, maxError = 4 << 20, 64 << 10
 	// maxOwners bounds the owners and the finalizers of an object.
 	maxOwners = 1000
@@ -396,7 +396,8 @@ type events struct {
 	window  *window
 	decoder *json.Decoder
 	began   time.Time
-	// seen counts the events; objects and size are what they add to what is followed.
+	// seen counts the events; objects and size are the objects and bytes that the events add to the
+	// followed ones.
 	seen    int
 	objects int
 	size    int64
@@ -449,7 +450,7 @@ func (e *events) next() {
 		e.size -= int64(len(event.Object.Raw))
 	}
 	if !e.proxy.room(e.path, true, e.objects, e.size) {
-		// The reader lists again, and the list says what there is.
+		// The reader then lists again, and the list has the current objects.
 		_ = e.refuse("has so many events that more than %d objects, or %d bytes, of one group version would be followed", maxObjects, maxKept)
 		event.Type = string(watch.Error)
 		event.Object.Raw, _ = json.Marshal(&metav1.Status{

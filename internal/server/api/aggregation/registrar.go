@@ -17,8 +17,8 @@ import (
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
 )
 
-// registrar keeps the local APIServices: those of built-in group versions as they are needed
-// at the start, those of custom ones at all times (S22.3, S22.4).
+// registrar maintains the local APIServices: of built-in group versions at the start, of custom
+// group versions at all times (S22.3, S22.4).
 type registrar struct {
 	client  clientset.Interface
 	builtin []*apiregistrationv1.APIService

@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 )
 
-// shown is what discovery shows of remote group versions (S22.14). Upstream's manager asks the
-// remote servers and reports their resources to shown, which stands in for upstream's own list.
+// shown is the part of discovery about remote group versions (S22.14). Upstream's manager asks the
+// remote servers and reports their resources to shown, which replaces upstream's own list.
 type shown struct {
 	show func([]discovery.Version)
 
@@ -84,7 +84,7 @@ func (s *shown) remove(gv schema.GroupVersion, name string) {
 // run asks the remote servers until ctx ends.
 func (s *shown) run(ctx context.Context) { s.manager().Run(ctx.Done(), nil) }
 
-// edit changes what is shown of a group version, and publishes a change.
+// edit changes the discovery entry of a group version, and publishes a change.
 func (s *shown) edit(gv schema.GroupVersion, change func(v discovery.Version, known bool) (next discovery.Version, keep bool)) {
 	s.order.Lock()
 	defer s.order.Unlock()
@@ -116,7 +116,7 @@ const (
 	// maxResources bounds the resources of a group version: each is followed by controllers
 	// (S22.23).
 	maxResources = 500
-	// maxName bounds the names of a resource, in bytes, as those of objects are.
+	// maxName bounds the names of a resource, in bytes, like the names of objects.
 	maxName = 253
 )
 
@@ -150,8 +150,9 @@ func (s *shown) heard(gv schema.GroupVersion, current bool) bool {
 	return !before
 }
 
-// told is where upstream's manager writes what remote servers say. Of all else, which shown learns from the
-// APIServices or does not need, the embedded list takes note, and nobody reads it.
+// told receives the discovery documents of remote servers from upstream's manager. Other calls of the
+// manager reach the embedded list, which is never read: shown learns the same from the APIServices or does
+// not need it.
 type told struct {
 	aggregated.ResourceManager
 	*shown

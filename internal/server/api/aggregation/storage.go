@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
 
-// GroupVersion is that of APIServices.
+// GroupVersion is the group version of APIServices.
 var GroupVersion = apiregistrationv1.SchemeGroupVersion
 
 const (
@@ -26,7 +26,7 @@ const (
 	Resource = "apiservices"
 )
 
-// Prefix is where etcd keeps APIServices, below the prefix of all objects. It is that of
+// Prefix is the key prefix of APIServices in etcd, below the prefix of all objects, as in
 // kube-apiserver.
 const Prefix = groupName + "/" + Resource
 
@@ -43,8 +43,8 @@ func Storage(factory *storage.Factory, config storagebackend.Config) map[string]
 	}
 }
 
-// ownGroup is the strategy that leaves the group of this server's own kinds to this server: traces of another server
-// would be taken for those of this one (S22.29).
+// ownGroup is the strategy that rejects APIServices for the group of this server's own kinds: clients would treat
+// traces of another server as traces of this one (S22.29).
 type ownGroup struct{ rest.RESTCreateUpdateStrategy }
 
 func (o ownGroup) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {

@@ -21,8 +21,8 @@ import (
 
 // Options are the kinds, and what their endpoints need.
 type Options struct {
-	// Kinds are upstream's groups, in the order of discovery, and LegacyVersions those of
-	// their versions that upstream no longer serves.
+	// Kinds are upstream's groups, in the order of discovery, and LegacyVersions their versions
+	// that upstream no longer serves.
 	Kinds          []catalog.Group
 	LegacyVersions []schema.GroupVersion
 	// Registrations has the storage of the registrations, by version and path, and NotEnforced
@@ -32,8 +32,8 @@ type Options struct {
 	// Others are groups of this server that follow upstream's.
 	Others []*resources.Group
 
-	// Later is what becomes of fields of upstream's kinds that the emulated release does not have;
-	// nil if there are none.
+	// Later handles fields of upstream's kinds that the emulated release does not have; nil if
+	// there are none.
 	Later *resources.Later
 
 	// Models describe the kinds.

@@ -52,7 +52,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// Options are what the kinds need of the server they are part of.
+// Options are the settings and the parts of the server that the kinds need.
 type Options struct {
 	// Storage says where each resource is stored; RESTOptions opens it.
 	Storage     serverstorage.StorageFactory
@@ -85,9 +85,10 @@ type Options struct {
 	ProxyTransport http.RoundTripper
 	ServiceAddress ServiceAddress
 
-	// Served says what is served of upstream's kinds; nil means Default. What the release that
-	// the process behaves as does not have is not served, unless LaterVersions asks for later
-	// versions of what is served, or LaterAsked for what Served enables explicitly (S26.3).
+	// Served selects the served versions and resources of upstream's kinds; nil means Default.
+	// Versions and resources that the emulated release does not have are not served. Exceptions are
+	// later versions of served resources with LaterVersions, and versions that Served enables
+	// explicitly with LaterAsked (S26.3).
 	Served                    *serverstorage.ResourceConfig
 	LaterVersions, LaterAsked bool
 	// Legacy adds versions of LegacyVersions.
@@ -104,14 +105,14 @@ type Group struct {
 // Version is one served version of a group.
 type Version struct {
 	schema.GroupVersion
-	// Storage maps paths such as "pods/status" to what serves them.
+	// Storage maps paths such as "pods/status" to their storage.
 	Storage map[string]rest.Storage
 	// Unadvertised versions have no short names and no categories, so that
 	// "deploy" means one resource and "all" lists each object once.
 	Unadvertised bool
 }
 
-// Find returns the storage of a resource among groups; nil for one that is not there.
+// Find returns the storage of a resource among groups; nil if there is none.
 func Find(groups []Group, resource schema.GroupVersionResource) rest.Storage {
 	for _, g := range groups {
 		for _, v := range g.Versions {
@@ -132,8 +133,8 @@ type Hook struct {
 // repairInterval is how often leaked cluster IPs and node ports are looked for.
 const repairInterval = 3 * time.Minute
 
-// Default is what upstream serves without flags. It names all versions that
-// upstream has, also those that are not served.
+// Default is the configuration of upstream without flags. It names all versions that upstream has,
+// including those that are not served.
 func Default() *serverstorage.ResourceConfig { return controlplane.DefaultAPIResourceConfigSource() }
 
 // Build returns the built-in groups, in the order that discovery shows them, and the hooks that
@@ -307,7 +308,7 @@ func (o *Options) others() []controlplaneapiserver.RESTStorageProvider {
 	}
 }
 
-// Scheme knows every built-in kind except those of package registration.
+// Scheme has every built-in kind except those of package registration.
 var Scheme = legacyscheme.Scheme
 
 // Codecs encode and decode the kinds of Scheme.

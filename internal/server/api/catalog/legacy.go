@@ -23,11 +23,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// legacy lists the versions that upstream's storage still understands and
-// kube-apiserver no longer serves: the workload kinds as the examples of Kubernetes 1.15 use them. A
-// server serves those that it is asked for (S9.8). They share the storage of the group they moved to, so an object written through
-// one version is read through the others, and a webhook's rule on one of them
-// also catches the others when its matchPolicy is Equivalent.
+// legacy lists the versions that upstream's storage still understands and kube-apiserver no longer serves: the workload
+// kinds as the examples of Kubernetes 1.15 use them. A server serves the versions that its flags name (S9.8). They
+// share the storage of the group they moved to. An object written through one version is therefore read through the
+// others, and a webhook's rule on one version also matches the others when its matchPolicy is Equivalent.
 var legacy = []struct {
 	version   schema.GroupVersion
 	from      schema.GroupVersion
@@ -136,8 +135,8 @@ func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	return o, err
 }
 
-// rollbackREST writes what a DeploymentRollback says into the deployment, as the
-// server of Kubernetes 1.7 did; a deployment controller acts on it.
+// rollbackREST writes the rollback of a DeploymentRollback into the deployment, as the server of
+// Kubernetes 1.7 did; a deployment controller carries it out.
 type rollbackREST struct {
 	*deploymentstorage.RollbackREST
 }

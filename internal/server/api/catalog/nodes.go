@@ -18,13 +18,13 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// nodeSubresources are answered by an agent on a node, and this server has no
-// nodes that run anything. Admission judges those that connect to something;
-// logs are read, and reads are not judged. Then the answer is 501.
+// nodeSubresources are answered by an agent on a node, and this server has no nodes that run
+// containers. Subresources that connect pass admission; reads, such as logs, do not. Then the
+// answer is 501.
 var nodeSubresources = []string{"pods/attach", "pods/exec", "pods/portforward", "pods/log", "nodes/proxy"}
 
-// upgraded are those that clients reach by upgrading a connection: with POST, or,
-// since WebSockets allow nothing else, with GET. Either request is authorized as a create.
+// upgraded are the subresources that clients reach by upgrading a connection: with POST, or with
+// GET, the only method of WebSockets. Both requests are authorized as a create.
 var upgraded = []string{"pods/attach", "pods/exec", "pods/portforward"}
 
 func answerForNodes(groups []Group, authorizer authorizer.UnconditionalAuthorizer) {
@@ -55,13 +55,13 @@ func answerForNodes(groups []Group, authorizer authorizer.UnconditionalAuthorize
 type noAgent struct {
 	path   string
 	parent rest.Getter
-	// done says, for the error, what the server did with the request.
+	// done describes, for the error, the part of the request that the server carried out.
 	done string
-	// creates, when set, says who may create; the request's own verb is not enough.
+	// creates, when set, authorizes creates; the request's own verb is not enough.
 	creates authorizer.UnconditionalAuthorizer
 }
 
-// authorize refuses those who may not create.
+// authorize refuses users that may not create.
 func (n noAgent) authorize(ctx context.Context) error {
 	info, ok := request.RequestInfoFrom(ctx)
 	if n.creates == nil || (ok && info.Verb == "create") {

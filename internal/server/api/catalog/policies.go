@@ -69,15 +69,14 @@ func refine(storage map[string]rest.Storage, resource string, r refinement) {
 	store.UpdateStrategy = refinedUpdate{store.UpdateStrategy.(updateStrategy), r}
 }
 
-// refinement is what Gatehouse does differently from upstream with one kind.
+// refinement is the difference between Gatehouse's and upstream's handling of one kind.
 type refinement interface {
 	// before returns the stored object as upstream's validation of an update is to
 	// see it. It changes neither object.
 	before(obj, old runtime.Object) runtime.Object
-	// validate returns the errors of an object in addition to those that upstream finds; old is
-	// nil for a new object.
+	// validate returns errors of an object in addition to upstream's; old is nil for a new object.
 	validate(obj, old runtime.Object) field.ErrorList
-	// errors returns those of upstream's errors of an update that stay.
+	// errors filters upstream's errors of an update.
 	errors(obj, old runtime.Object, errs field.ErrorList) field.ErrorList
 	// warnings returns the warnings for a writer about parts of a valid object that cannot work.
 	warnings(ctx context.Context, obj runtime.Object) []string
@@ -138,8 +137,8 @@ func (refiningLittle) errors(_, _ runtime.Object, errs field.ErrorList) field.Er
 // validatingPolicyStrategy refines ValidatingAdmissionPolicy.
 type validatingPolicyStrategy struct{ refiningLittle }
 
-// before shows the texts of stored variables as those of validations too, since
-// that is where upstream looks for the texts that compile as stored (D76).
+// before adds the texts of stored variables to those of validations, because upstream looks only
+// there for texts that compile as stored expressions (D76).
 func (validatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 	policy := old.(*admissionregistration.ValidatingAdmissionPolicy)
 	if len(policy.Spec.Variables) == 0 {
@@ -165,8 +164,8 @@ func (validatingPolicyStrategy) warnings(_ context.Context, obj runtime.Object) 
 // mutatingPolicyStrategy refines MutatingAdmissionPolicy.
 type mutatingPolicyStrategy struct{ refiningLittle }
 
-// before shows the texts of stored JSON patches as those of apply configurations
-// too, since that is where upstream looks for the texts that compile as stored (D76).
+// before adds the texts of stored JSON patches to those of apply configurations, because upstream
+// looks only there for texts that compile as stored expressions (D76).
 func (mutatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 	policy := old.(*admissionregistration.MutatingAdmissionPolicy)
 	shown := *policy
@@ -284,7 +283,7 @@ type bindingStrategy struct {
 	kinds    resolver.ResourceResolver
 }
 
-// binding is what both kinds have in common.
+// binding has the common fields of both kinds of bindings.
 type binding struct {
 	policy   string
 	paramRef *admissionregistration.ParamRef

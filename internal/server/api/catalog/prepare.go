@@ -55,16 +55,17 @@ import (
 // sampleAddress stands for the address that a server gives a service.
 const sampleAddress = "10.96.0.10"
 
-// Prepare is what a registry makes of the object of a request between the passes of admission: it drops
-// what the request must not set, and sets what follows. The error says why the object is refused then.
+// Prepare runs a registry's strategy on the object of a request between the passes of admission: it
+// drops fields that the request must not set, and sets dependent fields. The error is the reason to
+// refuse the object.
 type Prepare func(context.Context, runtime.Object) error
 
 // errAsked ends a request to a registry where the registry asks what validates.
 var errAsked = errors.New("the registry asks whether it may store the object")
 
-// Prepares returns what the registry of a storage makes of the object of a request, by the registry's own code up to
-// the point where it asks what validates: nothing is stored, and no review is answered. The
-// context has the user, the namespace and the RequestInfo of the request.
+// Prepares returns the Prepare of a storage for the object of a request. It runs the registry's own code up to the
+// point where the registry calls validation: nothing is stored, and no review is answered. The context has the user,
+// the namespace and the RequestInfo of the request.
 func Prepares(storage rest.Storage, a admission.Attributes) Prepare {
 	if a.GetObject() == nil {
 		return nil
@@ -94,7 +95,8 @@ func Prepares(storage rest.Storage, a admission.Attributes) Prepare {
 	}
 }
 
-// current makes an object without a resource version, such as that of a file, one of the stored version.
+// current gives an object without a resource version, such as an object from a file, the stored resource
+// version.
 func current(_ context.Context, object, stored runtime.Object) (runtime.Object, error) {
 	to, err := meta.Accessor(object)
 	if err != nil || to.GetResourceVersion() != "" {
@@ -107,7 +109,7 @@ func current(_ context.Context, object, stored runtime.Object) (runtime.Object, 
 	return object, err
 }
 
-// Strategies are what a registry makes of objects; nil for a registry without creates, or updates.
+// Strategies are the strategies of a registry; nil for a registry without creates, or updates.
 type Strategies struct {
 	Create rest.RESTCreateStrategy
 	Update rest.RESTUpdateStrategy
@@ -148,8 +150,8 @@ func (s Strategies) Registry(a admission.Attributes) rest.Storage {
 	}
 }
 
-// allocatable returns why a new service cannot have the addresses that it asks for; nil if it can, or nobody knows
-// the ranges of the cluster.
+// allocatable returns the reason why a new service cannot have the addresses that it requests; nil if it can, or
+// if the ranges of the cluster are unknown.
 func allocatable(ctx context.Context, object runtime.Object) error {
 	s, ok := object.(*core.Service)
 	if !ok || s.Spec.Type == core.ServiceTypeExternalName || s.Spec.ClusterIP == "" || s.Spec.ClusterIP == core.ClusterIPNone {
@@ -192,7 +194,7 @@ func allocatable(ctx context.Context, object runtime.Object) error {
 }
 
 // allocate gives a service an address, as a server does before it validates the service. A changed service
-// keeps what it was given.
+// keeps its address.
 func allocate(object, stored runtime.Object) {
 	s, ok := object.(*core.Service)
 	if !ok || s.Spec.Type == core.ServiceTypeExternalName {
@@ -239,7 +241,7 @@ func Builtin(a admission.Attributes) (rest.Storage, error) {
 	return known[resource], err
 }
 
-// Binds reports whether a resource and a subresource, empty for none, are those that bind pods to nodes.
+// Binds reports whether a resource and a subresource, empty for none, bind pods to nodes.
 func Binds(resource schema.GroupResource, subresource string) bool {
 	return resource == core.Resource("bindings") && subresource == "" || resource == core.Resource("pods") && subresource == "binding"
 }
@@ -326,7 +328,8 @@ func (unreachable) RoundTrip(*http.Request) (*http.Response, error) {
 // Reader reads the objects and the rights of the place that a request is for.
 type Reader interface {
 	authorizer.UnconditionalAuthorizer
-	// Get returns an object, and List those of a namespace, or all if it is empty, of internal types.
+	// Get returns an object, and List the objects of a namespace, or of all namespaces if it is
+	// empty, as internal types.
 	Get(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error)
 	List(ctx context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error)
 }
@@ -338,7 +341,7 @@ func WithReader(ctx context.Context, r Reader) context.Context {
 	return context.WithValue(ctx, readerKey{}, r)
 }
 
-// standIn takes the place of etcd: it has what the Reader of a context reads.
+// standIn replaces etcd with the objects of the Reader of a context.
 type standIn struct {
 	apistorage.Interface
 	resource schema.GroupResource

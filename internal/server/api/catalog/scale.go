@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// scaleStorage is what serves the scale of a workload kind.
+// scaleStorage is the storage of the scale of a workload kind.
 type scaleStorage interface {
 	rest.Storage
 	rest.Patcher

@@ -20,7 +20,7 @@ func EffectiveVersion() compatibility.EffectiveVersion {
 	return effectiveVersion{emulation.Effective()}
 }
 
-// Info is what /version answers.
+// Info is the answer of /version.
 func (v effectiveVersion) Info() *apiversion.Info {
 	info := v.EffectiveVersion.Info()
 	info.GitVersion, info.GitCommit, info.BuildDate = "v"+emulation.Release, "", ""

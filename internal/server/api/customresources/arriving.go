@@ -33,7 +33,7 @@ func newArrivals(patience time.Duration) *arrivals {
 
 type arrival struct {
 	group string
-	// uid is that of the definition, "" while it is being created.
+	// uid is the UID of the CRD, "" while it is being created.
 	uid types.UID
 	// over ends when the definition is served, or will not be served soon, and served when requests find
 	// the resource, at the latest with over.
@@ -141,7 +141,7 @@ func Await(ctx context.Context, arrivals []context.Context) {
 	}
 }
 
-// definitionStorage stores definitions, and counts those that it creates as arriving.
+// definitionStorage stores CRDs, and counts the CRDs that it creates as arriving.
 type definitionStorage struct {
 	*customresourcedefinition.REST
 	arrivals *arrivals

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxConverted bounds what a conversion webhook may make of one object, in bytes
-	// of JSON, as the embedded etcd bounds what can be stored.
+	// maxConverted bounds one object that a conversion webhook returns, in bytes of JSON, as the
+	// embedded etcd bounds stored objects.
 	maxConverted = 8 << 20
 	// maxAnswers bounds the answers, beyond smallAnswer bytes each, that are read and
 	// decoded at once. An answer that is decoded takes ten times as much memory.
@@ -33,8 +33,8 @@ const (
 // they are from.
 var answers = semaphore.NewWeighted(maxAnswers)
 
-// readAnswer reads what a webhook answered about some objects, decompressed. The caller calls
-// done when it has decoded the answer.
+// readAnswer reads the response of a webhook about some objects, decompressed. The caller calls
+// done when it has decoded the response.
 func readAnswer(ctx context.Context, response *http.Response, objects int) (data []byte, done func(), err error) {
 	limit := min(int64(objects)*maxConverted, maxAnswers)
 	done = func() {}

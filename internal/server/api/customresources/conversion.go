@@ -91,7 +91,7 @@ func (c *convertor) call(in runtime.Object, to schema.GroupVersion) error {
 	}
 	var strangers []*unstructured.Unstructured
 	add := func(u *unstructured.Unstructured) {
-		// Objects without metadata are those that the machinery makes to find out whether a codec works.
+		// Objects without metadata come from the machinery, which tests with them whether a codec works.
 		if u.GetAPIVersion() != to.String() && u.Object["metadata"] != nil {
 			strangers = append(strangers, u)
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// definition serves one CustomResourceDefinition in one state of its spec and
-// names. It does not change, but for its gates and for what is built when it is needed.
+// definition serves one CustomResourceDefinition in one state of its spec and names. It is
+// immutable, except for its gates and for the parts that are built on first use.
 type definition struct {
 	server *Server
 	// crd has packed schemas.
@@ -33,7 +33,7 @@ type definition struct {
 	schemas   *schemas
 	// whole is crd with its schemas.
 	whole *late[*apiextensionsv1.CustomResourceDefinition]
-	// strategies are those of the versions that have a store.
+	// strategies are the strategies of the versions that have a store.
 	strategies map[string]*late[strategies]
 	// typeConverter knows the schemas of all versions.
 	typeConverter managedfields.TypeConverter
@@ -54,11 +54,11 @@ type definition struct {
 	retire  context.CancelFunc
 }
 
-// parts are what requests run on.
+// parts serve the requests of a definition.
 type parts struct {
-	// endpoints are those of the served versions.
+	// endpoints are the endpoints of the served versions.
 	endpoints map[place]*resources.Endpoint
-	// stores are those of the served versions and of the storage version.
+	// stores are the stores of the served versions and of the storage version.
 	stores map[string]versionStore
 }
 
@@ -117,7 +117,7 @@ func (d *definition) open() (*parts, error) {
 	return made, nil
 }
 
-// build holds what the versions of a definition share while its parts are built.
+// build holds the data that the versions of a definition share while its parts are built.
 type build struct {
 	*definition
 	*parts

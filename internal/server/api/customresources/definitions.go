@@ -72,8 +72,8 @@ func Accepts(ctx context.Context, object, old *unstructured.Unstructured) error 
 	return rest.BeforeUpdate(strategy, ctx, made, stored)
 }
 
-// definitionCodec is how definitions are stored: in protobuf, which costs a fraction of what JSON
-// does. Upstream stores JSON. Both upstream and this server read either form.
+// definitionCodec stores CRDs in protobuf, which costs a fraction of the CPU time of JSON. Upstream
+// stores JSON. Both upstream and this server read either form.
 func definitionCodec() runtime.Codec {
 	return storedCodec{codecs.CodecForVersions(protobuf.NewSerializer(scheme, scheme), codecs.UniversalDeserializer(),
 		apiextensionsv1.SchemeGroupVersion, runtime.InternalGroupVersioner)}
@@ -142,10 +142,9 @@ func withStoredSpec(next admission.Interface) admission.Interface {
 	})
 }
 
-// bindStatus returns the scopes of requests for the status of definitions. An update computes who
-// manages which fields without the spec: a write of the status never changes the spec, and it is
-// nearly all of a definition. A patch may be one of server-side apply, which makes an object of
-// what it has computed.
+// bindStatus returns the scopes of requests for the status of CRDs. An update computes the managers
+// of fields without the spec: a write of the status never changes the spec, and the spec is nearly
+// all of a CRD. A patch may be a server-side apply, which makes an object of the computed fields.
 func bindStatus(scope handlers.RequestScope, types managedfields.TypeConverter, reset map[fieldpath.APIVersion]*fieldpath.Set) (func(context.Context) *handlers.RequestScope, error) {
 	updates := scope
 	var err error

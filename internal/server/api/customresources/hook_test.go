@@ -56,8 +56,8 @@ func answer(review map[string]any, response map[string]any) map[string]any {
 	return map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
 }
 
-// newRawHook starts a webhook that answers with what respond returns: an
-// http.Handler, or something to encode as JSON.
+// newRawHook starts a webhook that answers with the result of respond: an http.Handler, or a value
+// to encode as JSON.
 func newRawHook(t testing.TB, respond func(review map[string]any) any) *hook {
 	h := &hook{}
 	h.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -22,7 +22,7 @@ type late[T any] struct {
 	patience, unused int
 }
 
-// built is what a build returned.
+// built is the result of a build.
 type built[T any] struct {
 	value T
 	err   error
@@ -116,7 +116,7 @@ func (k *keeper) add(one kept) {
 	}
 }
 
-// round calls round of all values, and forgets those that were dropped.
+// round calls round of all values, and removes the dropped ones.
 func (k *keeper) round() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -166,7 +166,7 @@ func TestSchemasArePackedWithoutLoss(t *testing.T) {
 	if err := pack(again, nil); err != nil || !reflect.DeepEqual(again, packed) {
 		t.Errorf("packed twice, it is another: %v", err)
 	}
-	// What was packed is known for a while.
+	// The schemas of a packed form are cached for a while.
 	for _, known := range []bool{true, false} {
 		if !known {
 			wholes.Clear()
@@ -225,9 +225,8 @@ func TestPackedSchemasAreShared(t *testing.T) {
 	}
 }
 
-// A kind costs nothing but its packed definition until it is used; then all clients get the
-// same verdicts, whichever client uses the kind first, and also after the built parts were
-// dropped.
+// A kind costs only its packed definition until it is used; then all clients get the same verdicts,
+// whichever client uses the kind first, and also after the built parts were dropped.
 func TestKindsAreBuiltByTheirFirstUse(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -366,8 +365,8 @@ func TestTheStatusIsWrittenWithSchemas(t *testing.T) {
 	}
 }
 
-// An update of the status computes managed fields without the spec: the managers are those of an
-// update that reads it, whatever the spec of the request says.
+// An update of the status computes managed fields without the spec: the managers are the same as if
+// it read the spec, whatever the spec of the request is.
 func TestAWriteOfTheStatusKeepsWhoManagesTheSpec(t *testing.T) {
 	e := newEnv(t)
 	name := e.define(widgets).Name

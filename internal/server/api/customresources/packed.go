@@ -21,12 +21,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Schemas take more memory than all else in a definition together, a hundred times as much as
-// they take compressed. Definitions are therefore kept with packed schemas. A packed schema has
-// nothing but a default. The default begins with packedMark, with which no JSON begins; after
-// the mark comes the schema in protobuf, compressed. Equal schemas are packed into equal bytes.
+// Schemas take more memory than the rest of a CRD together, and a hundred times their compressed
+// size. CRDs are therefore kept with packed schemas. A packed schema has only a default. The
+// default begins with packedMark, with which no JSON begins; after the mark comes the schema in
+// protobuf, compressed. Equal schemas are packed into equal bytes.
 
-// packedMark is what a packed schema begins with.
+// packedMark is the first byte of a packed schema.
 const packedMark = 0
 
 func isPacked(v *apiextensionsv1.CustomResourceValidation) bool {
@@ -91,9 +91,9 @@ func packSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1.C
 	}}, nil
 }
 
-// wholes has schemas by the digest of their packed form, as long as something else has them: a
-// definition is unpacked several times while it becomes established, for the server and for its
-// controllers. Nobody changes an unpacked schema.
+// wholes has schemas by the digest of their packed form, as long as something else refers to them:
+// a CRD is unpacked several times while it becomes established, for the server and for its
+// controllers. Unpacked schemas must not be changed.
 var wholes sync.Map // of weak pointers to *apiextensionsv1.CustomResourceValidation
 
 type digest = [sha256.Size]byte
@@ -168,12 +168,12 @@ type statusWriting struct {
 	statusWriter
 }
 
-// metadataOnly asks for the metadata of what was written: all else is known.
+// metadataOnly asks for only the metadata of the written object: the caller has the rest.
 const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-// UpdateStatus writes a status. The schemas stay here: withStoredSpec gives admission the whole
-// definition. The result has the status that was sent: what a webhook has made of it comes with
-// the informer.
+// UpdateStatus writes a status. The schemas are not sent: withStoredSpec gives admission the whole
+// CRD. The result has the status that was sent; changes that a webhook makes arrive with the
+// informer.
 func (w statusWriting) UpdateStatus(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, o metav1.UpdateOptions) (*apiextensionsv1.CustomResourceDefinition, error) {
 	failed := func() {}
 	if w.before != nil {

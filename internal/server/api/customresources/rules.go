@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
-// Rules are what a definition says about objects, without a server.
+// Rules are the schemas, defaults and validation rules of a CRD, without a server.
 type Rules struct {
 	crd     *apiextensionsv1.CustomResourceDefinition
 	schemas *schemas
@@ -29,8 +29,8 @@ func NewRules(crd *apiextensionsv1.CustomResourceDefinition) *Rules {
 	return &Rules{&accepted, newSchemas(&accepted, &keeper{over: true}, whole)}
 }
 
-// Decode makes an object what the server makes of it when it reads a request: it drops fields that the
-// schema does not have, whose paths are returned, and sets defaults.
+// Decode changes an object as the server does when it reads a request: it drops fields that the schema
+// does not have, returns their paths, and sets defaults.
 func (r *Rules) Decode(u *unstructured.Unstructured) (unknown []string, err error) {
 	if unknown, err = r.schemas.coerce(u, coercion{unknown: true}); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func (r *Rules) Decode(u *unstructured.Unstructured) (unknown []string, err erro
 	return unknown, err
 }
 
-// Strategies returns what the registry makes of the objects of a version, or of their status: by the schema, the
-// subresources and the rules of the version.
+// Strategies returns the strategies of the registry for the objects of a version, or for their status: by the
+// schema, the subresources and the rules of the version.
 func (r *Rules) Strategies(version, subresource string) (catalog.Strategies, error) {
 	for i := range r.crd.Spec.Versions {
 		if r.crd.Spec.Versions[i].Name != version {

@@ -151,8 +151,8 @@ func (s *schemas) coerce(u *unstructured.Unstructured, c coercion) (unknown []st
 	return unknown, nil
 }
 
-// defaulter applies the defaults of the schemas to custom objects, and those of
-// next to everything else.
+// defaulter applies the defaults of the schemas to custom objects, and the defaults of next to all
+// other objects.
 type defaulter struct {
 	*schemas
 	next runtime.ObjectDefaulter
@@ -178,8 +178,8 @@ func (d defaulter) Default(obj runtime.Object) {
 // errList refuses objects that the library would take for lists, and fail to send.
 var errList = errors.New(`a custom object cannot have an array named "items" at its top level: that is a list`)
 
-// coercingDecoder coerces what it decodes. If it is strict, it returns an error for
-// unknown fields together with the object.
+// coercingDecoder coerces decoded objects. If it is strict, it returns an error for unknown fields
+// together with the object.
 type coercingDecoder struct {
 	runtime.Decoder
 	schemas *schemas
@@ -218,7 +218,7 @@ func (d coercingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, 
 	return obj, gvk, nil
 }
 
-// coercingConvertor coerces what it converts.
+// coercingConvertor coerces converted objects.
 type coercingConvertor struct {
 	runtime.ObjectConvertor
 	schemas *schemas

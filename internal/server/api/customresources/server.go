@@ -220,8 +220,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ready waits until the definitions that were there at the start are served. The
-// error is that of ctx.
+// Ready waits until the CRDs that existed at the start are served. It returns the error of ctx.
 func (s *Server) Ready(ctx context.Context) error {
 	select {
 	case <-s.ready:

@@ -22,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
-// entry is a served definition and the newest state of its object. That state differs from the
-// one that the definition was built from only in its status and metadata.
+// entry is a definition and the newest state of its CRD. This state differs from the state of the
+// definition only in status and metadata.
 type entry struct {
 	*definition
 	crd *apiextensionsv1.CustomResourceDefinition
@@ -42,7 +42,7 @@ func keyOf(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupResource {
 // load builds all definitions, in parallel, and serves them. A definition that cannot be built
 // is left to sync.
 func (s *Server) load(ctx context.Context) {
-	// A lister's only error is that of the selector.
+	// A lister fails only on the selector, which is valid.
 	crds, _ := s.definitions.Lister().List(labels.Everything())
 	var mu sync.Mutex
 	next := map[schema.GroupResource]entry{}

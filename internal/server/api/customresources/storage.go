@@ -41,7 +41,7 @@ type statusREST struct{ store *registry.Store }
 // New implements rest.Storage.
 func (s *statusREST) New() runtime.Object { return s.store.New() }
 
-// Destroy implements rest.Storage. The storage is that of the resource.
+// Destroy implements rest.Storage. It does nothing, because the storage belongs to the resource.
 func (s *statusREST) Destroy() {}
 
 // Get implements rest.Getter, for patches.

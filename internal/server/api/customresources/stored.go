@@ -48,8 +48,8 @@ func validationsOf(crd *apiextensions.CustomResourceDefinition) []*apiextensions
 	return all
 }
 
-// throughJSON makes the schemas of a definition that have values which JSON cannot express what they
-// are after a way through JSON.
+// throughJSON encodes to JSON, and decodes again, the schemas of a CRD that have values which JSON
+// cannot express.
 func throughJSON(crd *apiextensions.CustomResourceDefinition) error {
 	for _, v := range validationsOf(crd) {
 		if !beyondJSON(v) {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/randfill"
 )
 
-// through returns what is read after a definition was stored by a codec.
+// through stores a CRD by a codec, and returns the CRD that is read again.
 func through(t *testing.T, codec runtime.Codec, crd *apiextensions.CustomResourceDefinition) *apiextensions.CustomResourceDefinition {
 	t.Helper()
 	before := crd.DeepCopy()
@@ -50,8 +50,7 @@ func sent(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *apiexten
 	return internal
 }
 
-// What a definition says does not depend on the encoding in which it is stored: upstream stores
-// JSON, this server protobuf.
+// The stored encoding does not change a CRD: upstream stores JSON, this server protobuf.
 func FuzzDefinitionsAreStoredAsInJSON(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

@@ -20,8 +20,8 @@ const (
 	scaleModel = "io.k8s.api.autoscaling.v1.Scale"
 )
 
-// sharedModels are the schemas that those of custom kinds refer to, and those of the scale
-// subresource, by their names. They are those of upstream's document of a kind without fields.
+// sharedModels are the schemas that the schemas of custom kinds refer to, and the schemas of the
+// scale subresource, by name. They come from upstream's document of a kind without fields.
 var sharedModels = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "None", ListKind: "NoneList"},
@@ -52,10 +52,10 @@ var sharedModels = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 	return shared, nil
 })
 
-// newTypeConverter builds the type converter for server-side apply. Versions that are no longer
-// served count: objects may have fields that were managed in them. The converter is that of the
-// OpenAPI documents, which are built only where a schema is not structural: a document takes
-// several times as long.
+// newTypeConverter builds the type converter for server-side apply. It includes versions that are
+// no longer served: objects may have fields that were managed in them. The converter uses the
+// schemas of the OpenAPI documents. It builds a document only where a schema is not structural,
+// because a document takes several times as long.
 func (d *definition) newTypeConverter() (managedfields.TypeConverter, error) {
 	models, err := d.models()
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *definition) newTypeConverter() (managedfields.TypeConverter, error) {
 	return managedfields.NewTypeConverter(models, d.crd.Spec.PreserveUnknownFields)
 }
 
-// models returns the schemas of all versions, and those that they refer to, by their names.
+// models returns the schemas of all versions, and the schemas that they refer to, by name.
 func (d *definition) models() (map[string]*spec.Schema, error) {
 	shared, err := sharedModels()
 	if err != nil {

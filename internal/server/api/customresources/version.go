@@ -79,7 +79,8 @@ func (d *definition) newStrategies(index int) (s strategies, err error) {
 	return newStrategies(&named, index, structural)
 }
 
-// subresources are those of a version in the form strategies use, nil if there are none.
+// subresources returns the subresources of a version in the form that strategies use, nil if there
+// are none.
 func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion) (status *apiextensions.CustomResourceSubresourceStatus, scale *apiextensions.CustomResourceSubresourceScale) {
 	if v.Subresources != nil && v.Subresources.Status != nil {
 		status = &apiextensions.CustomResourceSubresourceStatus{}
@@ -119,7 +120,7 @@ func (s lateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Objec
 	return compiled.ValidateUpdate(ctx, obj, old)
 }
 
-// addStore makes the store of a version, and those of its subresources.
+// addStore makes the store of a version, and the stores of its subresources.
 func (b *build) addStore(v *apiextensionsv1.CustomResourceDefinitionVersion) error {
 	names := b.crd.Status.AcceptedNames
 	gv := b.groupVersion(v.Name)

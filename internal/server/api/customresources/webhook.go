@@ -258,8 +258,8 @@ func (w *conversionWebhook) explain(failure *call.Failure, answered bool) error 
 	return &url.Error{Op: "Post", URL: w.url.String(), Err: err}
 }
 
-// maxShown bounds what is shown of the body of an answer that is not a
-// ConversionReview, in bytes.
+// maxShown bounds the part that an error quotes of a response that is not a ConversionReview, in
+// bytes.
 const maxShown = 2 << 10
 
 // badStatus returns the error that upstream's client returns for such an answer, with the URL
@@ -307,7 +307,7 @@ func checkKind(original, converted *unstructured.Unstructured, to schema.GroupVe
 	return nil
 }
 
-// checkIdentity compares the identity of a converted object with that of the original.
+// checkIdentity compares the identity of a converted object with the original.
 func checkIdentity(original, converted *unstructured.Unstructured) error {
 	for _, same := range []struct{ name, before, after string }{
 		{"name", original.GetName(), converted.GetName()},

@@ -33,18 +33,18 @@ type Handler struct {
 	}
 }
 
-// New returns a Handler for the built-in group versions, in the order clients are
-// to see groups and the versions of a group; the caller no longer changes them.
-// serverAddress is the HOST:PORT under which clients reach the server. The error
-// names a subresource whose scope is not that of its resource.
+// New returns a Handler for the built-in group versions, in the order in which clients see groups
+// and the versions of a group; the caller no longer changes them. serverAddress is the HOST:PORT
+// under which clients reach the server. The error names a subresource whose scope differs from its
+// resource's.
 func New(serverAddress string, builtin []Version) (*Handler, error) {
 	h := &Handler{addresses: discovery.DefaultAddresses{DefaultAddress: serverAddress}, builtin: builtin}
 	return h, h.SetCustom(nil)
 }
 
-// SetCustom replaces the served versions of custom resources; the caller no longer changes
-// them. The versions of a group are in order of preference, the groups in any order. Requests
-// that begin after SetCustom returns see the change. After an error, which is like that of New,
+// SetCustom replaces the served versions of custom resources; the caller no longer changes them.
+// The versions of a group are in order of preference, the groups in any order. Requests that begin
+// after SetCustom returns see the change. After an error, of the same kind as an error of New,
 // everything stays as it was. A call takes some microseconds per resource of the whole server.
 func (h *Handler) SetCustom(versions []Version) error {
 	for i := range versions {

@@ -202,7 +202,8 @@ func TestCustomResourcesComeAndGo(t *testing.T) {
 }
 
 // TestKindsOfCustomResourcesHaveTheirVersion: aggregated discovery names the group version of each
-// kind of a custom resource, and only that of a foreign kind of a built-in one.
+// kind of a custom resource. For a built-in resource it names the group version only if the kind is
+// of another one.
 func TestKindsOfCustomResourcesHaveTheirVersion(t *testing.T) {
 	h, s := serve(t, small())
 	verbs := metav1.Verbs{"get"}

@@ -26,7 +26,7 @@ type Version struct {
 	// asked.
 	Remote, Stale bool
 	Aggregated    []apidiscoveryv2.APIResourceDiscovery
-	// custom versions are those of custom resources.
+	// custom marks versions of custom resources.
 	custom bool
 }
 

@@ -37,8 +37,9 @@ func TestTheListOfGroupsIsTheAggregators(t *testing.T) {
 	}
 }
 
-// S22.14: in both forms of discovery, group versions of other servers stand where their
-// priorities say, hide those of this server, and are stale while their server does not answer.
+// S22.14: in both forms of discovery, group versions of other servers are ordered by their
+// priorities, hide the same group versions of this server, and are stale while their server does
+// not answer.
 func TestRemoteVersionsStandByTheirPriorities(t *testing.T) {
 	builtin := small()
 	for i := range builtin {

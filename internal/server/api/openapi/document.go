@@ -30,7 +30,7 @@ type document struct {
 	}
 }
 
-// content is what a document says.
+// content is the content of a document.
 type content struct {
 	// json is nil while no request reads it.
 	json []byte
@@ -124,16 +124,15 @@ func (d *document) known() string {
 type protobuf struct {
 	// mediaType is the media type of answers; clients may also ask for old.
 	mediaType, old string
-	// only says that JSON is not offered, and that what the client accepts does
-	// not matter.
+	// only means that JSON is not offered, and that the Accept header of the client is ignored.
 	only   bool
 	encode func(json []byte) ([]byte, error)
 }
 
 const typeJSON = "application/json"
 
-// negotiate returns the media type to answer with, empty if none of those that
-// the client accepts is offered.
+// negotiate returns the media type of the response, empty if the client accepts none of the offered
+// types.
 func (p protobuf) negotiate(accept string) string {
 	if p.only {
 		return p.mediaType

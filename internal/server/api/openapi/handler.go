@@ -25,12 +25,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Options say what a Handler documents. Models and at least one endpoint must be
-// set.
+// Options are the kinds that a Handler documents. Models and at least one endpoint must be set.
 type Options struct {
 	// Models has the definitions of all kinds of the endpoints.
 	Models *Models
-	// Endpoints are those of the built-in kinds.
+	// Endpoints are the endpoints of the built-in kinds.
 	Endpoints []*resources.Endpoint
 	// Version is the release that documents name, such as "v1.37.1".
 	Version string
@@ -175,8 +174,8 @@ func (h *Handler) SetCustom(versions []CustomVersion) {
 	h.mu.swagger = &document{build: h.build2}
 }
 
-// SetRemote replaces the documents of other servers. Such a document takes the place of the
-// document of a custom group version, and never that of a built-in one.
+// SetRemote replaces the documents of other servers. Such a document replaces the document of a
+// custom group version, never the document of a built-in one.
 func (h *Handler) SetRemote(remote Remote) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -114,7 +114,7 @@ func (m *Models) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, erro
 	m.resolving.Lock()
 	schemas := m.resolving.resolver.Value()
 	if schemas == nil {
-		// It has definitions of its own, into which nobody writes.
+		// The resolver has its own definitions, which are never changed.
 		schemas = resolver.NewDefinitionsSchemaResolver(m.all, m.schemes...)
 		m.resolving.resolver = weak.Make(schemas)
 	}
@@ -203,7 +203,7 @@ func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefi
 }
 
 // complete adds the definitions of extra and metadata.initializers to definitions of upstream,
-// those of metadata among them. extra may be nil.
+// including those of metadata. extra may be nil.
 func complete(some, extra common.GetOpenAPIDefinitions, ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(some)(ref)
 	if extra != nil {

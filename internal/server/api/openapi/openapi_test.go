@@ -271,9 +271,8 @@ func readOnce(t *testing.T, root openapi3.Root) func(schema.GroupVersion) *spec3
 	}
 }
 
-// kubectl apply, diff and --validate need each of these; without one of them
-// they fall back to OpenAPI v2 or to what is compiled into kubectl, which does
-// not know metadata.initializers.
+// kubectl apply, diff and --validate need each of these; without one of them they fall back to
+// OpenAPI v2 or to the schemas compiled into kubectl, which do not have metadata.initializers.
 func TestWhatKubectlNeeds(t *testing.T) {
 	o := builtin(t)
 	root := openapi3.NewRoot(client(t, serve(t, openapi.New(o))).OpenAPIV3())

@@ -31,8 +31,8 @@ func operations(gv schema.GroupVersion, list []*resources.Endpoint) ([]common.Ro
 	for _, e := range list {
 		storage[e.Discovery.Name] = e.Storage
 	}
-	// Options such as ListOptions are those of v1 in every group whose scheme
-	// has them there, as in kube-apiserver.
+	// Options such as ListOptions have version v1 in every group whose scheme has them there, as in
+	// kube-apiserver.
 	var optionsVersion *schema.GroupVersion
 	v1 := schema.GroupVersion{Version: "v1"}
 	if _, err := scope.Creater.New(v1.WithKind("ListOptions")); err == nil {

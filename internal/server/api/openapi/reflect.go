@@ -21,9 +21,9 @@ type Package struct {
 	FieldDocs func() map[string]map[string]string
 }
 
-// Reflect describes Go types that have no generated definitions, and the types of their fields:
-// by their json, patchStrategy and patchMergeKey tags, and by the comments of packages. Each
-// example is a pointer to a struct. Types that name their OpenAPI model, as those of
+// Reflect describes Go types that have no generated definitions, and the types of their fields: by
+// their json, patchStrategy and patchMergeKey tags, and by the comments of packages. Each example
+// is a pointer to a struct. Types that name their OpenAPI model, as the types of
 // k8s.io/apimachinery do, are left to the generated definitions.
 //
 // Reflect panics on a field that JSON cannot express, such as a channel.
@@ -47,7 +47,8 @@ type reflector struct {
 	found map[string]common.OpenAPIDefinition
 }
 
-// docsOf returns the comments of a struct's fields. Those of upstream's types come with a method.
+// docsOf returns the comments of a struct's fields. Upstream's types have a method that returns
+// them.
 func (r *reflector) docsOf(t reflect.Type) map[string]string {
 	if d, ok := reflect.New(t).Interface().(interface{ SwaggerDoc() map[string]string }); ok {
 		return d.SwaggerDoc()
@@ -71,7 +72,7 @@ func (r *reflector) define(t reflect.Type, name string) {
 	r.found[name] = common.OpenAPIDefinition{Schema: s, Dependencies: slices.Sorted(maps.Keys(needs))}
 }
 
-// fields adds the fields of a struct, those of embedded ones included.
+// fields adds the fields of a struct, including the fields of embedded structs.
 func (r *reflector) fields(t reflect.Type, docs map[string]string, s *spec.Schema, needs map[string]bool) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -141,8 +141,8 @@ func TestAReflectedKindCanBeApplied(t *testing.T) {
 	}
 }
 
-// The descriptions are the comments in the source of a package. A comment above several fields is
-// that of each.
+// The descriptions are the comments in the source of a package. A comment above several fields
+// describes each of them.
 func TestReflectDescribesFieldsByTheirComments(t *testing.T) {
 	ref := func(path string) spec.Ref { return spec.MustCreateRef("#/definitions/" + path) }
 	packages := []openapi.Package{{Example: announce.Announcement{}, FieldDocs: announce.FieldDocs}}

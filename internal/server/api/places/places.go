@@ -30,9 +30,9 @@ type Places struct {
 }
 
 // Elsewhere returns a function that reports whether other servers have the objects of a group, or
-// had them when the function was called before. An informer outlives its APIService for a while.
-// If this etcd answered its next list, which finds nothing here, the objects would look deleted,
-// and the garbage collector would delete what they own (S22.16).
+// had them when the function was called before. An informer outlives its APIService for a while. If
+// this etcd answered its next list, which finds nothing here, the objects would look deleted, and
+// the garbage collector would delete their dependents (S22.16).
 func Elsewhere(remote func() []schema.GroupVersion) func(group string) bool {
 	var once sync.Map
 	return func(group string) bool {
@@ -72,7 +72,7 @@ func (p Places) Prefixes(elsewhere func(group string) bool) lazyinformer.Prefix 
 		if elsewhere(gr.Group) {
 			return ""
 		}
-		// Custom resources, also those of a definition that was deleted or does not exist yet.
+		// The resource is custom, possibly of a CRD that was deleted or does not exist yet.
 		return path.Join(root, gr.Group, gr.Resource) + "/"
 	}
 }

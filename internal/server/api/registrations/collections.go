@@ -29,8 +29,8 @@ func policies() []admissionregistration.Descriptor {
 	return admissionregistration.Sources()[admissionregistration.ValidatingPolicies:]
 }
 
-// Collections lists the kinds that configure admission, in an order that does not change. root is what all
-// keys of the server begin with.
+// Collections lists the kinds that configure admission, in an order that does not change. root is the
+// prefix of all keys of the server.
 func Collections(root string) []Collection {
 	var list []Collection
 	for _, k := range kinds {

@@ -75,8 +75,8 @@ func aboutVirtual(obj runtime.Object) []string {
 	return admissionregistration.Warnings(obj, emulation.JudgesReviews())
 }
 
-// webhooksName is the name of a configuration of webhooks, and empty for the other
-// kinds: names that end like those of static manifests are reserved for them (S13.13).
+// webhooksName is the name of a webhook configuration, and empty for the other kinds: names with
+// the suffix of static manifests are reserved for these (S13.13).
 func webhooksName(obj runtime.Object) string {
 	switch c := obj.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:

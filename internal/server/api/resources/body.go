@@ -42,8 +42,8 @@ func (e *Endpoint) refuses(info *request.RequestInfo, req *http.Request) error {
 	return negotiation.NewUnsupportedMediaTypeError(e.BodyTypes)
 }
 
-// boundAliases returns the error for a body in YAML that is larger than bodies may be when its aliases are replaced
-// by what they stand for (S27.9).
+// boundAliases returns the error for a body in YAML that exceeds the limit of bodies when its aliases are expanded
+// (S27.9).
 func (e *Endpoint) boundAliases(req *http.Request) error {
 	_, connects := e.Storage.(rest.Connecter)
 	mediaType := strings.ToLower(strings.TrimSpace(mediaTypeOf(req)))
@@ -61,7 +61,8 @@ func (e *Endpoint) boundAliases(req *http.Request) error {
 	return nil
 }
 
-// mediaTypeOf is that of the body of a request, which the library takes from what is in front of the first semicolon.
+// mediaTypeOf is the media type of the body of a request: the text before the first semicolon, as in
+// k8s.io/apiserver.
 func mediaTypeOf(req *http.Request) string {
 	mediaType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
 	return mediaType

@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// S27.9: a body in YAML is as large as what its aliases stand for. Other bodies, and those of connections, are left as they
-// are.
+// S27.9: the size of a body in YAML includes its expanded aliases. Other bodies, and bodies of connections, are not
+// changed.
 func TestAliasesInBodies(t *testing.T) {
 	const most = 10_000
 	aliases := "a: &a " + strings.Repeat("x", 1000) + "\nb: [" + strings.Repeat("*a,", 20) + "*a]"
@@ -56,8 +56,8 @@ func TestAliasesInBodies(t *testing.T) {
 	}
 }
 
-// S11.22: the library takes a patch by what is in front of the semicolon of its media type, and so does the check of the
-// reserved annotation.
+// S11.22: k8s.io/apiserver decides the type of a patch by the text before the semicolon of its media type, and so does
+// the check of the reserved annotation.
 func TestReservedAnnotationInPatches(t *testing.T) {
 	e := &Endpoint{Storage: listing{}, Scope: &handlers.RequestScope{Serializer: scheme.Codecs, MaxRequestBodyBytes: 10_000},
 		PatchTypes: []string{string(types.ApplyYAMLPatchType), string(types.StrategicMergePatchType)}}

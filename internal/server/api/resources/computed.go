@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Computed says what the objects of a storage are that computes them when a client reads them.
+// Computed describes the objects of a storage that computes them when a client reads them.
 type Computed struct {
 	// Object and List return an empty object and an empty list. A storage without lists needs no
 	// List.

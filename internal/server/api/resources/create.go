@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
 )
 
-// code is that of the answer: 202 where the library says 201 and the object that was
-// created is uninitialized (S11.27).
+// code is the status code of the response: 202 instead of 201 when the created object is
+// uninitialized (S11.27).
 func (c *call) code(code int) int {
 	if code == http.StatusCreated && c.uninitialized {
 		return http.StatusAccepted

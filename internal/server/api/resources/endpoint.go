@@ -29,8 +29,7 @@ type Endpoint struct {
 	// Discovery is the resource as discovery shows it. Name is the path, such
 	// as "deployments" or "deployments/scale".
 	Discovery metav1.APIResource
-	// Kind is the kind of the objects at this endpoint; for "deployments/scale"
-	// it is that of Scale.
+	// Kind is the kind of the objects at this endpoint; for "deployments/scale" it is Scale.
 	Kind schema.GroupVersionKind
 	// Storage implements the verbs whose interfaces it has.
 	Storage rest.Storage
@@ -43,17 +42,17 @@ type Endpoint struct {
 	Bind func(context.Context) *handlers.RequestScope
 	// PatchTypes are the content types that PATCH accepts.
 	PatchTypes []string
-	// BodyTypes are the media types that objects are read in; nil means all
-	// those of the scope's serializer.
+	// BodyTypes are the accepted media types of objects; nil means all media types of the scope's
+	// serializer.
 	BodyTypes []string
 	// Warnings are sent with every response; Deprecated and RemovedRelease are for the metrics
 	// of the endpoint.
 	Warnings       []string
 	Deprecated     bool
 	RemovedRelease string
-	// Custom endpoints are those of custom resources.
+	// Custom marks endpoints of custom resources.
 	Custom bool
-	// Later is what becomes of fields that the emulated release does not have; nil if there are none.
+	// Later handles fields that the emulated release does not have; nil if there are none.
 	Later *Later
 	// Admit decorates admission for this endpoint; nil leaves it as it is.
 	Admit func(admission.Interface) admission.Interface
@@ -63,13 +62,13 @@ type Endpoint struct {
 // are made.
 type Group struct {
 	GroupVersion schema.GroupVersion
-	// Storage maps a path, such as "pods" or "pods/status", to what serves it.
+	// Storage maps a path, such as "pods" or "pods/status", to its storage.
 	Storage map[string]rest.Storage
 	// Hub is the version objects have in memory; empty means internal.
 	Hub schema.GroupVersion
 	// Scheme knows the kinds.
 	Scheme *runtime.Scheme
-	// Codec is what initialization.NewCodec returned for the scheme's codecs.
+	// Codec is the result of initialization.NewCodec for the scheme's codecs.
 	Codec runtime.NegotiatedSerializer
 	// ParameterCodec reads query parameters of the group's own options.
 	ParameterCodec runtime.ParameterCodec
@@ -84,7 +83,7 @@ type Group struct {
 	// ResetLike maps versions that storages do not know to versions of the same objects that
 	// they know: server-side apply resets the same fields in both.
 	ResetLike map[schema.GroupVersion]schema.GroupVersion
-	// Warnings are added to those of deprecated kinds, by path.
+	// Warnings are added to the warnings of deprecated kinds, by path.
 	Warnings map[string][]string
 }
 

@@ -26,9 +26,9 @@ type Source interface {
 	Lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func())
 }
 
-// Unplaced is implemented by a storage of a namespaced resource some of whose objects are in
-// no namespace: users who may read objects of all namespaces can read each of its objects by
-// name without a namespace.
+// Unplaced is implemented by a storage of a namespaced resource some of whose objects are in no
+// namespace: users with permission to read objects of all namespaces can read each of its objects
+// by name without a namespace.
 type Unplaced interface{ Unplaced() }
 
 // Handler serves resource requests from its sources. It needs a RequestInfo in
@@ -45,8 +45,8 @@ type Handler struct {
 	// not yet initialized are kept from readers that do not ask for them, and
 	// creators wait.
 	Initializers bool
-	// Authorizer decides who may get an uninitialized object without asking for
-	// such objects; nil means that no user may.
+	// Authorizer decides whether a user may get an uninitialized object without asking for such
+	// objects; nil means that no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Counting reports whether a user creates as many objects as it finds missing. Such a user
 	// must not take a create for failed whose object is stored and waits for initializers
@@ -124,8 +124,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	e.serveCounted(info, w, req, serve)
 }
 
-// StorageOf returns the storage behind requests for a resource; nil for one that is not served. done must be called
-// when the storage is no longer used.
+// StorageOf returns the storage of a resource; nil for a resource that is not served. done must be called when the
+// storage is no longer used.
 func (h *Handler) StorageOf(gvr schema.GroupVersionResource, subresource string) (storage rest.Storage, done func()) {
 	e, ended := h.lookup(gvr, subresource)
 	if ended == nil {

@@ -11,9 +11,9 @@ import (
 )
 
 // keeping returns an admission chain that gives the objects of updates the stored metadata.initializers before
-// next judges them, so that plugins see the object that will be stored, and again after the mutating pass.
-// Objects that are sent and not stored, such as a Binding, whose annotations the pod gets, have
-// no such field (S11.41). unstored says that creates store another object than the one that is sent.
+// next evaluates them, so that plugins see the object that will be stored, and again after the mutating pass.
+// Objects that are sent and not stored, such as a Binding, whose annotations the pod gets, have no such field
+// (S11.41). unstored means that creates store another object than the sent one.
 func keeping(next admission.Interface, unstored bool) admission.Interface {
 	k := keeper{unstored}
 	return admission.NewChainHandler(k, next, k)
@@ -21,8 +21,8 @@ func keeping(next admission.Interface, unstored bool) admission.Interface {
 
 type keeper struct{ unstored bool }
 
-// storesNothing reports whether what a request creates at the endpoint is not what
-// was sent: subresources, and reviews and bindings, which cannot be read.
+// storesNothing reports whether a create at the endpoint stores another object than the sent one,
+// or none: creates of subresources, and of reviews and bindings, which cannot be read.
 func (e *Endpoint) storesNothing(info *request.RequestInfo) bool {
 	_, readable := e.Storage.(rest.Getter)
 	return info.Verb == "create" && (info.Subresource != "" || !readable)

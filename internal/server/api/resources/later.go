@@ -25,7 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// Later says what becomes of fields in requests that the emulated release does not have (S26.13).
+// Later handles fields in requests that the emulated release does not have (S26.13).
 type Later struct {
 	// Fields are those in which the release differs.
 	Fields *emulation.Fields
@@ -93,9 +93,9 @@ func (e *Endpoint) readLater(info *request.RequestInfo, req *http.Request) error
 	return nil
 }
 
-// clean returns the body without the fields that the release does not have, and their paths. A body
-// that cannot be read, or that is in protobuf, has none: its reader says what is wrong with it, and
-// drops what it does not know.
+// clean returns the body without the fields that the release does not have, and their paths. It
+// leaves a body in protobuf, and a body that cannot be parsed, to the decoder, which drops unknown
+// fields and returns the error.
 func (l *Later) clean(body []byte, mediaType string, of reflect.Type) (cleaned []byte, later []string) {
 	plain := body
 	if strings.HasSuffix(mediaType, "yaml") {

@@ -26,16 +26,16 @@ func explain(kind schema.GroupVersionKind, name string, err error) error {
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), bad.Num, "must be one that the server returned"),
 		})
 	}
-	// Server-side apply does not wrap what the schema says of the patch.
+	// Server-side apply does not wrap the schema's error about the patch.
 	if strings.HasPrefix(err.Error(), "failed to create typed patch object") {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	return err
 }
 
-// explainRead is explain for reads. There the library returns InvalidError only for a parameter
-// resourceVersion that is not a number. The text is that of a list, which the library answers
-// with 400 itself.
+// explainRead is explain for reads. There k8s.io/apiserver returns InvalidError only for a
+// parameter resourceVersion that is not a number. The text is the one of a list, which
+// k8s.io/apiserver itself answers with 400.
 func explainRead(err error) error {
 	if errors.As(err, new(apistorage.InvalidError)) {
 		return apierrors.NewBadRequest("invalid resource version: " + err.Error())

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// ownFields keeps the library from decoding managed fields that admission has left as they were. The
-// library checks what the mutating pass leaves, by decoding all of it; what the library itself
-// has encoded just before is valid. ownFields takes such fields out of the object after the pass, and
-// puts them back when the library is past its check. It is for one call, whose steps follow each other.
+// ownFields keeps k8s.io/apiserver from decoding managed fields that admission has left as they were.
+// k8s.io/apiserver checks the managed fields after the mutating pass by decoding all of them; fields
+// that it has encoded itself just before are valid. ownFields takes such fields out of the object after
+// the pass, and puts them back after the check. It is for one call, whose steps follow each other.
 type ownFields struct {
 	admission.Interface
 	// fields were taken out of the object taken.
@@ -41,7 +41,7 @@ func (o *ownFields) Admit(ctx context.Context, a admission.Attributes, i admissi
 	if err := chain.Admit(ctx, a, i); err != nil || len(before) == 0 || o.updated {
 		return err
 	}
-	// The library has encoded nothing when the fields are those of the stored object.
+	// If the fields are those of the stored object, k8s.io/apiserver has encoded nothing.
 	_, old := managedFields(a.GetOldObject())
 	if after := object.GetManagedFields(); slices.Equal(before, after) && !slices.Equal(before, old) {
 		o.fields, o.taken = after, object

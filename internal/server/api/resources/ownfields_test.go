@@ -29,12 +29,12 @@ func (m mutator) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	return m(object)
 }
 
-// warnings are what a client is warned of.
+// warnings are the warnings that a client gets.
 type warnings struct{ texts []string }
 
 func (w *warnings) AddWarning(_, text string) { w.texts = append(w.texts, text) }
 
-// storing is a storage that keeps what it gets.
+// storing is a storage that keeps the object that it gets.
 type storing struct{ got runtime.Object }
 
 func (*storing) New() runtime.Object { return nil }
@@ -51,8 +51,8 @@ func (s *storing) Update(ctx context.Context, _ string, info rest.UpdatedObjectI
 	return s.got, false, err
 }
 
-// What is stored, and what the client is warned of, is the same with and without the library's
-// check of managed fields that admission left as they were.
+// The stored object and the warnings are the same with and without the check of k8s.io/apiserver
+// for managed fields that admission left as they were.
 func TestManagedFieldsThatAdmissionLeavesNeedNoCheck(t *testing.T) {
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}

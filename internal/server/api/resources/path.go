@@ -8,10 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// at reports whether a request's path is one that the endpoint is served at. A RequestInfo is
-// not enough: it is made without knowledge of the resources, and reads
-// /api/v1/namespaces/a/namespaces/b as namespace b in namespace a. A user with all rights in a
-// could then delete namespace b.
+// at reports whether the endpoint is served at a request's path. A RequestInfo is not enough: it is
+// made without knowledge of the resources, and reads /api/v1/namespaces/a/namespaces/b as namespace
+// b in namespace a. A user with all rights in a could then delete namespace b.
 func (e *Endpoint) at(info *request.RequestInfo) bool {
 	segments := strings.Count(strings.Trim(info.Path, "/"), "/") + 1
 	// /api/VERSION or /apis/GROUP/VERSION
@@ -49,10 +48,9 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 	return !slices.Contains(own, "")
 }
 
-// acrossNamespaces reports whether a path of a namespaced resource that names no
-// namespace is one that the endpoint is served at: the path that lists the objects of all
-// namespaces. Other methods get 405 there, and 404 with custom resources. Objects of an
-// Unplaced storage can be read by name, too.
+// acrossNamespaces reports whether the endpoint of a namespaced resource is served at a path
+// without a namespace: the path that lists the objects of all namespaces. Other methods get 405
+// there, and 404 with custom resources. Objects of an Unplaced storage can be read by name, too.
 func (e *Endpoint) acrossNamespaces(info *request.RequestInfo) bool {
 	if _, unplaced := e.Storage.(Unplaced); unplaced && len(info.Parts) == 2 && info.Verb == "get" {
 		return true

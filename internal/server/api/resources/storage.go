@@ -53,7 +53,7 @@ func (c *call) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	return c.shown(obj), explainRead(err)
 }
 
-// List implements rest.Lister. It lists again when the list is not that of the store.
+// List implements rest.Lister. It lists again when the list does not come from the store.
 func (c *call) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	lister := c.Storage.(rest.Lister)
 	list, err := lister.List(ctx, options)
@@ -80,8 +80,8 @@ func (c *call) Watch(ctx context.Context, options *metainternalversion.ListOptio
 // awaits reports whether a create waits until the object is initialized (S11.24).
 func (c *call) awaits() bool { return c.waits && !initialization.Includes(c.req) }
 
-// Create implements rest.Creater. It notes whether what was created is uninitialized. A create that
-// waits does so after the server's handlers have returned if that is possible.
+// Create implements rest.Creater. It notes whether the created object is uninitialized. A create
+// that waits does so after the server's handlers have returned if that is possible.
 func (c *call) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	creation, storing := &initialization.Creation{}, ctx
 	if c.awaits() {

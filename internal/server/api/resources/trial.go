@@ -21,7 +21,7 @@ type Trial struct {
 	Subresource string
 	// Operation is Create, Update or Delete.
 	Operation admission.Operation
-	// Namespace and Name are those of the URL. A Create may have no name.
+	// Namespace and Name are the namespace and the name in the URL. A Create may have no name.
 	Namespace, Name string
 	// Body is the object that is sent, in JSON; a deletion has none.
 	Body []byte
@@ -48,10 +48,10 @@ var errLetPass = errors.New("admission let the write pass")
 
 const jsonMediaType = "application/json"
 
-// Try judges a write as the handler of its request does, from the decoded object to the end of the
-// validating pass: without filters, managed fields, an answer, and etcd. The context has the user
-// and the request info. The error is that of the request, or ErrOnlyServed, after which nothing
-// was judged.
+// Try runs a write as the handler of its request does, from the decoded object to the end of the
+// validating pass: without filters, managed fields, a response, and etcd. The context has the user
+// and the request info. The error is the error of the request, or ErrOnlyServed if the write was
+// not evaluated.
 func (h *Handler) Try(ctx context.Context, t *Trial) (*Tried, error) {
 	e, done := h.bound(ctx, t.Resource, t.Subresource)
 	defer done()
@@ -121,7 +121,7 @@ type trying struct {
 		admission.ValidationInterface
 	}
 	attributes func(obj, old runtime.Object, namespace, name string, options runtime.Object) admission.Attributes
-	// object is what admission let pass.
+	// object is the object after admission.
 	object runtime.Object
 }
 
@@ -261,9 +261,9 @@ func (w *trying) delete(ctx context.Context) error {
 	return err
 }
 
-// AsStored returns an object in JSON as a create would have stored it: with the defaults of its kind, and with
-// what the strategy of the kind sets or removes. Nobody validates or judges the object. The error is ErrOnlyServed for
-// a resource that is not served.
+// AsStored returns an object in JSON as a create would have stored it: with the defaults of its kind, and with the
+// changes of the kind's strategy, but without validation and admission. The error is ErrOnlyServed for a resource that
+// is not served.
 func (h *Handler) AsStored(ctx context.Context, resource schema.GroupVersionResource, namespace string, body []byte) ([]byte, error) {
 	e, done := h.bound(ctx, resource, "")
 	defer done()

@@ -35,9 +35,9 @@ type kind struct {
 	typed.ParseableType
 }
 
-// ObjectToTyped implements managedfields.TypeConverter. A value of a Go type has no fields but those of
-// its schema, so that a write, which may have duplicates in lists, need not be validated against it: field
-// managers compare the value next, and see the same errors.
+// ObjectToTyped implements managedfields.TypeConverter. A value of a Go type has only the fields of its
+// schema. A write, which may have duplicates in lists, therefore need not be validated against the schema:
+// field managers compare the value next, and see the same errors.
 func (c *typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	if initializers.Has(obj) {
 		return c.exposed(obj, opts...)

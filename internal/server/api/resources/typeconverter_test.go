@@ -59,7 +59,7 @@ func fewTexts(serializer.CodecFactory) []any {
 }
 
 // The managed fields of a write are the same whether its object is validated against its schema, as
-// upstream does, or not: also those of objects whose lists have duplicates, or elements without a key.
+// upstream does, or not. This includes objects whose lists have duplicates, or elements without a key.
 func TestManagedFieldsNeedNoValidation(t *testing.T) {
 	whole := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	ours := NewTypeConverter(func() (managedfields.TypeConverter, error) { return whole, nil })

@@ -23,7 +23,7 @@ import (
 // verb is an operation that a storage may have.
 type verb struct {
 	name string
-	// has says which storages have the verb: those that implement an interface.
+	// has reports whether a storage has the verb: whether it implements an interface.
 	has func(rest.Storage) bool
 	// at says which paths have the verb.
 	at func(*call) bool
@@ -97,7 +97,7 @@ type call struct {
 	// waits says that a creator waits until its object is initialized, unless the
 	// request says otherwise.
 	waits bool
-	// listing has what is kept of the objects of a list; nil if nothing is looked up.
+	// listing caches data of the objects of a list; nil if nothing is looked up.
 	listing *initialization.Listing
 	// minWatch is Handler.MinWatch.
 	minWatch time.Duration
@@ -152,8 +152,8 @@ func (c *call) list() http.HandlerFunc {
 	}
 }
 
-// lookUp has the store look up what is kept of the objects of a list, and returns the context for
-// that. Tables are made of objects, and so is the audit log of answers.
+// lookUp returns a context with which the store looks up the cached data of the objects of a list.
+// Tables are made of objects, and so is the audit log of responses.
 func (c *call) lookUp(req *http.Request) context.Context {
 	ctx := req.Context()
 	if c.bare || audit.AuditContextFrom(audit.WithAuditContext(ctx)).GetEventLevel().GreaterOrEqual(auditapi.LevelRequestResponse) {

@@ -18,12 +18,12 @@ import (
 // knows (S9.8).
 var switchable = []string{"v1beta1", "v1alpha1"}
 
-// legacySwitch is the entry of --runtime-config for what clients of 2017 need: all versions that
-// upstream no longer serves, and OpenAPI v2 where these clients read it (S9.8).
+// legacySwitch is the entry of --runtime-config for clients of 2017: it enables all versions that
+// upstream no longer serves, and OpenAPI v2 at the path where these clients read it (S9.8).
 const legacySwitch = "api/legacy"
 
-// stabilities are the entries of --runtime-config for all versions of a stability that are off
-// by default, with what is in their names.
+// stabilities are the entries of --runtime-config for all versions of a stability that are off by
+// default, each with a part of the names of these versions.
 var stabilities = []struct{ name, part string }{{"api/all", ""}, {"api/beta", "beta"}, {"api/alpha", "alpha"}}
 
 func isStability(name string) bool {
@@ -75,8 +75,8 @@ func resourceOf(name string) (resource schema.GroupVersionResource, ok bool) {
 	return gv.WithResource(parts[2]), ok && (gv.Group != registrations.Group || !slices.Contains(switchable, gv.Version))
 }
 
-// onByDefault returns the version that an entry of --runtime-config names, if it is one that
-// upstream serves by default.
+// onByDefault returns the version that an entry of --runtime-config names, if upstream serves it by
+// default.
 func onByDefault(name string) (gv schema.GroupVersion, ok bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 2 {
@@ -86,7 +86,7 @@ func onByDefault(name string) (gv schema.GroupVersion, ok bool) {
 	return gv, catalog.Default().GroupVersionConfigs[gv] && gv.Group != registrations.Group
 }
 
-// valuesOf returns what the entries of --runtime-config say, by what they switch.
+// valuesOf returns the values of the entries of --runtime-config, by entry.
 func valuesOf(config []string) (map[string]bool, error) {
 	known, values := switches(), map[string]bool{}
 	for _, entry := range config {
@@ -138,8 +138,8 @@ type Versions struct {
 	OldClients bool
 }
 
-// Parse chooses the versions that are served by the entries of --runtime-config. With later, later
-// versions of what is served are served, too, if an older release is emulated.
+// Parse chooses the served versions by the entries of --runtime-config. With later, later versions
+// of served resources are served, too, if an older release is emulated.
 func Parse(config []string, later bool) (Versions, error) {
 	v := Versions{}
 	values, err := valuesOf(config)
@@ -176,8 +176,8 @@ func Parse(config []string, later bool) (Versions, error) {
 	return v, nil
 }
 
-// enable does what entries say that name versions and resources. What they ask for is asked for
-// explicitly, which counts when an older release is emulated (S26.3).
+// enable applies the entries that name versions and resources. It enables them explicitly, which
+// matters when an older release is emulated (S26.3).
 func enable(served *serverstorage.ResourceConfig, values map[string]bool) {
 	for name, on := range values {
 		gv, always := onByDefault(name)

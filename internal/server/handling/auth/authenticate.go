@@ -39,8 +39,8 @@ type AuthenticationOptions struct {
 	TokenFile string
 	// LoopbackToken is the token of the server's own requests.
 	LoopbackToken string
-	// Issuers, Keys and Audiences are what tokens of service accounts are checked
-	// against; Client reads the objects they are bound to.
+	// Issuers, Keys and Audiences verify tokens of service accounts; Client reads the objects that
+	// the tokens are bound to.
 	Issuers   []string
 	Keys      serviceaccount.PublicKeysGetter
 	Audiences authenticator.Audiences
@@ -49,8 +49,9 @@ type AuthenticationOptions struct {
 	// names this server in metrics.
 	Others   *options.BuiltInAuthenticationOptions
 	ServerID string
-	// Anonymous says whether requests without credentials are anonymous ones, at all paths; nil
-	// means what the authentication configuration says, or else the paths of health and version.
+	// Anonymous says whether requests without credentials are anonymous, at all paths. nil means
+	// the value of the authentication configuration or, without a configuration, only the paths of
+	// health and version.
 	Anonymous *bool
 }
 

@@ -18,9 +18,9 @@ import (
 // bootstrapWorkers is how many roles and bindings are compared at the same time.
 const bootstrapWorkers = 8
 
-// Bootstrap makes the roles and bindings that every cluster has, and adds what is missing to
-// those that exist. An administrator's additions stay. Bootstrap returns the first error, and
-// makes the other objects all the same.
+// Bootstrap makes the default roles and bindings of a cluster, and adds missing rules and subjects
+// to those that exist. Additions by an administrator stay. After an error Bootstrap still makes the
+// other objects, and returns the first error.
 func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	there, err := list(ctx, client)
 	if err != nil {

@@ -36,7 +36,8 @@ type verified struct {
 	until    time.Time
 }
 
-// rememberVerified returns an authenticator that verifies by r, whose authorities are those of from.
+// rememberVerified returns an authenticator that verifies by r and caches the result. It drops the
+// cache when from notifies it that the certificate authorities of r changed.
 func rememberVerified(r authenticator.Request, from dynamiccertificates.Notifier) authenticator.Request {
 	v := &verifiedCertificates{Request: r}
 	v.mu.known = map[[sha256.Size]byte]verified{}
@@ -56,7 +57,7 @@ func (v *verifiedCertificates) AuthenticateRequest(req *http.Request) (*authenti
 	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return v.Request.AuthenticateRequest(req)
 	}
-	// The whole chain counts: intermediates are part of what was verified.
+	// The key covers the whole chain, because intermediates are part of the verification.
 	h := sha256.New()
 	expires := req.TLS.PeerCertificates[0].NotAfter
 	for _, cert := range req.TLS.PeerCertificates {

@@ -102,7 +102,8 @@ func (p *Peers) Request() ([]byte, error) {
 // ErrRequest is wrapped by the errors of ReadRequest.
 var ErrRequest = errors.New("not a request for a certificate")
 
-// ReadRequest returns the public key of a request, in DER. Who made the request has the private key.
+// ReadRequest returns the public key of a certificate request, in DER, and checks that the sender of
+// the request has the private key.
 func ReadRequest(request []byte) (public []byte, err error) {
 	block, _ := pem.Decode(request)
 	if block == nil || block.Type != certutil.CertificateRequestBlockType {
@@ -118,8 +119,8 @@ func ReadRequest(request []byte) (public []byte, err error) {
 	return parsed.RawSubjectPublicKeyInfo, nil
 }
 
-// Sign makes the certificate of a member that others reach at a host. Nothing but the key of the request
-// counts. trust has the authorities that members trust.
+// Sign makes the certificate of a member that other members reach at a host. It uses only the key of the
+// request. trust has the certificate authorities that members trust.
 func (p *Peers) Sign(request []byte, host string) (cert, trust []byte, err error) {
 	public, err := ReadRequest(request)
 	if err != nil {

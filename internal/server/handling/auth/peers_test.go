@@ -68,14 +68,14 @@ func TestPeersOfAServerThatJoins(t *testing.T) {
 	if err := certificate(t, now).VerifyHostname("third.example.com"); err != nil {
 		t.Error(err)
 	}
-	// One that is good for the host stays.
+	// A certificate that is valid for the host stays.
 	if err := joined.Prepare("third.example.com"); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := os.ReadFile(joined.CertFile); err != nil || string(again) != string(now) {
 		t.Errorf("the certificate was made anew: %v", err)
 	}
-	// One that ends soon is made anew.
+	// A certificate that ends soon is made anew.
 	ca, err := load(filepath.Join(joined.dir, peersCA+".crt"), filepath.Join(joined.dir, peersCA+".key"))
 	if err != nil {
 		t.Fatal(err)

@@ -58,10 +58,10 @@ const (
 	renewBefore = 30 * 24 * time.Hour
 )
 
-// LoadPKI reads the certificates in dir and makes what is missing. hosts are the
-// names and addresses that the serving certificate is valid for. When shared is set, LoadPKI
-// takes the authority and the key of tokens that the servers share. The first server shares those
-// that it has in dir.
+// LoadPKI reads the certificates in dir and makes missing ones. hosts are the names and addresses
+// that the serving certificate is valid for. When shared is set, LoadPKI uses the certificate
+// authority and the token key that the servers share. The first server shares the authority and the
+// key in its dir.
 func LoadPKI(ctx context.Context, files Files, dir string, hosts []string, shared *Shared) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)

@@ -25,7 +25,8 @@ type Shared struct {
 	Prefix string
 	// RotationKey is the key of the Rotation; empty if the keys are never replaced.
 	RotationKey string
-	// Values is what the keys pass on their way to etcd and back: they are encrypted like Secrets.
+	// Values encrypts the keys on their way to etcd and decrypts them on the way back, like
+	// Secrets.
 	Values value.Transformer
 }
 

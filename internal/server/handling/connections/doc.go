@@ -1,3 +1,3 @@
-// Package connections ends connections: those of clients when a server for tests ends at once,
-// and those of a server to itself when it ends.
+// Package connections closes connections: all connections of clients when a server for tests ends
+// at once, and the connections of a server to itself when the server ends.
 package connections

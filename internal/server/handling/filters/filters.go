@@ -27,17 +27,17 @@ func Through(handler http.Handler, filters ...Filter) http.Handler {
 	return handler
 }
 
-// Options are what the filters need in addition to the library's configuration.
+// Options are the settings of the filters that the configuration of k8s.io/apiserver does not have.
 type Options struct {
 	// Traced says that spans of requests go somewhere.
 	Traced bool
 	// Stopping is closed when no new requests are served. Watches end then, if the configuration
 	// gives them time for that.
 	Stopping <-chan struct{}
-	// Before, if set, is what a request passes before it waits for seats, and after it is known who
-	// sent it.
+	// Before, if set, is a filter that runs after authentication and before the request waits for
+	// seats.
 	Before Filter
-	// LikeTheRelease says only what a server of the emulated release says.
+	// LikeTheRelease limits warnings to those that a server of the emulated release sends.
 	LikeTheRelease bool
 }
 
@@ -80,7 +80,7 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 		},
 		// The handler with the timeout runs in a goroutine of its own.
 		stack.Handler,
-		// What is in the handler with the timeout may add warnings at any time.
+		// Handlers behind the timeout may add warnings at any time.
 		genericapifilters.WithWarningRecorder,
 		when(o.LikeTheRelease, restated),
 		func(next http.Handler) http.Handler {
@@ -92,7 +92,7 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 			return genericapifilters.WithAuthentication(next, c.Authentication.Authenticator, end(refuse), c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
 		},
 		end,
-		// Who may ask for a span is known after authentication.
+		// Whether the user may ask for a span is known after authentication.
 		func(next http.Handler) http.Handler {
 			return ifTraced(o.Traced, genericapifilters.WithTracing(next, c.TracerProvider), next)
 		},
@@ -126,7 +126,7 @@ func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handl
 	}, end)...)
 }
 
-// when returns a filter, or one that does nothing.
+// when returns filter if it is wanted, or else a filter without effect.
 func when(wanted bool, filter Filter) Filter {
 	if wanted {
 		return filter

@@ -74,7 +74,7 @@ func newConfig(t *testing.T) *genericapiserver.Config {
 	return c
 }
 
-// seen is what a request gets to see and what its client is answered.
+// seen is the request that reached the handler, and the response to its client.
 type seen struct {
 	Status         int
 	Header         http.Header
@@ -86,7 +86,8 @@ type seen struct {
 	Received       bool
 }
 
-// TestTheLibrarysOwnChain compares these filters with those of the library, request by request.
+// TestTheLibrarysOwnChain compares these filters with the chain of k8s.io/apiserver, request by
+// request.
 func TestTheLibrarysOwnChain(t *testing.T) {
 	const pods = "/api/v1/namespaces/default/pods"
 	parent := "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"

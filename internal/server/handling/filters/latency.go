@@ -30,8 +30,8 @@ func stageOf(ctx context.Context) *stage {
 	return s
 }
 
-// begin returns a filter that notes when a request comes to the filter of a name, which is next. If
-// there is a tracer, what is behind that filter has a span of that name.
+// begin returns a filter that notes when a request reaches the next filter, which has the given
+// name. If there is a tracer, the filter starts a span of that name.
 func begin(name string, tracer trace.Tracer) Filter {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

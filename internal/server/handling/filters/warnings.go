@@ -9,7 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// restated has warnings say what a server of the emulated release says, which may be nothing.
+// restated rewrites warnings to the texts of the emulated release, and drops warnings that the
+// release does not send.
 func restated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
@@ -17,7 +18,7 @@ func restated(next http.Handler) http.Handler {
 	})
 }
 
-// recorder passes warnings on to that of its context.
+// recorder passes rewritten warnings to the recorder of its context.
 type recorder struct{ context.Context }
 
 func (r recorder) AddWarning(agent, text string) {

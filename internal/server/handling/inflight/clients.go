@@ -83,8 +83,8 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // receive reads the body of a request. It reads no more than a resource may have: the handler that
-// reads the result finds the rest behind that. Members of system:masters, who have to wait for a place
-// and are not refused, keep their body unread when there is no room for it.
+// reads the result finds the rest behind that. Members of system:masters wait for a place and are
+// never refused. Their body stays unread when there is no room for it.
 func (l *Limiter) receive(req *http.Request, s *seats) (*arrived, *apierrors.StatusError) {
 	u, _ := request.UserFrom(req.Context())
 	name := ""
@@ -182,8 +182,8 @@ type budget struct {
 	users map[string]int64
 }
 
-// take takes bytes for a user, unless the user would have more than what is then left for all
-// others.
+// take reserves bytes for a user. It fails if the user would then hold more than the room left for
+// all other users.
 func (b *budget) take(user string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 )
 
 // slowly returns a limiter with one place for reads and one for writes, and the handler behind all of its filters.
-// The header User names who sends a request, and Verb what the request does.
+// The header User names the user that sends a request, and Verb the request's verb.
 func slowly(handler http.HandlerFunc) (*Limiter, http.Handler) {
 	l := New(Options{Reads: 1, Writes: 1, Yielded: 10, MaxBody: 1 << 20, Serializer: scheme.Codecs,
 		LongRunning: func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" }})
@@ -76,8 +76,8 @@ func ask(t *testing.T, method, verb, who string, body io.Reader) *http.Request {
 
 var protocols = []string{"HTTP/1.1", "HTTP/2.0"}
 
-// S27.6: a request has no place while its body arrives, and keeps nobody out. A body that takes too
-// long is refused with 504.
+// S27.6: a request has no place while its body arrives, so it does not keep others out. A body that
+// takes too long is refused with 504.
 func TestSlowBodiesTakeNoPlace(t *testing.T) {
 	for _, protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
@@ -250,8 +250,8 @@ func TestBytesAreShared(t *testing.T) {
 	}
 }
 
-// S27.6: requests whose bytes have no room get 429, but for members of system:masters, whose bodies
-// are read when the requests have a place.
+// S27.6: requests get 429 when there is no room for their bytes, except those of system:masters,
+// whose bodies are read when the requests have a place.
 func TestBodiesHaveABound(t *testing.T) {
 	const size = 100 << 10
 	masters := []string{user.SystemPrivilegedGroup}

@@ -35,8 +35,8 @@ func (p paced) Accept() (net.Conn, error) {
 	return &newcomer{Conn: conn, handshakes: p.handshakes}, nil
 }
 
-// newcomer is a connection whose handshake is paced. The server's first answer, with
-// its key and signature, is what costs; after it the connection is like any other.
+// newcomer is a connection whose handshake is paced. The server's first response, with its key and
+// signature, is the expensive part; after it the connection is like any other.
 type newcomer struct {
 	net.Conn
 	handshakes *places
@@ -67,7 +67,7 @@ func (n *newcomer) Close() error {
 	return n.Conn.Close()
 }
 
-// work waits for a place. Those who have one only compute, so that this is soon.
+// work waits for a slot. Holders only use the CPU, so the wait is short.
 func (n *newcomer) work() {
 	n.handshakes.wait(context.Background())
 	n.works.Store(true)

@@ -67,9 +67,9 @@ func (c *crowd) check(when string, want int64) {
 	}
 }
 
-// The server takes all connections at once, and computes a few handshakes at a time:
-// those of clients that have said something, and only while it neither reads nor
-// has answered.
+// The server accepts all connections at once, and computes a few handshakes at a time. A handshake
+// takes a slot only when its client has sent data, and only while the server neither reads nor has
+// answered.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, clients: make(clients, 1)}
@@ -106,7 +106,7 @@ func TestPace(t *testing.T) {
 		go c.servers[talking(2)].Read(make([]byte, 1))
 		c.check("one said half of it", 1)
 
-		// Two wait. One of them is closed, and gets nobody's place.
+		// Two connections wait. One of them is closed, and takes no slot.
 		before, _ := c.listener.(paced).handshakes.count()
 		for _, conn := range append(c.servers, c.peers...) {
 			conn.Close()

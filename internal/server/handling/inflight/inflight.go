@@ -20,7 +20,7 @@ import (
 
 // Options configure a Limiter. All fields must be set.
 type Options struct {
-	// Reads and Writes bound the requests that only read and those that write.
+	// Reads and Writes bound the read-only requests and the writes that are handled at once.
 	Reads, Writes int
 	// Yielded bounds the requests that gave back their place and go on; those
 	// beyond it keep theirs.
@@ -39,7 +39,7 @@ type Options struct {
 // Limiter bounds the requests of one server. It is safe for concurrent use.
 type Limiter struct {
 	options Options
-	// reads and writes are the places of everybody, the others those of members of
+	// reads and writes are the places of ordinary users; masterReads and masterWrites are those of
 	// system:masters.
 	reads, writes             places
 	masterReads, masterWrites places
@@ -48,9 +48,9 @@ type Limiter struct {
 	arriving budget
 }
 
-// mastersAside is how many of those who wait in line may be let in, for each place
-// there is, because others have stepped aside. More would wait for the same
-// webhooks, and for no longer than these are given.
+// mastersAside bounds, for each place, how many requests of system:masters may be admitted from the
+// line because others stepped aside. More would wait for the same webhooks, and for no longer than
+// the timeouts of these.
 const mastersAside = 5
 
 // New returns a Limiter.
@@ -62,15 +62,13 @@ func New(o Options) *Limiter {
 	}
 }
 
-// Limit returns a handler that passes on as many requests at once as may be, and
-// answers 429 to those that come when all places are taken. Members of
-// system:masters have as many places of their own, and wait for one as long as
-// their requests may last: thousands that are handled at once would keep each
-// other, and the reads that all of them are judged by, from getting anywhere.
-// The server's own requests, which others wait for, always get in, and so do those
-// of system:masters that are for no resource, such as /metrics, or for what has
-// webhooks: one that everybody waits for can be removed. It must come after
-// authentication.
+// Limit returns a handler that bounds the requests that next handles at once, and answers 429 when
+// all places are taken. Requests of system:masters have as many places of their own, and wait for
+// one as long as the requests may last: thousands that are handled at once would block each other,
+// and the reads that their admission needs. Some requests need no place: those of the server
+// itself, which others wait for, and those of system:masters that are for no resource, such as
+// /metrics, or for resources that configure webhooks, so that a webhook that blocks all requests
+// can be removed. Limit must come after authentication.
 func (l *Limiter) Limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -158,11 +156,11 @@ func rank(ctx context.Context) (master, own bool) {
 	return true, u.GetName() == user.APIServerUser
 }
 
-// place is what a request holds while it is handled.
+// place is held by a request while the request is handled.
 type place struct {
 	limiter *Limiter
 	taken   *places
-	// seats are those of Fair; nil for none.
+	// seats are the request's seats of Fair; nil for none.
 	seats *seats
 	state atomic.Int32
 	// update is the last one of an object that the request has its turn for, or had.

@@ -31,7 +31,7 @@ type Lines struct {
 	lines map[string]*line
 }
 
-// line is that of one object.
+// line is the queue of updates of one object.
 type line struct {
 	head *Update
 	// waiting has the Updates that come after the head.
@@ -44,7 +44,7 @@ type Update struct {
 	key   string
 	// granted is closed when a waiting update has its turn.
 	granted chan struct{}
-	// last is what the update before has stored; nil if that is not known.
+	// last is the object that the previous update stored; nil if it is not known.
 	last runtime.Object
 	// overdue ends the turn when another update has waited for too long; nil while none waits.
 	overdue *time.Timer
@@ -137,8 +137,8 @@ func (u *Update) await(ctx context.Context, wait *list.Element) error {
 	return ctx.Err()
 }
 
-// Last returns what the update before this one has stored, for this update alone; nil if that is
-// not known. Somebody else may have changed the object since.
+// Last returns the object that the previous update stored, for this update alone; nil if it is not
+// known. Another client may have changed the object since.
 func (u *Update) Last() runtime.Object { return u.last }
 
 // Leave ends the turn of an update that has stored an object, of which the next one gets a copy.

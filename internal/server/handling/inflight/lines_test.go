@@ -36,8 +36,8 @@ func enter(t *testing.T, l *Lines, ctx context.Context, key string) <-chan *Upda
 	return turn
 }
 
-// S27.8: updates of one object come in the order in which they began, and each begins with what
-// the one before has stored. Those of other objects do not wait.
+// S27.8: updates of one object run in the order in which they began, and each gets the object that
+// the one before has stored. Updates of other objects do not wait.
 func TestUpdatesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Lines{}
@@ -201,8 +201,8 @@ func TestTurnsEndWhenRequestsWait(t *testing.T) {
 	}
 }
 
-// S27.8: an update that cannot wait any longer says that it has changed nothing, and leaves the
-// line. One that takes too long keeps nobody waiting.
+// S27.8: an update that cannot wait any longer reports that it has changed nothing, and leaves the
+// line. An update that takes too long does not block the line.
 func TestWaitsInLinesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Lines{}

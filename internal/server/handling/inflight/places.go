@@ -6,11 +6,10 @@ import (
 	"sync"
 )
 
-// places are what requests of one kind take while they are handled. They are safe
-// for concurrent use.
+// places bounds how many requests of one kind are handled at once. It is safe for concurrent use.
 type places struct {
 	limit int
-	// maxAside bounds those who stepped aside.
+	// maxAside bounds the requests that stepped aside.
 	maxAside int
 
 	mu struct {
@@ -33,8 +32,8 @@ func (p *places) try() bool {
 	return true
 }
 
-// wait takes a place, the next one that is free when those have theirs who came
-// before. It returns false when the context ended first.
+// wait takes a place, waiting for a free one behind earlier callers. It returns false if the
+// context ended first.
 func (p *places) wait(ctx context.Context) bool {
 	p.mu.Lock()
 	if p.mu.taken < p.limit {

@@ -37,7 +37,7 @@ func Reserve(next http.Handler) http.Handler {
 
 type seatsKey struct{}
 
-// seats are those of one request. Calls of webhooks may give them back at the same time.
+// seats are the seats of one request. Calls of webhooks may give them back at the same time.
 type seats struct {
 	client struct {
 		sync.Mutex

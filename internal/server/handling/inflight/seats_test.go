@@ -54,7 +54,7 @@ func fairly(h *hall, delegated bool, handler http.HandlerFunc) http.Handler {
 	return Reserve(filters.WithPriorityAndFairness(l.Limit(handler), func(*http.Request, *request.RequestInfo) bool { return false }, fair, one, 0))
 }
 
-// S27.4, S27.5: requests give their seats back while they wait, but for those that take none.
+// S27.4, S27.5: requests give their seats back while they wait, except requests that take no seats.
 func TestSeats(t *testing.T) {
 	alice := &user.DefaultInfo{Name: "alice"}
 	send := func(t *testing.T, h http.Handler, verb string, u user.Info) *httptest.ResponseRecorder {

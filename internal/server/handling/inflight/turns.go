@@ -18,7 +18,7 @@ const turnPatience = 5 * time.Second
 
 type turnKey struct{}
 
-// turn is that of one request. It is true while the request has one.
+// turn is the turn of one request. It is true while the request has a turn.
 type turn struct{ atomic.Bool }
 
 // WithTurns returns the context of a request that may take a turn, and a function that ends

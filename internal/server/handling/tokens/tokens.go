@@ -33,10 +33,9 @@ const (
 	signerAnswer   = 10 * time.Second
 )
 
-// Options say with what tokens are signed and verified. The zero value means the server's own
-// key.
+// Options configure how tokens are signed and verified. The zero value means the server's own key.
 type Options struct {
-	// Issuers are those of tokens that are accepted; the first one is that of new tokens.
+	// Issuers are the accepted issuers of tokens; new tokens get the first one.
 	Issuers []string
 	// SigningKeyFile has the key that signs tokens, and KeyFiles more keys that verify them.
 	SigningKeyFile string
@@ -53,7 +52,7 @@ type Options struct {
 
 // Tokens signs and verifies tokens of service accounts.
 type Tokens struct {
-	// Issuers are those of tokens that are accepted; the first one is that of new tokens.
+	// Issuers are the accepted issuers of tokens; new tokens get the first one.
 	Issuers   []string
 	Generator serviceaccount.TokenGenerator
 	Keys      serviceaccount.PublicKeysGetter
@@ -181,7 +180,7 @@ func (k *keys) GetPublicKeys(ctx context.Context, hint string) []serviceaccount.
 	return k.now.Load().GetPublicKeys(ctx, hint)
 }
 
-// signer signs with the present key: tokens of the API, or those that are kept in Secrets.
+// signer signs with the current key: tokens of the API, or tokens that are kept in Secrets.
 type signer struct {
 	keys *keys
 	kept bool

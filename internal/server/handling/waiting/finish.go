@@ -68,8 +68,8 @@ func (f *finishing) respond(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// remembering is a context that ends like the embedded one. It has the values of another context,
-// before those of the embedded one.
+// remembering is a context that ends like the embedded one. Values come from another context first,
+// then from the embedded one.
 type remembering struct {
 	context.Context
 	values context.Context

@@ -38,7 +38,7 @@ func (r *Room) Doorway(next http.Handler) http.Handler {
 		v.pass(next, w, req)
 		if finish, answered := v.close(); finish != nil {
 			if answered {
-				// Nobody reads what it would have answered.
+				// The response is discarded.
 				w = &httptest.ResponseRecorder{}
 			}
 			finish(w, req)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/server/httplog"
 )
 
-// ErrLeft is what a storage returns when Leave succeeded. The error ends the library's work on
+// ErrLeft is the error of a storage when Leave succeeded. It ends the work of k8s.io/apiserver on
 // the create; no client receives it.
 var ErrLeft error = apierrors.NewServiceUnavailable("the request has left its handlers, and no client receives this error")
 

@@ -24,7 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// Options are what New needs to make the plugins. All but MakeAccount must be set.
+// Options are the inputs of New. All except MakeAccount must be set.
 type Options struct {
 	// Names are the plugins that run, in their order.
 	Names      []string
@@ -116,14 +116,14 @@ type charged struct {
 	admission.Described
 }
 
-// charging has the plugin note what it charges.
+// charging makes the plugin record the quota that it charges.
 func (o Options) charging(plugin chargingPlugin) apiadmission.Interface {
 	limits := quotas.Limits{Cached: o.Informers.Core().V1().ResourceQuotas().Lister(), Stored: o.Client.CoreV1()}
 	return charged{o.Fences.Charging(plugin, limits), plugin, plugin}
 }
 
-// Hint says, after an error about unknown plugins, what to do with those of OpenShift among them. It is
-// empty when there are none.
+// Hint returns advice about plugins of OpenShift among unknown plugins. It is empty when there are
+// none.
 func Hint(names []string) string {
 	var theirs []string
 	for _, name := range names {

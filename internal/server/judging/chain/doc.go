@@ -1,3 +1,3 @@
-// Package chain makes the admission plugins of a server: those of the engine, and those that are
-// compiled into kube-apiserver.
+// Package chain makes the admission plugins of a server: the plugins of the engine, and the
+// built-in admission plugins of kube-apiserver.
 package chain

@@ -130,7 +130,7 @@ func TestKindsOfRules(t *testing.T) {
 type schemas struct {
 	known map[string]*spec.Schema
 	asked int
-	// waits, when set, is what an answer waits for.
+	// waits, when set, delays an answer until the channel is closed.
 	waits chan struct{}
 }
 

@@ -55,7 +55,7 @@ type Reader struct {
 	etcd        clientv3.KV
 	root        string
 	collections []registrations.Collection
-	// sources are those of the collections.
+	// sources are the sources of the collections.
 	sources []registration.Source
 	// hidden are the kinds that are not read.
 	hidden     []string
@@ -65,10 +65,10 @@ type Reader struct {
 	looked atomic.Pointer[time.Time]
 }
 
-// NewReader returns a Reader of the registrations below root in etcd. It reads namespaces into
-// the table, which may be nil when the caller needs no namespaces. values decrypts what is stored,
-// and may be nil. hidden are kinds whose versions are all switched off: such a kind counts as empty
-// and causes no error (S11.12). Registrations stay stored.
+// NewReader returns a Reader of the registrations below root in etcd. It reads namespaces into the
+// table, which may be nil when the caller needs no namespaces. values decrypts stored objects, and
+// may be nil. hidden are kinds whose versions are all switched off: such a kind counts as empty and
+// causes no error (S11.12). Registrations stay stored.
 func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces, values *encryption.Transformers, hidden ...string) *Reader {
 	r := &Reader{etcd: etcd, root: root, hidden: hidden, namespaces: namespaces, values: values}
 	for _, c := range registrations.Collections(root) {
@@ -426,9 +426,10 @@ func countsOf(response *clientv3.TxnResponse, kinds int) []int64 {
 
 // version is the content of a snapshot.Version of this Reader.
 type version struct {
-	// mark is the revision of the mark, created that of its creation, and writes its version.
+	// mark and created are the revision and the creation revision of the mark, and writes is its
+	// version.
 	mark, created, writes int64
-	// revision is that of the last look at all keys.
+	// revision is the revision of the last read of all keys.
 	revision int64
 	// counts are how many objects of each kind there were at revision; nil when a change was
 	// read since.

@@ -25,9 +25,9 @@ type Holder struct {
 	MaxStaleness time.Duration
 }
 
-// Hold implements registrations.Hold: a write is answered when this server judges requests by
-// what the write stored (S11.8), so that a client's next request is judged by the registration
-// that the client wrote. A write that stored nothing is answered at once.
+// Hold implements registrations.Hold: the response to a write waits until this server uses the
+// stored object for admission (S11.8), so that a client's next request is evaluated against the
+// registration that the client wrote. A write that stored nothing is answered at once.
 func (h Holder) Hold(ctx context.Context) (writing context.Context, done func()) {
 	writing, receipt := revisionmark.WithReceipt(ctx)
 	return writing, func() {

@@ -34,7 +34,7 @@ func (r *revisionReader) Read(context.Context, snapshot.Version) (snapshot.Regis
 	return snapshot.Registrations{Version: snapshot.Version(r.revision), Revision: r.revision}, r.err
 }
 
-// warnings are those of one request.
+// warnings are the warnings of one request.
 type warnings struct{ texts []string }
 
 func (w *warnings) AddWarning(_, text string) { w.texts = append(w.texts, text) }
@@ -45,8 +45,8 @@ func TestAWriteWaitsUntilItIsInForce(t *testing.T) {
 	away := errors.New("etcd is away")
 	for _, tt := range []struct {
 		name string
-		// timeout is that of the request, 0 for none; readable is when
-		// registrations can be read, over when the server ends.
+		// timeout is the timeout of the request, 0 for none; readable is when registrations can be
+		// read, over when the server ends.
 		timeout, readable, over time.Duration
 		waited                  time.Duration
 		warning                 string

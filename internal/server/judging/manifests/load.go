@@ -126,7 +126,7 @@ func load(plugin, dir string) (*set, error) {
 	return r.decode(plugin)
 }
 
-// decode checks what was read. The error is the first one, and names the file (S21.11).
+// decode decodes and checks the files. It returns the first error, which names the file (S21.11).
 func (r read) decode(plugin string) (*set, error) {
 	l := loading{plugin: plugin, set: &set{hash: r.hash, texts: map[string][]byte{}}, seen: map[registration.Source]map[string]string{}}
 	for _, f := range r.files {

@@ -37,7 +37,7 @@ const (
 	tryAgain = time.Minute
 )
 
-// Options say what a Source reads.
+// Options configure a Source.
 type Options struct {
 	// Directories are the directories of plugins, by the plugins' names.
 	Directories map[string]string
@@ -76,7 +76,8 @@ type directory struct {
 	set *set
 	// Only the goroutine of Run uses the following fields.
 
-	// stamps are those of the files at the last attempt; nil when the files must be read again.
+	// stamps are the stamps of the files at the last attempt; nil when the files must be read
+	// again.
 	stamps []stamp
 	// hash is the hash of the last set that was looked at. bad reports whether that set could
 	// not be used, and when is the time at which the server last reported so.

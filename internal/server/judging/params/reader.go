@@ -83,8 +83,7 @@ type Reader struct {
 	follow chan string
 }
 
-// Place says where the objects of a resource are stored: what the keys of all begin with,
-// before a slash.
+// Place returns the prefix of the keys of a resource's objects, without the final slash.
 type Place func(schema.GroupResource) string
 
 // key names the objects of a read: the object of a name, or the objects of a selector.

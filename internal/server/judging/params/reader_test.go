@@ -175,8 +175,8 @@ func TestACancelledRequestDoesNotEndTheReadOfOthers(t *testing.T) {
 	})
 }
 
-// A read that fails serves those that wait for it, and the next request reads again;
-// absent objects are remembered like others.
+// A read that fails serves all requests that wait for it, and the next request reads again; absent
+// objects are cached like others.
 func TestAFailedReadIsNotRemembered(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -257,7 +257,7 @@ func TestAKindThatVanishedHasNoObjects(t *testing.T) {
 // if the read is in progress then. Reads of other objects go on serving. S20.8.
 func TestAWriteEndsTheReadsOfWhatItWrote(t *testing.T) {
 	type ask struct {
-		// namespace is that of the param; a list has no name.
+		// namespace is the namespace of the param; a list has no name.
 		namespace, name string
 	}
 	limits, all, shop := ask{"shop", "limits"}, ask{"", ""}, ask{"shop", ""}

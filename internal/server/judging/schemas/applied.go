@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Applied has the schemas of all kinds that the server serves, for mutating policies. These
-// schemas are those of server-side apply, so that a kind has one as soon as it is served
-// (S18.22, D51). Before Serve it has no schemas.
+// Applied has the schemas of all kinds that the server serves, for mutating policies. Server-side
+// apply uses the same schemas, so that a kind has one as soon as it is served (S18.22, D51). Before
+// Serve it has no schemas.
 type Applied struct{ served atomic.Pointer[served] }
 
 type served struct {
@@ -20,7 +20,7 @@ type served struct {
 	custom  *customresources.Server
 }
 
-// Serve makes the kinds of endpoints known, and those that users define.
+// Serve sets the kinds of endpoints, and the custom resources.
 func (s *Applied) Serve(endpoints []*resources.Endpoint, custom *customresources.Server) {
 	builtin := make(map[schema.GroupVersionKind]managedfields.TypeConverter, len(endpoints))
 	for _, e := range endpoints {

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
-// NewDescribed returns a Described that finds the schemas of built-in kinds in models, and
-// those of other kinds by a client.
+// NewDescribed returns a Described that finds the schemas of built-in kinds in models, and the
+// schemas of other kinds by a client.
 func NewDescribed(client discovery.DiscoveryInterface, models *openapi.Models) *Described {
 	return &Described{
 		builtin: models, custom: &resolver.ClientDiscoveryResolver{Discovery: client},
@@ -22,8 +22,8 @@ func NewDescribed(client discovery.DiscoveryInterface, models *openapi.Models) *
 	}
 }
 
-// Described finds the OpenAPI schemas of all kinds. Those of built-in kinds are not read from the
-// server's documents, which are long.
+// Described finds the OpenAPI schemas of all kinds. It does not read the schemas of built-in kinds
+// from the server's documents, which are long.
 type Described struct {
 	builtin, custom resolver.SchemaResolver
 

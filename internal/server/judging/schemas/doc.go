@@ -1,4 +1,3 @@
-// Package schemas finds the schemas of kinds, for what policies say about objects. Applied has
-// those by which server-side apply merges objects, and Described those that OpenAPI documents
-// have.
+// Package schemas finds the schemas of kinds, for the expressions of policies. Applied has the
+// schemas of server-side apply, and Described the schemas of the OpenAPI documents.
 package schemas

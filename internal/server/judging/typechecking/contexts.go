@@ -26,7 +26,7 @@ type Checker struct {
 	Kinds   meta.ResettableRESTMapper
 }
 
-// types are what the expressions of a policy see, for each kind.
+// types are the types that the expressions of a policy see, for each kind.
 type types []typesOf
 
 type typesOf struct {

@@ -41,7 +41,7 @@ const (
 	fieldManager = "validatingadmissionpolicy-status"
 )
 
-// Options are what a Controller needs. All must be set.
+// Options are the inputs of a Controller. All must be set.
 type Options struct {
 	// Schemas finds the schemas of kinds, Kinds the kinds of resources.
 	Schemas resolver.SchemaResolver

@@ -1,14 +1,14 @@
-// Package explain answers AdmissionExplanations: they say what admission would do with a request,
-// without making the request.
+// Package explain answers AdmissionExplanations: plans of the steps that admission would take for a
+// request, without making the request.
 //
 // # How
 //
 // The server's own resource handlers get the request. They decode, default and convert the object
-// and find the stored one, as for any request. In the place of admission, the plan is made. It
-// ends the request before an object is stored or a webhook is called. The plan is therefore about
-// the very object that admission would judge.
+// and find the stored one, as for any request. In the place of admission, the plan is made. It ends
+// the request before an object is stored or a webhook is called. The plan is therefore about the
+// same object that admission would evaluate.
 //
-// # What a caller may learn
+// # Confidentiality
 //
 // A caller gets nothing that it may not read. Entries of a kind of registration are hidden from
 // callers that may not list it. Facts that depend on a namespace's labels are hidden from callers

@@ -30,9 +30,9 @@ import (
 // Resource is the plural of the resource.
 const Resource = "admissionexplanations"
 
-// Options are what Explanations need; all must be set.
+// Options are the inputs of Explanations; all must be set.
 type Options struct {
-	// Authorizer decides what a caller may do.
+	// Authorizer decides which objects a caller may read.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Engine makes the plans. Chain has the plugins in order.
 	Engine *admission.Engine
@@ -40,7 +40,7 @@ type Options struct {
 	// Locate returns the place in the server's manifest files of a rule, or of the entry when
 	// rule is nil; nil when the entry is not in the files.
 	Locate func(e *plan.Entry, rule *int) *plan.Location
-	// Trying has what registrations are tried with.
+	// Trying has the inputs to try registrations.
 	Trying Trying
 }
 
@@ -166,7 +166,7 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 	}
 	status.Error = failure
 	if refused := q.options.Before; len(refused) > 0 && refused[0].Judge != nil {
-		// The server answers nothing else to who may not make the request.
+		// A caller that may not make the request gets no other answer.
 		_, err := refused[0].Judge(ctx, registration.MutatingPass)
 		status.Error = responsewriters.ErrorToAPIStatus(err)
 	}

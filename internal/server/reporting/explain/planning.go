@@ -32,7 +32,8 @@ var (
 // planned is a request to explain, and its plan.
 type planned struct {
 	options admission.PlanOptions
-	// storage is where the object would be stored; nil for none. may says what the caller may do.
+	// storage is where the object would be stored; nil for none. may authorizes actions of the
+	// caller.
 	storage rest.Storage
 	may     func(authorizer.AttributesRecord) (bool, error)
 	plan    *plan.Plan
@@ -103,7 +104,7 @@ func (q *planned) binding(ctx context.Context, a apiadmission.Attributes) ([]pla
 	switch binder := q.storage.(type) {
 	case rest.Creater:
 		if _, err = binder.Create(ctx, object, rest.ValidateAllObjectFunc, dry); !errors.As(err, &status) {
-			// Preparing the object has found what is invalid.
+			// Preparing the object has already found the invalid fields.
 			return nil, nil
 		}
 	case rest.NamedCreater:

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/question"
 )
 
-// Existing returns the link of the place where a new object would be stored. err is what comes of getting an object of
-// its name.
+// Existing returns the link of the place where a new object would be stored. err is the result of getting an object of
+// the same name.
 func Existing(resource schema.GroupResource, name string, err error) []plan.Link {
 	switch {
 	case err == nil:
@@ -25,7 +25,7 @@ func Existing(resource schema.GroupResource, name string, err error) []plan.Link
 	return []plan.Link{question.Unknown(plan.StorageName, registration.ValidatingPass, "whether the object exists: "+err.Error())}
 }
 
-// Unbound returns the link of the pod that a binding is about. err is what comes of reading the pod, and of binding it.
+// Unbound returns the link of the pod of a binding. err is the result of reading the pod, and of binding it.
 func Unbound(err error) []plan.Link {
 	switch {
 	case err == nil:

@@ -25,7 +25,7 @@ const (
 	maxTriedBytes = 64 << 10
 )
 
-// Trying is what Explanations need to try registrations.
+// Trying has the inputs of Explanations to try registrations.
 type Trying struct {
 	// Read decodes a registration and gives it its defaults. It returns an error if the
 	// registration could not be created.
@@ -36,9 +36,9 @@ type Trying struct {
 	Costs func(*snapshot.Entry) []v1alpha1.ExpressionCost
 }
 
-// try reads the registrations of a request. It returns those that the plan takes to be stored, and
-// what it found out about each. A registration must show its author nothing but the plan: it can
-// neither read params nor ask what others may do.
+// try reads the registrations of a request. It returns the registrations that the plan treats as
+// stored, and a finding about each. A registration must show its author only the plan: it can
+// neither read params nor ask for the permissions of other users.
 func (t *Trying) try(spec *v1alpha1.AdmissionExplanationSpec, may func(authorizer.AttributesRecord) (bool, error)) ([]runtime.Object, []v1alpha1.TriedRegistration, error) {
 	if len(spec.Registrations) == 0 {
 		return nil, nil, nil
@@ -117,8 +117,9 @@ func triableKinds() []string {
 	return list
 }
 
-// refused says why a registration is left out of the plan: by it, a caller could learn what it may
-// not read. asks reports whether the caller may ask what others may do.
+// refused returns the reason why a registration is left out of the plan: through it, a caller could
+// learn data that it may not read. asks reports whether the caller may ask for the permissions of
+// other users.
 func refused(obj runtime.Object, asks bool) string {
 	const params = "a policy with params cannot be tried, because its verdict would show what is in the params: register it, or write the values into the expressions"
 	switch o := obj.(type) {
@@ -147,8 +148,8 @@ func refused(obj runtime.Object, asks bool) string {
 	return ""
 }
 
-// hideNewNamespace hides the stored namespace of the name of one that would be created: a policy
-// that is tried would see its labels.
+// hideNewNamespace hides the stored namespace with the name of a namespace that would be created: a
+// policy that is tried would see its labels.
 func hideNewNamespace(r schema.GroupVersionResource, may func(authorizer.AttributesRecord) (bool, error)) (string, error) {
 	if r.Group != "" || r.Resource != "namespaces" {
 		return "", nil

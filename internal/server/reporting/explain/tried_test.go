@@ -33,8 +33,8 @@ func reading(text []byte) (runtime.Object, error) {
 	return obj, json.Unmarshal(text, obj)
 }
 
-// A caller may try what shows the caller nothing but the verdict about an object that the caller
-// has; for the rest a sentence says why not (S20.10).
+// A caller may try registrations that show it only the verdict about an object that it has; for
+// others a sentence gives the reason (S20.10).
 func TestWhatACallerMayTry(t *testing.T) {
 	const policy, binding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy"`, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding"`
 	const mutating, mutatingBinding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy"`, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding"`

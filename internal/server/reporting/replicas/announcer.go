@@ -26,7 +26,7 @@ const (
 	retryAfter = 500 * time.Millisecond
 )
 
-// Options are what an Announcer needs.
+// Options are the inputs of an Announcer.
 type Options struct {
 	// Etcd is where the servers announce themselves; Prefix begins the keys.
 	Etcd   *clientv3.Client

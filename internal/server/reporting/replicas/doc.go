@@ -1,19 +1,19 @@
 // Package replicas knows which registrations each server enforces.
 //
-// Each server announces itself by a key in etcd that goes away with the server: the key belongs
-// to a lease, which the server renews. The key says at which revisions the server took
-// registrations into use, and when. The server writes the key when they changed; renewing the
-// lease writes nothing. A registration is in force when every announced server has taken in a
-// revision at or after the registration's own.
+// Each server announces itself by a key in etcd that goes away with the server: the key belongs to
+// a lease, which the server renews. The key says at which revisions the server took registrations
+// into use, and when. The server writes the key when they changed; renewing the lease writes
+// nothing. A registration is active when every announced server has taken in a revision at or after
+// the registration's own.
 //
-// That is sound, because a server judges requests only by what it read while its
-// announcement was sure to last: an Announcer refuses reads that might be used
-// when the announcement is gone. It announces itself before its first read, so that clients that
-// wait for a registration wait for every server.
+// This is sound, because a server evaluates requests only against registrations that it read while
+// its announcement was sure to last: an Announcer refuses reads that might be used after the
+// announcement has expired. It announces itself before its first read, so that clients that wait
+// for a registration wait for every server.
 //
-// In addition, the key says of which kinds the server enforces nothing, because their
-// admission plugins do not run, and which webhooks it does not call, because their
-// servers could not be reached.
+// In addition, the key lists kinds that the server does not enforce, because their admission
+// plugins do not run, and webhooks that it does not call, because their servers could not be
+// reached.
 //
 // States serves this as the resource registrationstates of gatehouse.dev: one object for each
 // registration, computed when a client reads it.

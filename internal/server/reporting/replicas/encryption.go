@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/announce"
 )
 
-// announced is what a server writes to etcd of itself. Only servers and commands with access to
-// etcd see what it encrypts with.
+// announced is the record about itself that a server writes to etcd. Only servers and commands with
+// access to etcd see its encryption configuration.
 type announced struct {
 	announce.Announcement `json:",inline"`
 	// Encryption is the hash of the EncryptionConfiguration, empty for none. Servers of older
@@ -32,16 +32,16 @@ func (a *Announcer) Encrypts(hash string) {
 	}
 }
 
-// EncryptionKey is the key that somebody writes in etcd so that all servers look whether the file
-// of their EncryptionConfiguration has changed. root is what all keys begin with.
+// EncryptionKey is the key in etcd that makes all servers read the file of their
+// EncryptionConfiguration again when a client writes it. root is the prefix of all keys.
 func EncryptionKey(root string) string { return path.Join(root, "gatehouse", "encryption") }
 
-// Encrypting is a server, and what it encrypts with.
+// Encrypting is a server and the hash of its encryption configuration.
 type Encrypting struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
-	// Hash is that of its EncryptionConfiguration, empty for none. It is nil for a server of a
-	// release that does not announce it.
+	// Hash is the hash of the server's EncryptionConfiguration, empty for none. It is nil for a
+	// server of a release that does not announce it.
 	Hash *string `json:"hash"`
 }
 

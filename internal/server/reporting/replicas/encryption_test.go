@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// S29.8: a user who changes the configuration waits until all servers use it, and gets the names of those that do
-// not.
+// S29.8: a user who changes the configuration waits until all servers use it, and gets the names of the servers
+// that do not.
 func TestAwaitEncryption(t *testing.T) {
 	s := newStore(t)
 	const root = "/encryption"

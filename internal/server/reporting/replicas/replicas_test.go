@@ -236,7 +236,7 @@ func TestStatesAreSelected(t *testing.T) {
 	}
 }
 
-// A server that has been quiet for so long that etcd forgot what it took in.
+// A server took in nothing for so long that etcd has compacted the revision that it took in last.
 func TestStatesAfterCompaction(t *testing.T) {
 	s := newStore(t)
 	first := s.write("podpolicy")
@@ -389,9 +389,9 @@ func TestAnnouncementsAreSmall(t *testing.T) {
 	}
 }
 
-// S11.65: while the database of etcd is full, nobody can announce a server, nor write or delete a
-// registration. A server that starts then judges without the announcement, and announces itself as soon
-// as there is room.
+// S11.65: while the database of etcd is full, no server can announce itself, and no client can write or
+// delete a registration. A server that starts then handles requests without the announcement, and
+// announces itself as soon as there is room.
 func TestAFullDatabaseKeepsNoServerFromJudging(t *testing.T) {
 	s := newStore(t)
 	s.write("there")

@@ -43,8 +43,8 @@ type States struct {
 	about       About
 }
 
-// About has functions that return what the server that answers knows of a registration: its problems,
-// and the costs of its expressions.
+// About has functions that return the problems of a registration and the costs of its expressions, as
+// known to the server that answers.
 type About struct {
 	Problems func(ctx context.Context, resource, name string) []v1alpha1.Problem
 	Costs    func(resource, name string) []v1alpha1.ExpressionCost
@@ -119,8 +119,8 @@ type versions map[string]int64
 type server struct {
 	name string
 	announce.Announcement
-	// enforces are the registrations by which the server judges requests. It is nil when the
-	// server has taken in the last write of all, and so enforces what is stored.
+	// enforces are the registrations that the server evaluates requests against. It is nil when the
+	// server has taken in the latest write, and so enforces the stored registrations.
 	enforces versions
 }
 
@@ -134,9 +134,9 @@ func (s *server) ignores(name string) bool {
 // static stands for the revision of a registration of a manifest file.
 const static = -1
 
-// read returns the states of the registrations that the operations get, and of those of
-// manifest files. If wanted is set, it is the name of the only state to return of those of
-// manifest files.
+// read returns the states of the registrations that the operations get, and of the registrations of
+// manifest files. If wanted is set, it limits the registrations of manifest files to the one of
+// this name.
 func (s *States) read(ctx context.Context, wanted string, at func(revision int64) []clientv3.Op) ([]v1alpha1.RegistrationState, error) {
 	ops := append([]clientv3.Op{clientv3.OpGet(s.mark), clientv3.OpGet(s.prefix, clientv3.WithPrefix())}, at(0)...)
 	response, err := s.etcd.Txn(ctx).Then(ops...).Commit()

@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
-// S22.24: the series of a binding that is gone, or that binds another policy now, are dropped;
-// those of the policies and of the bindings that still exist stay.
+// S22.24: the series of a binding that is gone, or that binds another policy now, are dropped; the
+// series of policies and bindings that still exist stay.
 func TestBindingsThatGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checks := metrics.NewCounterVec(&metrics.CounterOpts{Name: "gatehouse_admission_policy_test_total", Help: "h"}, []string{"policy", "policy_binding"})

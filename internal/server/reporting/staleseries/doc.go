@@ -1,3 +1,3 @@
-// Package staleseries knows of which webhooks, policies and bindings metrics have series, and drops
-// the series of those that are gone.
+// Package staleseries tracks the webhooks, policies and bindings that have metric series, and drops
+// the series of deleted ones.
 package staleseries

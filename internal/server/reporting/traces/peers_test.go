@@ -25,7 +25,8 @@ func TestOtherServersAreAskedForATrace(t *testing.T) {
 	}
 	const none = `{"items":[]}`
 	for name, tc := range map[string]struct {
-		// answers are those of the other servers; "!401" is a status, "away" a server that is gone.
+		// answers are the responses of the other servers; "!401" is a status, "away" a server that
+		// is gone.
 		answers   []string
 		namespace string
 		found     bool

@@ -140,8 +140,8 @@ func (s *Storage) convert(k kept, namespace string, fields fields.Selector, sele
 	subject := k.trace.Subject()
 	own := subject.Namespace
 	if subject.Resource.Group == "" && subject.Resource.Resource == "namespaces" {
-		// To admission a namespace is in itself. A user who may read objects in a
-		// namespace need not be allowed to read the namespace.
+		// Admission treats a namespace as an object in itself. Permission to read objects in a
+		// namespace does not include permission to read the namespace.
 		own = ""
 	}
 	if namespace != "" && own != namespace || selector != nil && !selector.Matches(labels.Set{}) {

@@ -62,9 +62,9 @@ func (r *Ring) tell(event watch.EventType, e *entry) {
 	}
 }
 
-// watch passes on the traces in the ring after a version, and then those that come. convert
-// returns nil for traces that the watcher does not want. With bookmark set, a bookmark follows
-// after the first traces.
+// watch sends the traces in the ring after a version, and then new traces. convert returns nil for
+// traces that the watcher does not want. With bookmark set, a bookmark follows after the first
+// traces.
 func (r *Ring) watch(ctx context.Context, after int64, bookmark bool, convert func(kept) *v1alpha1.AdmissionTrace) *watcher {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watcher{ring: r, convert: convert, result: make(chan watch.Event), wake: make(chan struct{}, 1), stop: stop}

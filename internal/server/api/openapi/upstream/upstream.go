@@ -44,9 +44,9 @@ const (
 //go:embed definitions.bin
 var data string
 
-// Definitions returns the definitions of all types, by their names; ref makes the
-// references among them. It is upstream's GetOpenAPIDefinitions: the caller owns the
-// result, but for the slices in it, which have no room to grow.
+// Definitions returns the definitions of all types, by name; ref makes the references among them.
+// It replaces upstream's GetOpenAPIDefinitions: the caller owns the result, except for the slices
+// in it, which have no room to grow.
 func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	r := open(ref)
 	r.descriptions, _ = cut(inflate(r.packed, r.prose), r.prose)

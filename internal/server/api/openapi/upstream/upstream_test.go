@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite definitions.bin from upstream's
 
 func ref(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) }
 
-// The data says what upstream's generated functions say.
+// The data equals the results of upstream's generated functions.
 func TestDefinitionsAreUpstreams(t *testing.T) {
 	const file = "definitions.bin"
 	want := wanted(ref)
@@ -55,8 +55,8 @@ func TestDefinitionsAreUpstreams(t *testing.T) {
 	}
 }
 
-// No caller sees changes of another caller, such as those of the library that makes schemas of
-// definitions.
+// A caller does not see the changes of another caller, such as those that k8s.io/kube-openapi makes
+// when it builds schemas of definitions.
 func TestDefinitionsAreTheCallersOwn(t *testing.T) {
 	const pod = "io.k8s.api.core.v1.PodSpec"
 	d := upstream.Definitions(ref)[pod]
@@ -69,7 +69,7 @@ func TestDefinitionsAreTheCallersOwn(t *testing.T) {
 	}
 }
 
-// Shapes are the definitions that are asked for, and those that they refer to, without
+// Shapes are the requested definitions, and the definitions that they refer to, without
 // descriptions.
 func TestShapesAreDefinitionsWithoutDescriptions(t *testing.T) {
 	const role, rule, meta, pod = "io.k8s.api.rbac.v1.Role", "io.k8s.api.rbac.v1.PolicyRule", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "io.k8s.api.core.v1.Pod"

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
-// generated matches what the API appends to metadata.generateName.
+// generated matches the random suffix that the API appends to metadata.generateName.
 const generated = `[bcdfghjklmnpqrstvwxz2456789]{5}\b`
 
 // alike gives errors of one cause one text, whatever name the API chose for the object: web-x7k2p

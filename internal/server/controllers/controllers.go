@@ -29,24 +29,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// Options are what Controllers need. Selection, Election, Fences, FakeNodes, Rejections and Tokens
-// may be left out. So may the fields of controllers that are not chosen.
+// Options are the inputs of Controllers. Selection, Election, Fences, FakeNodes, Rejections and
+// Tokens may be left out. So may the fields of controllers that are not chosen.
 type Options struct {
 	// Selection is the value of --controllers; empty means Default.
 	Selection []string
 	// Loopback reaches the server itself, as a superuser.
 	Loopback *restclient.Config
-	// Informers are those of the server, which starts them between New and Run.
+	// Informers are the informers of the server, which starts them between New and Run.
 	Informers informers.SharedInformerFactory
 	// RBAC reports whether the server decides by roles, and reads them.
 	RBAC bool
 	// Etcd holds the objects of a resource below Prefix(resource).
 	Etcd   lazyinformer.Etcd
 	Prefix lazyinformer.Prefix
-	// Values decrypts what is stored there; nil when nothing is encrypted.
+	// Values decrypts stored objects; nil when nothing is encrypted.
 	Values *encryption.Transformers
-	// Custom reports whether the metadata of a resource's objects may be read from etcd: that of
-	// custom objects of this server, and of definitions.
+	// Custom reports whether the metadata of a resource's objects may be read from etcd: the
+	// resource is custom and of this server, or the resource of CRDs.
 	Custom func(schema.GroupResource) bool
 	// Election says when this server runs controllers; nil means always.
 	Election *election.Election
@@ -82,7 +82,7 @@ type Controllers struct {
 	shared map[runtime.Object]cache.SharedIndexInformer
 }
 
-// New chooses the controllers and starts nothing. The error is that of Check.
+// New chooses the controllers and starts nothing. It returns the error of Check.
 func New(o Options) (*Controllers, error) {
 	if len(o.Selection) == 0 {
 		o.Selection = Default()

@@ -166,8 +166,7 @@ func (q exactQuota) recount(ctx context.Context, about *corev1.ResourceQuota, o 
 	return q.ResourceQuotaInterface.UpdateStatus(ctx, next, o)
 }
 
-// counting returns the evaluators of a quota's resources, including those of kinds that came
-// later.
+// counting returns the evaluators of a quota's resources, including kinds that were added later.
 func (q *exactQuotas) counting(about *corev1.ResourceQuota) quota.Registry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -220,8 +219,8 @@ func (l caughtUpNamespace) List(selector labels.Selector) ([]runtime.Object, err
 	return l.GenericNamespaceLister.List(selector)
 }
 
-// await returns when the store has what etcd has in a namespace. The store may still have objects
-// that were deleted.
+// await returns when the store has all objects that etcd has in a namespace. The store may still
+// have objects that were deleted.
 func (l caughtUpLister) await(ctx context.Context, namespace string) error {
 	prefix := l.prefix + namespace + "/"
 	tick := time.NewTicker(lookInterval)

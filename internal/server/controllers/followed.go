@@ -68,7 +68,7 @@ func newFollowed(ctx context.Context, client metadata.Interface, remote func(sch
 	return &followed{ctx: ctx, client: client, remote: remote, linger: lingering, kinds: map[schema.GroupVersionResource]*followedKind{}}
 }
 
-// ForResource returns the informer of a kind for one user, who may add one handler.
+// ForResource returns the informer of a kind for one controller, which may add one handler.
 func (f *followed) ForResource(resource schema.GroupVersionResource) informers.GenericInformer {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -101,7 +101,7 @@ func TestReadsIncludeWhatIsNotInitialized(t *testing.T) {
 	}
 }
 
-// listed is a discovery that says what a test wants.
+// listed is a discovery client with the results that a test sets.
 type listed struct {
 	discovery.ServerResourcesInterface
 	lists []*metav1.APIResourceList
@@ -110,8 +110,7 @@ type listed struct {
 
 func (l *listed) ServerPreferredResources() ([]*metav1.APIResourceList, error) { return l.lists, l.err }
 
-// The kinds of servers that do not answer are still followed, and those of groups that are gone
-// are not.
+// Kinds of servers that do not answer are still followed; kinds of groups that are gone are not.
 func TestKindsOfServersThatDoNotAnswerAreRemembered(t *testing.T) {
 	list := func(gv string) *metav1.APIResourceList { return &metav1.APIResourceList{GroupVersion: gv} }
 	failed := func(group string) error {

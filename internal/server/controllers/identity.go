@@ -32,9 +32,9 @@ const defaultAccount = "default"
 const accountTimeout = 10 * time.Second
 
 // MakeAccount returns a function that makes the ServiceAccount default of a namespace, for a pod
-// that is created before the controller has made the account. The function is nil if the
-// selection has no controller that makes accounts: another program makes them then. The client
-// acts as the server itself, whose requests do not wait behind those that wait for the account.
+// that is created before the controller has made the account. The function is nil if the selection
+// has no controller that makes accounts: another program makes them then. The client acts as the
+// server itself, so that its requests do not queue behind requests that wait for the account.
 func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error), error) {
 	rows, err := choose(selection, table)
 	if err != nil || !slices.ContainsFunc(rows, func(r row) bool { return r.name == accountsController }) {
@@ -57,8 +57,8 @@ func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx cont
 	}, nil
 }
 
-// serviceAccountTokens keeps the Secrets with tokens of ServiceAccounts: it fills the Secrets
-// that are made for a ServiceAccount, and deletes those of a ServiceAccount that is gone.
+// serviceAccountTokens maintains the Secrets with tokens of ServiceAccounts: it fills the Secrets
+// that are made for a ServiceAccount, and deletes the Secrets of a ServiceAccount that is gone.
 func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
 	if t.options.Tokens == nil {
 		klog.FromContext(ctx).Info("No tokens of ServiceAccounts are kept in Secrets: an external signer has the key")

@@ -33,7 +33,7 @@ func (i initializing) Authorize(ctx context.Context, a authorizer.Attributes) (a
 }
 
 // Counts reports whether a user is the account of a controller that counts objects and makes
-// those that are missing (S11.64).
+// missing ones (S11.64).
 func Counts(user string) bool {
 	account, ok := strings.CutPrefix(user, systemAccounts)
 	return ok && slices.ContainsFunc(table, func(r row) bool { return r.counts && r.account == account })

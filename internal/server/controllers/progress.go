@@ -130,7 +130,7 @@ func (k *kindProgress) advance(revision uint64) {
 }
 
 // hold returns at once, unless the event is the first one that shows the deletion of an object
-// whose dependents come first. Then it returns when the collector knows all dependents that were
+// whose dependents come first. Then it returns when the collector has seen all dependents that were
 // stored before.
 func (k *kindProgress) hold(before, after any) {
 	if k == nil {

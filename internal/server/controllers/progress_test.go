@@ -59,7 +59,7 @@ func TestTheNewsOfAnOwnerWaitsForItsDependents(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		before, after *metav1.PartialObjectMetadata
-		// newest is that of the other kind, in the namespace and everywhere.
+		// newest is the newest version of the other kind, in the namespace and everywhere.
 		newest    int64
 		synced    bool
 		meanwhile step

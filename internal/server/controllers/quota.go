@@ -91,11 +91,11 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 	), nil
 }
 
-// quotaInformer sends the controller again the quotas that it could not count, and those that it
-// may have counted too early. A quota may be for a custom kind that is served and that the
-// controller does not know yet. And while the controller counts, a client may create an object
-// that the informer does not have yet: the count then overwrites the charge that admission added
-// for the object. Without quotaInformer, the controller would correct this only after recount.
+// quotaInformer sends the controller quotas again that it could not count, or may have counted too
+// early. A quota may be for a custom kind that is served and that the controller does not know yet.
+// And while the controller counts, a client may create an object that the informer does not have
+// yet: the count then overwrites the charge that admission added for the object. Without
+// quotaInformer, the controller would correct this only after recount.
 type quotaInformer struct {
 	coreinformers.ResourceQuotaInformer
 	handler cache.ResourceEventHandler

@@ -60,7 +60,7 @@ func NewRejections() *Rejections {
 	return &Rejections{owners: lru.New(maxOwners), objects: lru.New(maxOwners)}
 }
 
-// maker is what an object is made for: its owner or, without one, its name.
+// maker identifies the owner of an object or, without an owner, the object's name.
 type maker struct {
 	resource        string
 	owner           types.UID
@@ -74,7 +74,7 @@ func makerOf(resource string, object metav1.Object) maker {
 	return maker{resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
 }
 
-// rejected is what is known of one maker.
+// rejected is the record of the rejections of one maker.
 type rejected struct {
 	// count is how many objects were rejected, each made after the rejection of the one before,
 	// and at is when the last was.
@@ -121,8 +121,8 @@ func (r *Rejections) of(m maker) *rejected {
 }
 
 // refuses returns the error of the last rejection if a controller of a pace must not make another
-// object now. Else it returns nil, and the object is the one that shows whether objects of the
-// maker are still rejected.
+// object now. Otherwise it returns nil, and the new object shows whether objects of the maker are
+// still rejected.
 func (r *Rejections) refuses(m maker, p pace) *metav1.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -107,7 +107,7 @@ func TestRejectedOwnersWait(t *testing.T) {
 	}
 }
 
-// S11.66: the answer to a create is that of the rejection before it, whatever is rejected meanwhile.
+// S11.66: a create gets the error of the rejection before it, whatever is rejected meanwhile.
 func TestAnswersOfRejectionsStay(t *testing.T) {
 	pods, known := schema.GroupResource{Resource: "pods"}, NewRejections()
 	reject := func(uid types.UID, why string) {

@@ -90,7 +90,7 @@ func knownNames(table []row) []string {
 	return list
 }
 
-// Check says what is wrong with a selection. The error is one sentence without the flag.
+// Check returns an error if a selection is invalid. The error is one sentence without the flag.
 func Check(selection []string) error {
 	_, err := choose(selection, table)
 	return err

@@ -52,7 +52,8 @@ func TestSelections(t *testing.T) {
 	}
 }
 
-// Every name means one controller, and what is not here is known to be elsewhere.
+// Every name belongs to one controller, and controllers that are not in the table are known to run
+// elsewhere.
 func TestTheTableIsUnambiguous(t *testing.T) {
 	seen := map[string]string{}
 	for _, r := range table {
@@ -71,7 +72,7 @@ func TestTheTableIsUnambiguous(t *testing.T) {
 	}
 }
 
-// The default selection has more controllers with those of workloads, and no fewer.
+// The workload controllers extend the default selection; they remove no controller from it.
 func TestWorkloadsAreAddedToTheDefault(t *testing.T) {
 	with, err := choose(append(Default(), Workloads()...), table)
 	if err != nil {

@@ -21,10 +21,9 @@ type row struct {
 	// wakes are resources. The controller starts when one of them has an object; with none, it
 	// starts with the server.
 	wakes []schema.GroupResource
-	// counts is set for a controller that counts objects and makes those that are missing. It
-	// sees objects that are not initialized, and its creates do not wait for initializers. After
-	// a create that timed out, its object exists, and the controller would otherwise make it once
-	// more (S11.62).
+	// counts is set for a controller that counts objects and makes missing ones. It sees objects
+	// that are not initialized, and its creates do not wait for initializers. After a create that
+	// timed out, its object exists, and the controller would otherwise make it once more (S11.62).
 	counts bool
 	// again is how long a controller that counts waits after a create that failed; the zero value
 	// is usual.
@@ -48,8 +47,8 @@ func in(group string, names ...string) []schema.GroupResource {
 // accountsController is the controller that makes the ServiceAccount default of namespaces.
 const accountsController = "serviceaccount-controller"
 
-// table has every controller. Those that others rely on come first. docs/controllers.md says what
-// each does.
+// table has every controller. A controller comes after the controllers that it needs.
+// docs/controllers.md describes each.
 var table = []row{
 	{name: accountsController, aliases: []string{"serviceaccount"}, account: "service-account-controller", make: serviceAccounts},
 	{name: "root-ca-certificate-publisher-controller", aliases: []string{"root-ca-cert-publisher"}, account: "root-ca-cert-publisher", make: rootCertificate},

@@ -27,7 +27,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
-// term is the time in which this server runs controllers, and what they share.
+// term is the time in which this server runs controllers, with the objects that the controllers
+// share.
 type term struct {
 	options *Options
 	kinds   *change
@@ -38,8 +39,8 @@ type term struct {
 	// count objects.
 	all      informers.SharedInformerFactory
 	monitors *monitors
-	// parts are further factories: that of all, and those of informers that see only some objects
-	// of a kind.
+	// parts are further factories: for all objects, and for informers that see only some objects of
+	// a kind.
 	parts  []informers.SharedInformerFactory
 	watch  kubernetes.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
@@ -149,7 +150,7 @@ func (t *term) config(account string) *restclient.Config {
 	return as
 }
 
-// followKinds lets the mapper forget what it knew whenever kinds come or go.
+// followKinds clears the cache of the mapper whenever kinds are added or removed.
 func (t *term) followKinds(ctx context.Context) {
 	for {
 		changed := t.kinds.await()
@@ -192,7 +193,7 @@ func (t *term) everyKind(ctx context.Context, follow func(context.Context)) {
 	}
 }
 
-// trim leaves out what no controller reads.
+// trim removes the fields that no controller reads.
 func trim(obj any) (any, error) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
@@ -261,7 +262,8 @@ func (b *borrowed) added(r cache.ResourceEventHandlerRegistration) {
 	b.handlers = append(b.handlers, r)
 }
 
-// SetTransform implements cache.SharedInformer. The server decides what it keeps.
+// SetTransform implements cache.SharedInformer. It has no effect: the server decides which fields
+// its informers keep.
 func (b *borrowed) SetTransform(cache.TransformFunc) error { return nil }
 
 // Run implements cache.SharedInformer.
@@ -295,8 +297,8 @@ type monitors struct {
 	progress *progress
 }
 
-// whole are the kinds of which a term has the whole objects, because controllers that run by
-// default read them. The versions are those that these controllers read.
+// whole are the kinds whose whole objects a term keeps, because default controllers read them. The
+// versions are the ones that these controllers read.
 var whole = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "namespaces"},
 	{Version: "v1", Resource: "nodes"},

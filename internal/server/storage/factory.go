@@ -52,7 +52,7 @@ type Factory struct {
 	lines inflight.Lines
 	// instead is called before a get of a stored object; nil when there is no such function.
 	instead Instead
-	// values are what objects pass on their way to etcd and back; nil when Encrypt was not called.
+	// values transforms objects on their way to etcd and back; nil when Encrypt was not called.
 	values *encryption.Transformers
 	// filling is how long reads wait for a watch cache: fillingTimeout, but in tests.
 	filling time.Duration
@@ -110,7 +110,7 @@ type Write struct {
 	Operation Operation
 }
 
-// Operation is what a write did.
+// Operation is the kind of a write.
 type Operation uint8
 
 // The operations.
@@ -130,7 +130,8 @@ func (f *Factory) Compact(interval time.Duration) {
 	f.compactor = etcd3.NewCompactor(f.client.Client, interval, clock.RealClock{}, func() {})
 }
 
-// Encrypt makes stores encrypt what they write. Encrypt is called once, before the stores are used.
+// Encrypt makes stores encrypt the objects that they write. Encrypt is called once, before the
+// stores are used.
 func (f *Factory) Encrypt(values *encryption.Transformers) { f.values = values }
 
 // Instead may have an object that a request finds in place of the stored one: it then decodes

@@ -29,7 +29,7 @@ type lazy struct {
 	cache func(*direct) (*opened, error)
 	// written is called after each write.
 	written func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error)
-	// lines are those of the updates of each object.
+	// lines are the lines of the updates of each object.
 	lines *inflight.Lines
 	// instead may have the object that a get finds; nil when there is no such function.
 	instead func(ctx context.Context, key string, into runtime.Object) (bool, error)
@@ -67,7 +67,7 @@ type opened struct {
 	past *past
 	// cacher is the watch cache; nil when there is none.
 	cacher *cacher.Cacher
-	// snapshots are those of the watch cache.
+	// snapshots are the snapshots of the watch cache.
 	snapshots *snapshots
 }
 
@@ -210,8 +210,8 @@ func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preco
 	return explainWrite(ctx, err)
 }
 
-// Watch begins a watch in the watch cache, or else, from a version before the first
-// one that the cache knows, in etcd.
+// Watch begins a watch in the watch cache, or in etcd if the version is before the first one that
+// the cache has.
 func (l *lazy) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (w watch.Interface, err error) {
 	err = l.cached(ctx, func(o *opened) (err error) {
 		if w, err = o.Watch(ctx, key, opts); err == nil {
@@ -261,7 +261,7 @@ func (l *lazy) GuaranteedUpdate(ctx context.Context, key string, destination run
 	}
 	defer turn.End()
 	if last := turn.Last(); last != nil {
-		// The watch cache would suggest what it has, which is older.
+		// The watch cache would suggest its own object, which is older.
 		o, cached = withoutCache(o), last
 	}
 	err = o.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)

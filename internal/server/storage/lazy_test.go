@@ -168,7 +168,7 @@ func TestWhoWaitsForACacheHoldsNoPlace(t *testing.T) {
 		entered <- struct{}{}
 		if info, _ := request.RequestInfoFrom(req.Context()); info.Verb == "list" {
 			if err := list(req.Context(), store); apierrors.IsTooManyRequests(err) {
-				// The cache's own answer, unlike that of the limiter.
+				// The error comes from the cache, not from the limiter.
 				w.WriteHeader(http.StatusTeapot)
 			}
 		}

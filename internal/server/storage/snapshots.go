@@ -21,12 +21,12 @@ const (
 	keepSnapshots = storagebackend.DefaultCompactInterval
 )
 
-// snapshots forgets the snapshots of a watch cache that no list asks for. The cache keeps its
-// objects as they were after each event, for the pages of lists and for lists at an exact
-// version: with thousands of writes in a second, these are 100,000 copies of the changed parts
-// of its tree, more than the objects themselves. While nobody reads such lists, only the last
-// snapshots stay. A list that finds none is answered from etcd, if that has the version, and from
-// then on all snapshots stay for some time.
+// snapshots drops the snapshots of a watch cache that no list asks for. The cache keeps its objects
+// as they were after each event, for the pages of lists and for lists at an exact version: with
+// thousands of writes in a second, these are 100,000 copies of the changed parts of its tree, more
+// than the objects themselves. While no client reads such lists, only the last snapshots stay. A
+// list that finds none is answered from etcd, if that has the version, and from then on all
+// snapshots stay for some time.
 type snapshots struct {
 	cache atomic.Pointer[compacting]
 	now   func() time.Time

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 )
 
-// compactions are what a cache was asked to forget.
+// compactions are the compactions that a cache was asked for.
 type compactions []string
 
 func (c *compactions) Compact(version string) error {

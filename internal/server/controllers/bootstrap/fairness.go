@@ -18,9 +18,9 @@ import (
 // kube-apiserver.
 const fairnessInterval = time.Minute
 
-// Fairness makes the FlowSchemas and PriorityLevelConfigurations that every cluster has. Those that an
-// administrator changed stay, but for the mandatory ones; those that another release made and this
-// one does not have are removed. It waits until the informers have what there is.
+// Fairness makes the default FlowSchemas and PriorityLevelConfigurations of a cluster. It keeps the
+// changes of administrators, except to the mandatory objects, and removes objects of another release
+// that this release does not have. It waits until the informers have listed the stored objects.
 func (o *Objects) Fairness(ctx context.Context, known informers.SharedInformerFactory) error {
 	kinds := known.Flowcontrol().V1()
 	for _, synced := range []<-chan struct{}{

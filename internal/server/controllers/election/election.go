@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Options are what an Election needs. All must be set.
+// Options are the inputs of an Election. All must be set.
 type Options struct {
 	Leases          clients.LeasesGetter
 	Namespace, Name string

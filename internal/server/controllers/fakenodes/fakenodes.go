@@ -37,7 +37,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// Options are what Nodes need. All must be set.
+// Options are the inputs of Nodes. All must be set.
 type Options struct {
 	// Count is how many nodes there are.
 	Count int
@@ -77,7 +77,7 @@ type Nodes struct {
 	tainted map[types.UID]time.Time
 }
 
-// New starts nothing. The error is that of an informer that has ended.
+// New starts nothing. It returns an error if an informer has ended.
 func New(o Options) (*Nodes, error) {
 	addresses, err := ipallocator.NewInMemory(podRange)
 	if err != nil {
@@ -326,7 +326,7 @@ func ended(pod *corev1.Pod) bool {
 // errNoNode means that a pod is allowed on none of the nodes that there are now.
 var errNoNode = errors.New("no fake node has the labels and the free host ports that the pod wants, is schedulable, and has only taints that the pod tolerates")
 
-// unschedulable is what a scheduler says of a pod for which it has no node.
+// unschedulable is the condition that a scheduler sets on a pod without a suitable node.
 func unschedulable(pod *corev1.Pod) corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, ObservedGeneration: pod.Generation,

@@ -19,7 +19,7 @@ const (
 	runtimeAnnotation = "gatehouse.dev/fake-runtime"
 )
 
-// plan is what the containers of a pod do.
+// plan is the simulated run of a pod's containers: the phase at the end, and the time until then.
 type plan struct {
 	outcome corev1.PodPhase
 	runtime time.Duration
@@ -311,7 +311,7 @@ func statusOfContainer(c *corev1.Container, before corev1.ContainerStatus) corev
 	}
 }
 
-// phase is what the statuses of containers add up to.
+// phase derives the phase of the pod from the statuses of its containers.
 func (o *observation) phase(initialized bool) corev1.PodPhase {
 	ended, failed := true, false
 	for _, c := range o.pod.Status.ContainerStatuses {

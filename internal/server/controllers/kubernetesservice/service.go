@@ -31,8 +31,8 @@ import (
 const (
 	// servicePort is the port of the service, as in every cluster.
 	servicePort = 443
-	// interval is how often endpoints are compared with the leases, and ttl how long
-	// the address of a server that was killed stays: those of kube-apiserver.
+	// interval is how often endpoints are compared with the leases, and ttl how long the address of
+	// a server that was killed stays. Both are the values of kube-apiserver.
 	interval, ttl = 10 * time.Second, 15 * time.Second
 	// parting is how long removing the address may hold up the end of a server.
 	parting = 2 * time.Second
@@ -44,7 +44,7 @@ type Etcd interface {
 	clientv3.Lease
 }
 
-// Options are what a Publisher needs. All but Address must be set.
+// Options are the inputs of a Publisher. All except Address must be set.
 type Options struct {
 	// Loopback reaches the server itself, as a superuser.
 	Loopback *restclient.Config
@@ -137,9 +137,8 @@ func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// copied returns copies of the informer's services: upstream's controller writes into the objects
-// that it reads. Without copies, it would take a change that the API refused for one that was
-// made.
+// copied returns copies of the informer's services, because upstream's controller writes into the
+// objects that it reads. Without copies, it would treat a change that the API refused as made.
 type copied struct{ coreinformers.ServiceInformer }
 
 // Lister implements coreinformers.ServiceInformer.

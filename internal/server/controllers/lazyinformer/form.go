@@ -35,10 +35,10 @@ func wantsWhole(req *http.Request) bool {
 // reach a server.
 const uninitialized = initializers.Annotation
 
-// mark is what objects begin with that are stored, or sent, in protobuf.
+// mark is the prefix of objects that are stored or sent in protobuf.
 var mark = []byte("k8s\x00")
 
-// unwrapped returns what is stored of an object in protobuf; nil if the object is stored as JSON.
+// unwrapped returns a stored object in protobuf; nil if the object is stored as JSON.
 func unwrapped(kv *mvccpb.KeyValue) (*runtime.Unknown, error) {
 	data, ok := bytes.CutPrefix(kv.Value, mark)
 	if !ok {
@@ -153,7 +153,7 @@ func metadataIn(kv *mvccpb.KeyValue, u *runtime.Unknown) (*metav1.ObjectMeta, er
 }
 
 // whole is the form of clients that want objects in protobuf, in the version in which they are
-// stored. What is stored of an object is sent as it is.
+// stored. The stored bytes of an object are sent unchanged.
 type whole struct{ kind schema.GroupVersionKind }
 
 func (whole) mediaType() string { return runtime.ContentTypeProtobuf }

@@ -126,7 +126,7 @@ func TestWholeObjectsAreSentAsTheyAreStored(t *testing.T) {
 	}
 }
 
-// What is stored in another form, and what is not initialized, a server must show.
+// Objects that are stored in another form, or are not initialized, must be read through a server.
 func TestWholeObjectsThatOnlyAServerCanShow(t *testing.T) {
 	for name, put := range map[string]func(t *testing.T, etcd *clientv3.Client){
 		"stored as JSON": func(t *testing.T, etcd *clientv3.Client) {

@@ -30,7 +30,7 @@ var errTended = errors.New("there are objects that only a server can show")
 
 // form is how a client wants objects: their metadata as JSON, or whole in protobuf.
 type form interface {
-	// mediaType is that of the answer.
+	// mediaType is the media type of the response.
 	mediaType() string
 	// object encodes a stored object as it was at a revision. The error is errTended if only a
 	// server can do that.
@@ -162,7 +162,7 @@ func (t *Transport) watch(req *http.Request, gr schema.GroupResource, prefix str
 	return response
 }
 
-// events are those of a watch, as a client reads them.
+// events are the events of a watch, as a client reads them.
 type events struct {
 	of       *Transport
 	resource schema.GroupResource
@@ -171,7 +171,7 @@ type events struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	from clientv3.WatchChan
-	// text is what the client has not read yet; over is set when nothing comes after it.
+	// text is the part that the client has not read yet; over is set when no more text follows.
 	text bytes.Buffer
 	over bool
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// asMetadata is what clients of metadata accept.
+// asMetadata is the Accept header of metadata clients.
 func asMetadata(list string) string {
 	return "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata" + list + ";g=meta.k8s.io;v=v1,application/json"
 }
@@ -68,7 +68,7 @@ func TestMetadataOfCustomObjectsIsReadFromEtcd(t *testing.T) {
 						t.Errorf("got %+v", one)
 					}
 				}
-				// What is stored meanwhile is not in the next pages.
+				// Objects that are stored meanwhile are not in the next pages.
 				if _, err := etcd.Put(t.Context(), root+"ns/z", fmt.Sprintf(widgetObject, "z", "z")); err != nil {
 					t.Fatal(err)
 				}

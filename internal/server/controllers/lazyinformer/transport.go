@@ -26,8 +26,8 @@ type Etcd interface {
 	clientv3.Watcher
 }
 
-// Prefix returns what the keys of a resource begin with, ending in a slash; empty when
-// the resource is not stored in etcd, or unknown.
+// Prefix returns the prefix of the keys of a resource, ending in a slash; empty when the resource
+// is not stored in etcd, or unknown.
 type Prefix func(schema.GroupResource) string
 
 // Transport sends the requests of informers, and holds back the watches of empty
@@ -36,7 +36,7 @@ type Transport struct {
 	Next   http.RoundTripper
 	Etcd   Etcd
 	Prefix Prefix
-	// Values decrypts what is stored; nil when nothing is encrypted.
+	// Values decrypts stored objects; nil when nothing is encrypted.
 	Values *encryption.Transformers
 	// Custom reports whether the metadata of a resource's objects may be read from etcd, for
 	// clients that want nothing else. Nil means that there is no such resource.

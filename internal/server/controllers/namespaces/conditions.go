@@ -45,8 +45,8 @@ func (r *remaining) describe(ns *corev1.Namespace) {
 		"SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+counted(r.finalizers), "ContentHasNoFinalizers", "All content-preserving finalizers finished")
 }
 
-// instances says how many objects of a resource remain. The dot behind a resource of the core group
-// is that of kube-controller-manager.
+// instances reports how many objects of a resource remain. A resource of the core group ends in a
+// dot, as in kube-controller-manager.
 func instances(gr schema.GroupResource, n int) string {
 	return fmt.Sprintf("%s.%s has %d resource instances", gr.Resource, gr.Group, n)
 }

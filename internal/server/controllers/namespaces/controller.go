@@ -27,12 +27,12 @@ import (
 // Collection is a namespaced resource whose objects can be deleted.
 type Collection struct {
 	schema.GroupVersionResource
-	// Prefix is where etcd keeps the resource's objects: those of namespace n
-	// have keys that begin with Prefix + "/n/".
+	// Prefix is where etcd keeps the resource's objects: the keys of objects in namespace n begin
+	// with Prefix + "/n/".
 	Prefix string
 }
 
-// Options are what a Controller needs.
+// Options are the inputs of a Controller.
 type Options struct {
 	// Collections lists the resources that may have objects in a namespace at this moment.
 	Collections func() []Collection
@@ -102,7 +102,7 @@ func (c *Controller) Run(ctx context.Context) {
 // in it.
 var errCreating = errors.New("objects are being created in it")
 
-// remaining says what is still in a namespace.
+// remaining has the remaining objects of a namespace, their finalizers, and errors.
 type remaining struct {
 	objects    []string
 	finalizers map[string]int
@@ -115,7 +115,7 @@ func (r *remaining) Error() string {
 	return "objects remain: " + strings.Join(slices.Concat(r.objects, r.failures, []string{r.undiscovered}), ", ")
 }
 
-// add adds some objects of a resource, and the finalizers of those that are known.
+// add adds n objects of a resource, and the finalizers of the known ones.
 func (r *remaining) add(gr schema.GroupResource, n int, known []metav1.PartialObjectMetadata) {
 	r.objects = append(r.objects, instances(gr, n))
 	for _, item := range known {
@@ -195,7 +195,7 @@ func isPods(resource Collection) bool {
 	return resource.Resource == "pods" && resource.Group == ""
 }
 
-// emptyOne deletes the objects of one resource, and adds those that stay to r.
+// emptyOne deletes the objects of one resource, and adds the remaining ones to r.
 func (c *Controller) emptyOne(ctx context.Context, resource Collection, namespace string, r *remaining) error {
 	n, err := c.count(ctx, resource, namespace)
 	if err != nil || n == 0 {
@@ -232,7 +232,7 @@ func (c *Controller) count(ctx context.Context, resource Collection, namespace s
 	return response.Count, nil
 }
 
-// report sets the phase and the conditions, in which users see what a deletion waits for.
+// report sets the phase and the conditions, which show users why a deletion waits.
 func (c *Controller) report(ctx context.Context, ns *corev1.Namespace, r *remaining) error {
 	next := ns.DeepCopy()
 	next.Status.Phase = corev1.NamespaceTerminating

@@ -38,7 +38,7 @@ type counting struct {
 	creations *Creations
 }
 
-// Admit implements admission.MutationInterface. Its errors are those of inner.
+// Admit implements admission.MutationInterface. It returns the errors of inner.
 func (p counting) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	namespace := a.GetNamespace()
 	if namespace == "" || a.GetOperation() != admission.Create || a.IsDryRun() {

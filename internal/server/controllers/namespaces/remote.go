@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// emptyRemote deletes the objects that other servers have in the namespace, and adds those that
-// stay to r. A server that does not answer may have objects there, so it counts as not empty
-// (S22.16).
+// emptyRemote deletes the objects that other servers have in the namespace, and adds the remaining
+// ones to r. A server that does not answer may have objects there, so the namespace counts as not
+// empty (S22.16).
 func (c *Controller) emptyRemote(ctx context.Context, namespace string, r *remaining) {
 	if c.Remote == nil {
 		return
@@ -47,7 +47,7 @@ func (c *Controller) emptyRemote(ctx context.Context, namespace string, r *remai
 	}
 }
 
-// deleteAll deletes the objects of one resource of another server, and adds those that stay to
+// deleteAll deletes the objects of one resource of another server, and adds the remaining ones to
 // r.
 func (c *Controller) deleteAll(ctx context.Context, client metadata.ResourceInterface, collection bool, gr schema.GroupResource, r *remaining) error {
 	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}

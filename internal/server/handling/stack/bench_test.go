@@ -9,7 +9,7 @@ const depth = room - 2<<10
 // BenchmarkRequest is a request in a goroutine of its own, as in k8s.io/apiserver: its stack grows
 // from the smallest one by doubling, each time with a copy of what is on it, or at once.
 //
-// go test ./internal/server/handling/stack -bench . -count 10
+//	go test ./internal/server/handling/stack -bench . -count 10
 func BenchmarkRequest(b *testing.B) {
 	for name, first := range map[string]func(){"stack=doubled": func() {}, "stack=at_once": Grow} {
 		b.Run(name, func(b *testing.B) {

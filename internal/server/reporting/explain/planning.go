@@ -87,7 +87,8 @@ func (q *planned) existing(ctx context.Context, a apiadmission.Attributes) ([]pl
 	return Existing(group, a.GetName(), err), nil
 }
 
-// binding returns the link of what refuses to bind a pod: there is none, or it cannot get the node.
+// binding returns a link if the binding of a pod would be refused, because the pod does not exist or
+// cannot get the node.
 func (q *planned) binding(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
 	if a.GetOperation() != apiadmission.Create {
 		return nil, nil

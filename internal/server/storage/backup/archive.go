@@ -47,15 +47,15 @@ const (
 // of files with keys.
 const maxFile, maxKeys = 1 << 20, 100
 
-// Manifest says what a backup is. Fields are only ever added.
+// Manifest describes a backup. Fields are only ever added.
 type Manifest struct {
 	metav1.TypeMeta `json:",inline"`
 	// Created is when the backup was begun.
 	Created metav1.Time `json:"created"`
 	// Format is the format of the data directory.
 	Format int `json:"format"`
-	// Version is the version of the program that made the backup, and EtcdVersion that of etcd's
-	// data.
+	// Version is the version of the program that made the backup, and EtcdVersion the version of
+	// etcd's data.
 	Version     string `json:"version"`
 	EtcdVersion string `json:"etcdVersion,omitempty"`
 	// Revision is the revision of etcd when the backup was begun, and Keys how many keys etcd
@@ -64,12 +64,12 @@ type Manifest struct {
 	Keys     int64 `json:"keys"`
 }
 
-// Source has what is needed to make a backup: etcd and the data directory.
+// Source has the inputs of a backup: etcd and the data directory.
 type Source struct {
 	Client *clientv3.Client
 	// DataDir is the data directory of the server.
 	DataDir string
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string
 	// WithEncryptionKey puts the keys with which Secrets are encrypted into the backup, if they are
 	// in the data directory.
@@ -332,7 +332,7 @@ func (r *reader) save(header *tar.Header, to string) error {
 	return nil
 }
 
-// target keeps the error of writing apart from that of reading.
+// target keeps write errors apart from read errors.
 type target struct {
 	f   *os.File
 	err error
@@ -343,7 +343,7 @@ func (t *target) Write(p []byte) (n int, err error) {
 	return n, t.err
 }
 
-// check compares the checksums in the backup with those of the files that were read.
+// check compares the checksums in the backup with the checksums of the files that were read.
 func (r *reader) check(header *tar.Header) error {
 	if header.Size > maxFile {
 		return damaged(fmt.Errorf("%s has %d bytes", checksumsName, header.Size))

@@ -149,9 +149,9 @@ func TestABackupHasEverything(t *testing.T) {
 	}
 }
 
-// S29.9: a backup has what is encrypted as it is, and the key only when that is asked for. Without it,
-// a restore says which key the data need, unless the data directory has it. The format of the backup is
-// one that older releases refuse.
+// S29.9: a backup has encrypted values unchanged, and the key only on request. Without the key, a
+// restore names the key that the data need, unless the data directory has it. Older releases refuse the
+// format of the backup.
 func TestTheKeyOfABackup(t *testing.T) {
 	dir := newDir(t, "old")
 	key, err := encryption.AddKey(dir, time.Unix(1, 0), nil)
@@ -171,7 +171,7 @@ func TestTheKeyOfABackup(t *testing.T) {
 		if _, err := values.Rewrite(t.Context(), s.Client, "/registry"); err != nil {
 			t.Error(err)
 		}
-		// What is deleted needs no key.
+		// Deleted values need no key.
 		if _, err := s.Client.Put(t.Context(), "/registry/secrets/a/gone", "k8s:enc:kms:v2:lost:x"); err != nil {
 			t.Error(err)
 		}

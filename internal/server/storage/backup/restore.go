@@ -39,7 +39,7 @@ var begin = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 // parts are the restored directories, as paths in a data directory.
 var parts = []string{filepath.Join("etcd", "member"), keysName, encryptionName}
 
-// Restored says what Restore has done.
+// Restored is the result of Restore.
 type Restored struct {
 	*Manifest
 	// Replaced is the directory with the data that were there before, empty if there were none.
@@ -49,9 +49,9 @@ type Restored struct {
 	Needed []encryption.Key
 }
 
-// Restore replaces the data of a data directory by those of a backup. No server may run on the
-// directory: the error wraps etcd.ErrInUse if a server does. After an error the directory has
-// the data from before the call.
+// Restore replaces the data of a data directory by the data of a backup. No server may run on the
+// directory: the error wraps etcd.ErrInUse if a server does. After an error the directory has the
+// data from before the call.
 func Restore(dir string, from io.Reader) (*Restored, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -196,7 +196,7 @@ func revision(present string, now time.Time) func(last int64) int64 {
 // server reads anything in the directory.
 func Finish(dir string) (bool, error) {
 	if replaced, _, err := datadir.Restoring(dir); err != nil || replaced == "" {
-		// The server reports what is wrong with the directory.
+		// The server reports a problem with the directory.
 		return false, nil
 	}
 	lock, err := etcd.TakeLock(filepath.Join(dir, "etcd"))

@@ -23,7 +23,7 @@ const (
 	plain = 1
 	// Format is the highest format that this version reads: values may be encrypted.
 	Format = 2
-	// Shared is the format of what servers keep in an etcd that they share.
+	// Shared is the format of the data in an etcd that servers share.
 	Shared = plain
 )
 
@@ -90,8 +90,8 @@ func Mark(to auth.Files, dir string, format int) error {
 // sharedFormat is the value of the key in an etcd that servers share.
 var sharedFormat = fmt.Sprintf("gatehouse data, format %d", Shared)
 
-// Agree checks that this version can read what servers keep in an etcd that they share, and marks an
-// etcd without a mark. It changes nothing in one that has data of another format.
+// Agree checks that this version can read the data in an etcd that servers share, and marks an etcd
+// without a mark. It changes nothing in an etcd that has data of another format.
 func Agree(ctx context.Context, shared clientv3.KV, key string) error {
 	// An etcd that is full refuses even a transaction that would not write.
 	found, err := shared.Get(ctx, key)
@@ -158,8 +158,8 @@ func Sync(path string) error {
 	return f.Sync()
 }
 
-// Own gives files to the user who owns a directory. An administrator who is root restores the
-// data of a server that is not.
+// Own gives files to the user that owns a directory. An administrator may restore, as root, the
+// data of a server that runs as another user.
 func Own(like string, paths ...string) error {
 	info, err := os.Stat(like)
 	if err != nil {

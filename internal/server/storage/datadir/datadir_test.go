@@ -57,8 +57,8 @@ func TestTheFormatRisesWithEncryption(t *testing.T) {
 	}
 }
 
-// Servers that start together on an etcd agree on its format. One that reads another format is
-// refused, and what is there stays.
+// Servers that start together on an etcd agree on its format. A server that reads another format is
+// refused, and the data stay.
 func TestServersOnOneEtcdHaveOneFormat(t *testing.T) {
 	kv := etcdtest.Start(t).KV
 	const key = "/registry/gatehouse/format"

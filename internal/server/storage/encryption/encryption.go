@@ -35,7 +35,7 @@ const (
 	// healthWithin bounds how long new KMS plugins may take to answer before a changed file is
 	// refused; KMS plugins with longer timeouts have these.
 	healthWithin = 10 * time.Second
-	// healthCheck is the name of the health check of all KMS plugins, that of kube-apiserver.
+	// healthCheck is the name of the health check of all KMS plugins, as in kube-apiserver.
 	healthCheck = "kms-providers"
 )
 
@@ -45,14 +45,14 @@ type Options struct {
 	File string
 	// Reload says that the file may change. Health checks then cannot name single KMS plugins.
 	Reload bool
-	// Own says that the file is that of a data directory, and need not exist.
+	// Own means that the file belongs to a data directory, and need not exist.
 	Own bool
 	// ServerID names the server in metrics.
 	ServerID string
 }
 
-// Transformers are what values pass on their way to etcd and back. Without a configuration they
-// pass as they are. A nil *Transformers has no configuration. It implements
+// Transformers encrypt values on their way to etcd and decrypt them on the way back. Without a
+// configuration values are unchanged. A nil *Transformers has no configuration. It implements
 // value.ResourceTransformers, and is safe for concurrent use.
 type Transformers struct {
 	options Options
@@ -155,7 +155,7 @@ func (t *Transformers) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Hash is that of the file that is in use; empty for none.
+// Hash is the hash of the file that is in use; empty for none.
 func (t *Transformers) Hash() string {
 	if t == nil {
 		return ""
@@ -189,7 +189,7 @@ func (l *loaded) check(ctx context.Context) error {
 	return nil
 }
 
-// HealthChecks are those of the KMS plugins, under the names of kube-apiserver.
+// HealthChecks are the health checks of the KMS plugins, under the names of kube-apiserver.
 func (t *Transformers) HealthChecks() []healthz.HealthChecker {
 	if t == nil || t.options.Own {
 		return nil
@@ -230,7 +230,7 @@ func (t *Transformers) Plain(ctx context.Context, resource schema.GroupResource,
 	return opened, err
 }
 
-// Transformer is what the values of a resource pass, by the configuration of the moment. It is safe for
+// Transformer transforms the values of a resource by the current configuration. It is safe for
 // concurrent use.
 type Transformer struct {
 	of       *Transformers
@@ -274,14 +274,15 @@ func (t *Transformer) TransformFromStorage(ctx context.Context, data []byte, key
 // encrypted begins every encrypted value: k8s:enc:PROVIDER:VERSION:KEY:.
 var encrypted = []byte("k8s:enc:")
 
-// Key names what a value is encrypted with. The zero Key means that the value is not encrypted.
+// Key names the key that a value is encrypted with. The zero Key means that the value is not
+// encrypted.
 type Key struct {
-	// Provider is secretbox, aesgcm, aescbc or kms. Name is that of the key in the configuration,
-	// or of the KMS plugin.
+	// Provider is secretbox, aesgcm, aescbc or kms. Name is the name of the key in the
+	// configuration, or of the KMS plugin.
 	Provider, Name string
 }
 
-// By returns what a stored value is encrypted with.
+// By returns the key that a stored value is encrypted with.
 func By(stored []byte) Key {
 	rest, ok := bytes.CutPrefix(stored, encrypted)
 	if !ok {
@@ -305,8 +306,8 @@ func (k Key) String() string {
 
 // Unreadable is the error about a value that the configuration cannot read.
 type Unreadable struct {
-	// Key is the key in etcd, By what the value is encrypted with, and File the configuration;
-	// empty for none.
+	// Key is the key in etcd, By the key that the value is encrypted with, and File the
+	// configuration; empty for none.
 	Key  string
 	By   Key
 	File string

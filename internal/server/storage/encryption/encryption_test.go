@@ -60,8 +60,8 @@ func written(t *testing.T, values *Transformers, plain string) *mvccpb.KeyValue 
 	return &mvccpb.KeyValue{Key: []byte(at), Value: stored}
 }
 
-// S29.1: what a provider has encrypted does not show, names its key, and is read again. Resources
-// that the configuration does not name are stored as they are.
+// S29.1: a stored value of a provider hides the plain text, names its key, and can be read again.
+// Resources that the configuration does not name are stored unchanged.
 func TestValuesAreEncryptedAsTheConfigurationSays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	for _, kind := range []string{"secretbox", "aesgcm", "aescbc"} {
@@ -166,7 +166,7 @@ func TestWithoutAConfigurationValuesPass(t *testing.T) {
 	}
 }
 
-// contextOf is what a value at a key is bound to.
+// contextOf is the authenticated data of a value at a key.
 func contextOf(key string) value.Context { return value.DefaultContext(key) }
 
 // stored returns all values below a prefix.

@@ -64,7 +64,7 @@ func KeyNames(dataDir string) ([]string, error) {
 }
 
 // AddKey makes a new key in a data directory, which encrypts from the next Reload on, and returns
-// its name. The key of before and the keys that are needed stay. They read what they encrypted.
+// its name. The previous key and the needed keys stay, to read the values that they encrypted.
 func AddKey(dataDir string, now time.Time, needed func(name string) bool) (string, error) {
 	before, err := ownKeys(dataDir)
 	if err != nil {

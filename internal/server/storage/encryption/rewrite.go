@@ -42,7 +42,8 @@ func secretsIn(ctx context.Context, etcd clientv3.KV, root string, do func([]*mv
 	return nil
 }
 
-// Count counts the Secrets and shared keys below a prefix in etcd by what they are encrypted with.
+// Count counts the Secrets and shared keys below a prefix in etcd by the keys that they are
+// encrypted with.
 func Count(ctx context.Context, etcd clientv3.KV, root string) (map[Key]int, error) {
 	counts := map[Key]int{}
 	err := secretsIn(ctx, etcd, root, func(page []*mvccpb.KeyValue) error {
@@ -60,7 +61,7 @@ func Count(ctx context.Context, etcd clientv3.KV, root string) (map[Key]int, err
 // called again.
 func (t *Transformers) Rewrite(ctx context.Context, etcd clientv3.KV, root string) (int, error) {
 	var all atomic.Int64
-	// A server may write once more what it has encrypted before it had the configuration.
+	// A server may store once more a value that it encrypted before it had the configuration.
 	for {
 		var stale atomic.Int64
 		err := secretsIn(ctx, etcd, root, func(page []*mvccpb.KeyValue) error {

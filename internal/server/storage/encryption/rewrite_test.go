@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
-// S29.7: keys are in a file that only its owner may read. A new key comes first. The one before, and
-// those that are needed, stay. The data directory then has a format that older releases refuse.
+// S29.7: keys are in a file that only its owner may read. A new key comes first. The previous key
+// and the needed keys stay. The data directory then has a format that older releases refuse.
 func TestKeysOfADataDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := datadir.Prepare(auth.Files{}, dir); err != nil {
@@ -34,7 +34,8 @@ func TestKeysOfADataDirectory(t *testing.T) {
 		}
 		names = append(names, name)
 	}
-	// The third key reads what it has encrypted, the first one is needed, and the second one is not.
+	// The third key reads the values that it encrypted, the first one is needed, and the second one
+	// is not.
 	if got, err := KeyNames(dir); err != nil || !slices.Equal(got, []string{names[3], names[2], names[0]}) {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -89,8 +90,8 @@ func TestTheFileInADataDirectoryMayAppear(t *testing.T) {
 	}
 }
 
-// S29.8: what is not encrypted with the first key is encrypted anew, and keeps its lease. What
-// somebody else writes meanwhile stays. Other resources stay as they are.
+// S29.8: values that are not encrypted with the first key are encrypted anew, and keep their
+// leases. A value that another client writes meanwhile stays. Other resources are not changed.
 func TestRewrite(t *testing.T) {
 	const root = "/rewrite"
 	etcd := etcdtest.Start(t)
@@ -148,7 +149,7 @@ func TestRewrite(t *testing.T) {
 	if n, err := two.Rewrite(t.Context(), etcd.KV, root); err != nil || n != 0 {
 		t.Errorf("again: %d, %v", n, err)
 	}
-	// A Secret that nobody can read is named.
+	// The error names a Secret that no key can read.
 	configuration(t, file, provider("secretbox", "three", key1), unencrypted)
 	if _, err := opened(t, Options{File: file}).Rewrite(t.Context(), etcd.KV, root); !errors.As(err, new(*Unreadable)) {
 		t.Errorf("a lost key: %v", err)

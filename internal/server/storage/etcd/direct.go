@@ -42,7 +42,7 @@ type direct struct {
 	client context.Context
 }
 
-// Txn implements pb.KVClient. Its errors are like those of a connection.
+// Txn implements pb.KVClient. Its errors equal the errors of a connection.
 func (d direct) Txn(ctx context.Context, in *pb.TxnRequest, options ...grpc.CallOption) (*pb.TxnResponse, error) {
 	return call(ctx, d.majority, func(ctx context.Context) (*pb.TxnResponse, error) { return d.txn(ctx, in, options...) })
 }
@@ -76,9 +76,9 @@ func (d direct) Range(ctx context.Context, in *pb.RangeRequest, options ...grpc.
 	return call(ctx, d.majority, func(ctx context.Context) (*pb.RangeResponse, error) { return d.read(ctx, in, options...) })
 }
 
-// read reads keys. It may wait for a lock of an etcd that hangs, and nobody can
-// end that wait. So the read has a goroutine of its own, which its caller leaves when the time is
-// over. (A write waits only for the consensus, and ends with its context.)
+// read reads keys. It may wait for a lock of an etcd that hangs, and this wait cannot be canceled.
+// So the read has a goroutine of its own, which its caller leaves when the time is over. (A write
+// waits only for the consensus, and ends with its context.)
 func (d direct) read(ctx context.Context, in *pb.RangeRequest, options ...grpc.CallOption) (*pb.RangeResponse, error) {
 	if !d.reads.begin() {
 		return d.KVClient.Range(ctx, in, options...)

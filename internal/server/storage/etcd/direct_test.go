@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// clients returns two clients of a new etcd: one that reads and writes by calls, and one that uses a
-// connection.
+// clients returns two clients of a new etcd: a client that reads and writes by calls, and a client
+// that uses a connection.
 func clients(t *testing.T) (direct, connected *clientv3.Client) {
 	s, err := Start(t.Context(), Options{Dir: t.TempDir()})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // ending ends calls before etcd ends by itself, as a member does that the others remove: etcd closes its database without
 // waiting for reads, and they panic, some of them with a lock that the others and the end of etcd wait for.
 type ending struct {
-	// gate is that of the etcd that was started last; nil before.
+	// gate is the gate of the etcd that was started last; nil before.
 	gate atomic.Pointer[gate]
 }
 
@@ -94,7 +94,7 @@ func readsKeys(method string) bool {
 	return keys && (name == "Range" || name == "RangeStream" || name == "Txn")
 }
 
-// options are those of a gRPC server whose calls end before etcd does.
+// options are the options of a gRPC server whose calls end before etcd does.
 func (e *ending) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, in any, about *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (out any, err error) {

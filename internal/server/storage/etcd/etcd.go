@@ -53,9 +53,9 @@ type Options struct {
 	// Member, if set, is called when this process has locked Dir, and says how the etcd is one of several.
 	Member func(context.Context) (*Member, error)
 
-	// Alone makes the data of a member those of an etcd with this member only.
+	// Alone turns the data of a member into the data of an etcd with this member only.
 	Alone bool
-	// lock is that of Dir if the caller has taken it.
+	// lock is the lock of Dir if the caller has taken it.
 	lock *Lock
 	// free says how much of a disk is free; nil asks the operating system.
 	free func(dir string) (uint64, error)
@@ -155,8 +155,8 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.InitialCluster = initialCluster
 	// A cluster of one elects itself; waiting for others would only delay it.
 	cfg.TickMs, cfg.ElectionMs = 10, 50
-	// Nor does it have to keep what it stored for others that are behind: etcd would keep 5,000
-	// writes in memory. Zero means its default.
+	// Nor does it have to keep writes in memory for members that are behind: etcd would keep 5,000.
+	// Zero means the default of etcd.
 	cfg.SnapshotCatchUpEntries = 1
 	cfg.ForceNewCluster = o.Alone
 	if s.member != nil {
@@ -227,7 +227,7 @@ func (s *Server) startReady(ctx context.Context, cfg *embed.Config) error {
 }
 
 // removeCopies removes the copies of the database that a process was making smaller when it was
-// killed. etcd leaves them, each as large as what is in use.
+// killed. etcd leaves them, each as large as the used part of the database.
 func removeCopies(dir string) error {
 	snap := filepath.Join(dir, "member", "snap")
 	// A new directory has none.
@@ -290,7 +290,7 @@ func (s *Server) stopped(err error) error {
 	return s.ended(err)
 }
 
-// ended returns the error that etcd has ended by itself, which says what to do.
+// ended returns the error with which etcd has stopped by itself, together with advice.
 func (s *Server) ended(err error) error {
 	return fmt.Errorf("etcd in %s has stopped: %w", s.dir, advise(err, s.dir))
 }
@@ -353,9 +353,8 @@ const (
 	// the connection after keepAliveTimeout without an answer. gRPC sends pings no more often,
 	// and etcd would refuse more.
 	keepAliveTime, keepAliveTimeout = 10 * time.Second, 3 * time.Second
-	// reconnectAfter is the longest wait between attempts to connect to a member,
-	// so that one that returns is in use again at once, and connectTimeout how long
-	// an attempt may take.
+	// reconnectAfter is the longest wait between attempts to connect to a member, so that a member
+	// that returns is in use again at once, and connectTimeout how long an attempt may take.
 	reconnectAfter, connectTimeout = 500 * time.Millisecond, 3 * time.Second
 )
 

@@ -36,8 +36,8 @@ func (f *failure) logger() *zap.Logger {
 // removes entries as soon as they are applied, a moment before the consensus knows so.
 const unscanned = "error scanning unapplied entries "
 
-// OnWrite implements zapcore.CheckWriteHook. It does not return, but for an election that can go on: the consensus then
-// goes on as if no entry changed the members, which does no harm where nobody else votes.
+// OnWrite implements zapcore.CheckWriteHook. It does not return, except for an election that can continue: the
+// consensus then continues as if no entry changed the members, which does no harm in an etcd with a single voter.
 func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if f.alone && strings.HasPrefix(entry.Message, unscanned) {
 		return

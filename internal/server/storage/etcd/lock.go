@@ -29,7 +29,7 @@ const lockName = "lock"
 type Lock struct {
 	dir  string
 	file *os.File
-	// version is that of the program.
+	// version is the version of the program.
 	version string
 }
 
@@ -59,8 +59,8 @@ func TakeLock(dir string) (*Lock, error) {
 	return l, nil
 }
 
-// announce writes into the file what this process offers: the endpoint of its etcd, and the URL of its
-// API; empty for what it does not serve yet.
+// announce writes the endpoint of this process's etcd and the URL of its API into the file; either is
+// empty until it is served.
 func (l *Lock) announce(endpoint, url string) error {
 	_, err := l.file.WriteAt(fmt.Appendf(nil, "%s\n%d\n%s\n%s\n", endpoint, os.Getpid(), url, l.version), 0)
 	return err
@@ -93,8 +93,8 @@ func Running(dir string) (endpoint string, err error) {
 }
 
 // Serving returns the URL of the API server that has the lock of a directory and belongs to this user.
-// The error says in a sentence why there is none: nobody else may be able to hold the lock, and so the
-// file must be this user's alone.
+// The error is a sentence with the reason if there is no such server. Other users must not be able to
+// hold the lock, so only this user may have access to the file.
 func Serving(dir string) (url string, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {

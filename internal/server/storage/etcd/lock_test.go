@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// What is said of a process that has a directory: where its etcd is, or why that is not known.
+// The lock file of a process that has a directory gives the endpoint of its etcd, or the reason why
+// the endpoint is unknown.
 func TestTheLockSaysWhoHasTheData(t *testing.T) {
 	for name, c := range map[string]struct{ written, endpoint, refused string }{
 		"a server that serves":                  {"unix:///s\n1\nhttps://h:1\nv1.2.3\n", "unix:///s", ""},

@@ -37,7 +37,7 @@ type Member struct {
 	Name string
 	// Address is the HOST:PORT at which the other members reach this one, and Listen the IP:PORT at which it listens.
 	Address, Listen string
-	// CertFile, KeyFile and CAFile are PEM files, which are read again for each connection but for CAFile.
+	// CertFile, KeyFile and CAFile are PEM files. CertFile and KeyFile are read again for each connection.
 	CertFile, KeyFile, CAFile string
 	// Named says that an administrator makes the certificates: a certificate belongs to the members whose peer address it
 	// names. Otherwise Prefix begins the keys in etcd of the records of keys (Identity).
@@ -64,11 +64,12 @@ func (m *Member) configure(cfg *embed.Config) {
 	// These are for connections to others: a front listens in place of etcd.
 	cfg.PeerTLSInfo.CertFile, cfg.PeerTLSInfo.KeyFile, cfg.PeerTLSInfo.TrustedCAFile = m.CertFile, m.KeyFile, m.CAFile
 	cfg.TickMs, cfg.ElectionMs = heartbeat, election
-	// The check would have a server wait for five seconds that joins just after another one. A member that joins gets a vote when
-	// it has caught up, and 'gatehouse cluster remove' looks who is there.
+	// With the check, a server that joins just after another one would wait for five seconds. A member that joins gets
+	// a vote when it has caught up, and 'gatehouse cluster remove' checks which members are up.
 	cfg.StrictReconfigCheck = false
 	cfg.SnapshotCatchUpEntries = etcdserver.DefaultSnapshotCatchUpEntries
-	// Nobody takes the members of an etcd that began anew on an empty disk for those of the etcd of before.
+	// A random token keeps members of an etcd that began anew on an empty disk apart from members of the
+	// previous etcd.
 	cfg.InitialCluster, cfg.InitialClusterToken = m.Name+"="+peer.String(), rand.Text()
 	if m.Joins != "" {
 		cfg.InitialCluster, cfg.ClusterState = m.Joins, embed.ClusterStateFlagExisting
@@ -213,7 +214,7 @@ func (s *Server) Peers() []Peer {
 	return all
 }
 
-// Members counts the members with a vote, and those that are joining.
+// Members counts the members with a vote, and the members that are joining.
 func (s *Server) Members() (voters, learners int) {
 	for _, m := range s.Peers() {
 		if m.Joining {
@@ -236,7 +237,7 @@ func (s *Server) Progress() Progress {
 	return Progress{ID: uint64(e.MemberID()), Committed: e.CommittedIndex(), Applied: e.AppliedIndex()}
 }
 
-// Several reports whether the data are those of an etcd with several members.
+// Several reports whether the data belong to an etcd with several members.
 func (l *Lock) Several() (several bool, err error) {
 	err = readDatabase(filepath.Join(l.dir, "member", "snap", "db"), func(tx *bolt.Tx) error {
 		if all := tx.Bucket(schema.Members.Name()); all != nil {
@@ -247,7 +248,7 @@ func (l *Lock) Several() (several bool, err error) {
 	return several, err
 }
 
-// Alone makes the data those of an etcd with this member only. What the other members have and this one has not is
+// Alone turns the data into the data of an etcd with this member only. Writes that only the other members have are
 // lost. The lock is released when it returns.
 func (l *Lock) Alone(ctx context.Context) error {
 	s, err := Start(ctx, Options{Dir: l.dir, MinFree: -1, Alone: true, lock: l})

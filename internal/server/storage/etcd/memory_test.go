@@ -10,13 +10,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Nobody follows the embedded etcd: what it has stored is on the disk, and not in memory for others
-// that may have missed it.
+// The embedded etcd has no followers, so it keeps stored writes on disk only, and not in memory for
+// followers that may have missed them.
 func TestWhatIsStoredIsNotKeptForFollowers(t *testing.T) {
 	const (
 		writes = 1200
 		size   = 64 << 10
-		// etcd lets go of what it has applied every 100 writes. Its buffers hold up to 500 of them besides.
+		// etcd drops applied entries every 100 writes. Its buffers hold up to 500 of them besides.
 		most = 800 * size
 	)
 	dir := t.TempDir()

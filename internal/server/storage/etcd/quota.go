@@ -19,7 +19,8 @@ const (
 	DefaultQuota = 8 << 30
 	// quotaInterval is how often the size of the database is checked.
 	quotaInterval = 10 * time.Second
-	// history is how much of its history a full database keeps: as much as one that is not full.
+	// history is how much of its history a full database keeps: as much as a database that is not
+	// full.
 	history = 5 * time.Minute
 	// quotaTimeout bounds each request to etcd to free space.
 	quotaTimeout = 10 * time.Second
@@ -91,9 +92,9 @@ func (q *quota) run(ctx context.Context, server *etcdserver.EtcdServer) {
 	}, quotaInterval)
 }
 
-// compact has etcd forget what was before the last history. The compactor of the stores cannot do
-// that while the database is full: it writes a key with each compaction. What was deleted would stay
-// in the history, and the database full, for ever.
+// compact compacts the revisions before the last history. The compactor of the stores cannot do that
+// while the database is full: it writes a key with each compaction. Deleted values would stay in the
+// history, and the database full, for ever.
 func (q *quota) compact(ctx context.Context, server *etcdserver.EtcdServer, now time.Time) error {
 	if q.marked != 0 && now.Sub(q.at) < history {
 		return nil

@@ -59,10 +59,10 @@ func (s *Snapshot) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Restore makes the data directory of an embedded etcd from the file of a snapshot. Revisions
-// begin above the result of revision, and all earlier revisions are compacted: a client that
-// watches from an earlier revision has to read everything again. The directory must be empty or
-// absent. The error says what is wrong with the file.
+// Restore makes the data directory of an embedded etcd from the file of a snapshot. Revisions begin
+// above the result of revision, and all earlier revisions are compacted: a client that watches from
+// an earlier revision has to read everything again. The directory must be empty or absent. The
+// error describes the problem with the file.
 func Restore(file, dir string, revision func(last int64) int64) error {
 	f := newFailure()
 	done := make(chan error, 1)

@@ -88,8 +88,7 @@ func makeTemporarySocketDir() (*os.File, error) {
 			return nil, err
 		}
 		var f *os.File
-		// Another server may take the directory for one that was left behind before this server
-		// has locked it.
+		// Until this server has locked the directory, another server may treat it as left behind.
 		if f, err = lockSocketDir(name); !errors.Is(err, errSocketDir) {
 			return f, err
 		}

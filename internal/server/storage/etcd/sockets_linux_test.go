@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// listening returns the names of the unix sockets of this process that listen.
-// Those that begin with an at sign are not files, and have no permissions.
+// listening returns the names of the unix sockets of this process that listen. Names that begin
+// with an at sign are not files, and have no permissions.
 func listening(t *testing.T) map[string]bool {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/net/unix")

@@ -110,7 +110,7 @@ func TestOtherUsersDoNotReachTheSocket(t *testing.T) {
 	if err := os.Mkdir(there, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// Mkdir leaves out what the umask forbids.
+	// Mkdir removes the permissions of the umask.
 	if err := os.Chmod(there, 0o777); err != nil {
 		t.Fatal(err)
 	}

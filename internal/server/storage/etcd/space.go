@@ -25,7 +25,7 @@ const (
 	DefaultMinFree = 128 << 20
 	// spaceInterval is how often the free space is checked.
 	spaceInterval = 100 * time.Millisecond
-	// startSpace is what etcd needs for its database when it starts, in bytes.
+	// startSpace is the disk space that etcd needs for its database when it starts, in bytes.
 	startSpace = 16 << 20
 )
 
@@ -55,8 +55,7 @@ func newSpace(o Options) *space {
 	return s
 }
 
-// FreeSpace returns how many bytes a user who is not root may still write to the disk
-// that has dir.
+// FreeSpace returns how many bytes a user other than root may still write to the disk that has dir.
 func FreeSpace(dir string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {
@@ -104,8 +103,8 @@ func (s *space) run(ctx context.Context) {
 	}
 }
 
-// look looks at the disk once, and logs what has changed. While the free space cannot be read,
-// writes are accepted.
+// look checks the disk once, and logs changes. While the free space cannot be read, writes are
+// accepted.
 func (s *space) look() {
 	if s.margin == 0 {
 		return

@@ -170,8 +170,8 @@ func TestStartingOnAFullDiskSaysSo(t *testing.T) {
 // fill writes to an etcd until it refuses to store more, and returns the last key.
 func fill(t *testing.T, client *kubernetes.Client) string {
 	t.Helper()
-	// On a slow machine each request is a transaction of the database, which frees the pages next to what it
-	// writes. With many small values in each, the database is in use nearly to the end all the same.
+	// On a slow machine each request is a transaction of the database, which frees the pages next to the
+	// written ones. With many small values in each, the database is in use nearly to the end all the same.
 	const each = 64
 	value := strings.Repeat("x", 4<<10)
 	last := ""
@@ -245,7 +245,7 @@ func TestAFullDatabaseTakesWritesAgainWhenThereIsRoom(t *testing.T) {
 	}
 }
 
-// What was deleted from a full database leaves the history by itself, and makes room.
+// Deleted values of a full database leave the history without a client's compaction, and make room.
 func TestAFullDatabaseIsCompacted(t *testing.T) {
 	d := &disk{}
 	d.free.Store(1000 * mib)

@@ -185,8 +185,8 @@ func (s servedStream) Recv() (*pb.WatchRequest, error) {
 	}
 }
 
-// Send sends a response. Its events are those of this stream alone, so that etcd may set the previous value in them;
-// their keys and values are shared, and nobody changes them.
+// Send sends a response. Its events belong to this stream alone, so that etcd may set the previous value in them;
+// their keys and values are shared and must not be changed.
 func (s servedStream) Send(r *pb.WatchResponse) error {
 	select {
 	case s.responses <- r:

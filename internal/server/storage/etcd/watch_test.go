@@ -93,7 +93,7 @@ func TestWatchesByCallsAreThoseOfAConnection(t *testing.T) {
 	})
 }
 
-// Watchers that come and go, and others that are slow, lose no event and hold up nobody.
+// Watchers that come and go, and slow watchers, lose no event and do not delay other watchers.
 func TestWatchersByCallsComeAndGo(t *testing.T) {
 	const writes, each = 200, 8
 	direct, _ := clients(t)

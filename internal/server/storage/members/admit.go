@@ -30,7 +30,8 @@ const (
 	// ServerName is the name by which members know each other's servers, whatever certificate those show to others.
 	ServerName = "cluster.gatehouse.internal"
 
-	// maxAsk bounds what a server that joins sends and gets, in bytes, and admitTimeout the work for it.
+	// maxAsk bounds the request of a server that joins and its response, in bytes, and admitTimeout the
+	// time to handle it.
 	maxAsk       = 256 << 10
 	admitTimeout = 10 * time.Second
 	// prefixFlag and DataFormat must be the same in any case. The second is not a flag.
@@ -42,7 +43,7 @@ const (
 	neverCame = time.Minute
 )
 
-// ask is what a server sends that joins.
+// ask is the request of a server that joins.
 type ask struct {
 	Token   string            `json:"token"`
 	Name    string            `json:"name"`
@@ -82,7 +83,8 @@ type Admitter struct {
 	Prefix string
 	// Peers signs certificates; nil when the administrator makes those.
 	Peers *auth.Peers
-	// Judging is what this server judges requests by: values of flags, by their names, and DataFormat.
+	// Judging are the inputs of this server's admission: values of flags, by their names, and
+	// DataFormat.
 	Judging map[string]string
 	// Set are the flags of this server that the values of Judging come from, by their names in Judging.
 	Set map[string][]Flag
@@ -189,7 +191,7 @@ func tokenError(err error) error {
 	return err
 }
 
-// joining is what is stored of a server that was added.
+// joining is the stored record of a server that was added.
 type joining struct {
 	Name string `json:"name"`
 	// Key is the hash of its public key: no other server can go on in its place.
@@ -253,7 +255,8 @@ func (a *Admitter) admit(ctx context.Context, in *ask, self joining) (*admission
 	if !added {
 		done, err := a.Etcd.MemberAddAsLearner(ctx, []string{url})
 		switch {
-		// The ID of a member has the second in which it was added: one that was removed in this second is gone for good.
+		// The ID of a member depends on the second in which it was added: the ID of a member that was removed in this
+		// second cannot be used again.
 		case errors.Is(err, rpctypes.ErrTooManyLearners), errors.Is(err, rpctypes.ErrMemberNotFound):
 			return nil, refuse(http.StatusServiceUnavailable, "another server is joining")
 		case err != nil:
@@ -292,7 +295,7 @@ func (a *Admitter) admit(ctx context.Context, in *ask, self joining) (*admission
 	return out, err
 }
 
-// joiningOf returns what is stored of a member; the zero value if nothing is.
+// joiningOf returns the stored record of a member; the zero value if there is none.
 func (a *Admitter) joiningOf(ctx context.Context, m *pb.Member) (joining, error) {
 	var known joining
 	found, err := a.Etcd.Get(ctx, a.joiningKey(m.ID))
@@ -361,8 +364,8 @@ func label(name string, here, there Judged) string {
 	return name
 }
 
-// Differ returns an error that names a flag by which two servers would judge requests differently, with what is
-// different.
+// Differ returns an error that names a flag by which two servers would decide requests differently, and both
+// values.
 func Differ(here, there Judged) error {
 	for _, flag := range slices.Sorted(maps.Keys(here.Values)) {
 		one, other := here.Values[flag], there.Values[flag]

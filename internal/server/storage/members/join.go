@@ -34,14 +34,15 @@ const (
 
 // Join says how a server joins.
 type Join struct {
-	// URL is that of a server of the cluster; TokenFile has the token.
+	// URL is the URL of a server of the cluster; TokenFile has the token.
 	URL, TokenFile string
 	State          *State
 	// Peers has the key by which this server is known while it joins, and takes its certificate. Given says that the
 	// administrator has made another certificate.
 	Peers *auth.Peers
 	Given bool
-	// Judging is what this server judges requests by. Different says that the others may judge differently.
+	// Judging are the inputs of this server's admission. Different allows the other servers to have
+	// different ones.
 	Judging   map[string]string
 	Different bool
 	// Set are the flags that the values of Judging come from, by their names in Judging.
@@ -60,7 +61,7 @@ func CheckURL(server string) error {
 	return nil
 }
 
-// ReadToken reads the file of a token, which nobody else may be able to read.
+// ReadToken reads the file of a token, which only its owner may be able to read.
 func ReadToken(file string) (string, error) {
 	data, err := files.Read(file, maxToken)
 	if err != nil {
@@ -92,7 +93,7 @@ func (j *Join) Do(ctx context.Context) (joins string, err error) {
 	}
 	client := &http.Client{
 		Timeout: askTimeout, Transport: &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment, TLSClientConfig: pinned(parts[3])},
-		// Nobody else gets the token.
+		// Without redirects, no other server gets the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)

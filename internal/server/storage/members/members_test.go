@@ -71,7 +71,7 @@ func (c *cluster) token(uses int) string {
 	return text
 }
 
-// server is one that joins.
+// server returns the Join of a server.
 func (c *cluster) server(name, address, token string) *Join {
 	c.t.Helper()
 	dir := c.t.TempDir()
@@ -138,7 +138,7 @@ func TestAServerMayAskAgain(t *testing.T) {
 	}
 }
 
-// S31.3: a token that is wrong in any way lets nobody in, and all of them get one answer.
+// S31.3: an invalid token admits no server, and all invalid tokens get the same answer.
 func TestTokensThatAreWrong(t *testing.T) {
 	c := newCluster(t)
 	good, expired := c.token(5), c.token(5)
@@ -218,7 +218,7 @@ func TestTokensThatAreWrong(t *testing.T) {
 	}
 }
 
-// S31.3: a token names the authority of its cluster. Nobody else gets the token.
+// S31.3: a token names the certificate authority of its cluster. No other server gets the token.
 func TestATokenIsForOneCluster(t *testing.T) {
 	c, other := newCluster(t), newCluster(t)
 	j := c.server("b", "10.0.0.2:2380", other.token(1))
@@ -233,8 +233,8 @@ func TestATokenIsForOneCluster(t *testing.T) {
 	c.refused(j, "chmod 600")
 }
 
-// S31.5: no server is added for one that is a member. S31.6: the error names the flag by which servers would judge
-// differently.
+// S31.5: no server is added for a server that is a member. S31.6: the error names the flag by which servers would
+// decide requests differently.
 func TestServersThatMayNotJoin(t *testing.T) {
 	c := newCluster(t)
 	token := c.token(9)

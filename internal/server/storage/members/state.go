@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 )
 
-// State is what a data directory says of its server as a member.
+// State is the membership of a server, as stored in its data directory.
 type State struct {
-	// Name is that of the member. No other member has it.
+	// Name is the name of the member. No other member has it.
 	Name string `json:"name"`
 	// Address is the HOST:PORT at which the other members reach this one, and Listen the IP:PORT at which it listens.
 	Address string `json:"address"`
@@ -27,7 +27,8 @@ type State struct {
 
 func stateFile(dataDir string) string { return filepath.Join(dataDir, "cluster", "member.json") }
 
-// ReadState reads what a data directory says. It returns nil for the directory of a server alone.
+// ReadState reads the state in a data directory. It returns nil for the directory of a server
+// alone.
 func ReadState(dataDir string) (*State, error) {
 	data, err := files.Read(stateFile(dataDir), files.Configuration)
 	// A file in place of the directory is for those to say who need the directory.

@@ -9,14 +9,14 @@ import (
 
 // Status is how a member is, as its server says. Fields are only ever added.
 type Status struct {
-	// ID is that of the member in etcd, in hexadecimal.
+	// ID is the ID of the member in etcd, in hexadecimal.
 	ID      string `json:"id"`
 	Version string `json:"version"`
 	Leader  bool   `json:"leader"`
 	// Applied is the last entry of the log that is in the database, and Behind how many entries are known and not in it.
 	Applied uint64 `json:"applied"`
 	Behind  uint64 `json:"behind"`
-	// SizeBytes and InUse are those of the database.
+	// SizeBytes and InUse are the size of the database and its used part.
 	SizeBytes int64 `json:"sizeBytes"`
 	InUse     int64 `json:"inUseBytes"`
 	// Registrations is the revision of the registrations that the server judges requests by.

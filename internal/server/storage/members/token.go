@@ -27,17 +27,18 @@ const (
 	maxTokens, MaxUses = 100, 50
 )
 
-// errToken is the one error for all that may be wrong with a token, so that nobody learns which tokens there are.
+// errToken is the one error for all problems with a token, so that a client does not learn which tokens exist.
 var errToken = errors.New("the token is wrong, has expired, was revoked or has been used for as many servers as it is for: make another one with 'gatehouse cluster token create' on a server of the cluster")
 
-// Token is what is stored of a token.
+// Token is the stored record of a token.
 type Token struct {
 	ID      string    `json:"id"`
 	Expires time.Time `json:"expires"`
-	// Uses is for how many servers the token is; Used are those that joined with it, as NAME/HASH of their keys.
+	// Uses is the number of servers that may join with the token; Used are the servers that joined with it, as
+	// NAME/HASH of their keys.
 	Uses int      `json:"uses"`
 	Used []string `json:"used,omitempty"`
-	// Hash is that of the secret.
+	// Hash is the hash of the secret.
 	Hash []byte `json:"hash"`
 }
 
@@ -80,7 +81,7 @@ func (t *Tokens) Create(ctx context.Context, authority []byte, uses int) (text s
 	return strings.Join([]string{tokenForm, made.ID, secret, pin}, "."), made, nil
 }
 
-// List lists the tokens that are good, those that expire first at the beginning.
+// List lists the valid tokens, in the order in which they expire.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	found, err := t.Etcd.Get(ctx, t.Prefix+"/", clientv3.WithPrefix())
 	if err != nil {

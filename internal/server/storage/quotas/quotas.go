@@ -28,7 +28,7 @@ const (
 // concurrent use.
 type Fences struct {
 	etcd clientv3.KV
-	// prefix is the prefix of fences in etcd, and namespaces that of namespaces.
+	// prefix is the prefix of fences in etcd, and namespaces the prefix of namespaces.
 	prefix, namespaces string
 
 	mu sync.Mutex
@@ -96,7 +96,7 @@ func (c *charge) end() {
 	}
 }
 
-// Charging returns a plugin that charges quotas as inner does, and notes what was charged.
+// Charging returns a plugin that charges quotas as inner does, and records the charges.
 func (f *Fences) Charging(inner admission.ValidationInterface, limits Limits) admission.ValidationInterface {
 	return &charging{inner, f, limits}
 }
@@ -107,7 +107,7 @@ type charging struct {
 	limits Limits
 }
 
-// Validate implements admission.ValidationInterface. Its errors are those of inner and of etcd.
+// Validate implements admission.ValidationInterface. It returns the errors of inner and of etcd.
 func (p *charging) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	c, namespace := chargeOf(ctx), a.GetNamespace()
 	status := a.GetResource().Resource == "resourcequotas" && a.GetSubresource() != ""
@@ -230,8 +230,8 @@ func (f *Fences) Move(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// Namespaces returns the namespaces that have a fence, in order: at most limit of those that
-// sort after a name. An empty name begins with the first.
+// Namespaces returns the namespaces that have a fence, in order: at most limit namespaces that sort
+// after a name. An empty name begins with the first.
 func (f *Fences) Namespaces(ctx context.Context, after string, limit int64) ([]string, error) {
 	from := f.prefix + after
 	if after != "" {
@@ -261,9 +261,9 @@ func (f *Fences) Forget(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// KV returns an etcd client that does what inner does, but stores the write of a charged
-// request only if the fence has not moved since the charge; otherwise it charges the request
-// again first. Errors of that charge are those of the plugin.
+// KV returns an etcd client that works like inner, but stores the write of a charged request only
+// if the fence has not moved since the charge; otherwise it charges the request again first. The
+// errors of this charge are errors of the plugin.
 func (f *Fences) KV(inner clientv3.KV) clientv3.KV { return kv{inner, f} }
 
 type kv struct {

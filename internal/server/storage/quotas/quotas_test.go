@@ -159,8 +159,8 @@ func TestAFenceEndsWithItsNamespace(t *testing.T) {
 	}
 }
 
-// A count of a namespace has writes wait until it is over, also those that come when the writes that were
-// charged before it have left.
+// A count of a namespace makes writes wait until it is over, including writes that come when the writes
+// that were charged before it have left.
 func TestWritesWaitForACount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, ctx := New(nil, "/registry"), t.Context()

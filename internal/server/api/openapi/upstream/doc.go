@@ -4,7 +4,7 @@
 // The data is definitions.bin. The test of this package compares it with the results of the
 // generated functions, and writes it:
 //
-// go test ./internal/server/api/openapi/upstream -update
+//	go test ./internal/server/api/openapi/upstream -update
 //
 // # Format
 //

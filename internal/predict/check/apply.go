@@ -92,8 +92,8 @@ func (r *run) apply(ctx context.Context, c *stage.Client, t *task) (*stage.Answe
 		}
 		return r.create(ctx, c, t)
 	}
-	// kubectl first looks for the object. Few objects exist before, and a create has the same response if the object
-	// does not exist, so that create is tried first here.
+	// kubectl gets the object first. Here the create comes first, because few objects exist already, and the response
+	// to a create of a new object is the same.
 	made, err := r.create(ctx, c, t)
 	if err != nil || made.OK() || made.Code == http.StatusNotFound {
 		return made, err

@@ -32,12 +32,12 @@ type Client struct {
 	user  user.DefaultInfo
 }
 
-// Admin returns the client of an administrator, who may do everything.
+// Admin returns the client of an administrator with all rights.
 func (s *Stage) Admin() *Client {
 	return s.Client("gatehouse-admin", []string{user.SystemPrivilegedGroup})
 }
 
-// Client returns the client of a user, who is in groups and in that of all who are authenticated.
+// Client returns the client of a user in the given groups and in system:authenticated.
 func (s *Stage) Client(name string, groups []string) *Client {
 	return &Client{s, user.DefaultInfo{Name: name, Groups: groups}}
 }
@@ -50,23 +50,23 @@ type Request struct {
 	Body         []byte
 }
 
-// Answer is the server's answer.
+// Answer is the server's response.
 type Answer struct {
 	Code int
 	Body []byte
-	// Status is set unless the code says success.
+	// Status is nil if the code is a success.
 	Status   *metav1.Status
 	Warnings []string
-	// Trace is what admission did.
+	// Trace is the admission trace of the request.
 	Trace *trace.Trace
-	// Tried has the object in place of Body when only admission ran; otherwise it is nil.
+	// Tried has the object instead of Body if only admission and validation ran; otherwise it is nil.
 	Tried *resources.Tried
 }
 
-// OK reports whether the answer says success.
+// OK reports whether the request succeeded.
 func (a *Answer) OK() bool { return a.Status == nil }
 
-// Err returns a refusal of the request as an error, nil for none.
+// Err returns a rejection of the request as an error; nil if it succeeded.
 func (a *Answer) Err(q Request) error {
 	if a.OK() {
 		return nil
@@ -74,20 +74,20 @@ func (a *Answer) Err(q Request) error {
 	return fmt.Errorf("%s %s: %s", q.Method, q.Path, a.Status.Message)
 }
 
-// Do makes a request. The error says that there is no answer.
+// Do makes a request. The error reports that there is no response.
 func (c *Client) Do(ctx context.Context, q Request) (*Answer, error) {
 	return c.stage.send(ctx, q, &c.user, nil)
 }
 
-// Judge judges the create of an object by admission and validation alone, as Stage.Judge does.
+// Judge evaluates the create of an object by admission and validation alone, as Stage.Judge does.
 func (c *Client) Judge(ctx context.Context, k *offline.Kind, namespace string, query url.Values, body []byte) (*Answer, error) {
 	q := &Question{Method: http.MethodPost, Kind: k, Namespace: namespace, Query: query, ContentType: JSON, Body: body, User: c.user}
 	q.User.Groups = append(slices.Clone(c.user.Groups), user.AllAuthenticated)
 	return c.stage.Judge(ctx, q)
 }
 
-// Must is Do for requests that the server refuses only because of a fault. A refusal is an error.
-// into, which may be nil, takes the object of the answer.
+// Must is Do for requests that only fail because of a bug: a rejection is an error. into, which may be nil, receives
+// the object of the response.
 func (c *Client) Must(ctx context.Context, q Request, into any) error {
 	a, err := c.Do(ctx, q)
 	if err == nil {
@@ -99,9 +99,9 @@ func (c *Client) Must(ctx context.Context, q Request, into any) error {
 	return json.Unmarshal(a.Body, into)
 }
 
-// send sends a request through the server's handlers. With a rehearsal, it is judged and not made.
+// send sends a request through the server's handlers. With a rehearsal, the request is evaluated and has no effect.
 func (s *Stage) send(ctx context.Context, q Request, u *user.DefaultInfo, rehearsal *server.Rehearsal) (*Answer, error) {
-	// The host is never looked up.
+	// The host is never resolved.
 	r, err := http.NewRequestWithContext(ctx, q.Method, "https://gatehouse.invalid"+q.Path, bytes.NewReader(q.Body))
 	if err != nil {
 		return nil, err
@@ -156,12 +156,12 @@ func (s *Stage) serve(r *http.Request, rehearsal *server.Rehearsal) (out *httpte
 	return out, rehearsal.Trace(), nil
 }
 
-// Config has client libraries reach the server through its handlers, as the server itself.
+// Config returns a client configuration that sends requests to the server's handlers, as the server itself.
 func (s *Stage) Config() *rest.Config {
 	return &rest.Config{Host: "https://gatehouse.invalid", QPS: -1, UserAgent: "gatehouse", Transport: transport{s}}
 }
 
-// transport makes requests to the server. An answer is there as a whole, so that a watch has none.
+// transport sends requests to the server. It returns a response when it is complete, so watches are not supported.
 type transport struct{ stage *Stage }
 
 // RoundTrip implements http.RoundTripper.
@@ -175,7 +175,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return made, nil
 }
 
-// Response is an answer in JSON to a request.
+// Response returns a JSON response to a request.
 func Response(r *http.Request, code int, body []byte) *http.Response {
 	return &http.Response{
 		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -183,8 +183,7 @@ func Response(r *http.Request, code int, body []byte) *http.Response {
 	}
 }
 
-// Reviewed is the answer of a webhook to a review that it was sent: the response gets the uid of the
-// request, unless it has one.
+// Reviewed returns a webhook's response to a review. The response gets the uid of the request, unless it has one.
 func Reviewed(sent []byte, response map[string]any) ([]byte, error) {
 	var review struct {
 		APIVersion string `json:"apiVersion"`
@@ -201,7 +200,7 @@ func Reviewed(sent []byte, response map[string]any) ([]byte, error) {
 	return json.Marshal(map[string]any{"apiVersion": review.APIVersion, "kind": "AdmissionReview", "response": response})
 }
 
-// impersonate puts a user into the headers of a request.
+// impersonate sets the impersonation headers for a user.
 func impersonate(h http.Header, u *user.DefaultInfo) {
 	h.Set("Impersonate-User", u.Name)
 	if u.UID != "" {
@@ -217,7 +216,7 @@ func impersonate(h http.Header, u *user.DefaultInfo) {
 	}
 }
 
-// statusOf reads the answer to a request that failed.
+// statusOf reads the response to a request that failed.
 func statusOf(code int, body []byte) *metav1.Status {
 	status := &metav1.Status{}
 	if json.Unmarshal(body, status) != nil || status.Kind != "Status" {

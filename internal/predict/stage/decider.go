@@ -15,11 +15,11 @@ type Decider struct {
 	Binding string `json:"binding,omitempty"`
 	// Validation is the index of the validation, from 0.
 	Validation *int64 `json:"validation,omitempty"`
-	// Webhook is CONFIGURATION/NAME, or the name alone when it is expected.
+	// Webhook is CONFIGURATION/NAME, or the name alone in an expectation.
 	Webhook string `json:"webhook,omitempty"`
 }
 
-// Means reports whether d, which decided, is the expected decider b.
+// Means reports whether d, which decided, matches the expected decider b.
 func (b *Decider) Means(d Decider) bool {
 	return (b.Plugin == "" || b.Plugin == d.Plugin) && (b.Policy == "" || b.Policy == d.Policy) &&
 		(b.Binding == "" || b.Binding == d.Binding) && (b.Webhook == "" || d.Webhook != "" && IsCalled(b.Webhook, d.Webhook)) &&
@@ -56,28 +56,28 @@ func (b *Decider) Name() string {
 	return "plugin " + b.Plugin
 }
 
-// IsCalled reports whether a name as people write it means a webhook.
+// IsCalled reports whether a name written by a user refers to a webhook.
 func IsCalled(written, name string) bool {
 	configuration, own, _ := strings.Cut(name, "/")
 	return written == name || written == own || written == configuration
 }
 
-// The values of Decider.Plugin where no plugin decided.
+// The values of Decider.Plugin if no plugin decided.
 const (
 	Authorization = "authorization"
 	API           = "api"
 )
 
-// Course is what admission did with a request.
+// Course summarizes the admission of a request.
 type Course struct {
-	// By are the deciders that rejected the request. Called are the webhooks that were called, as
+	// By lists the deciders that rejected the request. Called lists the webhooks that were called, as
 	// CONFIGURATION/NAME. Cost is the cost of all CEL expressions of policies.
 	By     []Decider
 	Called []string
 	Cost   uint64
 }
 
-// Course returns what admission did with a question that was answered.
+// Course summarizes the admission of an answered question.
 func (q *Question) Course(a *Answer) Course {
 	r := a.Trace.Verdicts(false)
 	c := Course{Cost: uint64(r.Cost())}
@@ -100,7 +100,7 @@ func (q *Question) Course(a *Answer) Course {
 	return c
 }
 
-// decidersOf returns who rejected a request.
+// decidersOf returns the deciders that rejected a request.
 func decidersOf(r *trace.Record) []Decider {
 	var list []Decider
 	for act := range r.Rejections() {

@@ -2,7 +2,7 @@ package stage
 
 import "testing"
 
-// Each field that is expected of a decider must be as expected; what is not named may be anything.
+// Each field set in an expected decider must match; an empty field matches anything.
 func TestWhatAnExpectedDeciderMeans(t *testing.T) {
 	zero, one := int64(0), int64(1)
 	decided := Decider{Plugin: "ValidatingAdmissionPolicy", Policy: "replicas", Binding: "all", Validation: &one}

@@ -9,25 +9,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// Fault is one thing that is wrong with an object that the server refuses.
+// Fault is one fault of an object that the server rejects.
 type Fault struct {
-	// Field is the path of the field, as the server names it; empty for the object itself. Place is where
-	// the fault is, which Message names if Field is empty.
+	// Field is the path of the field, as the server names it; empty for the object itself. Place is the position of the
+	// fault, which Message names if Field is empty.
 	Field, Place string
 	Message      string
 	// Unread reports whether the fault is an unknown or duplicate field, which hides other faults.
 	Unread bool
 }
 
-// StrictDecoding begins what the server says of fields that are unknown or twice there.
+// StrictDecoding begins the server's message about unknown and duplicate fields.
 const StrictDecoding = offline.StrictDecoding
 
 var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.)*)"`)
 
-// goField is how decoders name a field whose value has the wrong type.
+// goField matches a decoder's name of a field whose value has the wrong type.
 var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([\w.]+) of type`)
 
-// Faults takes a refusal apart. There is one fault at least.
+// Faults splits a rejection into faults. There is at least one.
 func Faults(s *metav1.Status) (list []Fault) {
 	if strings.Contains(s.Message, StrictDecoding) {
 		for _, m := range unknownField.FindAllStringSubmatch(s.Message, -1) {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A refusal is taken apart into faults, each at the field that the server names.
+// A rejection is split into faults, each at the field that the server names.
 func TestFaults(t *testing.T) {
 	causes := func(list ...metav1.StatusCause) *metav1.StatusDetails { return &metav1.StatusDetails{Causes: list} }
 	for _, tc := range []struct {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// FurnishNamespace makes the service account that every namespace has, unless it exists.
+// FurnishNamespace creates the service account that every namespace has, unless it exists.
 func (s *Stage) FurnishNamespace(ctx context.Context, name string) error {
 	q := Request{Method: http.MethodPost, Path: "/api/v1/namespaces/" + url.PathEscape(name) + "/serviceaccounts", ContentType: JSON, Body: Encode(map[string]any{
 		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
@@ -31,8 +31,8 @@ func (s *Stage) FurnishNamespace(ctx context.Context, name string) error {
 	return a.Err(q)
 }
 
-// FurnishQuota gives a quota its status, by which admission enforces it. used is nil for a
-// namespace where nothing is counted yet.
+// FurnishQuota sets the status of a quota, which admission needs to enforce it. used is nil for a namespace where
+// nothing is counted yet.
 func (s *Stage) FurnishQuota(ctx context.Context, namespace, name string, used corev1.ResourceList) error {
 	if s.Open != nil {
 		return nil
@@ -60,7 +60,7 @@ func (s *Stage) put(ctx context.Context, path string, object any) error {
 	return s.Admin().Must(ctx, Request{Method: http.MethodPut, Path: path, ContentType: JSON, Body: body}, nil)
 }
 
-// FurnishRoles gives aggregated roles the rules of the roles that they select.
+// FurnishRoles sets the rules of aggregated roles to the rules of the roles that they select.
 func (s *Stage) FurnishRoles(ctx context.Context) error {
 	if s.Open != nil {
 		return nil
@@ -123,14 +123,14 @@ func aggregated(role *rbacv1.ClusterRole, all []rbacv1.ClusterRole) ([]rbacv1.Po
 	return rules, nil
 }
 
-// AwaitServed checks after definitionInterval, and then after twice as long each time up to definitionPause: some
-// definitions have megabytes.
+// AwaitServed polls after definitionInterval, and then after doubling intervals up to definitionPause: some CRDs have
+// megabytes.
 const (
 	definitionInterval = 5 * time.Millisecond
 	definitionPause    = 320 * time.Millisecond
 )
 
-// AwaitServed returns when a custom resource is served. A text says why it never is.
+// AwaitServed waits until a custom resource is served. problem is the reason why it never will be.
 func (s *Stage) AwaitServed(ctx context.Context, name string) (problem string, err error) {
 	for pause := definitionInterval; ; pause = min(2*pause, definitionPause) {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -155,7 +155,7 @@ func (s *Stage) AwaitServed(ctx context.Context, name string) (problem string, e
 	}
 }
 
-// served reports whether discovery has all versions of a custom resource.
+// served reports whether discovery lists all versions of a custom resource.
 func (s *Stage) served(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (bool, error) {
 	for _, v := range crd.Spec.Versions {
 		if !v.Served {

@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// TakeLater takes the fields out of an object that the release does not have for which the Stage judges,
-// and returns their paths. A server that emulates the release knows them, and drops or keeps them
-// without a word; the strict decoder of a server of the release itself rejects the object (S26.12).
+// TakeLater removes from an object the fields that do not exist in the release that the Stage emulates, and returns
+// their paths. A server that emulates the release knows them, and silently drops or keeps them; the strict decoder of a
+// server of the release itself rejects the object (S26.12).
 func (o *Options) TakeLater(content map[string]any, kind schema.GroupVersionKind) (later []string) {
 	if o.Fields == nil {
 		return nil
@@ -32,8 +32,8 @@ func (o *Options) TakeLater(content map[string]any, kind schema.GroupVersionKind
 	return later
 }
 
-// known returns the body of a question without the fields that the release does not have, and why its
-// strict decoder rejects it; nil when it does not.
+// known returns the body of a question without the fields that do not exist in the release. rejects returns the
+// rejection by the release's strict decoder; it is nil if there is none.
 func (s *Stage) known(q *Question) (body []byte, rejects func(*Answer) *Answer) {
 	whole := q.Method == http.MethodPost || q.Method == http.MethodPut || q.ContentType == string(types.ApplyYAMLPatchType)
 	content := map[string]any{}

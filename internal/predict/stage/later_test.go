@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// Definitions have later fields, too, as those that were read from a newer cluster (S26.12).
+// CRDs have later fields, too, if they were read from a newer cluster (S26.12).
 func TestLaterFieldsOfDefinitions(t *testing.T) {
 	definition := func() map[string]any {
 		return map[string]any{"status": map[string]any{"observedGeneration": 1, "conditions": []any{map[string]any{"type": "Established", "observedGeneration": 1}}}}

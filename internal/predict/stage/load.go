@@ -19,10 +19,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
-// Patience is how long the server may take to serve a new kind, or to read a stored object.
+// Patience is the time that the server may take to serve a new kind, or to read a stored object.
 const Patience = 20 * time.Second
 
-// Refused is an object that the server does not take.
+// Refused is an object that the server rejected.
 type Refused struct {
 	Object *unstructured.Unstructured
 	Status *metav1.Status
@@ -38,23 +38,23 @@ func Title(kind, namespace, name string) string {
 	return kind + " " + name
 }
 
-// loading is one object on its way into the server.
+// loading is an object that is being loaded into the server.
 type loading struct {
 	object    *unstructured.Unstructured
 	kind      *offline.Kind
 	namespace string
-	// note says what the server has in place of the object, refused why it has none.
+	// note says how the server deviates from the object; refused is the reason if the server does not have it.
 	note    string
 	refused *metav1.Status
-	// used is what the status of a quota says; nil if it says nothing.
+	// used is the usage in the status of a quota; nil if there is none.
 	used corev1.ResourceList
 }
 
-// Load gives the server objects. They are there before the registrations among them judge anything, and
-// what controllers would make of them is there, too. An object without a namespace is in namespace
-// "default". Of several with the same name, the last one counts. validation is how fields are
-// treated that the server does not know, as in metav1.FieldValidationStrict. The refused objects and the
-// notes are in the order of the objects, phase by phase.
+// Load stores objects in the server, before the registrations among them become active, and also creates the objects
+// and statuses that controllers would create for them. An object without a namespace is stored in namespace "default".
+// If several objects have the same name, the last one counts. validation is the treatment of fields unknown to the
+// server, as in metav1.FieldValidationStrict. The refused objects and the notes are in the order of the objects, phase
+// by phase.
 func (s *Stage) Load(ctx context.Context, validation string, objects []*unstructured.Unstructured) (refused []Refused, notes []string, err error) {
 	if len(objects) == 0 {
 		return nil, nil, nil
@@ -91,7 +91,7 @@ func (s *Stage) Load(ctx context.Context, validation string, objects []*unstruct
 			return nil, nil, err
 		}
 	}
-	// A quota that says what is used does not count the objects that were loaded.
+	// The usage in the status of a quota does not include the objects that were loaded.
 	counted := false
 	for _, l := range phases[Readings] {
 		if l.used == nil {
@@ -125,7 +125,7 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 	if catalog.Scheme.Recognizes(u.GroupVersionKind()) {
 		PruneNulls(object.Object)
 	} else {
-		// The schema of a custom resource says what becomes of a null.
+		// The schema of a custom resource decides about nulls.
 		PruneNulls(object.Object["metadata"])
 	}
 	if later := s.TakeLater(object.Object, u.GroupVersionKind()); len(later) > 0 && validation == metav1.FieldValidationStrict {
@@ -143,7 +143,7 @@ func (s *Stage) load(ctx context.Context, validation string, l *loading) error {
 		return err
 	}
 	if a.Code == http.StatusConflict && u.GetName() != "" {
-		// Every cluster has this object, or the objects have it twice.
+		// Every cluster has this object, or the objects contain it twice.
 		current, err := s.Get(ctx, l.kind, l.namespace, u.GetName())
 		if err != nil || current == nil {
 			return cmp.Or(err, a.Err(q))
@@ -205,7 +205,7 @@ func (s *Stage) furnish(ctx context.Context, at Phase, batch []*loading) error {
 	return nil
 }
 
-// Hardened says in notes which of the objects a kube-apiserver takes for harder than they are here.
+// Hardened returns notes about objects that a kube-apiserver enforces although Gatehouse only warns or audits.
 func (s *Stage) Hardened(objects []*unstructured.Unstructured) []string {
 	list := make([]runtime.Object, len(objects))
 	for i := range objects {
@@ -217,8 +217,8 @@ func (s *Stage) Hardened(objects []*unstructured.Unstructured) []string {
 	return nil
 }
 
-// Named returns the namespaces that objects name, if the namespaces of the snapshot were not read:
-// every namespace is taken to exist then.
+// Named returns the namespaces that objects name, if the namespaces of the snapshot were not read: all namespaces are
+// then assumed to exist.
 func (s *Stage) Named(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	if s.Snapshot == nil {
 		return nil
@@ -245,7 +245,7 @@ func (s *Stage) Named(objects []*unstructured.Unstructured) []*unstructured.Unst
 	return list
 }
 
-// PruneNulls removes members without a value, which kubectl does not create.
+// PruneNulls removes fields without a value, which kubectl omits from creates.
 func PruneNulls(value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -263,8 +263,7 @@ func PruneNulls(value any) {
 	}
 }
 
-// Converts reports whether an object is the definition of a custom resource whose versions a
-// webhook converts.
+// Converts reports whether an object is a CRD with a conversion webhook.
 func Converts(u *unstructured.Unstructured) bool {
 	if u.GetKind() != "CustomResourceDefinition" {
 		return false
@@ -273,7 +272,7 @@ func Converts(u *unstructured.Unstructured) bool {
 	return strategy == "Webhook"
 }
 
-// WithoutConversion takes the webhook out of a definition whose versions it converts.
+// WithoutConversion removes the conversion webhook from a CRD.
 func WithoutConversion(u *unstructured.Unstructured) {
 	if Converts(u) {
 		u.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}

@@ -14,33 +14,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// Phase is a step of the order in which objects are made.
+// Phase is a step of the order in which objects are created.
 type Phase int
 
 const (
-	// Definitions are namespaces and the definitions of kinds.
+	// Definitions are namespaces and CRDs.
 	Definitions Phase = iota
 	// Readings are the objects that admission plugins read, and roles.
 	Readings
-	// Grants are bindings of roles, which may only be made of roles that exist.
+	// Grants are role bindings, which can only be created if their roles exist.
 	Grants
 	// Params are the params of policies.
 	Params
-	// Registrations are policies and webhooks, and Bindings are the bindings that put policies
-	// into force.
+	// Registrations are policies and webhook configurations, and Bindings are the bindings that activate policies.
 	Registrations
 	Bindings
-	// Fixed are services that ask for an address or a port. They come before the other services,
-	// for which the server chooses free ones.
+	// Fixed are services that request an address or a port. They come before the other services, for which the server
+	// chooses free ones.
 	Fixed
 	Others
 )
 
-// AsApplied is the order in which people apply objects to a cluster: registrations judge what comes
-// after them.
+// AsApplied is the order in which people apply objects to a cluster: registrations are active for all later objects.
 var AsApplied = []Phase{Definitions, Readings, Grants, Params, Registrations, Bindings, Fixed, Others}
 
-// asStored is the order in which a Stage gets its objects: no registration judges those that are there.
+// asStored is the order in which a Stage loads objects: registrations are not active for existing objects.
 var asStored = []Phase{Definitions, Readings, Grants, Params, Fixed, Others, Registrations, Bindings}
 
 const (
@@ -70,8 +68,7 @@ var phaseOf = map[schema.GroupKind]Phase{
 	{Group: rbac, Kind: "ClusterRoleBinding"}:                Grants,
 }
 
-// PhaseOf returns the phase of an object. paramKinds are the kinds that
-// policies refer to.
+// PhaseOf returns the phase of an object. paramKinds are the kinds that policies refer to.
 func PhaseOf(u *unstructured.Unstructured, paramKinds map[schema.GroupKind]bool) Phase {
 	kind := u.GroupVersionKind().GroupKind()
 	switch at, ok := phaseOf[kind]; {
@@ -90,8 +87,8 @@ func PhaseOf(u *unstructured.Unstructured, paramKinds map[schema.GroupKind]bool)
 	return Others
 }
 
-// Judging returns the objects by which requests are judged: definitions, objects that admission
-// reads, and registrations with their params.
+// Judging returns the objects that affect admission: CRDs, objects that admission reads, and registrations with their
+// params.
 func Judging(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	kinds := ParamKinds(objects)
 	return slices.DeleteFunc(slices.Clone(objects), func(u *unstructured.Unstructured) bool {
@@ -100,7 +97,7 @@ func Judging(objects []*unstructured.Unstructured) []*unstructured.Unstructured 
 	})
 }
 
-// fixes reports whether a service asks for an address or a port.
+// fixes reports whether a service requests an address or a port.
 func fixes(u *unstructured.Unstructured) bool {
 	ip, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")
 	ports, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")
@@ -110,8 +107,7 @@ func fixes(u *unstructured.Unstructured) bool {
 	})
 }
 
-// ParamKind returns the kind of the params of a policy; ok is false for an object that is none, or has
-// no params.
+// ParamKind returns the kind of the params of a policy; ok is false for a policy without params, and for other objects.
 func ParamKind(u *unstructured.Unstructured) (schema.GroupKind, bool) {
 	if u.GroupVersionKind().Group != registration.GroupName {
 		return schema.GroupKind{}, false
@@ -122,7 +118,7 @@ func ParamKind(u *unstructured.Unstructured) (schema.GroupKind, bool) {
 	return schema.GroupKind{Group: gv.Group, Kind: kind}, err == nil && kind != ""
 }
 
-// ParamKinds returns the kinds of the params of policies among objects.
+// ParamKinds returns the kinds of the params of the policies among the objects.
 func ParamKinds(objects []*unstructured.Unstructured) map[schema.GroupKind]bool {
 	kinds := map[schema.GroupKind]bool{}
 	for _, u := range objects {
@@ -133,13 +129,13 @@ func ParamKinds(objects []*unstructured.Unstructured) map[schema.GroupKind]bool 
 	return kinds
 }
 
-// Key names an object, in whatever version it is written.
+// Key identifies an object independently of its version.
 func Key(k *offline.Kind, namespace, name string) string {
 	return k.Resource.GroupResource().String() + " " + namespace + "/" + name
 }
 
-// Lane names the requests of a phase that follow one another: those about the same object, and those
-// that take from the same pool.
+// Lane names a sequence of requests in a phase. Requests for the same object, and requests that take from the same
+// pool, share a lane.
 func (s *Stage) Lane(k *offline.Kind, namespace, name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +148,7 @@ func (s *Stage) Lane(k *offline.Kind, namespace, name string) string {
 	return Key(k, namespace, name)
 }
 
-// Alone reports whether a create takes from no pool that others of its phase take from.
+// Alone reports whether a create takes nothing from a pool that other creates of its phase use.
 func (s *Stage) Alone(k *offline.Kind, namespace string, u *unstructured.Unstructured) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,10 +169,10 @@ func (s *Stage) Limit(namespace string) {
 	s.mu.quotas[namespace] = true
 }
 
-// Parallel is how many requests run at the same time.
+// Parallel is the number of concurrent requests.
 const Parallel = 16
 
-// InLanes calls do with each item: one after another in a lane, and concurrently in different lanes.
+// InLanes calls do with each item: in sequence within a lane, and concurrently in different lanes.
 func InLanes[T any](ctx context.Context, items []T, lane func(T) string, do func(context.Context, T) error) error {
 	lanes := map[string][]T{}
 	var order []string

@@ -23,7 +23,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// Objects that others need come first, and what asks for an address comes before what gets any.
+// Objects that others need come first, and services that request an address come before services that get any.
 func TestPhases(t *testing.T) {
 	params := map[schema.GroupKind]bool{{Kind: "ConfigMap"}: true}
 	for _, tc := range []struct {
@@ -52,7 +52,7 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// Both orders have every phase once. Registrations judge what is applied, and not what is there.
+// Both orders contain every phase once. Registrations are active for applied objects, and not for existing ones.
 func TestOrders(t *testing.T) {
 	for _, order := range [][]Phase{AsApplied, asStored} {
 		if sorted := slices.Sorted(slices.Values(order)); !slices.Equal(sorted, []Phase{Definitions, Readings, Grants, Params, Registrations, Bindings, Fixed, Others}) {
@@ -64,7 +64,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// What requests are judged by are definitions, what plugins read, registrations and their params.
+// CRDs, objects that plugins read, registrations and their params affect admission.
 func TestWhatRequestsAreJudgedBy(t *testing.T) {
 	var got []string
 	for _, u := range Judging([]*unstructured.Unstructured{
@@ -81,7 +81,7 @@ func TestWhatRequestsAreJudgedBy(t *testing.T) {
 	}
 }
 
-// The kind of params is that of a policy, and no field of other objects.
+// Only policies have a kind of params, even if other objects have the same field.
 func TestParamKinds(t *testing.T) {
 	for _, tc := range []struct {
 		name, object string
@@ -99,8 +99,8 @@ func TestParamKinds(t *testing.T) {
 	}
 }
 
-// Requests follow one another when they are about one object, take from one pool, or are counted
-// together; a quota of one namespace is none of another.
+// Requests are sequential if they are for one object, take from one pool, or count towards one quota; quotas of
+// different namespaces are independent.
 func TestLanes(t *testing.T) {
 	s := &Stage{}
 	s.mu.quotas = map[string]bool{}

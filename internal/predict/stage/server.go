@@ -19,43 +19,43 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// ServiceRange is where the cluster IPs of services come from, unless Options or a snapshot have another
-// range. It is the range of kubeadm, and has room for the services of a large repository.
+// ServiceRange is the range of cluster IPs, unless Options or a snapshot have another range. It is the range of
+// kubeadm, and large enough for the services of a large repository.
 var ServiceRange = netip.MustParsePrefix("10.96.0.0/12")
 
 // serviceAccountPlugin runs in kube-apiserver by default.
 const serviceAccountPlugin = "ServiceAccount"
 
-// Options say what a Stage is like. The zero value is an empty cluster whose webhooks are not called.
+// Options configure a Stage. The zero value is an empty cluster whose webhooks are not called.
 type Options struct {
-	// Snapshot is the cluster that the Stage stands for; nil for an empty one. Plugins that read what
-	// the snapshot does not have do not run. Its objects are for Load.
+	// Snapshot is the cluster that the Stage imitates; nil for an empty one. Plugins that read resources missing from
+	// the snapshot do not run. Load stores the snapshot's objects.
 	Snapshot *clustersnapshot.Cluster
-	// Gatehouse judges as a Gatehouse server, and otherwise as a kube-apiserver, which ignores the
-	// annotations of Gatehouse (S28.11).
+	// Gatehouse makes the Stage behave as a Gatehouse server, and otherwise as a kube-apiserver, which ignores
+	// Gatehouse's annotations (S28.11).
 	Gatehouse bool
-	// Webhooks has the plugins run that call webhooks. ServiceAddresses have the addresses of webhooks
-	// that name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
+	// Webhooks enables the plugins that call webhooks. ServiceAddresses are the addresses of webhooks that name a
+	// service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Webhooks         bool
 	ServiceAddresses []string
-	// ServiceRange is where the cluster IPs of services come from, such as 10.43.0.0/16; empty for that
-	// of the snapshot, or the variable of this name.
+	// ServiceRange is the range of cluster IPs, such as 10.43.0.0/16; empty means the range of the snapshot, or else
+	// the variable of this name.
 	ServiceRange string
-	// MayConvert keeps the webhooks that convert custom resources. It is asked before each call, which its
-	// error refuses; ConvertingAll refuses none. When it is nil, the versions of a custom resource differ
-	// in their name only.
+	// MayConvert enables conversion webhooks of custom resources. It is called before each call of such a webhook, and
+	// its error prevents the call; ConvertingAll allows all. If it is nil, versions of a custom resource are treated as
+	// differing only in name.
 	MayConvert func(ctx context.Context, definition string, to *registration.ClientConfig) error
-	// Fields are the fields in which the types of the release for which the Stage judges differ from those
-	// of the server; nil when none do.
+	// Fields are the fields in which the types of the emulated release differ from the types of the server; nil if none
+	// do.
 	Fields *emulation.Fields
-	// Skips has traces say which registrations were looked at and did not apply.
+	// Skips adds to traces the registrations that were considered and did not apply.
 	Skips bool
-	// Open changes how the server is started, for a Stage that others use, too; nil for nothing. The
-	// controllers of such a server work on roles and quotas, and nothing stands in for them.
+	// Open changes the options of the server, for a Stage that is shared; nil changes nothing. The controllers of such
+	// a server handle roles and quotas, without the substitutes of this package.
 	Open func(*server.Options)
 }
 
-// ConvertingAll is an Options.MayConvert that has all webhooks called.
+// ConvertingAll is an Options.MayConvert that allows all calls.
 func ConvertingAll(context.Context, string, *registration.ClientConfig) error { return nil }
 
 // Stage is a server with objects. It is safe for concurrent use once its objects are loaded.
@@ -63,7 +63,7 @@ type Stage struct {
 	Options
 	server *server.Server
 	close  func()
-	// address is where others reach the server.
+	// address is the address of the server for others.
 	address server.Address
 	// kinds are the kinds that the server serves.
 	kinds *offline.Kinds
@@ -77,7 +77,7 @@ type Stage struct {
 	planning
 }
 
-// Everywhere are the namespaces that every cluster has.
+// Everywhere lists the namespaces that every cluster has.
 var Everywhere = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
 // Open starts a Stage, which ends with ctx. The caller must close it.
@@ -101,15 +101,14 @@ func Open(ctx context.Context, o Options) (*Stage, error) {
 	return s, nil
 }
 
-// Close ends the server.
+// Close stops the server.
 func (s *Stage) Close() { s.close() }
 
-// Address is where others reach the server.
+// Address returns the address of the server for others.
 func (s *Stage) Address() server.Address { return s.address }
 
-// later are the plugins that began to act by default after the release that this process behaves as.
-// A server that emulates the release runs them, since no feature gate covers them all, and a
-// cluster of the release does not have them (S26.6).
+// later lists the default plugins that were added after the release that this process emulates. A server that emulates
+// the release runs them, because not all have a feature gate, and a cluster of the release does not have them (S26.6).
 func later() []string {
 	var names []string
 	for _, p := range plugins.All() {
@@ -122,7 +121,7 @@ func later() []string {
 
 // start starts the server.
 func start(ctx context.Context, o Options) (*Stage, error) {
-	// A breaker would make verdicts depend on the order of requests. Each request keeps its own trace.
+	// A circuit breaker would make verdicts depend on the order of requests. Each request keeps its own trace.
 	options := server.Options{
 		MinFreeDisk: -1, UnsafeNoFsync: true, EndAtOnce: true,
 		Controllers: []string{server.NoControllers}, AdmissionTraceBytes: -1, AdmissionTraceSkips: o.Skips, AdmissionWebhookBreaker: "off",

@@ -23,36 +23,36 @@ import (
 // Kinds returns the kinds that the server serves.
 func (s *Stage) Kinds() *offline.Kinds { return s.kinds }
 
-// Discover asks the server for its kinds again, after definitions were made or deleted. Nothing else
-// may use the Stage meanwhile.
+// Discover reads the kinds from the server again, after CRDs were created or deleted. It must not run concurrently with
+// other uses of the Stage.
 func (s *Stage) Discover() (err error) {
 	s.kinds, err = offline.Discover(s.Config())
 	return err
 }
 
-// CaughtUp returns when requests are judged by all objects that were made before.
+// CaughtUp waits until requests are evaluated against all objects created before.
 func (s *Stage) CaughtUp(ctx context.Context) error { return s.server.CaughtUp(ctx) }
 
-// Question is a request that a Stage judges and does not make. It is used once.
+// Question is a request that a Stage evaluates without effect. It is used once.
 type Question struct {
-	// Method is POST, PUT, PATCH, DELETE or GET, which is for CONNECT.
+	// Method is POST, PUT, PATCH, DELETE, or GET for CONNECT.
 	Method          string
 	Kind            *offline.Kind
 	Namespace, Name string
-	// Subresource is empty for the object itself. Subpath is what comes behind it in the path of a proxy.
+	// Subresource is empty for the object itself. Subpath follows it in the path of a proxy request.
 	Subresource, Subpath string
 	Query                url.Values
 	ContentType          string
 	Body                 []byte
 	// User makes the request.
 	User user.DefaultInfo
-	// Invalid has Judge judge a create whose object the validation of its kind would reject.
+	// Invalid makes Judge evaluate a create even if the validation of its kind would reject the object.
 	Invalid bool
-	// Rehearsal says how the request is judged.
+	// Rehearsal configures the evaluation of the request.
 	server.Rehearsal
 }
 
-// Ask sends a question through all of the server's handlers. The answer is what a client would get.
+// Ask sends a question through all of the server's handlers, and returns the response that a client would get.
 func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 	at := Collection(q.Kind, q.Namespace)
 	if q.Name != "" && q.Method != http.MethodPost || q.Subresource != "" {
@@ -69,10 +69,10 @@ func (s *Stage) Ask(ctx context.Context, q *Question) (*Answer, error) {
 	return a, err
 }
 
-// Judge answers a question by admission and validation alone, in a fraction of the time of Ask, where
-// that can be: creates, updates and deletions with what they find in Rehearsal.Stored. It does not
-// look for existing objects unless fields are validated strictly, and the object of the answer is in
-// Answer.Tried. It asks the others.
+// Judge answers a question by admission and validation alone, in a fraction of the time of Ask, for creates, and for
+// updates and deletions whose stored objects are in Rehearsal.Stored. It does not look for existing objects unless
+// fields are validated strictly, and the object of the response is in Answer.Tried. For all other questions it calls
+// Ask.
 func (s *Stage) Judge(ctx context.Context, q *Question) (*Answer, error) {
 	t := &resources.Trial{Resource: q.Kind.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name, Body: q.Body, Invalid: q.Invalid,
 		Strict: q.Query.Get("fieldValidation") == metav1.FieldValidationStrict}
@@ -101,7 +101,7 @@ func (s *Stage) Judge(ctx context.Context, q *Question) (*Answer, error) {
 	return a, nil
 }
 
-// Get returns an object; nil when it does not exist.
+// Get returns an object; nil if it does not exist.
 func (s *Stage) Get(ctx context.Context, kind *offline.Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	q := Request{Method: http.MethodGet, Path: Path(kind, namespace, name)}
 	a, err := s.Admin().Do(ctx, q)
@@ -115,7 +115,7 @@ func (s *Stage) Get(ctx context.Context, kind *offline.Kind, namespace, name str
 	return u, u.UnmarshalJSON(a.Body)
 }
 
-// AsStored returns an object as a create would have stored it, if nobody validated or judged it.
+// AsStored returns an object as a create would store it, without validation and admission.
 func (s *Stage) AsStored(ctx context.Context, kind *offline.Kind, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	data, err := s.server.AsStored(ctx, kind.Resource, u.GetNamespace(), Encode(u.Object))
 	if err != nil {
@@ -125,13 +125,13 @@ func (s *Stage) AsStored(ctx context.Context, kind *offline.Kind, u *unstructure
 	return made, made.UnmarshalJSON(data)
 }
 
-// namespaces is the kind of namespaces.
+// namespaces returns the kind of namespaces.
 func (s *Stage) namespaces() *offline.Kind {
 	return s.kinds.At(corev1.SchemeGroupVersion.WithResource("namespaces"))
 }
 
-// Label gives a namespace labels, in addition to those that every namespace has, and returns when
-// requests are judged by them. It makes the namespace if it does not exist.
+// Label sets labels of a namespace, in addition to the labels that every namespace has, and waits until they are
+// effective for requests. It creates the namespace if it does not exist.
 func (s *Stage) Label(ctx context.Context, name string, labels map[string]string) error {
 	kind := s.namespaces()
 	for {
@@ -166,7 +166,7 @@ func (s *Stage) Label(ctx context.Context, name string, labels map[string]string
 	}
 }
 
-// Labels returns the labels of a namespace; nil when it does not exist.
+// Labels returns the labels of a namespace; nil if it does not exist.
 func (s *Stage) Labels(ctx context.Context, name string) (map[string]string, error) {
 	u, err := s.Get(ctx, s.namespaces(), "", name)
 	if err != nil || u == nil {
@@ -180,7 +180,7 @@ func (s *Stage) Labels(ctx context.Context, name string) (map[string]string, err
 
 // planning makes plans.
 type planning struct {
-	// unlabelled are the namespaces whose labels nobody knows.
+	// unlabelled are the namespaces whose labels are unknown.
 	unlabelled map[string]bool
 	// connected makes plans. The first call of Plan sets it.
 	connect     sync.Once
@@ -188,14 +188,14 @@ type planning struct {
 	unconnected error
 }
 
-// UnknownLabels is in the reason of a step of a plan that depends on labels which nobody knows.
+// UnknownLabels is part of the reason of a step of a plan that depends on unknown labels.
 const UnknownLabels = "nobody knows the labels"
 
-// Unlabelled says which namespaces have labels that nobody knows: what depends on these is unknown to Plan. It must
-// be called before Plan.
+// Unlabelled sets the namespaces whose labels are unknown. Steps that depend on them are unknown in plans. It must be
+// called before Plan.
 func (s *Stage) Unlabelled(names map[string]bool) { s.unlabelled = names }
 
-// Planner returns what plans requests by the objects that the Stage has now.
+// Planner returns a World that plans requests with the current objects of the Stage.
 func (s *Stage) Planner(ctx context.Context) (*offline.World, error) {
 	w, err := offline.Connect(ctx, s.Config(), s.kinds)
 	if err == nil {
@@ -204,8 +204,8 @@ func (s *Stage) Planner(ctx context.Context) (*offline.World, error) {
 	return w, err
 }
 
-// Plan returns what admission would do with a request, including the entries that do not apply. The
-// objects of the Stage must not change after the first call.
+// Plan returns the plan of admission for a request, including the entries that do not apply. The objects of the Stage
+// must not change after the first call.
 func (s *Stage) Plan(ctx context.Context, q *offline.Request) (*plan.Plan, error) {
 	s.connect.Do(func() {
 		if s.connected, s.unconnected = s.Planner(context.WithoutCancel(ctx)); s.unconnected != nil {

@@ -15,31 +15,31 @@ import (
 
 // Unseen is a part of the cluster that a Stage does not have.
 type Unseen struct {
-	// Resource is PLURAL or PLURAL.GROUP, or names an object; Reason says why the Stage does not have it.
+	// Resource is PLURAL or PLURAL.GROUP, or names an object; Reason is the reason why the Stage does not have it.
 	Resource string `json:"resource"`
 	Reason   string `json:"reason"`
-	// Missing says what does not take part in verdicts because of it.
+	// Missing names the plugins or objects that are therefore ignored in verdicts.
 	Missing string `json:"missing,omitempty"`
 
-	// concerns reports whether it can change the verdict on a request.
+	// concerns reports whether the missing part can change the verdict on a request.
 	concerns func(*About) bool
 }
 
-// About is what a request is about: an object, in a phase.
+// About describes a request for an object in a phase.
 type About struct {
 	Kind      *offline.Kind
 	Namespace string
 	Phase     Phase
 	// Operation is empty for an object that does not change.
 	Operation apiadmission.Operation
-	// Authorized reports whether it matters what the user may do.
+	// Authorized reports whether the user's rights matter.
 	Authorized bool
 }
 
-// Concerns reports whether the verdict on a request may be another one because of what is unseen.
+// Concerns reports whether the missing part could change the verdict on a request.
 func (u *Unseen) Concerns(a *About) bool { return u.concerns(a) }
 
-// Text says what is not seen and what follows.
+// Text describes the missing part and the consequences.
 func (u *Unseen) Text() string {
 	text := u.Resource + ": " + u.Reason
 	if u.Missing != "" {
@@ -48,7 +48,7 @@ func (u *Unseen) Text() string {
 	return text
 }
 
-// LeftOut is the part of a snapshot that the server refused.
+// LeftOut describes an object of a snapshot that the server rejected.
 func LeftOut(r *Refused) Unseen {
 	namespace := r.Object.GetNamespace()
 	return Unseen{
@@ -57,8 +57,8 @@ func LeftOut(r *Refused) Unseen {
 	}
 }
 
-// blind lists, by resource, the default plugins that read a resource that the snapshot does not
-// have. They would refuse objects because that resource was not read.
+// blind lists, by resource, the default plugins that read a resource missing from the snapshot. They would reject
+// objects because the resource was not read.
 func blind(s *clustersnapshot.Cluster) map[string][]*plugins.Plugin {
 	blinded := map[string][]*plugins.Plugin{}
 	for _, p := range plugins.All() {
@@ -133,7 +133,7 @@ func (s *Stage) Unseen() []Unseen {
 
 func everyObject(*About) bool { return true }
 
-// judges reports whether a plugin may change or refuse a request.
+// judges reports whether a plugin may change or reject a request.
 func judges(p *plugins.Plugin, q *About) bool {
 	if q.Kind == nil || q.Operation == "" {
 		return false

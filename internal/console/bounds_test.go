@@ -15,11 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxWork is how many bytes are allocated for one view at most.
+// maxWork bounds the bytes that are allocated for one view.
 const maxWork = 1 << 30
 
-// Whatever is asked and whatever the API has, a view takes a bounded part of the memory, and answers
-// with a bounded text.
+// For every question and every response of the API, a view uses bounded memory and returns a bounded text.
 func TestViewsAreBounded(t *testing.T) {
 	const read = "GET /api/v1/namespaces/default/pods/a"
 	text := func(s string) string {
@@ -80,7 +79,7 @@ func TestViewsAreBounded(t *testing.T) {
 		if used := after.TotalAlloc - before.TotalAlloc; used > maxWork {
 			t.Errorf("%s: a body of %d bytes takes %d MiB", c.name, len(c.body), used>>20)
 		}
-		// JSON writes some characters as six.
+		// JSON encodes some characters as six bytes.
 		if len(body) > 6*maxDrawn {
 			t.Errorf("%s: the answer has %d MiB", c.name, len(body)>>20)
 		}
@@ -88,7 +87,8 @@ func TestViewsAreBounded(t *testing.T) {
 	}
 }
 
-// The server does no work for a view that the user may not read, and such a user waits for no other one.
+// The server does no work for a view that the user is not allowed to read, and such a user does not wait
+// for other views.
 func TestNothingIsDoneForStrangers(t *testing.T) {
 	for name := range views {
 		for _, code := range []string{"401", "403"} {
@@ -104,7 +104,7 @@ func TestNothingIsDoneForStrangers(t *testing.T) {
 			case "object", "manifest":
 				body = `{"version":"v1","kind":"Pod","name":"a"}`
 			case "explain":
-				// It is not read.
+				// The body is not read.
 				body = "["
 			}
 			serveView(w, httptest.NewRequest("POST", viewPrefix+name, strings.NewReader(body)), name, stranger, turns)
@@ -119,7 +119,7 @@ func TestNothingIsDoneForStrangers(t *testing.T) {
 	}
 }
 
-// A few views are drawn at once. The others wait, and the server answers with 429 when their time is over.
+// A few views are drawn at once. Further views wait, and get a 429 after their time limit.
 func TestViewsWaitForTheirTurn(t *testing.T) {
 	ask := func(turns chan struct{}) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -139,8 +139,8 @@ func TestViewsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
-// A view reads with the credentials of who asks for it, and passes on nothing else that is about the
-// question. An answer that is broken off is an error of the view.
+// A view reads with the credentials of its request, and passes no other header on. An aborted response of
+// the API is an error of the view.
 func TestAViewReadsAsItsViewer(t *testing.T) {
 	req := httptest.NewRequest("POST", viewPrefix+"trace", strings.NewReader(`{"id":"1"}`))
 	for _, name := range []string{"Authorization", "Impersonate-User", "X-Remote-User", "Accept-Encoding", "Upgrade", "If-None-Match"} {
@@ -166,7 +166,7 @@ func TestAViewReadsAsItsViewer(t *testing.T) {
 	}
 }
 
-// A page of somebody else gets no view, with whatever credentials its browser sends.
+// A page of another origin gets no view, whatever credentials its browser sends.
 func TestOnlyTheConsoleAsksForViews(t *testing.T) {
 	for site, code := range map[string]int{"same-origin": http.StatusOK, "": http.StatusOK, "cross-site": http.StatusForbidden, "same-site": http.StatusForbidden} {
 		w, req := httptest.NewRecorder(), httptest.NewRequest("POST", viewPrefix+"calls", strings.NewReader("{}"))
@@ -177,7 +177,7 @@ func TestOnlyTheConsoleAsksForViews(t *testing.T) {
 	}
 }
 
-// Who may read nothing is not told that nothing is wrong, nor that nothing is registered.
+// A viewer without any right is not told that there are no problems or no registrations.
 func TestHealthWithoutRights(t *testing.T) {
 	const path = "GET /apis/admissionregistration.k8s.io/v1/"
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -209,7 +209,7 @@ func TestHealthWithoutRights(t *testing.T) {
 			if view == "health" && (!strings.Contains(made.HTML, c.health) || strings.Contains(made.HTML, "callout ok") != c.whole || strings.Contains(made.HTML, "<b>0</b> registrations") == (c.name == "no right")) {
 				t.Errorf("%s: the drawing has not %q:\n%s", c.name, c.health, made.HTML)
 			}
-			// Without the states of registrations, nothing is said about how many servers judge by them.
+			// Without the states of registrations, the number of servers that use them is unknown.
 			if strings.Contains(made.HTML, "not in force everywhere") {
 				t.Errorf("%s, %s: what is not known is a number", c.name, view)
 			}
@@ -217,7 +217,7 @@ func TestHealthWithoutRights(t *testing.T) {
 	}
 }
 
-// FuzzViews draws what an API answers, which others wrote.
+// FuzzViews draws arbitrary responses of an API.
 func FuzzViews(f *testing.F) {
 	for name := range views {
 		f.Add(name, `{"id":"1"}`, `{"items":[null,{"steps":[{"calls":[{}]}]}]}`)
@@ -237,7 +237,7 @@ func FuzzViews(f *testing.F) {
 	})
 }
 
-// FuzzManifest writes an object as YAML, which is read as the same object.
+// FuzzManifest formats an object as YAML, and parses it back to an equal object.
 func FuzzManifest(f *testing.F) {
 	for _, text := range []string{`{"a":[[],[[1,2],{}],{"b":{}}],"c":null}`, `{"a":" x\n y\n","b":["\n  1\n 2\n\n"," \n"],"yes":"no","1":1.5,"":""}`, `{"a":[["- x\ny"],[{"k":"a\n\nb\n"}]]}`, `{"\n":"x","\u2028":{"\u0085":[]}}`, `{"a":"\u0085\u2028#: x","b":"~","c":"0x1"}`} {
 		f.Add(text)
@@ -255,7 +255,7 @@ func FuzzManifest(f *testing.F) {
 			return fmt.Sprintf("%s, %v", got, err), bytes.Equal(got, want)
 		}
 		written, ok := manifest(object)
-		// The library does not read all that it writes.
+		// sigs.k8s.io/yaml cannot parse everything that it writes.
 		whole, err := yaml.Marshal(object)
 		if _, readable := same(whole); !ok || err != nil || !readable {
 			return
@@ -266,7 +266,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// FuzzReadObjects reads a text that somebody typed.
+// FuzzReadObjects parses arbitrary texts.
 func FuzzReadObjects(f *testing.F) {
 	for _, text := range []string{"apiVersion: v1\nkind: A\n---\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: B}\n", "a: &a [*a]", "<<: &a {b: *a}", "---\n...\n---", "\t", "a: !!binary x"} {
 		f.Add(text)
@@ -284,7 +284,7 @@ func FuzzReadObjects(f *testing.F) {
 	})
 }
 
-// A text has several documents and lists, whose objects are read in order.
+// A text may have several documents and lists. Their objects are read in order.
 func TestReadObjects(t *testing.T) {
 	objects, err := readObjects("apiVersion: v1\r\nkind: A\r\n---\n---\napiVersion: v1\nkind: List\nitems:\n- &b {apiVersion: v1, kind: B}\n- *b\n")
 	if got := fmt.Sprint(objects); err != nil || got != "[map[apiVersion:v1 kind:A] map[apiVersion:v1 kind:B] map[apiVersion:v1 kind:B]]" {

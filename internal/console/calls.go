@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// The metrics that views show: of calls of webhooks, of evaluations of policies, and of storage.
+// The metrics that views show: webhook calls, policy evaluations, and storage.
 const (
 	callsFamily       = "apiserver_admission_webhook_admission_duration_seconds"
 	evaluationsFamily = "gatehouse_admission_policy_evaluations_total"
@@ -29,7 +29,7 @@ const (
 	freeFamily        = "gatehouse_storage_free_bytes"
 )
 
-// statOf returns the name by which metrics count an entry; ok is false if none does.
+// statOf returns the key of an entry in the metrics; ok is false if no metric counts it.
 func statOf(e *snapshot.Entry) (key string, ok bool) {
 	switch {
 	case e.Webhook != nil && e.Source.Descriptor().Pass == registration.MutatingPass:
@@ -42,13 +42,13 @@ func statOf(e *snapshot.Entry) (key string, ok bool) {
 	return policyPrefix + "validating/" + e.Configuration, e.Source == registration.ValidatingPolicies
 }
 
-// policyPrefix is what the names of policies in counts begin with.
+// policyPrefix begins the keys of policies in counts.
 const policyPrefix = "policy-"
 
-// counts are what metrics say of webhooks and policies, by TYPE/NAME.
+// counts are the metrics of webhooks and policies, by TYPE/NAME.
 type counts map[string]stat
 
-// stat is what metrics say of a webhook or a policy. A policy has no buckets.
+// stat has the metrics of a webhook or a policy. A policy has no buckets.
 type stat struct {
 	Calls    float64           `json:"calls"`
 	Rejected float64           `json:"rejected"`
@@ -72,7 +72,7 @@ func (b *bound) UnmarshalText(text []byte) error {
 
 func (b bound) String() string { return time.Duration(float64(b) * float64(time.Second)).String() }
 
-// quantile is a bound of the share q of the calls, by the buckets of the histogram.
+// quantile returns a bound for the share q of the calls, from the buckets of the histogram.
 func (s *stat) quantile(q float64) string {
 	bounds := sorted(s.Buckets)
 	for _, b := range bounds {
@@ -93,7 +93,7 @@ func (s *stat) text(key string) string {
 	return fmt.Sprintf("%s, %.0f rejected, p50 %s, p99 %s", report.Count(int(s.Calls), "call"), s.Rejected, s.quantile(.5), s.quantile(.99))
 }
 
-// since is what was counted after an earlier reading. ok is false when the counters began anew in
+// since returns the difference from an earlier reading. ok is false if the counters were reset in
 // between.
 func (s *stat) since(before stat) (d stat, ok bool) {
 	d = stat{s.Calls - before.Calls, s.Rejected - before.Rejected, map[bound]float64{}}
@@ -103,14 +103,14 @@ func (s *stat) since(before stat) (d stat, ok bool) {
 	return d, d.Calls >= 0 && d.Rejected >= 0
 }
 
-// window is what the page has of an earlier reading of the metrics. The server keeps none for it.
+// window is an earlier reading of the metrics, which the page keeps. The server keeps none.
 type window struct {
-	// Before are the counts that it was given Seconds ago; nil when it has none.
+	// Before are the counts that the page received Seconds ago; nil if it has none.
 	Before  counts  `json:"before"`
 	Seconds float64 `json:"seconds"`
 }
 
-// text says how often something was called: in the window, if there is one, and since the start.
+// text returns the number of calls: in the window, if there is one, and since the start.
 func (c counts) text(key string, w *window) string {
 	all, ok := c[key]
 	switch {
@@ -130,10 +130,10 @@ func (c counts) text(key string, w *window) string {
 	}
 }
 
-// metrics are the families that views show.
+// metrics are the families that views show, by name.
 type metrics map[string]*dto.MetricFamily
 
-// readMetrics reads the metrics of the server. What cannot be parsed is as if it were not there.
+// readMetrics reads the metrics of the server. Metrics that cannot be parsed are treated as absent.
 func (v *viewer) readMetrics() (metrics, error) {
 	lines := &wantedLines{kept: budgeted{viewer: v}}
 	if err := v.send(http.MethodGet, "/metrics", nil, lines); err != nil {
@@ -151,7 +151,7 @@ func parseMetrics(text io.Reader) metrics {
 	return families
 }
 
-// wantedLines keeps the lines about the families that views show: a server has many others.
+// wantedLines keeps the lines of the families that views show; a server has many others.
 type wantedLines struct {
 	rest []byte
 	kept budgeted
@@ -183,7 +183,7 @@ func (l *wantedLines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// counts are those of calls and evaluations.
+// counts returns the counts of calls and evaluations.
 func (families metrics) counts() counts {
 	all := counts{}
 	for _, m := range families[callsFamily].GetMetric() {
@@ -196,7 +196,7 @@ func (families metrics) counts() counts {
 			s.Rejected += n
 		}
 		for _, b := range m.GetHistogram().GetBucket() {
-			// JSON has no infinite number, and that bucket has all calls.
+			// JSON has no infinity, and the last bucket counts all calls.
 			if at := b.GetUpperBound(); !math.IsInf(at, 0) && !math.IsNaN(at) {
 				if s.Buckets == nil {
 					s.Buckets = map[bound]float64{}
@@ -231,10 +231,10 @@ func labelsOf(m *dto.Metric) map[string]string {
 	return labels
 }
 
-// storage says how large the databases of etcd are, and how much of the disk is free.
+// storage describes the size of the etcd databases, and the free disk space.
 func (families metrics) storage() []string {
 	var list []string
-	// Without a line about its type, a family is untyped.
+	// Without a TYPE line, a family is untyped.
 	value := func(m *dto.Metric) float64 { return (m.GetGauge().GetValue() + m.GetUntyped().GetValue()) / (1 << 20) }
 	for _, m := range families[sizeFamily].GetMetric() {
 		list = append(list, fmt.Sprintf("The database of %s has %.1f MiB.", cmp.Or(labelsOf(m)["storage_cluster_id"], "etcd"), value(m)))
@@ -245,8 +245,7 @@ func (families metrics) storage() []string {
 	return list
 }
 
-// viewCalls says how often webhooks and policies were called, by the names that the drawing of a chain
-// gave them.
+// viewCalls returns the calls of webhooks and policies, by the keys in the drawing of a chain.
 func viewCalls(v *viewer, asked []byte) (any, error) {
 	w := &window{}
 	if err := decode(asked, w); err != nil {

@@ -28,23 +28,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// seen is what the viewer may read of the registrations.
+// seen has the registrations that the viewer is allowed to read.
 type seen struct {
-	// objects are registrations. hidden says of kinds why the viewer may not read them.
+	// objects are registrations. hidden has the reason for each kind that the viewer cannot read.
 	objects []map[string]any
 	hidden  map[string]string
-	// kinds is how many kinds could be read, and read how many objects there are of them.
+	// kinds counts the readable kinds, and read their objects.
 	kinds, read int
-	// totals are how many entries of each kind the filter leaves, more than are drawn among them.
+	// totals counts the entries of each kind that match the filter, including entries that are not
+	// drawn.
 	totals map[string]int
-	// states are nil when they cannot be read.
+	// states are nil if they cannot be read.
 	states  []state
 	metrics metrics
 	counts  counts
 	window  *window
-	// plan is that of some request. It has the plugins in their order.
+	// plan is the plan of an arbitrary request. It lists the plugins in order.
 	plan *plan.Plan
-	// namespaces are the labels of namespaces; nil when they cannot be read.
+	// namespaces are the labels of namespaces; nil if they cannot be read.
 	namespaces map[string]map[string]string
 	notes      []string
 }
@@ -74,11 +75,11 @@ type state struct {
 	} `json:"problems"`
 }
 
-// atOnce is how many registrations are read at once, and maxNamespaces of how many namespaces the
-// labels are read.
+// atOnce is the number of registrations per page of a list, and maxNamespaces bounds the namespaces
+// whose labels are read.
 const atOnce, maxNamespaces = 500, 5000
 
-// see reads what the viewer may read of the registrations. kept says which objects are of use.
+// see reads the registrations that the viewer is allowed to read. kept selects the objects to keep.
 func (v *viewer) see(w *window, kept func(d *registration.Descriptor, object map[string]any) bool) (*seen, error) {
 	s := &seen{hidden: map[string]string{}, totals: map[string]int{}, window: w}
 	for i := range registration.Sources() {
@@ -100,7 +101,7 @@ func (v *viewer) see(w *window, kept func(d *registration.Descriptor, object map
 			s.kinds++
 		case code == http.StatusNotFound:
 		case code == http.StatusUnauthorized || code == http.StatusBadGateway || code == http.StatusGatewayTimeout || code == http.StatusTooManyRequests:
-			// Then nothing can be read.
+			// Nothing can be read.
 			return nil, err
 		case code == http.StatusForbidden:
 			s.hidden[d.Kind] = "not allowed"
@@ -136,7 +137,7 @@ func (v *viewer) see(w *window, kept func(d *registration.Descriptor, object map
 	return s, nil
 }
 
-// page reads the objects of a part of a list; next is where it goes on.
+// page reads one page of a list; next is the continue token.
 func (v *viewer) page(path string, some int, from string, each func(apiVersion string, object map[string]any)) (next string, err error) {
 	var list struct {
 		APIVersion string `json:"apiVersion"`
@@ -156,7 +157,7 @@ func (v *viewer) page(path string, some int, from string, each func(apiVersion s
 	return list.Metadata.Continue, nil
 }
 
-// optional notes why something could not be read, and reports whether it could.
+// optional notes the reason if something could not be read, and reports whether it could.
 func (s *seen) optional(what string, err error) bool {
 	switch {
 	case err == nil:
@@ -171,7 +172,7 @@ func (s *seen) optional(what string, err error) bool {
 	return false
 }
 
-// unseen says what the viewer may not see.
+// unseen lists the data that the viewer cannot see, with reasons.
 func (s *seen) unseen() []string {
 	list := s.notes
 	for _, kind := range sorted(s.hidden) {
@@ -180,7 +181,7 @@ func (s *seen) unseen() []string {
 	return list
 }
 
-// drawing is a picture of what was seen.
+// drawing returns the drawing of a Document, with the counts.
 func (s *seen) drawing(view *view.Document) *drawing {
 	d := &drawing{view: view, Status: fmt.Sprintf("%d registrations", s.read), Whole: len(s.hidden) == 0, Counts: s.counts}
 	if !d.Whole {
@@ -189,7 +190,7 @@ func (s *seen) drawing(view *view.Document) *drawing {
 	return d
 }
 
-// blind says that nothing can be known; empty if something can.
+// blind returns a message if no kind is readable; empty otherwise.
 func (s *seen) blind() string {
 	if s.kinds > 0 {
 		return ""
@@ -200,7 +201,7 @@ func (s *seen) blind() string {
 func (s *seen) compile() *snapshot.Snapshot {
 	var objects []runtime.Object
 	for _, content := range s.objects {
-		// What is not understood is listed by its state.
+		// A registration that cannot be decoded is listed by its state.
 		if obj, err := registration.FromContent(content); err == nil {
 			objects = append(objects, obj)
 		}
@@ -208,7 +209,7 @@ func (s *seen) compile() *snapshot.Snapshot {
 	return snapshot.Compile(snapshot.Registrations{Objects: objects})
 }
 
-// lint finds what is dangerous in what the viewer could read.
+// lint runs the rules over the registrations that the viewer could read.
 func (s *seen) lint(ctx context.Context, compiled *snapshot.Snapshot) *lint.Report {
 	w := &lint.World{Snapshot: compiled, Now: time.Now(), Partial: true, Namespaces: s.namespaces, Hidden: map[registration.Source]string{}, Unseen: map[lint.Part]string{}}
 	if w.Namespaces == nil {
@@ -228,7 +229,7 @@ func (s *seen) state(d *registration.Descriptor, name string) *state {
 	return &s.states[i]
 }
 
-// most is how many entries of a kind are drawn.
+// most bounds the entries of a kind that are drawn.
 const most = 300
 
 func viewChain(v *viewer, asked []byte) (any, error) {
@@ -274,7 +275,7 @@ func viewChain(v *viewer, asked []byte) (any, error) {
 	return s.drawing(view.OfChain(s.chain(v.context))), nil
 }
 
-// chain is what judges requests.
+// chain returns the plugins of both passes, with their entries.
 func (s *seen) chain(ctx context.Context) view.Chain {
 	compiled := s.compile()
 	found := s.lint(ctx, compiled)
@@ -305,9 +306,9 @@ func (s *seen) chain(ctx context.Context) view.Chain {
 	return c
 }
 
-// plugins are those of a pass, in order.
+// plugins returns the plugins of a pass, in order.
 func (s *seen) plugins(pass registration.Pass, compiled *snapshot.Snapshot) []string {
-	// What acts on registrations stands in its place although nothing is registered, or applies.
+	// Plugins for webhooks and policies are shown even without entries.
 	shown := []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}
 	var acting []string
 	for _, source := range registration.InOrder() {
@@ -324,7 +325,7 @@ func (s *seen) plugins(pass registration.Pass, compiled *snapshot.Snapshot) []st
 			}
 		}
 	}
-	// Two compiled-in plugins come after them.
+	// Two built-in admission plugins run after them.
 	at := slices.IndexFunc(names, func(name string) bool { return name == "ResourceQuota" || name == "AlwaysDeny" })
 	if at < 0 {
 		at = len(names)
@@ -422,7 +423,7 @@ func ruleText(r *registration.Rule) string {
 	return text
 }
 
-// expires is when the first certificate of a bundle expires; zero when there is none.
+// expires returns the earliest expiry of the certificates in a bundle; zero if there is none.
 func expires(bundle []byte) (first time.Time) {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil && (first.IsZero() || c.NotAfter.Before(first)) {
@@ -444,7 +445,7 @@ func viewHealth(v *viewer, asked []byte) (any, error) {
 	return s.drawing(view.OfReport(s.health(v.context, v.servers(s)))), nil
 }
 
-// servers says how the server is, and who runs the controllers.
+// servers describes the health of the server, and names the leader of the controllers.
 func (v *viewer) servers(s *seen) []string {
 	var list []string
 	ready := &budgeted{viewer: v}
@@ -485,7 +486,7 @@ func (v *viewer) servers(s *seen) []string {
 	return list
 }
 
-// members says who are the members of an embedded etcd of several servers.
+// members lists the members of an embedded etcd with several servers.
 func (v *viewer) members(s *seen) (list []string) {
 	var own struct {
 		Behind   uint64   `json:"behind"`
@@ -497,7 +498,7 @@ func (v *viewer) members(s *seen) (list []string) {
 			Joining bool   `json:"joining"`
 		} `json:"members"`
 	}
-	// Only a server that is one of several has it.
+	// Only a server of a cluster of servers has this path.
 	if err := v.get("/cluster/member", &own); codeOf(err) == http.StatusNotFound || !s.optional("the members of the cluster", err) {
 		return nil
 	}
@@ -517,8 +518,8 @@ func (v *viewer) members(s *seen) (list []string) {
 	return append(list, own.Problems...)
 }
 
-// health is what is wrong: findings of lint, registrations that are not in force, webhooks that are
-// not called. others are sentences about servers.
+// health lists problems: lint findings, registrations that are not active, webhooks that are not
+// called. others are sentences about servers.
 func (s *seen) health(ctx context.Context, others []string) *report.Report {
 	compiled := s.compile()
 	found := s.lint(ctx, compiled)
@@ -585,7 +586,7 @@ func (s *seen) health(ctx context.Context, others []string) *report.Report {
 	if f.Blind = s.blind(); f.Blind != "" {
 		f.Blind += ": nothing is known of their health."
 	} else {
-		// Without any, these would be the numbers of a server on which nothing is registered.
+		// Without registrations, the numbers would look like a server that has none.
 		f.Sums = []report.Sum{{Name: "errors", N: levels[report.Error]}, {Name: "warnings", N: levels[report.Warning]}, {Name: "notes", N: levels[report.Note]},
 			{Name: "registrations", N: len(s.objects)}}
 		if len(s.hidden) > 0 {
@@ -608,11 +609,11 @@ func (s *seen) health(ctx context.Context, others []string) *report.Report {
 	return f
 }
 
-// server is one that judges requests.
+// server is a server and the registrations that it uses.
 type server struct {
 	name, address string
-	// registrations is how many it judges by, late how many not as they are stored, and newest the
-	// revision of the newest one.
+	// registrations counts the registrations of the server, late counts the outdated ones, and
+	// newest is the newest revision.
 	registrations, late int
 	newest              uint64
 }
@@ -627,7 +628,7 @@ func (s *server) judges(revision string, inForce bool) {
 	}
 }
 
-// String says what the server judges by.
+// String describes the registrations of the server.
 func (s *server) String() string {
 	text := s.name
 	if s.address != "" {
@@ -643,7 +644,7 @@ func (s *server) String() string {
 	return text
 }
 
-// maxListed is how many sentences a part has.
+// maxListed bounds the sentences of a part.
 const maxListed = 200
 
 func head(list []string) []string {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// api answers requests by METHOD PATH, without the query: what is not there is not found, and what
-// begins with a number is an answer of that status.
+// api maps METHOD PATH, without the query, to a response. Other paths are not found. A response
+// that begins with a number has that status.
 type api map[string]string
 
 func (a api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -38,7 +38,7 @@ func send(t testing.TB, a http.Handler, method, path, body string) (*http.Respon
 	return w.Result(), w.Body.String()
 }
 
-// The files need no credentials, are small together, and allow no other scripts than their own.
+// The files need no credentials, are small together, and allow only their own scripts.
 func TestFiles(t *testing.T) {
 	size := 0
 	for name, f := range contents() {
@@ -76,7 +76,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// registered is what the API has in the tests of views, with what others may write in it.
+// registered is the API in the tests of views, with hostile texts in every place that users
+// control.
 func registered() api {
 	const webhooks = `{"metadata":{"name":"<x-b>hooks"},"webhooks":[{"name":"deny.example.com",
 		"clientConfig":{"url":"https://127.0.0.1:1/<img>"},"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"],"scope":"*"}],"matchPolicy":"Equivalent","namespaceSelector":{},"objectSelector":{},"failurePolicy":"Fail","sideEffects":"None","admissionReviewVersions":["v1"]}]}`
@@ -103,7 +104,7 @@ func registered() api {
 	}
 }
 
-// measured are metrics with so many calls of a webhook.
+// measured returns metrics with the given number of calls of a webhook.
 func measured(calls string) string {
 	return strings.ReplaceAll(`# TYPE apiserver_admission_webhook_admission_duration_seconds histogram
 apiserver_admission_webhook_admission_duration_seconds_bucket{name="deny.example.com",operation="CREATE",rejected="true",type="validating",le="0.005"} 1
@@ -120,14 +121,14 @@ gatehouse_storage_free_bytes 2147483648
 `, "N", calls)
 }
 
-// Views show what the API answers, and what others wrote in it is text.
+// Views show the responses of the API, and hostile texts in them stay text.
 func TestViews(t *testing.T) {
 	const pod = "GET /api/v1/namespaces/default/pods/a"
 	const traces = "GET /apis/gatehouse.dev/v1alpha1/namespaces/default/admissiontraces"
 	const before = `"before":{"validating/deny.example.com":{"calls":1,"rejected":1,"buckets":{"0.005":1}}}`
 	for _, c := range []struct {
 		name, body string
-		// also is what the API has besides.
+		// also has further responses of the API.
 		also api
 		want []string
 	}{

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// explanation is the answer of the API to what would become of a request.
+// explanation is the API's AdmissionExplanation of a request.
 type explanation struct {
 	Status struct {
 		Plan  *plan.Plan `json:"plan"`
@@ -25,7 +25,7 @@ type explanation struct {
 	} `json:"status"`
 }
 
-// explain asks what would become of a request.
+// explain requests an AdmissionExplanation.
 func (v *viewer) explain(spec map[string]any) (*explanation, error) {
 	body, err := json.Marshal(map[string]any{"apiVersion": group + "/" + version, "kind": "AdmissionExplanation", "spec": spec})
 	if err != nil {
@@ -55,18 +55,18 @@ func (v *viewer) mayExplain() error {
 	return nil
 }
 
-// viewExplanation draws what would become of requests with the objects of a manifest.
+// viewExplanation draws the explanations of requests with the objects of a manifest.
 func viewExplanation(v *viewer, asked []byte) (any, error) {
 	var wanted struct {
 		Manifest  string `json:"manifest"`
 		Policy    string `json:"policy"`
 		Operation string `json:"operation"`
-		// User and Groups are who makes the requests; the viewer if there is no User.
+		// User and Groups make the requests; an empty User means the viewer.
 		User   string   `json:"user"`
 		Groups []string `json:"groups"`
 		All    bool     `json:"all"`
 	}
-	// The texts cost time to read. Who may not ask has them not read.
+	// Parsing costs time, so texts of viewers without the right are not parsed.
 	if err := v.mayExplain(); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func viewExplanation(v *viewer, asked []byte) (any, error) {
 	return d, nil
 }
 
-// explained is the explanation of a request, to be drawn.
+// explained converts the explanation of a request for package view.
 func (e *explanation) explained(request string) view.Explained {
 	one := view.Explained{Asked: request, Plan: e.Status.Plan, All: true, Tried: e.Status.Tried}
 	if e.Status.Error != nil {
@@ -134,7 +134,7 @@ func (e *explanation) explained(request string) view.Explained {
 	return one
 }
 
-// maxObjects is how many objects and documents are read of a text.
+// maxObjects bounds the objects and the documents of a text.
 const maxObjects = 100
 
 // readObjects reads the objects of a text in YAML or JSON.

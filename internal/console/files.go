@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// Prefix is where the page is, and viewPrefix where it asks for views.
+// Prefix is the path of the page, and viewPrefix the path of its views.
 const (
 	Prefix     = "/console/"
 	viewPrefix = Prefix + "view/"
@@ -24,13 +24,12 @@ const (
 //go:embed static
 var static embed.FS
 
-// file is a file of the page.
 type file struct {
 	content   []byte
 	kind, tag string
 }
 
-// contents are the files by their names. They are read when the first viewer comes.
+// contents are the files by name. They are read when the first viewer connects.
 var contents = sync.OnceValue(func() map[string]file {
 	list := map[string]file{}
 	add := func(name string, content []byte, kind string) {
@@ -53,11 +52,10 @@ var contents = sync.OnceValue(func() map[string]file {
 	return list
 })
 
-// policy is the Content-Security-Policy of the page.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types gatehouse"
 
-// Secure sets the headers of every answer of the console.
+// Secure sets the headers of every response of the console.
 func Secure(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -67,9 +65,9 @@ func Secure(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// Handler puts the console in front of an API. The files of the page need no credentials: a browser
-// sends no token when it opens a page. A view asks the API with the credentials of the request that
-// asks for it.
+// Handler serves the console in front of an API. The files of the page need no credentials, because
+// a browser sends no token when it opens a page. A view reads the API with the credentials of its
+// request.
 func Handler(api http.Handler) http.Handler {
 	turns := make(chan struct{}, maxViews)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

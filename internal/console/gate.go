@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Gate passes the requests of one page on to a cluster, with the credentials of a kubeconfig: reads, and
-// questions that change nothing. It answers nobody but the page that was opened by its token.
+// Gate proxies the requests of one page to a cluster, with the credentials of a kubeconfig: reads, and
+// questions that change nothing. It serves only the page that was opened with its token.
 type Gate struct {
-	// host is the address at which the page is; a page of another host, which a DNS server led here,
-	// has another one.
+	// host is the address of the page. A page of another host whose DNS name resolves here has another Host
+	// header.
 	host string
-	// once is exchanged for session, one time.
+	// once is the token that is exchanged for session, one time.
 	once, session string
 	// page is the console, in front of api.
 	page, proxy http.Handler
@@ -35,7 +35,7 @@ type Gate struct {
 	}
 }
 
-// questions are the paths that may be posted to: they change nothing.
+// questions are the paths that accept POST: they change nothing.
 var questions = []string{
 	"/apis/gatehouse.dev/v1alpha1/admissionexplanations",
 	"/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -46,8 +46,7 @@ var questions = []string{
 // maxQuestion bounds a question, in bytes.
 const maxQuestion = 3 << 20
 
-// NewGate returns a gate to the cluster of a configuration, for a page that is at a host, an address with a
-// port.
+// NewGate returns a gate to the cluster of a configuration, for a page at host, an address with a port.
 func NewGate(config *rest.Config, host string) (*Gate, error) {
 	target, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -62,7 +61,7 @@ func NewGate(config *rest.Config, host string) (*Gate, error) {
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host, Path: target.Path})
-			// The page's credentials are for this program. Nobody else is to be impersonated.
+			// The page's credentials are meant for this program, and impersonation headers are dropped.
 			for name := range r.Out.Header {
 				if !slices.Contains([]string{"Accept", "Content-Type"}, name) {
 					r.Out.Header.Del(name)
@@ -84,7 +83,7 @@ func NewGate(config *rest.Config, host string) (*Gate, error) {
 	return g, nil
 }
 
-// Token returns what the address of the page has behind token=. It works once.
+// Token returns the value of token= in the address of the page. It works once.
 func (g *Gate) Token() string { return g.once }
 
 // ServeHTTP implements http.Handler.
@@ -97,7 +96,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case origin != "" && origin != "http://"+g.host:
 		refuse(w, "a page of "+origin+" asks: only the console may")
 	case site == "cross-site" || site == "same-site":
-		// Links lead here, and scripts of others do not.
+		// Links may lead here, but scripts of other pages may not.
 		if req.Header.Get("Sec-Fetch-Mode") != "navigate" || req.Method != http.MethodGet || !strings.HasPrefix(req.URL.Path, Prefix) {
 			refuse(w, "another page asks: only the console may")
 			return
@@ -112,10 +111,10 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 func refuse(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }
 
-// exchange gives the page its session for the token of the address, once.
+// exchange gives the page its session for the token, once.
 func (g *Gate) exchange(w http.ResponseWriter, req *http.Request) {
 	if req.Method == http.MethodHead {
-		// The page asks whether this command serves it.
+		// The page checks whether this command serves it.
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -133,11 +132,11 @@ func (g *Gate) exchange(w http.ResponseWriter, req *http.Request) {
 	g.mu.used = true
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	// A client that is gone needs no answer.
+	// An error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(map[string]string{"session": g.session})
 }
 
-// api passes on what is not a file of the page.
+// api proxies every path that is not a file of the page.
 func (g *Gate) api(w http.ResponseWriter, req *http.Request) {
 	if subtle.ConstantTimeCompare([]byte(req.Header.Get("Authorization")), []byte("Bearer "+g.session)) != 1 {
 		http.Error(w, "use the address that gatehouse console printed", http.StatusUnauthorized)
@@ -159,12 +158,12 @@ func (g *Gate) api(w http.ResponseWriter, req *http.Request) {
 	g.proxy.ServeHTTP(w, req)
 }
 
-// reaches reports whether a request leads through the API server to something else: the proxies of
-// nodes, pods and services, and the commands in pods, which a GET can run, too.
+// reaches reports whether a request passes through the API server to another server: the proxies of nodes,
+// pods and services, and commands in pods, which a GET can run, too.
 func reaches(req *http.Request) bool {
 	info, err := paths.NewRequestInfo(req)
 	return err != nil || info.Verb == "proxy" || slices.Contains([]string{"proxy", "exec", "attach", "portforward"}, info.Subresource)
 }
 
-// paths reads paths as an API server does.
+// paths parses paths as an API server does.
 var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}

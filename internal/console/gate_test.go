@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The console passes on reads and questions, for its own page, with the credentials of the
-// kubeconfig only.
+// The console passes reads and questions of its own page on, only with the credentials of the
+// kubeconfig.
 func TestTheConsolePassesOnWhatItsPageMayAsk(t *testing.T) {
 	var got *http.Request
 	cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

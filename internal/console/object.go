@@ -20,10 +20,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// maxTraces is how many of the latest requests about an object are read.
+// maxTraces bounds the requests about an object that are read, the latest first.
 const maxTraces = 1000
 
-// viewObject draws an object, with who set which line of it.
+// viewObject draws an object with the author of each line.
 func viewObject(v *viewer, asked []byte) (any, error) {
 	ref := &reference{}
 	if err := decode(asked, ref); err != nil {
@@ -58,7 +58,7 @@ func viewObject(v *viewer, asked []byte) (any, error) {
 	return d, nil
 }
 
-// viewManifest writes an object as YAML, as users write it.
+// viewManifest returns an object as YAML in the form that users write.
 func viewManifest(v *viewer, asked []byte) (any, error) {
 	ref := &reference{}
 	if err := decode(asked, ref); err != nil {
@@ -76,7 +76,7 @@ func viewManifest(v *viewer, asked []byte) (any, error) {
 	return map[string]string{"text": text}, nil
 }
 
-// manifest writes an object as YAML; ok is false if it is too large.
+// manifest formats an object as YAML; ok is false if it is too large.
 func manifest(content map[string]any) (text string, ok bool) {
 	w := &writer{}
 	w.value("", content, "", nil)
@@ -87,7 +87,7 @@ func manifest(content map[string]any) (text string, ok bool) {
 	return b.String(), !w.full()
 }
 
-// drawObject says who set which line of an object. records are nil when they cannot be read.
+// drawObject finds the author of each line of an object. records are nil if they cannot be read.
 func drawObject(content map[string]any, records []trace.Record) view.Object {
 	object := &unstructured.Unstructured{Object: content}
 	owners := blame.Owners(object)
@@ -143,28 +143,28 @@ func drawObject(content map[string]any, records []trace.Record) view.Object {
 	return o
 }
 
-// writer writes an object as YAML, a line for each field, and knows who set it.
+// writer writes an object as YAML, with one line and one author for each field.
 type writer struct {
-	// by are the changes that traces show, and owners who owns which fields, by path.
+	// by are the changes in the traces, and owners the field managers, by path.
 	by     map[string]*blame.Change
 	owners map[string]*blame.Owner
 	lines  []view.ObjectLine
-	// size is that of the lines, in bytes.
+	// size of the lines, in bytes.
 	size int
 }
 
 const (
-	// maxLines is how many lines are written of an object, and maxText how many bytes. Each level of
+	// maxLines and maxText bound the lines and the bytes that are written of an object. Each level of
 	// an object indents all lines below it.
 	maxLines = 50_000
 	maxText  = 2 << 20
 )
 
-// full reports whether there is more of an object than is written.
+// full reports whether the limits are reached.
 func (w *writer) full() bool { return len(w.lines) >= maxLines || w.size >= maxText }
 
-// author returns who set a field that is in one that c set: by traces, if they show it, and by
-// managedFields otherwise. below is who set what is in the field.
+// author returns the author of a field below a field set by c: from traces if they have it, otherwise
+// from managedFields. below is the author of the fields inside the field.
 func (w *writer) author(path string, c *blame.Change) (own, below *blame.Change) {
 	if set := w.by[path]; set != nil {
 		return set, set
@@ -180,7 +180,8 @@ func (w *writer) author(path string, c *blame.Change) (own, below *blame.Change)
 	return own, nil
 }
 
-// appended gives the element that was appended to a list to who appended it, and not the list.
+// appended attributes an element that was appended to a list to the author of the append, instead of
+// the whole list.
 func (w *writer) appended(object map[string]any, c *blame.Change) {
 	path := strings.TrimSuffix(c.Path, "/-")
 	delete(w.by, path)
@@ -198,17 +199,17 @@ func (w *writer) appended(object map[string]any, c *blame.Change) {
 	}
 }
 
-// lineBreaks are the characters that end a line of YAML.
+// lineBreaks are the characters that end a line in YAML.
 const lineBreaks = "\n\r\u0085\u2028\u2029"
 
-// value writes a value. prefix is what stands in front of its first line, of which indent is the
-// width, and c who set what contains it.
+// value writes a value. prefix precedes its first line and sets the indent of the others. c is the
+// author of the parent field.
 func (w *writer) value(path string, v any, prefix string, c *blame.Change) {
 	if w.full() {
 		return
 	}
 	own, inside := w.author(path, c)
-	// What stands in front of the first line stands there once; the other lines are as far inside.
+	// The prefix is written once; the other lines are indented by its width.
 	indent := strings.Repeat(" ", len(prefix))
 	next := func() string {
 		p := prefix
@@ -258,8 +259,7 @@ func (w *writer) value(path string, v any, prefix string, c *blame.Change) {
 	}
 }
 
-// scalar writes a value that has no fields, behind head. Its other lines are inside of what indent is
-// the indentation of.
+// scalar writes a value without fields after head. Its further lines are indented below indent.
 func (w *writer) scalar(head, indent string, v any, own *blame.Change) {
 	for text := range strings.SplitSeq(scalar(v), "\n") {
 		if text != "" {
@@ -270,7 +270,7 @@ func (w *writer) scalar(head, indent string, v any, own *blame.Change) {
 	}
 }
 
-// rank has the first fields of an object stand first.
+// rank puts apiVersion, kind and metadata first in an object.
 func rank(path, key string) int {
 	if i := slices.Index([]string{"apiVersion", "kind", "metadata"}, key); path == "" && i >= 0 {
 		return i
@@ -278,7 +278,7 @@ func rank(path, key string) int {
 	return 3
 }
 
-// scalar is a value that is written behind its key.
+// scalar formats a value that is written after its key.
 func scalar(v any) string {
 	data, err := yaml.Marshal(v)
 	if err != nil {

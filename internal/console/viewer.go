@@ -16,23 +16,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxRead bounds what is read of the API for a view, in bytes of all answers together.
+// maxRead bounds the reads of the API for one view, in bytes of all responses together.
 const maxRead = 16 << 20
 
-// viewer reads the API for a client that asks for a view: with the credentials of the request that asks,
-// and with no other right.
+// viewer reads the API for one client's view, only with the credentials of that client's request.
 type viewer struct {
 	api  http.Handler
 	asks *http.Request
-	// context ends with the time for the view.
+	// context ends with the time limit of the view.
 	context context.Context
-	// left is how many more bytes may be read.
+	// left is the number of bytes that may still be read.
 	left int
-	// work takes a place to work in, once. It is called when the API has answered this viewer.
+	// work acquires a drawing slot, once. It is called after the API has answered this viewer.
 	work func() error
 }
 
-// refused is an answer of the API that is not the wanted one, or what the console answers itself.
+// refused is an error response of the API, or an error of the console itself.
 type refused struct {
 	code    int
 	message string
@@ -40,7 +39,7 @@ type refused struct {
 
 func (r *refused) Error() string { return r.message }
 
-// codeOf is the status of an error.
+// codeOf returns the status code of an error.
 func codeOf(err error) int {
 	if r := new(refused); errors.As(err, &r) {
 		return r.code
@@ -50,10 +49,10 @@ func codeOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// get reads an answer as JSON.
+// get decodes a response from JSON.
 func (v *viewer) get(path string, into any) error { return v.ask(http.MethodGet, path, nil, into) }
 
-// ask sends a request to the API, and reads the answer as JSON.
+// ask sends a request to the API, and decodes the response from JSON.
 func (v *viewer) ask(method, path string, body []byte, into any) error {
 	answer := &budgeted{viewer: v}
 	if err := v.send(method, path, body, answer); err != nil {
@@ -65,7 +64,7 @@ func (v *viewer) ask(method, path string, body []byte, into any) error {
 	return nil
 }
 
-// budgeted is what is kept of an answer. It counts against what may be read for the view.
+// budgeted collects a response. Its bytes count against the read limit of the view.
 type budgeted struct {
 	viewer *viewer
 	bytes.Buffer
@@ -78,7 +77,7 @@ func (b *budgeted) Write(text []byte) (int, error) {
 	return b.Buffer.Write(text)
 }
 
-// send sends a request to the API with the headers of the viewer, and writes the answer to w.
+// send sends a request to the API with the headers of the viewer, and writes the response to w.
 func (v *viewer) send(method, path string, body []byte, w io.Writer) (err error) {
 	address, err := url.Parse(path)
 	if err != nil {
@@ -94,7 +93,7 @@ func (v *viewer) send(method, path string, body []byte, w io.Writer) (err error)
 	req.Header.Set("Content-Type", "application/json")
 	a := &answer{body: w, header: http.Header{}}
 	defer func() {
-		// That is how handlers end an answer that cannot be completed.
+		// Handlers abort a response that cannot be completed with this panic.
 		p := recover()
 		if broken, ok := p.(error); ok && errors.Is(broken, http.ErrAbortHandler) {
 			err = &refused{http.StatusBadGateway, "the server broke off its answer to " + path}
@@ -114,11 +113,11 @@ func (v *viewer) send(method, path string, body []byte, w io.Writer) (err error)
 	return v.work()
 }
 
-// answer takes an answer of the API. Its writes do not fail: a handler that cannot write breaks off.
+// answer receives a response of the API. Its writes do not fail: a handler aborts if it cannot write.
 type answer struct {
 	header http.Header
 	code   int
-	// body gets what a good answer has, and problem what another one has.
+	// body receives a successful response, problem any other one.
 	body    io.Writer
 	problem bytes.Buffer
 	err     error
@@ -126,7 +125,7 @@ type answer struct {
 
 func (a *answer) Header() http.Header { return a.header }
 
-// Flush implements http.Flusher: the answer is read when it is complete.
+// Flush implements http.Flusher. It does nothing, because the response is read when it is complete.
 func (a *answer) Flush() {}
 
 func (a *answer) WriteHeader(code int) {
@@ -135,7 +134,7 @@ func (a *answer) WriteHeader(code int) {
 	}
 }
 
-// maxProblem bounds what is read of the reason why the API refuses something, in bytes.
+// maxProblem bounds the error response of the API, in bytes.
 const maxProblem = 16 << 10
 
 func (a *answer) Write(b []byte) (int, error) {
@@ -150,7 +149,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// message is what the API says of what it refuses.
+// message returns the message of an error response.
 func (a *answer) message() string {
 	var status metav1.Status
 	if json.Unmarshal(a.problem.Bytes(), &status) == nil && status.Message != "" {
@@ -162,7 +161,7 @@ func (a *answer) message() string {
 	return http.StatusText(a.code)
 }
 
-// reference names an object as the page does.
+// reference identifies an object, in the form that the page sends.
 type reference struct {
 	Version   string `json:"version"`
 	Kind      string `json:"kind"`
@@ -170,13 +169,13 @@ type reference struct {
 	Name      string `json:"name"`
 }
 
-// resource is where the objects of a kind are.
+// resource is the resource of a kind.
 type resource struct {
 	metav1.GroupVersionResource
 	namespaced bool
 }
 
-// resourceOf finds the resource of a kind, or of the name of a resource.
+// resourceOf finds a resource by its kind or by its name.
 func (v *viewer) resourceOf(apiVersion, kind string) (*resource, error) {
 	group, version, ok := strings.Cut(apiVersion, "/")
 	base := path.Join("/apis", url.PathEscape(group), url.PathEscape(version))
@@ -197,7 +196,7 @@ func (v *viewer) resourceOf(apiVersion, kind string) (*resource, error) {
 	return &resource{metav1.GroupVersionResource{Group: group, Version: version, Resource: r.Name}, r.Namespaced}, nil
 }
 
-// inside is the path of what is in a namespace, of a group and version.
+// inside returns the path of a resource of a group and version in a namespace.
 func inside(group, version, namespace string, rest ...string) string {
 	parts := []string{"/apis", group, version}
 	if group == "" {
@@ -213,10 +212,9 @@ func inside(group, version, namespace string, rest ...string) string {
 	return strings.Join(parts, "/")
 }
 
-// maxObject bounds an object, in bytes. No server stores a larger one.
+// maxObject bounds an object, in bytes. No server stores larger objects.
 const maxObject = 4 << 20
 
-// find reads an object.
 func (v *viewer) find(ref *reference) (*resource, map[string]any, error) {
 	if ref.Name == "" {
 		return nil, nil, &refused{http.StatusBadRequest, "name the object"}
@@ -238,7 +236,7 @@ func (v *viewer) find(ref *reference) (*resource, map[string]any, error) {
 	return r, object, err
 }
 
-// why says of an error what the viewer may do about it.
+// why returns the message of an error, with a remedy for the viewer.
 func why(err error) string {
 	if code := codeOf(err); code == http.StatusUnauthorized || code == http.StatusForbidden {
 		return "Not allowed: " + err.Error()

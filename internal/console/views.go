@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// maxAsked bounds what the page asks, and maxDrawn a drawing, in bytes.
+	// maxAsked bounds a question of the page, and maxDrawn a drawing, in bytes.
 	maxAsked = 1 << 20
 	maxDrawn = 8 << 20
-	// viewTime bounds how long it takes to read and draw a view.
+	// viewTime bounds the reading and drawing of a view.
 	viewTime = 30 * time.Second
-	// maxViews is how many views are drawn at once.
+	// maxViews is the number of views that are drawn at once.
 	maxViews = 2
 )
 
-// group and version are those of the kinds of Gatehouse.
+// group and version of Gatehouse's API kinds.
 const group, version = "gatehouse.dev", "v1alpha1"
 
 // links are the addresses of the page.
@@ -37,7 +37,8 @@ var links = view.Links{
 	Entry: func(kind, configuration string) string { return "#/chain/" + kind + "/" + configuration },
 }
 
-// views answer what the page asks, with what the viewer may read: a drawing, or data.
+// views are the functions that answer the page: each returns a drawing, or data, from objects that the
+// viewer can read.
 var views = map[string]func(v *viewer, asked []byte) (any, error){
 	"trace":    viewTrace,
 	"explain":  viewExplanation,
@@ -48,24 +49,25 @@ var views = map[string]func(v *viewer, asked []byte) (any, error){
 	"calls":    viewCalls,
 }
 
-// drawing is a picture, with what the page needs besides.
+// drawing is a Document and the data that the page needs with it.
 type drawing struct {
 	view  *view.Document
 	Title string `json:"title"`
 	HTML  string `json:"html"`
-	// Notes say what the drawing lacks, and why.
+	// Notes lists missing parts of the drawing, and the reasons.
 	Notes []string `json:"notes,omitempty"`
-	// Status says how much was read of the registrations, and Whole reports whether that is all.
+	// Status counts the registrations that were read, and Whole is set if that is all of them.
 	Status string `json:"status,omitempty"`
 	Whole  bool   `json:"whole"`
-	// Counts are what the metrics count now.
+	// Counts are the current values of the metrics.
 	Counts counts `json:"counts,omitempty"`
 }
 
-// ownOrigin refuses what pages of others ask: a browser sends them the client certificate of its user.
+// ownOrigin rejects requests from pages of other origins, to which a browser attaches the client
+// certificate of its user.
 var ownOrigin = http.NewCrossOriginProtection()
 
-// serveView answers what the page asks for a view. turns has a place for each view that is drawn.
+// serveView answers the page's request for a view. turns has a slot for each view that is drawn.
 func serveView(w http.ResponseWriter, req *http.Request, name string, api http.Handler, turns chan struct{}) {
 	Secure(w.Header())
 	view, ok := views[name]
@@ -92,11 +94,11 @@ func serveView(w http.ResponseWriter, req *http.Request, name string, api http.H
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	// A client that is gone needs no answer.
+	// An error means that the client has disconnected.
 	_, _ = w.Write(made)
 }
 
-// answerTo makes the answer to what a request asks for a view.
+// answerTo returns the response to a request for a view.
 func answerTo(w http.ResponseWriter, req *http.Request, view func(*viewer, []byte) (any, error), api http.Handler, turns chan struct{}) ([]byte, error) {
 	asked, err := read(w, req)
 	if err != nil {
@@ -137,7 +139,7 @@ func answerTo(w http.ResponseWriter, req *http.Request, view func(*viewer, []byt
 	return json.Marshal(made)
 }
 
-// read reads what a request asks.
+// read reads the body of a request.
 func read(w http.ResponseWriter, req *http.Request) ([]byte, error) {
 	asked, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxAsked))
 	switch {
@@ -149,7 +151,7 @@ func read(w http.ResponseWriter, req *http.Request) ([]byte, error) {
 	return asked, nil
 }
 
-// bounded is a text of maxDrawn bytes at most.
+// bounded collects at most maxDrawn bytes.
 type bounded struct{ strings.Builder }
 
 func (b *bounded) Write(text []byte) (int, error) {
@@ -159,7 +161,7 @@ func (b *bounded) Write(text []byte) (int, error) {
 	return b.Builder.Write(text)
 }
 
-// decode reads what the page asks: it has the fields of into, and no others.
+// decode decodes the question of the page. Unknown fields are errors.
 func decode(asked []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(asked))
 	d.DisallowUnknownFields()
@@ -176,7 +178,7 @@ func decode(asked []byte, into any) error {
 func viewTrace(v *viewer, asked []byte) (any, error) {
 	var wanted struct {
 		ID string `json:"id"`
-		// Namespace is one whose traces the viewer may read.
+		// Namespace is a namespace whose traces the viewer can read.
 		Namespace string `json:"namespace"`
 	}
 	if err := decode(asked, &wanted); err != nil {
@@ -190,5 +192,5 @@ func viewTrace(v *viewer, asked []byte) (any, error) {
 	return &drawing{view: view.OfTrace(r, links)}, err
 }
 
-// sorted are the keys of a map, in order.
+// sorted returns the keys of a map, sorted.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -2,10 +2,11 @@ package view
 
 import "github.com/gatehouse-dev/gatehouse/internal/report"
 
-// Chain is what judges requests: the plugins of both passes, and what is registered. Only a page draws it.
+// Chain shows how requests are admitted: the plugins of both passes, with the webhooks, policies and
+// initializers. Only pages draw it.
 type Chain struct {
 	Passes []Pass
-	// Hidden says what the viewer may not see.
+	// Hidden lists the resources that the viewer is not allowed to read.
 	Hidden []string
 }
 
@@ -17,32 +18,34 @@ type Pass struct {
 	Plugins []Plugin
 }
 
-// Plugin is an admission plugin, with its entries if it acts on registrations.
+// Plugin is an admission plugin, with its entries if it runs webhooks, policies or initializers.
 type Plugin struct {
 	Name    string
 	Acts    bool
 	Entries []Registered
-	// More is how many entries there are besides. Hidden reports whether the viewer may not see them.
+	// More counts the entries that are not listed. Hidden is set if the viewer is not allowed to read
+	// them.
 	More   int
 	Hidden bool
 }
 
-// Total is how many entries there are.
+// Total counts all entries.
 func (p Plugin) Total() int { return len(p.Entries) + p.More }
 
 // Registered is a webhook, a policy or an initializer.
 type Registered struct {
 	Kind, Configuration, Name string
-	// State says whether it is in force, and Class is the class of that.
+	// State reports whether the registration is active, and Class is the CSS class of the state.
 	State, Class string
-	// Calls says how often it was called, and how long that took. Counted names it for that.
+	// Calls describes the number and the duration of calls. Counted is the key of the entry in the
+	// metrics.
 	Calls, Counted string
 	Facts          Facts
 	Rules          []string
 	Problems       []report.Finding
 }
 
-// Title names it as CONFIGURATION/NAME, or by its configuration.
+// Title returns CONFIGURATION/NAME, or the configuration if there is no name.
 func (r Registered) Title() string {
 	if r.Name == "" {
 		return r.Configuration
@@ -50,8 +53,8 @@ func (r Registered) Title() string {
 	return r.Configuration + "/" + r.Name
 }
 
-// Found are its problems, as they are drawn.
+// Found returns the problems as findings.
 func (r Registered) Found() Findings { return findings(r.Problems, nil) }
 
-// OfChain returns the picture of a chain.
+// OfChain draws a chain.
 func OfChain(c Chain) *Document { return &Document{Title: "What judges requests", Blocks: []Block{c}} }

@@ -11,17 +11,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// Document is what a person sees of something: of a record, a plan, findings, or a comparison. It is
-// plain data. The texts in it may come from others: a drawer escapes all of them.
+// Document is the readable form of a trace, a plan, findings or a comparison. It is plain data. Its texts
+// may come from other users: each drawer escapes all of them.
 type Document struct {
 	Title  string
 	Blocks []Block
 }
 
-// Block is a part of a Document. Its type says what it is.
+// Block is a part of a Document. Its type determines how it is drawn.
 type Block interface{ block() }
 
-// Class says what a text stands for: it gives the text a colour.
+// Class is the meaning of a text, which determines its colour.
 type Class string
 
 // The classes.
@@ -33,7 +33,7 @@ const (
 	Noted   Class = "note"
 )
 
-// Mark is a text of a class.
+// Mark is a text with a class.
 type Mark struct {
 	Text  string
 	Class Class
@@ -43,18 +43,17 @@ type (
 	// Heading begins a part.
 	Heading string
 
-	// Line is a sentence. More is what programs and authors of policies look for besides; a terminal
-	// leaves it out.
+	// Line is a sentence. More is detail for programs and authors of policies; a terminal omits it.
 	Line struct {
 		Mark
 		More string
 	}
 
-	// Said is a text of somebody else, such as an error, in its own lines.
+	// Said is a text of another author, such as an error. Its line breaks are kept.
 	Said Mark
 
-	// Callout is what a reader looks for first. By and Href name who it is about. A terminal leaves out
-	// what Stands in its words further below.
+	// Callout is the most important sentence of a section. By and Href name its subject. A terminal omits
+	// the callout if Stands is set, because the same words follow further below.
 	Callout struct {
 		Class          Class
 		Head, By, Href string
@@ -62,18 +61,18 @@ type (
 		Stands         bool
 	}
 
-	// Facts are what is known of something.
+	// Facts are names with values, in order.
 	Facts []Fact
 
-	// List is sentences under a heading.
+	// List is a list of sentences under a heading.
 	List struct {
 		Heading string
 		Items   []string
 	}
 
-	// Section is what there is to say about one of several things, of which the Verdict comes first, and
-	// last on a terminal. Below names what it is done for, and Class is the kind of a page's section. Titled
-	// reports whether the title of the Document is the Heading, too.
+	// Section describes one of several subjects. Its Verdict comes first on a page, and last on a terminal.
+	// Below names the reason for the request, and Class is the CSS class of the section. Titled is set if
+	// the Document's title equals the Heading.
 	Section struct {
 		Class, Below string
 		Heading      string
@@ -82,34 +81,36 @@ type (
 		Blocks       []Block
 	}
 
-	// Outline is what took part in a request, in order. A page draws the times, of which Ticks are some.
+	// Outline lists the participants of a request, in order. A page draws their times, with Ticks as labels
+	// of the time axis.
 	Outline struct {
 		ID    string
 		Ticks []string
 		Items []Item
 	}
 
-	// Items are parts of something that took part in a request.
+	// Items are the parts of a participant.
 	Items []Item
 
-	// Edits are fields that were changed. More counts those that are left out.
+	// Edits are changed fields. More counts the omitted ones.
 	Edits struct {
 		List []Edit
 		More int
 	}
 
-	// Check is an expression and what it said.
+	// Check is an expression and its result.
 	Check struct {
 		Verdict Mark
-		// Place is which expression it is, Cost what it cost, and Took how long it took.
+		// Place identifies the expression, Cost is its CEL cost, and Took its duration.
 		Place, Cost, Took   string
 		Expression, Message string
-		// Because is the part that makes it false, and Values are those of its parts.
+		// Because is the subexpression that makes the expression false, and Values are the values of its
+		// parts.
 		Because string
 		Values  Facts
 	}
 
-	// Table has rows under titles. A terminal shows what is Said in place of it, if that is not nil.
+	// Table has rows under titles. A terminal prints Said instead of the table, if Said is not nil.
 	Table struct {
 		Heading string
 		Columns []Column
@@ -117,8 +118,8 @@ type (
 		Said    []string
 	}
 
-	// Ranked are items, the gravest first. A terminal shows what is inside of the first Full ones, the
-	// next Short ones in a line each, and for the others the Rest.
+	// Ranked are items, the most severe first. A terminal prints the first Full items with their contents,
+	// the next Short items in one line each, and Rest instead of the others.
 	Ranked struct {
 		Heading     string
 		Items       Items
@@ -126,7 +127,7 @@ type (
 		Rest        []string
 	}
 
-	// Together are blocks that a terminal shows without space between them.
+	// Together are blocks that a terminal prints without empty lines between them.
 	Together []Block
 )
 
@@ -145,27 +146,28 @@ func (Table) block()    {}
 func (Ranked) block()   {}
 func (Together) block() {}
 
-// Fact is a name and what it stands for. A terminal joins the Phrases of facts to a sentence, and leaves
-// out facts without one.
+// Fact is a name and its value. A terminal joins the Phrases of facts into a sentence, and omits facts
+// without a Phrase.
 type Fact struct {
 	Name, Text, Phrase string
 	Class              Class
 }
 
-// Item is something that took part in a request.
+// Item is a participant of a request.
 type Item struct {
-	// Group and Again name the heading that it stands below, with all others in a row that have it.
+	// Group and Again name the heading above the item. Consecutive items of the same group share the
+	// heading.
 	Group, Again string
 	Name, Href   string
-	// Object is what it was about, if the request is about several objects.
+	// Object is the subject of the item, if the request has several objects.
 	Object  string
 	Verdict Mark
 	Took    string
 	Bar     *Bar
-	// Remarks are what there is to say in a few words.
+	// Remarks are short comments beside the name.
 	Remarks []Mark
-	// Quiet items only let the request go on. Open ones show at once what is Inside; a page shows what is
-	// inside of Folded ones when somebody asks.
+	// Quiet items only allowed the request. The Inside of Open items is shown at once; on a page, the Inside
+	// of Folded items is shown on demand.
 	Quiet, Open, Folded bool
 	Inside              []Block
 	Parts               Items
@@ -174,14 +176,14 @@ type Item struct {
 // Edit is an operation of a patch.
 type Edit struct {
 	Op, Path, From string
-	// Field is the path for people. Was and Is are values in JSON, empty where they are not known.
+	// Field is the path in a readable form. Was and Is are values in JSON, empty if unknown.
 	Field, Was, Is string
 }
 
-// notShown stands for a value that a trace leaves out.
+// notShown replaces a value that a trace omits.
 const notShown = "(not shown)"
 
-// Before is what was there, for people; empty if nothing was.
+// Before returns the earlier value in a readable form; empty if there was none.
 func (e Edit) Before() string {
 	if e.Was == "" && e.Op == "remove" {
 		return notShown
@@ -189,7 +191,7 @@ func (e Edit) Before() string {
 	return value(e.Was)
 }
 
-// After is what is there then, for people; empty if nothing is.
+// After returns the new value in a readable form; empty if there is none.
 func (e Edit) After() string {
 	switch {
 	case e.From != "":
@@ -200,10 +202,10 @@ func (e Edit) After() string {
 	return value(e.Is)
 }
 
-// maxValue is how much of a value is on a page, in bytes.
+// maxValue bounds a value on a page, in bytes.
 const maxValue = 2000
 
-// value is a value of JSON, in lines if it is long.
+// value formats a JSON value, on several lines if it is long.
 func value(text string) string {
 	var indented bytes.Buffer
 	if len(text) > 60 && json.Indent(&indented, []byte(text), "", "  ") == nil {
@@ -215,8 +217,8 @@ func value(text string) string {
 // Column is a column of a Table.
 type Column struct {
 	Title string
-	// Right columns have numbers, Wide ones names. A terminal writes cells of Bare ones below their
-	// row where it is too narrow.
+	// Right columns have numbers, Wide columns names. On a narrow terminal, the cells of Bare columns are
+	// written below their row.
 	Right, Wide, Bare bool
 }
 
@@ -224,13 +226,14 @@ type Column struct {
 type Row struct {
 	ID    string
 	Cells []Cell
-	// Muted rows are of less interest. Open ones show at once what is Inside; a terminal and Markdown
-	// show what is Inside of these alone.
+	// Muted rows are less important. The Inside of Open rows is shown at once; a terminal and Markdown show
+	// the Inside of Open rows only.
 	Muted, Open bool
 	Inside      []Block
 }
 
-// Cell is a text of a Table, or several. Code is a text of others, and Badge says what became of something.
+// Cell is a cell of a Table, with one or several texts. Code is set for texts of other authors. Badge is the
+// class of an outcome.
 type Cell struct {
 	Lines []string
 	Href  string
@@ -242,16 +245,16 @@ type Cell struct {
 	Bars []Bar
 }
 
-// Bar is a part of a line: of a time, or of a number of things.
+// Bar is a part of a line that represents a time or a count.
 type Bar struct {
 	Left, Width float64
 	Class       string
 }
 
-// barWidth is how many units a bar is wide.
+// barWidth is the width of a line, in units.
 const barWidth = 1000
 
-// NewBar is the bar of n things of so many.
+// NewBar returns the bar for n of at most most things.
 func NewBar(n, most int, class string) Bar {
 	return Bar{Width: float64(n) * barWidth / float64(max(most, 1)), Class: class}
 }
@@ -261,7 +264,7 @@ func Note(format string, args ...any) Line {
 	return Line{Mark: Mark{fmt.Sprintf(format, args...), Plain}}
 }
 
-// Columns are columns of these titles: the first one has names, and the others numbers.
+// Columns returns columns with these titles: the first one for names, the others for numbers.
 func Columns(titles ...string) []Column {
 	list := make([]Column, len(titles))
 	for i, title := range titles {
@@ -287,13 +290,13 @@ func (t *Table) Add(cells ...any) *Row {
 	return &t.Rows[len(t.Rows)-1]
 }
 
-// Text is a cell of text, and Code one of a text that others wrote.
+// Text returns a cell with a text of Gatehouse.
 func Text(text any) Cell { return Cell{Lines: []string{fmt.Sprint(text)}} }
 
-// Code is a cell of texts that others wrote.
+// Code returns a cell with texts of other authors.
 func Code(lines ...string) Cell { return Cell{Lines: lines, Code: true} }
 
-// Format writes the Document as text, html or markdown. What a terminal shows fits it.
+// Format writes the Document as text, html or markdown. Text is wrapped to the width of the terminal.
 func (d *Document) Format(w io.Writer, format string) error {
 	switch format {
 	case "markdown":
@@ -306,7 +309,7 @@ func (d *Document) Format(w io.Writer, format string) error {
 	return page.Flush()
 }
 
-// Brief is a time of so many microseconds, in three digits.
+// Brief formats a duration in microseconds with three digits.
 func Brief(micros int64) string {
 	d := time.Duration(micros) * time.Microsecond
 	switch {
@@ -322,5 +325,5 @@ func Brief(micros int64) string {
 	return d.String()
 }
 
-// Seconds writes a number of seconds as a duration.
+// Seconds formats a number of seconds as a duration.
 func Seconds(n float64) string { return (time.Duration(n * float64(time.Second))).String() }

@@ -18,7 +18,7 @@ var (
 	timeType = reflect.TypeFor[trace.Time]()
 )
 
-// fill gives each field in v a value of its own: lists and maps one element, pointers something.
+// fill gives each field of v a distinct value: lists and maps get one element, pointers a target.
 func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Type() {
@@ -58,7 +58,7 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
-// leaves calls visit with each value in v that has no fields, and its path in JSON.
+// leaves calls visit with each value in v that has no fields, and with its JSON path.
 func leaves(v reflect.Value, path string, visit func(path string, v reflect.Value)) {
 	switch {
 	case v.Type() == rawType || v.Type() == timeType:
@@ -82,7 +82,7 @@ func leaves(v reflect.Value, path string, visit func(path string, v reflect.Valu
 	}
 }
 
-// other gives a value another one, and returns what gives it back.
+// otherwise changes a value, and returns a function that restores it.
 func otherwise(v reflect.Value) func() {
 	before := reflect.New(v.Type()).Elem()
 	before.Set(v)
@@ -109,7 +109,6 @@ func otherwise(v reflect.Value) func() {
 	return func() { v.Set(before) }
 }
 
-// formats are all formats.
 var formats = []string{"text", "markdown", "html"}
 
 func drawnAs(t *testing.T, d *Document, format string) string {
@@ -121,11 +120,11 @@ func drawnAs(t *testing.T, d *Document, format string) string {
 	return b.String()
 }
 
-// leftOut is fields that some formats do not show, and why. Paths is a regular expression.
+// leftOut lists fields that some formats omit, and the reason. paths is a regular expression.
 type leftOut struct{ paths, formats, why string }
 
-// everyField sees that each field in what is drawn is seen in each format: a drawing of another value is
-// another drawing, in one of the cases at least. Exactly the fields of left are not.
+// everyField checks that each field appears in each format: a changed value must change the drawing of
+// at least one case. Exactly the fields of left are exempt.
 func everyField[T any](t *testing.T, cases []T, draw func(*T) *Document, left []leftOut) {
 	seen, fields := map[string]bool{}, map[string]bool{}
 	for i := range cases {
@@ -170,7 +169,8 @@ func everyField[T any](t *testing.T, cases []T, draw func(*T) *Document, left []
 	}
 }
 
-// Each field of a trace is drawn on a terminal, as Markdown and as HTML, but for those with a reason.
+// Each field of a trace appears on a terminal, in Markdown and in HTML, except fields with a documented
+// reason.
 func TestEveryFieldOfATraceIsDrawn(t *testing.T) {
 	var cases []trace.Record
 	for variant := range 8 {
@@ -203,7 +203,7 @@ func TestEveryFieldOfATraceIsDrawn(t *testing.T) {
 				p[0].From, p[0].WasBytes = "", 0
 			}
 			s.Round, m.Error, e.AuditAnnotations[0].Error = 0, "", ""
-			// A trace of a server's own.
+			// A trace written by a server, not derived from an audit log.
 			r.Audit, s.Known, j.Known, s.Calls[0].Known, s.Discarded[0].Known = nil, "", "", "", ""
 			c.Denied, c.Ignored = false, false
 		}
@@ -228,7 +228,8 @@ func TestEveryFieldOfATraceIsDrawn(t *testing.T) {
 	})
 }
 
-// Each field of a plan is drawn on a terminal, as Markdown and as HTML, but for those with a reason.
+// Each field of a plan appears on a terminal, in Markdown and in HTML, except fields with a documented
+// reason.
 func TestEveryFieldOfAPlanIsDrawn(t *testing.T) {
 	var cases []plan.Plan
 	for _, effect := range []plan.Effect{plan.Reject, plan.Evaluate, plan.Call, plan.Skip} {

@@ -29,7 +29,7 @@ var templates = sync.OnceValue(func() *template.Template {
 	}).ParseFS(sources, "templates/*.html"))
 })
 
-// HTML writes the Document as a page of its own, which needs nothing from elsewhere.
+// HTML writes the Document as a standalone page that loads nothing from elsewhere.
 func (d *Document) HTML(w io.Writer) error {
 	var body strings.Builder
 	if err := d.Fragment(&body); err != nil {
@@ -42,15 +42,15 @@ func (d *Document) HTML(w io.Writer) error {
 	}{d.Title, template.CSS(style), template.HTML(body.String())})
 }
 
-// Fragment writes the Document as a part of another page. Characters that act on what stands around
-// them, such as those that change the direction of a text, are replaced.
+// Fragment writes the Document as a part of another page. Characters that affect the surrounding text, such
+// as changes of the text direction, are replaced.
 func (d *Document) Fragment(w io.Writer) error { return write(w, "blocks.html", d.Blocks) }
 
 func write(w io.Writer, template string, data any) error {
 	return templates().ExecuteTemplate(quieting{w}, template, data)
 }
 
-// quieting passes on what a template writes, a part of it after the other, each of them quiet.
+// quieting passes the output of a template on, and replaces control characters with quiet in each write.
 type quieting struct{ w io.Writer }
 
 func (q quieting) Write(b []byte) (int, error) {
@@ -60,7 +60,7 @@ func (q quieting) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// quiet is a character that only stands for itself.
+// quiet replaces a control or format character, which could affect its surroundings.
 func quiet(r rune) rune {
 	if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 		return '\uFFFD'
@@ -68,14 +68,14 @@ func quiet(r rune) rune {
 	return r
 }
 
-// row is a row of an outline on a page: a heading of a Class, or an item. A Child is a part of the row above.
+// row is a row of an outline on a page: a heading of a Class, or an item. A Child belongs to the row above.
 type row struct {
 	Heading, Class string
 	*Item
 	Child bool
 }
 
-// rows are the rows of an outline. Items in a row that only let the request go on share one.
+// rows returns the rows of an outline. Consecutive items that only allowed the request are merged.
 func (o Outline) rows() []row {
 	var list []row
 	heading := ""
@@ -102,7 +102,7 @@ func (o Outline) rows() []row {
 	return list
 }
 
-// together is one item for several that only let the request go on.
+// together merges several items that only allowed the request.
 func together(items []Item) *Item {
 	first, last := &items[0], &items[len(items)-1]
 	one := &Item{Name: fmt.Sprintf("%d plugins let it go on", len(items)), Bar: &Bar{first.Bar.Left, last.Bar.Left + last.Bar.Width - first.Bar.Left, first.Bar.Class}}

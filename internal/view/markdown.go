@@ -19,10 +19,10 @@ func (d *Document) Markdown(w io.Writer) error {
 	return err
 }
 
-// markdown collects a text in the Markdown of code hosts.
+// markdown builds a text in GitHub Flavored Markdown.
 type markdown struct{ b strings.Builder }
 
-// put writes a paragraph, or an item of a list at a depth.
+// put writes a paragraph at depth 0, otherwise a list item.
 func (m *markdown) put(depth int, text string) {
 	if depth == 0 {
 		m.b.WriteString(text + "\n\n")
@@ -31,7 +31,7 @@ func (m *markdown) put(depth int, text string) {
 	m.b.WriteString(strings.Repeat("  ", depth-1) + "- " + text + "\n")
 }
 
-// end ends a list, or a table.
+// end ends a list or a table.
 func (m *markdown) end(depth int) {
 	if depth == 0 {
 		m.b.WriteString("\n")
@@ -44,7 +44,7 @@ func (m *markdown) blocks(blocks []Block, depth int) {
 	}
 }
 
-// maxEdits is how many changes of a patch are in Markdown.
+// maxEdits bounds the changes of a patch in Markdown.
 const maxEdits = 20
 
 func (m *markdown) block(b Block, depth int) {
@@ -132,12 +132,12 @@ func (m *markdown) block(b Block, depth int) {
 	}
 }
 
-// known are the texts that are not empty.
+// known returns the texts that are not empty.
 func known(list ...string) []string {
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
-// facts writes facts: a list, or one line inside of something.
+// facts writes facts as a list, or on one line within an item.
 func (m *markdown) facts(b Facts, depth int) {
 	var list []string
 	for _, f := range b {
@@ -159,7 +159,7 @@ func (m *markdown) facts(b Facts, depth int) {
 	m.end(0)
 }
 
-// edits writes what a patch changed.
+// edits writes the changes of a patch.
 func (m *markdown) edits(b Edits, depth int) {
 	for i := range b.List[:min(len(b.List), maxEdits)] {
 		e := &b.List[i]
@@ -176,7 +176,7 @@ func (m *markdown) edits(b Edits, depth int) {
 	}
 }
 
-// check writes an expression, and what it said.
+// check writes an expression and its result.
 func (m *markdown) check(b *Check, depth int) {
 	text := "**" + escaped(b.Verdict.Text) + "**"
 	for _, s := range []string{b.Place, b.Cost, b.Took} {
@@ -199,7 +199,7 @@ func (m *markdown) check(b *Check, depth int) {
 	}
 }
 
-// item writes an item, what is inside of it, and its parts.
+// item writes an item, its contents and its parts.
 func (m *markdown) item(i *Item, depth int) {
 	name := escaped(i.Name)
 	if i.Bar != nil {
@@ -228,7 +228,7 @@ func (m *markdown) item(i *Item, depth int) {
 	}
 }
 
-// table writes a table, and below it what is inside of its open rows.
+// table writes a table, then the contents of its open rows.
 func (m *markdown) table(b Table) {
 	if b.Heading != "" {
 		m.block(Heading(b.Heading), 0)
@@ -273,11 +273,11 @@ func (m *markdown) table(b Table) {
 
 func (m *markdown) row(cells []string) { m.b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 
-// maxMarkdown is how much of a text is in a code span, in bytes.
+// maxMarkdown bounds the text of a code span, in bytes.
 const maxMarkdown = 500
 
-// code is a text that somebody wrote, on one line, as a code span: nothing in it is markup, and it
-// mentions nobody.
+// code puts a text of another author into a code span, on one line: nothing in it is markup, and no
+// user is mentioned.
 func code(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -291,11 +291,11 @@ func code(text string) string {
 	if text = strings.TrimSpace(trace.Cut(text, maxMarkdown)); text == "" {
 		return ""
 	}
-	// A table ends a cell at each of these, in a code span, too.
+	// This character ends a table cell even in a code span.
 	return "`" + strings.ReplaceAll(text, "|", "\\|") + "`"
 }
 
-// escaped is a text that somebody wrote, on one line, as itself.
+// escaped escapes a text of another author, on one line.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range strings.Join(strings.Fields(strings.ToValidUTF8(trace.Cut(text, maxMarkdown), "\uFFFD")), " ") {
@@ -304,7 +304,7 @@ func escaped(text string) string {
 			b.WriteString("&lt;")
 			continue
 		case r == '@':
-			// A code host tells people who are named so.
+			// Code hosts notify users after this character.
 			b.WriteString("&#64;")
 			continue
 		case r == '#':

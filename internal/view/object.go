@@ -7,46 +7,48 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// Source is a text in lines, which somebody set, or which say something. Only a page draws it.
+// Source is a text in lines, each with its author or its meaning. Only pages draw it.
 type Source struct {
-	// Key says what the classes of lines stand for.
+	// Key explains the classes of the lines.
 	Key   []Mark
 	Lines []SourceLine
 }
 
 func (Source) block() {}
 
-// SourceLine is a line of a Source. Class is that of the line, and NumberClass that of its number.
+// SourceLine is a line of a Source. Class and NumberClass are the CSS classes of the line and of its
+// number.
 type SourceLine struct {
 	Class, NumberClass, Title string
 	Segments                  []Segment
-	// By and Href say who set the line.
+	// By and Href identify the author of the line.
 	By, Href string
 }
 
 // Segment is a part of a text in one colour.
 type Segment struct{ Text, Class, Title string }
 
-// Object is an object, with who set which line of it.
+// Object is an object, with the author of each line.
 type Object struct {
 	Title string
-	// Waits are what the object waits for, in sentences.
+	// Waits lists the initializers that the object waits for, in sentences.
 	Waits []string
 	Lines []ObjectLine
-	// Notes say what the colours do not show, and Unknown what is not known.
+	// Notes add facts that the colours cannot express, and Unknown lists facts that are not known.
 	Notes, Unknown []string
-	// Requests are the traces of the requests about it, if Traced.
+	// Requests are the traces of the requests about the object, if Traced.
 	Requests []*trace.Record
 	Traced   bool
 }
 
-// ObjectLine is a line of an object in YAML. By names who set it; empty for the user, or when nobody knows.
+// ObjectLine is a line of an object in YAML. By names the author of the line; empty for the user, or if the
+// author is unknown.
 type ObjectLine struct{ Text, By, Trace string }
 
-// sourceColours is how many colours a Source has: the classes c0 to c7.
+// sourceColours is the number of colours of a Source: classes c0 to c7.
 const sourceColours = 8
 
-// OfObject returns an object with its lines in the colours of those who set them.
+// OfObject draws an object whose lines have the colours of their authors.
 func OfObject(o Object, links Links) *Document {
 	d := &Document{Title: o.Title}
 	for _, text := range o.Waits {

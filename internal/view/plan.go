@@ -14,37 +14,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// Explained is a request and what admission would do with it.
+// Explained is a request and its plan.
 type Explained struct {
-	// For is what a controller would make the request for; empty if no controller would.
+	// For names the controller's reason for the request; empty for a request of the user.
 	For string
-	// Asked names the request, and Error says why it would be rejected before admission. Both are of
-	// use when there is no Plan.
+	// Asked names the request, and Error is the reason why it would be rejected before admission.
+	// Both are used only if there is no Plan.
 	Asked, Error string
 	Plan         *plan.Plan
-	// All draws each plugin that changes and rejects nothing, too.
+	// All also draws plugins that change and reject nothing.
 	All bool
-	// Tried is what the plan takes to be registered besides what is.
+	// Tried are the registrations that the plan assumes in addition to the stored ones.
 	Tried []Tried
 }
 
-// Tried is a registration that was tried without registering it.
+// Tried is a registration that is evaluated without being stored.
 type Tried struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Problems are what is wrong with it, type errors among them.
+	// Problems are the errors and warnings about it, type errors included.
 	Problems []string `json:"problems"`
-	// Costs are what its expressions cost.
+	// Costs are the costs of its expressions.
 	Costs []Cost `json:"costs"`
 }
 
-// String names it as KIND NAME.
+// String returns KIND NAME.
 func (t *Tried) String() string { return t.Kind + " " + t.Name }
 
-// Cost is what an expression costs, in the units of CEL.
+// Cost is the cost of an expression, in the units of CEL.
 type Cost struct {
 	Field string `json:"field"`
-	// WorstCase is what the expression costs at most; nil if no schema bounds it.
+	// WorstCase is the maximum cost of the expression; nil if no schema bounds it.
 	WorstCase *int64 `json:"worstCase"`
 	Limit     int64  `json:"limit"`
 }
@@ -56,8 +56,8 @@ func (c *Cost) text() string {
 	return fmt.Sprintf("costs at most %d of %d", *c.WorstCase, c.Limit)
 }
 
-// OfPlans returns what a person sees of the explanations of some requests. What is unknown to all of
-// their plans stands once, at the end.
+// OfPlans draws the explanations of several requests. Unknowns that all plans share are listed once,
+// at the end.
 func OfPlans(list []Explained, links Links) *Document {
 	d := &Document{Title: "What admission would do"}
 	if len(list) == 1 {
@@ -102,7 +102,7 @@ func OfPlans(list []Explained, links Links) *Document {
 	return d
 }
 
-// of says how many of all requests a sentence is about.
+// of says how many of all requests a sentence covers.
 func of(n, all int) string {
 	if n == all {
 		return "them"
@@ -110,7 +110,7 @@ func of(n, all int) string {
 	return fmt.Sprintf("%d of them", n)
 }
 
-// drawnOnce are the sections of plans. Requests of one kind with the same plan share a section.
+// drawnOnce returns the sections of plans. Requests of one kind with the same plan share a section.
 func drawnOnce(list []Explained, common []string, links Links) (sections []Block) {
 	at, same := map[string]int{}, map[int][]string{}
 	for i := range list {
@@ -139,7 +139,7 @@ func drawnOnce(list []Explained, common []string, links Links) (sections []Block
 	return sections
 }
 
-// some joins names, of many the first ones.
+// some joins names, up to a limit.
 func some(names []string) string {
 	const most = 10
 	if len(names) > most {
@@ -148,10 +148,10 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// accessVolume is the name of a volume that plugin ServiceAccount makes up for each pod.
+// accessVolume matches the name of the volume that plugin ServiceAccount generates for each pod.
 var accessVolume = regexp.MustCompile("kube-api-access-[a-z0-9]+")
 
-// drawn is all that a section shows below its heading, but for names that are made up.
+// drawn returns all contents of a section below its heading, without generated names.
 func drawn(s Section) string {
 	data, err := json.Marshal([]any{s.Verdict, s.Blocks})
 	if err != nil {
@@ -160,7 +160,7 @@ func drawn(s Section) string {
 	return accessVolume.ReplaceAllString(string(data), "")
 }
 
-// notes are what the plan does not know.
+// notes lists the unknowns of the plan.
 func (e *Explained) notes() []string {
 	if e.Plan == nil {
 		return nil
@@ -168,7 +168,7 @@ func (e *Explained) notes() []string {
 	return e.Plan.Notes
 }
 
-// shared are the texts of a that are in b, or all of b at first.
+// shared returns the texts that are in both a and b; all of b at first.
 func shared(a, b []string, first bool) []string {
 	if first {
 		return slices.Clone(b)
@@ -176,12 +176,12 @@ func shared(a, b []string, first bool) []string {
 	return slices.DeleteFunc(a, func(s string) bool { return !slices.Contains(b, s) })
 }
 
-// effectClasses are the classes of what steps do.
+// effectClasses are the classes of the effects of steps.
 var effectClasses = map[plan.Effect]Class{
 	plan.Call: Noted, plan.Evaluate: Good, plan.Pend: Noted, plan.Reject: Bad, plan.Ignored: Warning, plan.Undecided: Warning,
 }
 
-// section is an explanation. common are notes that stand elsewhere.
+// section draws an explanation. common are notes that another section shows.
 func (e *Explained) section(common []string, links Links) Section {
 	d := Section{Class: "plan", Heading: e.Asked}
 	if e.For != "" {
@@ -226,7 +226,7 @@ func (e *Explained) section(common []string, links Links) Section {
 	return d
 }
 
-// verdictOf is what comes of a request by its plan.
+// verdictOf returns the verdict of a plan as a callout.
 func verdictOf(p *plan.Plan) Callout {
 	switch p.Verdict() {
 	case plan.VerdictRejected:
@@ -235,12 +235,12 @@ func verdictOf(p *plan.Plan) Callout {
 			c.Head += ", unless a mutating webhook changes the object"
 		}
 		if len(p.Causes) > 1 {
-			// The user may not make the request, and that is not all.
+			// The user is not authorized, and admission would reject the request as well.
 			c.Text += "; and if that were not so: " + strings.Join(p.Causes[1:], "; ")
 		}
 		return c
 	case plan.VerdictLikely:
-		// Each cause says what may change the object.
+		// Each cause names a possible change of the object.
 		return Callout{Class: Bad, Head: "The request would be rejected", Text: cmp.Or(strings.Join(p.Causes, "; "), p.Likely)}
 	case plan.VerdictUnknown:
 		return Callout{Class: Warning, Head: "Nothing that can be seen rejects the request. Steps that are unknown can reject it"}
@@ -260,7 +260,6 @@ func verdictOf(p *plan.Plan) Callout {
 	return Callout{Class: Good, Head: "Nothing in this plan rejects the request"}
 }
 
-// pends reports whether the new object waits for initializers.
 func pends(p *plan.Plan) bool {
 	for s := range p.Each() {
 		if s.Effect == plan.Pend {
@@ -270,7 +269,7 @@ func pends(p *plan.Plan) bool {
 	return false
 }
 
-// steps are what is done, in order.
+// steps draws the steps of the plan, in order.
 func (e *Explained) steps(links Links) (blocks []Block) {
 	if len(e.Plan.Steps) == 0 {
 		return []Block{Note("Nothing applies.")}
@@ -323,7 +322,7 @@ func (e *Explained) steps(links Links) (blocks []Block) {
 	return blocks
 }
 
-// insideOf is what a step would do in detail: what its expressions say, and what it changes.
+// insideOf returns the details of a step: the results of its expressions, and its changes.
 func insideOf(s *plan.Step) []Block {
 	var list []Block
 	for k := range s.Evaluations {
@@ -365,7 +364,7 @@ func operations(patch json.RawMessage) []trace.PatchOperation {
 	return list
 }
 
-// About says what a request is about: CREATE Deployment shop/web (apps/v1 deployments), by alice.
+// About describes a request, such as "CREATE Deployment shop/web (apps/v1 deployments), by alice".
 func About(r *plan.About) string {
 	resource := r.Resource
 	if r.Subresource != "" {
@@ -381,7 +380,7 @@ func About(r *plan.About) string {
 	return s
 }
 
-// Subject names the object of a request: Deployment shop/web.
+// Subject names the object of a request, such as "Deployment shop/web".
 func Subject(r *plan.About) string {
 	name := r.Name
 	if name == "" {
@@ -393,7 +392,7 @@ func Subject(r *plan.About) string {
 	return r.Kind + " " + name
 }
 
-// remarks say why a step is what it is.
+// remarks explains the effect of a step.
 func remarks(s *plan.Step) []string {
 	var list []string
 	if s.Reason != nil {

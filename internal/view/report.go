@@ -6,17 +6,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// maxFindings is how many findings are drawn.
+// maxFindings bounds the findings that are drawn.
 const maxFindings = 2000
 
-// levelClasses are the classes of levels.
 var levelClasses = map[report.Level]Class{report.Error: Bad, report.Warning: Warning, report.Note: Noted}
 
 type (
-	// Sums are numbers of things.
+	// Sums are counts with names.
 	Sums []report.Sum
 
-	// Findings are findings of a report.
 	Findings []Finding
 
 	// Diff is a unified diff, under a heading.
@@ -27,14 +25,14 @@ func (Sums) block()     {}
 func (Findings) block() {}
 func (Diff) block()     {}
 
-// Finding is a finding of a report. About is the address of its rule, if it has one.
+// Finding is a finding of a report. About is the address of its rule; empty if it has none.
 type Finding struct {
 	report.Finding
 	Class Class
 	About string
 }
 
-// DiffLine is a line of a Diff: Class is add, del or at, for where it is.
+// DiffLine is a line of a Diff. Class is add, del or at.
 type DiffLine struct{ Class, Text string }
 
 // Lines are the lines of the diff.
@@ -46,10 +44,10 @@ func (d Diff) Lines() []DiffLine {
 	return list
 }
 
-// FindingsOf are the findings of a report, as many as are drawn.
+// FindingsOf returns the findings of a report, up to maxFindings.
 func FindingsOf(r *report.Report) Findings { return findings(r.Findings, r.Rules) }
 
-// findings are findings with the addresses of their rules.
+// findings adds the addresses of the rules to findings.
 func findings(list []report.Finding, rules []report.Rule) Findings {
 	about := map[string]string{}
 	for i := range rules {
@@ -62,7 +60,7 @@ func findings(list []report.Finding, rules []report.Rule) Findings {
 	return found
 }
 
-// OfReport returns what a person sees of a report.
+// OfReport draws a report.
 func OfReport(r *report.Report) *Document {
 	d := &Document{Title: r.Title, Blocks: []Block{Sums(r.Sums)}}
 	switch {

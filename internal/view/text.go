@@ -10,25 +10,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// maxTextValue is how much of a value is on a line of a terminal, in bytes.
+// maxTextValue bounds a value on a line of a terminal, in bytes.
 const maxTextValue = 200
 
-// colours are those of the classes on a terminal.
+// colours are the terminal colours of the classes.
 var colours = map[Class]terminal.Colour{Good: terminal.Green, Warning: terminal.Yellow, Bad: terminal.Red}
 
-// Level is the level of a finding in its colour on a terminal.
+// Level returns the level of a finding in its terminal colour.
 func Level(level report.Level) terminal.Painted {
 	colours := map[report.Level]terminal.Colour{report.Error: terminal.Red, report.Warning: terminal.Yellow, report.Note: terminal.Cyan}
 	return terminal.Paint(colours[level], string(level))
 }
 
-// Outcome is the outcome of a request in its colour on a terminal, with the response if it is an error all the same.
+// Outcome returns the outcome of a request in its terminal colour, with the response if the API server refused an
+// allowed request.
 func Outcome(r *trace.Record) terminal.Painted {
 	return terminal.Paint(colours[outcomeClass(r)], OutcomeText(r))
 }
 
-// OutcomeText is the outcome of a request, with the response if it is an error all the same, as in Allowed, then 422
-// Invalid.
+// OutcomeText returns the outcome of a request, with the response if the API server refused an allowed request, such
+// as "Allowed, then 422 Invalid".
 func OutcomeText(r *trace.Record) string {
 	if r.Refused() {
 		return string(r.Outcome) + ", then " + r.Response.String()
@@ -36,10 +37,10 @@ func OutcomeText(r *trace.Record) string {
 	return string(r.Outcome)
 }
 
-// diffColours are those of the lines of a diff.
+// diffColours are the terminal colours of the lines of a diff, by class.
 var diffColours = map[string]terminal.Colour{"add": terminal.Green, "del": terminal.Red, "at": terminal.Cyan}
 
-// Text writes the Document to a terminal, which shows what would act there.
+// Text writes the Document to a terminal. Control characters are made visible.
 func (d *Document) Text(p *terminal.Page) {
 	t := &text{page: p}
 	t.apart(d.Blocks)
@@ -47,12 +48,11 @@ func (d *Document) Text(p *terminal.Page) {
 
 // text writes for a terminal.
 type text struct {
-	page *terminal.Page
-	// begun reports whether something was written.
+	page  *terminal.Page
 	begun bool
 }
 
-// gap writes an empty line between things.
+// gap writes an empty line between blocks.
 func (t *text) gap() {
 	if t.begun {
 		t.page.Write([]byte("\n"))
@@ -90,7 +90,7 @@ func (t *text) apart(blocks []Block) {
 				t.block(b, "")
 			}
 		case Source:
-			// A terminal has none.
+			// A terminal does not draw it.
 		case Facts:
 			if slices.ContainsFunc(b, func(f Fact) bool { return f.Phrase != "" }) {
 				t.gap()
@@ -109,7 +109,7 @@ func (t *text) blocks(blocks []Block, indent string) {
 	}
 }
 
-// block writes a block, each line of it behind an indent.
+// block writes a block with an indent before each line.
 func (t *text) block(b Block, indent string) {
 	switch b := b.(type) {
 	case Heading:
@@ -148,7 +148,7 @@ func (t *text) block(b Block, indent string) {
 		}
 	case Check:
 		if b.Expression == "" {
-			// What holds has none.
+			// An expression that holds needs no more lines.
 			return
 		}
 		t.put(indent, "", b.Verdict, ", "+b.Cost+": "+b.Expression)
@@ -186,7 +186,7 @@ func (t *text) block(b Block, indent string) {
 	}
 }
 
-// ranked writes some of the items, and what there is besides.
+// ranked writes the items with decreasing detail, and then Rest.
 func (t *text) ranked(b *Ranked) {
 	for i := range b.Items[:min(len(b.Items), b.Full)] {
 		t.gap()
@@ -205,7 +205,7 @@ func (t *text) ranked(b *Ranked) {
 	}
 }
 
-// facts writes sentences of facts: each ends at a fact without a name.
+// facts writes facts as sentences. A fact without a name ends a sentence.
 func (t *text) facts(list Facts, indent string) {
 	var parts []string
 	var first Class
@@ -233,7 +233,7 @@ func (t *text) facts(list Facts, indent string) {
 	end()
 }
 
-// item writes an item, what is inside of it, and its parts.
+// item writes an item, its contents and its parts.
 func (t *text) item(i *Item, indent string) {
 	var head, tail []string
 	for _, s := range []string{i.Group, i.Name, i.Again, i.Object} {
@@ -262,7 +262,7 @@ func (t *text) item(i *Item, indent string) {
 	}
 }
 
-// operation is an operation of a patch on one line.
+// operation formats a patch operation on one line.
 func (e *Edit) operation() string {
 	s := e.Op + " " + e.Path
 	if e.From != "" {
@@ -277,11 +277,11 @@ func (e *Edit) operation() string {
 	return s
 }
 
-// leastText is the least width that text is broken at.
+// leastText is the minimum width for wrapping text.
 const leastText = 20
 
-// put writes one text of three parts, of which the mark has a colour. Its lines fit the terminal. All but the
-// first are further inside, so that they cannot be taken for what the program itself says.
+// put writes one text of three parts; mark is coloured. Lines are wrapped to the terminal. All lines except the
+// first are indented further, so that they cannot imitate lines of the program itself.
 func (t *text) put(indent, lead string, mark Mark, rest string) {
 	inside := indent + "    "
 	var lines []string
@@ -305,7 +305,7 @@ func (t *text) put(indent, lead string, mark Mark, rest string) {
 	}
 }
 
-// table writes a table, and below it what is inside of its open rows.
+// table writes a table, then the contents of its open rows.
 func (t *text) table(b Table, indent string) {
 	for _, text := range b.Said {
 		t.put(indent, "", Mark{text, Plain}, "")
@@ -326,7 +326,7 @@ func (t *text) table(b Table, indent string) {
 		}
 		table.Row(cells...)
 	}
-	// A page takes everything.
+	// Writes to a Page do not fail.
 	_ = table.Print(t.page)
 	for _, row := range b.Rows {
 		if row.Open && len(row.Inside) > 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// Links say where a Document leads to. A nil function leads nowhere, as in a page of its own.
+// Links are the addresses to which a Document links. A nil function means no links, as in a standalone page.
 type Links struct {
-	// Trace is the address of a trace, Entry that of a registration.
+	// Trace returns the address of a trace, Entry the address of a registration.
 	Trace func(id string) string
 	Entry func(kind, configuration string) string
 }
@@ -32,13 +32,13 @@ func (l Links) entry(kind, configuration string) string {
 	return l.Entry(kind, configuration)
 }
 
-// Bounds of what is drawn of a trace.
+// Bounds for the drawing of a trace.
 const (
 	maxItems   = 2000
 	maxChanges = 200
 )
 
-// OfTrace returns what a person sees of a trace.
+// OfTrace draws a trace.
 func OfTrace(r *trace.Record, links Links) *Document {
 	d := &Document{Title: "Trace of " + r.Request.Operation + " " + r.Request.Object()}
 	d.Blocks = append(d.Blocks, factsOf(r))
@@ -55,7 +55,7 @@ func OfTrace(r *trace.Record, links Links) *Document {
 		d.Blocks = append(d.Blocks, Said{r.Response.Message, Bad})
 	}
 	w := &drawing{record: r, links: links, start: r.Start.Time, several: r.Several()}
-	// A step may end after the time that was measured.
+	// A step may end after the measured total.
 	whole := max(r.TotalMicros, 1)
 	for s := range r.Each() {
 		whole = max(whole, s.Start.Sub(w.start).Microseconds()+s.Micros)
@@ -82,7 +82,6 @@ func OfTrace(r *trace.Record, links Links) *Document {
 	return d
 }
 
-// outcomeClass is the class of the outcome of a request.
 func outcomeClass(r *trace.Record) Class {
 	if r.Refused() {
 		return Bad
@@ -96,7 +95,7 @@ func outcomeClass(r *trace.Record) Class {
 	return Bad
 }
 
-// factsOf are the facts of a request and its trace.
+// factsOf returns the facts of a request and its trace.
 func factsOf(r *trace.Record) Facts {
 	q := &r.Request
 	about := q.Operation + " " + q.Object()
@@ -130,7 +129,8 @@ func factsOf(r *trace.Record) Facts {
 	return slices.DeleteFunc(list, func(f Fact) bool { return f.Name != "" && strings.TrimSpace(f.Text) == "" })
 }
 
-// auditOf says what an audit log says of a request as a whole; nothing of a trace that is not of one.
+// auditOf returns the audit log's facts about the whole request; nothing if the trace is not derived from an
+// audit log.
 func auditOf(r *trace.Record) []Block {
 	a := r.Audit
 	if a == nil {
@@ -171,7 +171,7 @@ func auditOf(r *trace.Record) []Block {
 	return list
 }
 
-// known says how a part of a trace is known, if not by the audit log itself.
+// known notes how a part of a trace is known, unless the audit log itself has it.
 func (i *Item) known(k trace.Known) {
 	switch k {
 	case trace.Derived:
@@ -190,24 +190,24 @@ type drawing struct {
 	several bool
 }
 
-// bar is where something stands on the line.
+// bar is the position of a step or call on the time axis.
 func (w *drawing) bar(start time.Time, micros int64, class string) *Bar {
 	left := min(max(float64(start.Sub(w.start).Microseconds()), 0)*w.scale, barWidth-2)
-	// What takes no time is seen, too.
+	// A step of zero duration stays visible.
 	return &Bar{Left: left, Width: min(max(float64(micros)*w.scale, 2), barWidth-left), Class: class}
 }
 
-// say adds a line to what is inside of an item.
+// say adds a line to the contents of an item.
 func (i *Item) say(class Class, format string, args ...any) {
 	i.Inside = append(i.Inside, Line{Mark: Mark{fmt.Sprintf(format, args...), class}})
 }
 
-// remark adds a few words to an item.
+// remark adds a short comment to an item.
 func (i *Item) remark(class Class, format string, args ...any) {
 	i.Remarks = append(i.Remarks, Mark{fmt.Sprintf(format, args...), class})
 }
 
-// edits adds the changes of a patch.
+// edits adds the changes of a patch to the contents.
 func (i *Item) edits(patch []trace.PatchOperation) {
 	if e := editsOf(patch); len(e.List) > 0 {
 		i.Inside = append(i.Inside, e)
@@ -232,11 +232,11 @@ func editsOf(patch []trace.PatchOperation) (e Edits) {
 	return e
 }
 
-// step draws a step, and what took part in it.
+// step draws a step with its calls and evaluations.
 func (w *drawing) step(s *trace.StepRecord) Item {
 	one := Item{Group: s.Pass + " pass", Name: s.Plugin, Bar: w.bar(s.Start.Time, s.Micros, "plugin"), Took: Brief(s.Micros)}
 	if s.Known != "" {
-		// An audit log does not say how long a step took.
+		// An audit log has no durations of steps.
 		one.Took = ""
 	}
 	if s.Round > 0 {
@@ -311,7 +311,7 @@ func (w *drawing) step(s *trace.StepRecord) Item {
 	return one
 }
 
-// other is a text that is not the usual one; empty if it is.
+// other returns the text, or "" if it is the usual one.
 func other(text, usual string) string {
 	if text == usual {
 		return ""
@@ -319,7 +319,7 @@ func other(text, usual string) string {
 	return text
 }
 
-// readAt says when registrations were read.
+// readAt returns the time at which the registrations were read.
 func readAt(t *trace.Time) Fact {
 	if t == nil {
 		return Fact{}
@@ -327,7 +327,7 @@ func readAt(t *trace.Time) Fact {
 	return Fact{Name: "registrations read at", Text: t.UTC().Format(time.RFC3339Nano)}
 }
 
-// details are facts without a phrase, those that are known.
+// details draws facts without a phrase, except empty ones.
 func details(list ...Fact) []Block {
 	list = slices.DeleteFunc(list, func(f Fact) bool { return f.Text == "" })
 	if len(list) == 0 {
@@ -336,7 +336,7 @@ func details(list ...Fact) []Block {
 	return []Block{Facts(list)}
 }
 
-// call draws the call of a webhook. unused says why its answer was not used; empty if it was.
+// call draws the call of a webhook. unused is the reason why the response was not used; empty if it was.
 func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) Item {
 	one := Item{
 		Name: c.Webhook.String(), Href: w.links.entry(c.Webhook.Kind, c.Webhook.Configuration),
@@ -354,7 +354,7 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 	}
 	switch c.Deed() {
 	case trace.Rejects:
-		// The answer to the client may say more than the error of the call.
+		// The response to the client may have more than the error of the call.
 		one.Verdict.Class, one.Bar.Class, one.Open = Bad, string(Bad), !s.Allowed
 	case trace.WouldReject, trace.FailsOpen:
 		one.Verdict.Class, one.Bar.Class = Warning, string(Warning)
@@ -412,13 +412,14 @@ func (w *drawing) call(s *trace.StepRecord, c *trace.CallRecord, unused string) 
 	return one
 }
 
-// Ignored says of a failure that the request went on without what failed.
+// Ignored is the remark on a failure that was ignored.
 const Ignored = "ignored: failurePolicy is Ignore"
 
-// goesOn says of something soft that the request went on.
+// goesOn is the remark on a warn-only or audit-only entry after which the request continues.
 func goesOn(e *trace.Enforcement) string { return "the request goes on: " + e.String() }
 
-// matched are the facts of why a webhook or policy was asked, and about what if that is not the request's own.
+// matched returns the facts of a match: the reason why a webhook or policy was asked, and the resource if it
+// is not the request's own.
 func matched(e *trace.EntryRecord, failurePolicy string, rule int, equivalent bool, resource trace.ResourceRecord, subresource string) []Fact {
 	list := []Fact{{Name: "kind", Text: e.Kind}, {Name: "source", Text: e.Source}, {Name: "failurePolicy", Text: failurePolicy}, {Name: "rule", Text: fmt.Sprint(rule + 1)}}
 	if e.Index > 0 {
@@ -430,7 +431,7 @@ func matched(e *trace.EntryRecord, failurePolicy string, rule int, equivalent bo
 	return list
 }
 
-// judgement draws what a policy did.
+// judgement draws the result of a policy.
 func (w *drawing) judgement(s *trace.StepRecord, j *trace.JudgementRecord) Item {
 	one := Item{Name: j.Policy.String(), Href: w.links.entry(j.Policy.Kind, j.Policy.Configuration)}
 	if j.Equivalent {
@@ -464,13 +465,13 @@ func (w *drawing) judgement(s *trace.StepRecord, j *trace.JudgementRecord) Item 
 	return one
 }
 
-// verdicts are the words for what a policy came to, and their classes.
+// verdicts are the words and classes for the results of a policy.
 var verdicts = map[trace.Deed]Mark{
 	trace.Rejects: {"denied", Bad}, trace.WouldReject: {"would deny", Warning}, trace.FailsOpen: {"failed", Warning}, trace.Notes: {"violated", Warning},
 	trace.WouldChange: {"would change the object", Warning}, trace.Changes: {"changed the object", Noted},
 }
 
-// Judged says in a few words what a policy came to in a step.
+// Judged returns the result of a policy in a step, in a few words.
 func Judged(s *trace.StepRecord, j *trace.JudgementRecord) Mark {
 	verdict := without(j)
 	for act := range s.Acts() {
@@ -481,7 +482,7 @@ func Judged(s *trace.StepRecord, j *trace.JudgementRecord) Mark {
 	return verdict
 }
 
-// without is what a policy came to that did nothing.
+// without returns the result of a policy that had no effect.
 func without(j *trace.JudgementRecord) Mark {
 	excluded, spared, mutates := 0, 0, false
 	for i := range j.Evaluations {
@@ -509,10 +510,9 @@ func without(j *trace.JudgementRecord) Mark {
 	return Mark{"holds", Good}
 }
 
-// rank orders classes, the gravest last.
+// rank orders classes by severity, the most severe last.
 func rank(c Class) int { return slices.Index([]Class{Plain, Good, Noted, Warning, Bad}, c) }
 
-// evaluation draws one evaluation of a policy.
 func evaluation(e *trace.EvaluationRecord) Item {
 	one := Item{Name: "evaluated", Took: Brief(e.Micros)}
 	if e.Param != nil {
@@ -576,10 +576,10 @@ func evaluation(e *trace.EvaluationRecord) Item {
 	return one
 }
 
-// checkClasses are the classes of what expressions say.
+// checkClasses are the classes of the results of expressions.
 var checkClasses = map[string]Class{"holds": Good, "violated": Bad, "failed": Bad}
 
-// Consequence says what followed of something that was not as it should be.
+// Consequence returns the reaction to a violation or an error, as a line.
 func Consequence(c *trace.ConsequenceRecord) Line {
 	var line Line
 	var of []string
@@ -616,10 +616,10 @@ func Consequence(c *trace.ConsequenceRecord) Line {
 	return line
 }
 
-// maxRows is how many traces a list has.
+// maxRows bounds the traces of a list.
 const maxRows = 1000
 
-// OfList returns the list of some traces, in their order.
+// OfList draws a list of traces, in their order.
 func OfList(list []*trace.Record, links Links) *Document {
 	d := &Document{Title: "Requests"}
 	if len(list) == 0 {
@@ -646,10 +646,10 @@ func OfList(list []*trace.Record, links Links) *Document {
 	return d
 }
 
-// maxWhole is how many traces a page of several has the steps of.
+// maxWhole bounds the traces of a page that are drawn with their steps.
 const maxWhole = 20
 
-// OfTraces returns the list of some traces, the oldest first, and the steps of the latest ones.
+// OfTraces draws a list of traces, the oldest first, and the steps of the latest ones.
 func OfTraces(records []*trace.Record) *Document {
 	latest := slices.Clone(records)
 	slices.Reverse(latest)

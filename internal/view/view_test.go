@@ -26,10 +26,10 @@ func at(micros int) trace.Time {
 	return metav1.NewMicroTime(begin.Add(time.Duration(micros) * time.Microsecond))
 }
 
-// hostile is what somebody may write where a name or a message stands.
+// hostile is an attack in place of a name or a message.
 const hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> | `code` @team #1 **bold** [x](javascript:alert(3)) \u202e\x1b[31m"
 
-// record is a trace with everything in it, written by text.
+// record is a trace with every field set, and with text in every name and message.
 func record(text string) *trace.Record {
 	webhook := func(name string) trace.EntryRecord {
 		return trace.EntryRecord{Kind: "MutatingWebhookConfiguration", Configuration: text, Name: name}
@@ -64,7 +64,7 @@ func record(text string) *trace.Record {
 	}
 }
 
-// views are one of each kind, with a text wherever somebody else writes.
+// views has one Document of each kind, with text in every place that another author controls.
 func views(text string) map[string]*Document {
 	rule := 0
 	links := Links{Trace: func(id string) string { return "#/traces/" + id }, Entry: func(kind, configuration string) string { return "#/chain/" + kind + "/" + configuration }}
@@ -108,7 +108,7 @@ func TestARefusedRequest(t *testing.T) {
 	}
 }
 
-// What somebody wrote stays text, in every form and in every place.
+// Texts of other authors stay text, in every format and in every place.
 func TestWhatOthersWroteStaysText(t *testing.T) {
 	for name, v := range views(hostile) {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 	}
 }
 
-// A page needs nothing from elsewhere, has no script, and is small.
+// A page loads nothing from elsewhere, has no script, and is small.
 func TestPagesStandAlone(t *testing.T) {
 	for name, v := range views("web") {
 		var page strings.Builder
@@ -179,8 +179,8 @@ func TestPagesStandAlone(t *testing.T) {
 	}
 }
 
-// What others wrote in several lines is not taken for what the program says: on a terminal, only its own
-// lines begin at the left.
+// Multi-line texts of other authors cannot imitate the program: on a terminal, only the program's own lines begin at
+// the left margin.
 func TestLinesOfOthersAreIndented(t *testing.T) {
 	for name, v := range views("web\nDenied by nobody\n\n\nvalidating pass, forged: 1s") {
 		for line := range strings.Lines(drawnAs(t, v, "text")) {
@@ -191,8 +191,8 @@ func TestLinesOfOthersAreIndented(t *testing.T) {
 	}
 }
 
-// Text fits the terminal: what follows of a line is further inside. Findings stand as compilers write
-// them, for programs that look for places: one line each.
+// Text fits the terminal: continuation lines are indented. Findings are printed as compilers print them, one line
+// each, for programs that parse places.
 func TestTextFitsTheTerminal(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
 	for name, v := range views("a-name-of-some-length that somebody wrote, which goes on and on") {
@@ -204,7 +204,6 @@ func TestTextFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// outlineOf is the outline of a trace.
 func outlineOf(t *testing.T, d *Document) Outline {
 	t.Helper()
 	for _, b := range d.Blocks {
@@ -216,8 +215,8 @@ func outlineOf(t *testing.T, d *Document) Outline {
 	return Outline{}
 }
 
-// A page of a trace says what took the time, what changed, who rejected the request, and what was not
-// called and why; a terminal says the same in words.
+// A page of a trace shows durations, changes, the cause of a rejection, and the entries that were not called with
+// the reason; a terminal prints the same in words.
 func TestATrace(t *testing.T) {
 	d := OfTrace(record("web"), Links{Entry: func(_, configuration string) string { return "#/" + configuration }})
 	if c, ok := d.Blocks[1].(Callout); !ok || c.By != "web/deny" || c.Text != "web" || c.Href != "#/web" {
@@ -287,7 +286,7 @@ validating pass, ValidatingAdmissionWebhook: rejected, 9ms
 	}
 }
 
-// What is large is drawn in part, and the page says so.
+// A large trace is drawn in part, and the page reports the omission.
 func TestDrawingsAreBounded(t *testing.T) {
 	r := record("web")
 	for len(r.Steps) < maxItems+100 {
@@ -323,8 +322,7 @@ func TestDrawingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWriteSamples writes the views to a folder, to look at them: -args is not needed, the folder
-// is that of GATEHOUSE_PAGES.
+// TestWriteSamples writes the views to the directory $GATEHOUSE_PAGES, for inspection.
 func TestWriteSamples(t *testing.T) {
 	dir := os.Getenv("GATEHOUSE_PAGES")
 	if dir == "" {
@@ -342,7 +340,7 @@ func TestWriteSamples(t *testing.T) {
 	}
 }
 
-// S28.2: who rejected is who was hard, and a soft webhook says that the request goes on.
+// S28.2: only an enforced entry rejects, and the drawing of a warn-only webhook shows that the request continues.
 func TestASoftWebhookDidNotReject(t *testing.T) {
 	call := func(name string, soft *trace.Enforcement) trace.CallRecord {
 		return trace.CallRecord{Webhook: trace.EntryRecord{Kind: "ValidatingWebhookConfiguration", Configuration: name, Name: "hook"}, Verdict: "denied", Fate: "Used", Sent: true, Error: name + " says no", Enforcement: soft}
@@ -373,9 +371,8 @@ func TestASoftWebhookDidNotReject(t *testing.T) {
 	}
 }
 
-// What the record has, people see, in each format: what was soft and what it would have changed
-// (S28.2), the rule that excluded (S23.9), and the part of an expression that is false, with its values
-// (S17.24).
+// Every format shows the facts of the record: warn-only failures and the changes they would have made (S28.2), the
+// rule that excluded an entry (S23.9), and the false part of an expression with its values (S17.24).
 func TestPeopleSeeWhatTheRecordHas(t *testing.T) {
 	soft := &trace.Enforcement{Mode: "Warn", Rule: "careful"}
 	patch := []trace.PatchOperation{{Op: "add", Path: "/metadata/labels/team", Value: []byte(`"x"`)}}
@@ -422,8 +419,8 @@ func TestPeopleSeeWhatTheRecordHas(t *testing.T) {
 	}
 }
 
-// Findings have a line each on a terminal, as compilers write them, and what became of objects stands as a
-// diff. Lists without items are not there.
+// A terminal prints each finding on one line, as compilers do, and changed outcomes as a diff. Empty lists are
+// omitted.
 func TestAReport(t *testing.T) {
 	r := &report.Report{Findings: []report.Finding{
 		{Level: report.Error, Rule: "denied/policy/teams", File: "a.yaml", Line: 3, Column: 5, Object: "ConfigMap a", Message: "no team\nat all"},
@@ -456,7 +453,7 @@ Skipped:
 	}
 }
 
-// A plan says what comes of the request first on a page, and last on a terminal, where it is read first.
+// The verdict of a plan is first on a page. It is last on a terminal, where readers see the last line first.
 func TestAPlan(t *testing.T) {
 	rule := 0
 	p := func(name string) *plan.Plan {
@@ -525,8 +522,8 @@ Rejected before admission: forbidden
 	}
 }
 
-// Every cause that a step of a plan knows is in the last line, and the last line of several requests is never better
-// than what their plans know.
+// The last line names every cause that a step of a plan has. The last line of several requests is never more
+// favourable than their plans.
 func TestTheLastLineHasEveryCause(t *testing.T) {
 	pod := plan.About{Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "a"}
 	refused := &plan.Plan{Request: pod, Rejection: "no right", Causes: []string{"no right", "no room, unless W changes the object"}, Steps: []plan.Step{{Plugin: "Authorization", Effect: plan.Reject}}}

@@ -10,16 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Deed is what an Act did to a request.
+// Deed is the effect of an Act on a request.
 type Deed string
 
-// The deeds. One that rejects or changes and was soft would have done so (S28.2).
+// The deeds. WouldReject and WouldChange are the effects of webhooks and policies that are not
+// enforced (S28.2).
 const (
 	Rejects     Deed = "rejects"
 	WouldReject Deed = "would reject"
-	// FailsOpen: a webhook or policy failed, and the request went on.
+	// FailsOpen: a webhook or policy failed, and the request continued.
 	FailsOpen Deed = "fails open"
-	// Notes: a policy found something, which its binding warns of or records.
+	// Notes: a policy has a violation or error that its binding reports as a warning or in the
+	// audit log.
 	Notes       Deed = "notes"
 	Changes     Deed = "changes"
 	WouldChange Deed = "would change"
@@ -33,35 +35,36 @@ const (
 	ByPlugin      = "plugin"
 )
 
-// Act is one thing that somebody did to a request: who, what and in which words.
+// Act is one effect of a webhook, policy, initializer or plugin on a request.
 type Act struct {
 	Deed Deed
-	// Step is the step in which it was done.
+	// Step is the step of the act.
 	Step *StepRecord
-	// Kind is ByWebhook, ByPolicy, ByInitializer or ByPlugin. By is who acted: a webhook as
+	// Kind is ByWebhook, ByPolicy, ByInitializer or ByPlugin. By is the actor: a webhook as
 	// CONFIGURATION/NAME, or the name of the policy, the initializers or the plugin.
 	Kind, By string
-	// Entry is the webhook or the policy; nil for others. Binding is that of a policy.
+	// Entry is the webhook or the policy; nil for initializers and plugins. Binding is the binding
+	// of the policy.
 	Entry   *EntryRecord
 	Binding string
-	// Index is the place of the validation or mutation of the policy; nil if the act is about none.
+	// Index is the index of the policy's validation or mutation; nil if the act has none.
 	Index *int
-	// Message is what the user gets, and why something failed; empty for changes.
+	// Message is the user's message or the error; empty for changes.
 	Message string
-	// Enforcement is present for what was soft.
+	// Enforcement is set if the webhook or policy is not enforced.
 	Enforcement *Enforcement
-	// Patch is the change that was, or would have been, made. As is the kind of its object;
-	// empty if that is the request's own.
+	// Patch is the change, or the change that enforcement would have made. As is the kind of the
+	// patched object; empty for the kind of the request.
 	Patch []PatchOperation
 	As    string
 }
 
-// WarnedBy reports whether a warning of the answer is about the act of a policy.
+// WarnedBy reports whether a warning in the response was caused by this act of a policy.
 func (a *Act) WarnedBy(warning string) bool {
 	return a.Kind == ByPolicy && strings.HasPrefix(warning, warningOf(a.Entry.Kind, a.By, a.Binding))
 }
 
-// Fields are the fields of the change, each once.
+// Fields returns the fields of the change without duplicates.
 func (a *Act) Fields() []string {
 	var list []string
 	for p := range each(a.Patch) {
@@ -72,11 +75,12 @@ func (a *Act) Fields() []string {
 	return list
 }
 
-// Part is what one policy, or one webhook, did in a step. One of Judgement and Call is set.
+// Part is the part of one policy or one webhook in a step. One of Judgement and Call is set.
 type Part struct {
 	Judgement *JudgementRecord
 	Call      *CallRecord
-	// Unused says in a sentence why the answer of the call was not used; empty if it was.
+	// Unused is a sentence that explains why the answer of the call was not used; empty if the
+	// answer was used.
 	Unused string
 }
 
@@ -91,7 +95,7 @@ func each[T any](list []T) iter.Seq[*T] {
 	}
 }
 
-// Each yields the steps.
+// Each yields all steps.
 func (r *Record) Each() iter.Seq[*StepRecord] { return each(r.Steps) }
 
 // Several reports whether the request was about several objects.
@@ -99,8 +103,8 @@ func (r *Record) Several() bool {
 	return slices.ContainsFunc(r.Steps, func(s StepRecord) bool { return s.Name != r.Steps[0].Name })
 }
 
-// LastAttempt yields the steps of the attempt that was stored. A write that met another one is
-// judged again, on the object as it is then.
+// LastAttempt yields the steps of the attempt that was stored. After a write conflict, admission
+// runs again with the current object.
 func (r *Record) LastAttempt() iter.Seq[*StepRecord] {
 	for i := len(r.Steps) - 1; i > 0; i-- {
 		if s, first := &r.Steps[i], &r.Steps[0]; s.Plugin == first.Plugin && s.Pass == first.Pass && s.Round == first.Round && s.Namespace == first.Namespace && s.Name == first.Name {
@@ -110,7 +114,7 @@ func (r *Record) LastAttempt() iter.Seq[*StepRecord] {
 	return r.Each()
 }
 
-// Parts yields what policies and webhooks did in the step, in order.
+// Parts yields the parts of all policies and webhooks in the step, in order.
 func (s *StepRecord) Parts() iter.Seq[Part] {
 	var list []Part
 	for j := range each(s.Judgements) {
@@ -129,7 +133,7 @@ func (s *StepRecord) Parts() iter.Seq[Part] {
 	return slices.Values(list)
 }
 
-// parts are what policies and webhooks did in all steps.
+// parts returns the parts of all steps.
 func (r *Record) parts() (list []Part) {
 	for s := range r.Each() {
 		list = slices.AppendSeq(list, s.Parts())
@@ -137,7 +141,7 @@ func (r *Record) parts() (list []Part) {
 	return list
 }
 
-// Calls yields the calls of webhooks whose answers count.
+// Calls yields the webhook calls whose answers were used.
 func (r *Record) Calls() iter.Seq[*CallRecord] {
 	var list []*CallRecord
 	for _, p := range r.parts() {
@@ -148,7 +152,8 @@ func (r *Record) Calls() iter.Seq[*CallRecord] {
 	return slices.Values(list)
 }
 
-// Skipped yields the webhooks and policies that were looked at and did not apply, if the trace has them.
+// Skipped yields the webhooks and policies that were considered and did not apply, if the trace has
+// them.
 func (r *Record) Skipped() iter.Seq[*SkipRecord] {
 	var list []*SkipRecord
 	for s := range r.Each() {
@@ -157,7 +162,7 @@ func (r *Record) Skipped() iter.Seq[*SkipRecord] {
 	return slices.Values(list)
 }
 
-// Judged yields what policies did.
+// Judged yields the judgements of all policies.
 func (r *Record) Judged() iter.Seq[*JudgementRecord] {
 	var list []*JudgementRecord
 	for _, p := range r.parts() {
@@ -179,7 +184,7 @@ func (r *Record) Reviews() int {
 	return n
 }
 
-// Cost is what all expressions of policies cost together, in the units of CEL.
+// Cost returns the cost of all policy expressions together, in CEL cost units.
 func (r *Record) Cost() (cost int64) {
 	for j := range r.Judged() {
 		for e := range each(j.Evaluations) {
@@ -189,21 +194,22 @@ func (r *Record) Cost() (cost int64) {
 	return cost
 }
 
-// Acts yields what was done to the request, in order.
+// Acts yields all acts, in order.
 func (r *Record) Acts() iter.Seq[Act] { return r.only(func(*Act) bool { return true }) }
 
-// Rejections yields what rejected the request.
+// Rejections yields the acts that rejected the request.
 func (r *Record) Rejections() iter.Seq[Act] {
 	return r.only(func(a *Act) bool { return a.Deed == Rejects && !a.Step.Allowed })
 }
 
-// Spared yields what would have rejected or changed the request if it had been hard.
+// Spared yields the rejections and changes that did not happen because the webhook or policy is not
+// enforced.
 func (r *Record) Spared() iter.Seq[Act] {
 	return r.only(func(a *Act) bool { return a.Deed == WouldReject || a.Deed == WouldChange })
 }
 
-// SparedBy yields what a registration would have done if it had been hard: one of a kind and a name,
-// or a binding, whose acts are those of its policy.
+// SparedBy yields the acts of Spared that belong to the webhook configuration, policy or binding
+// with a kind and a name. The acts of a binding are acts of its policy.
 func (r *Record) SparedBy(kind, name string) iter.Seq[Act] {
 	return func(yield func(Act) bool) {
 		for a := range r.Spared() {
@@ -221,7 +227,7 @@ func (r *Record) Changes() iter.Seq[Act] {
 	return r.only(func(a *Act) bool { return a.Deed == Changes })
 }
 
-// only yields the acts that are wanted.
+// only yields the acts for which wanted returns true.
 func (r *Record) only(wanted func(*Act) bool) iter.Seq[Act] {
 	var list []Act
 	for s := range r.Each() {
@@ -234,8 +240,8 @@ func (r *Record) only(wanted func(*Act) bool) iter.Seq[Act] {
 	return slices.Values(list)
 }
 
-// Acts yields what was done in the step. A rejection that no policy and no webhook is the reason of
-// is the plugin's.
+// Acts yields the acts of the step. If no policy and no webhook caused the rejection, the plugin
+// did.
 func (s *StepRecord) Acts() iter.Seq[Act] {
 	list := []Act{
 		change(Act{Kind: ByPlugin, By: s.Plugin}, true, s.Patch, nil),
@@ -259,8 +265,8 @@ func (s *StepRecord) Acts() iter.Seq[Act] {
 	return slices.Values(list)
 }
 
-// change returns a with the change that was, or would have been, made; without a Deed if there is none.
-// A patch that was refused, or that changes nothing, is none.
+// change returns a with a change: patch if it was made, or would if enforcement would have made it.
+// A patch that was refused or changes nothing counts as no change; the result then has no Deed.
 func change(a Act, made bool, patch, would []PatchOperation) Act {
 	switch {
 	case len(would) > 0:
@@ -271,7 +277,7 @@ func change(a Act, made bool, patch, would []PatchOperation) Act {
 	return a
 }
 
-// acts are what the policy did; one without a Deed is none.
+// acts returns the acts of the policy. An element without a Deed is no act.
 func (j *JudgementRecord) acts() (list []Act) {
 	act := Act{Kind: ByPolicy, By: j.Policy.String(), Entry: &j.Policy, As: as(j.Equivalent, j.Kind)}
 	for c := range each(j.Consequences) {
@@ -306,7 +312,7 @@ func (c *ConsequenceRecord) deed() Deed {
 	return ""
 }
 
-// acts are what the webhook did: what its answer comes to, and a change.
+// acts returns the effect of the webhook's answer and the webhook's change.
 func (c *CallRecord) acts() []Act {
 	a := Act{Kind: ByWebhook, By: c.Webhook.String(), Entry: &c.Webhook, Enforcement: c.Enforcement, As: as(c.Equivalent, c.Kind)}
 	changed := change(a, c.Mutated, c.Patch, c.WouldPatch)
@@ -314,7 +320,7 @@ func (c *CallRecord) acts() []Act {
 	return []Act{a, changed}
 }
 
-// Deed is what the answer of the webhook comes to; empty if the webhook allowed the request.
+// Deed returns the effect of the webhook's answer; empty if the webhook allowed the request.
 func (c *CallRecord) Deed() Deed {
 	switch {
 	case c.Verdict == Allowed.String(), c.Verdict == Unheard.String():
@@ -327,7 +333,8 @@ func (c *CallRecord) Deed() Deed {
 	return Rejects
 }
 
-// as names the kind in which a webhook or a policy saw the object; empty for the request's own.
+// as returns the kind in which a webhook or a policy saw the object; empty for the kind of the
+// request.
 func as(equivalent bool, kind KindRecord) string {
 	if !equivalent {
 		return ""
@@ -335,13 +342,14 @@ func as(equivalent bool, kind KindRecord) string {
 	return kind.String()
 }
 
-// String names the entry as messages do: CONFIGURATION/NAME, or the name of the object that is the
-// entry.
+// String returns the entry as messages name it: CONFIGURATION/NAME, or the object's name if the
+// object is the entry.
 func (e *EntryRecord) String() string {
 	return (&registration.Origin{Configuration: e.Configuration, Name: e.Name}).String()
 }
 
-// Names names what the rule was about; the last name counts those that are left out.
+// Names returns the names of the entries that the rule affected. If some were left out, the last
+// element is their number.
 func (x *ExclusionRecord) Names() []string {
 	var names []string
 	for e := range each(x.Entries) {

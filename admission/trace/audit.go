@@ -34,10 +34,10 @@ const (
 	// DiscardedPrefix names mutating webhooks that got a review ahead of their turn and whose
 	// answer was not used. The value is the fate of the answer.
 	DiscardedPrefix = "discarded.webhook.gatehouse.dev/"
-	// SparedPrefix begins the keys that say what a soft webhook or policy would have rejected or
-	// changed (S28.8). The name of the plugin comes before the round.
+	// SparedPrefix begins the keys for rejections and changes by webhooks and policies that are not
+	// enforced (S28.8). The name of the plugin comes before the round.
 	SparedPrefix = "enforcement.gatehouse.dev/"
-	// ExclusionAnnotationPrefix begins the keys that say what exclusion rules did. The rest is the
+	// ExclusionAnnotationPrefix begins the keys for the effects of exclusion rules. The rest is the
 	// name of the plugin, and "_round_1" in the second mutating pass.
 	ExclusionAnnotationPrefix = "exclusions.gatehouse.dev/"
 )
@@ -49,7 +49,7 @@ var failedOpen = [...]string{
 	registration.External:   FailedOpenExternalPrefix,
 }
 
-// maxLoggedKey bounds, in bytes, how much of a dropped key is in the log.
+// maxLoggedKey bounds, in bytes, the part of a dropped key that is logged.
 const maxLoggedKey = 2 << 10
 
 type mutationAnnotation struct {
@@ -65,9 +65,9 @@ type patchAnnotation struct {
 	PatchType     string          `json:"patchType"`
 }
 
-// annotate adds the run to the request's audit event. The index of a mutating hook counts all
-// mutating hooks; the index of another hook counts only the hooks that matched the request
-// (S5.25, S6.7).
+// annotate adds the run to the audit event of the request. The index of a mutating webhook counts
+// all mutating webhooks; the index of another webhook counts only the webhooks that matched the
+// request (S5.25, S6.7).
 func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Run) {
 	mutating := t.Source.Descriptor().Pass == registration.MutatingPass
 	for i := range t.Calls {
@@ -104,8 +104,8 @@ func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Run
 	}
 }
 
-// annotateDiscarded names the webhooks whose answers were not used. A webhook that got several
-// reviews has one annotation.
+// annotateDiscarded names the webhooks whose answers were discarded, with one annotation for each
+// webhook.
 func (p *Publisher) annotateDiscarded(ctx context.Context, a admission.Attributes, t *Run) {
 	if len(t.Discarded) == 0 {
 		return
@@ -126,9 +126,9 @@ func (p *Publisher) annotateDiscarded(ctx context.Context, a admission.Attribute
 	}
 }
 
-// add adds an annotation to the audit event. It logs an annotation that the event refuses,
-// because the key is not a qualified name, or has another value already (S4.17). The log does
-// not get the value, which is the webhook's.
+// add adds an annotation to the audit event. It logs an annotation that the event refuses, because
+// the key is not a qualified name or already has another value (S4.17). The value comes from the
+// webhook and is not logged.
 func (p *Publisher) add(ctx context.Context, a admission.Attributes, h *registration.Origin, key, value string, level audit.Level) {
 	if err := a.AddAnnotationWithLevel(key, value, level); err != nil {
 		p.complaints.log(ctx, h, nil, "Dropped an audit annotation", "key", key[:min(len(key), maxLoggedKey)])

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Known says how it is known what a part of a Trace says, if the trace was made of an audit log
-// (S30.2). It is empty for what this process saw itself.
+// Known is the source of a fact in a Trace that was made from an audit log (S30.2). It is empty for
+// a trace of this process.
 type Known string
 
 const (
-	// Written: the audit log says it.
+	// Written: the audit log contains the fact.
 	Written Known = "written"
-	// Derived: it follows from the registrations that judged the request.
+	// Derived: the fact follows from the webhook configurations and policies that applied to the
+	// request.
 	Derived Known = "derived"
-	// Unknown: the audit log does not say it, and nothing that is known implies it.
+	// Unknown: the audit log does not contain the fact, and no known fact implies it.
 	Unknown Known = "unknown"
 )
 
@@ -43,14 +44,14 @@ type Audit struct {
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// FromAudit returns a trace that has no steps yet, of a request that an audit log shows.
+// FromAudit returns a trace without steps for a request in an audit log.
 func FromAudit(id string, start time.Time, latency time.Duration, about Subject, outcome Outcome, a *Audit) *Trace {
 	t := &Trace{ID: id, Start: start, Audit: a}
 	t.mu.about, t.mu.known, t.mu.latency, t.mu.outcome = about, true, latency, outcome
 	return t
 }
 
-// shown returns what a Record shows of a; nil for a trace of this process.
+// shown returns the form of a in a Record; nil for a trace of this process.
 func (a *Audit) shown(w writer) *Audit {
 	if a == nil {
 		return nil
@@ -63,7 +64,7 @@ func (a *Audit) shown(w writer) *Audit {
 	return &out
 }
 
-// size is about how much memory it takes.
+// size estimates the memory use in bytes.
 func (a *Audit) size() int {
 	if a == nil {
 		return 0

@@ -8,20 +8,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Circuit is the event that the circuit of a webhook server opens, so that the server is not
-// called any more, or closes.
+// Circuit is the opening or closing of the circuit of a webhook server. While the circuit is open,
+// the server is not called.
 type Circuit struct {
 	// Target is the webhook server, HOST:PORT.
 	Target string
-	// Open reports whether the circuit opens. If it does, Failures is how many calls have
-	// failed in a row, the first at Since, the latest with Err.
+	// Open reports whether the circuit opens. If so, Failures is the number of failed calls in a
+	// row, the first at Since, the latest with Err.
 	Open     bool
 	Failures int
 	Since    time.Time
 	Err      error
 }
 
-// openCircuits is the gauge that the process serves. Engines in one process share it.
+// openCircuits is the gauge of open circuits, shared by all engines in the process.
 var openCircuits = sync.OnceValue(func() *metrics.GaugeVec {
 	return registered(metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "circuit_open",
@@ -30,8 +30,8 @@ var openCircuits = sync.OnceValue(func() *metrics.GaugeVec {
 	}, []string{"plugin", "target"}))
 })
 
-// Circuits returns a function that counts and logs changes of the circuits of a plugin's
-// webhook servers.
+// Circuits returns a function that counts and logs changes of the circuits of a plugin's webhook
+// servers.
 func Circuits(plugin string) func(Circuit) {
 	gauge := openCircuits()
 	return func(c Circuit) {

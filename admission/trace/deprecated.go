@@ -8,7 +8,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// The names of what can be deprecated about the serving certificate of a webhook.
+// The deprecated properties of a webhook's serving certificate.
 const (
 	// MissingSAN: the certificate has no subjectAltName.
 	MissingSAN = "MissingSAN"
@@ -16,11 +16,11 @@ const (
 	InsecureSHA1 = "InsecureSHA1"
 )
 
-// deprecation is how something deprecated is reported (SEMANTICS 10).
+// deprecation is the report about a deprecated property (SEMANTICS 10).
 type deprecation struct {
 	counter func() *metrics.Counter
-	// annotation is the prefix of the key of the audit annotation, to which the
-	// host of the webhook is added, and reason its value.
+	// annotation is the prefix of the audit annotation's key, which is followed by the host of the
+	// webhook. reason is the value.
 	annotation, reason string
 }
 
@@ -42,8 +42,8 @@ var deprecations = map[string]deprecation{
 	},
 }
 
-// CountDeprecations counts the deprecated properties of the certificate of a webhook's host,
-// and notes them in the audit event of ctx. names are those above.
+// CountDeprecations counts the deprecated properties of the certificate of a webhook's host and
+// adds them to the audit event of ctx. names are MissingSAN or InsecureSHA1.
 func CountDeprecations(ctx context.Context, host string, names []string) {
 	for _, name := range names {
 		d := deprecations[name]
@@ -58,9 +58,9 @@ func noteDeprecations(ctx context.Context, c *Call) {
 	}
 }
 
-// deprecatedCounter returns a function that registers a counter when it is first called. By
-// then every package is initialized: upstream's package for webhooks, if it is linked in, has
-// registered the same counters, and panics unless it is the first to do so.
+// deprecatedCounter returns a function that registers a counter when it is first called. By then
+// every package is initialized. The webhook package of k8s.io/apiserver, if linked in, registers
+// the same counters, and panics unless it registers them first.
 func deprecatedCounter(name, help string) func() *metrics.Counter {
 	return sync.OnceValue(func() *metrics.Counter {
 		return registered(metrics.NewCounter(&metrics.CounterOpts{

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// maxSpared bounds, in bytes, how much of a message is in a warning or an audit annotation.
+// maxSpared bounds, in bytes, the part of a message in a warning or an audit annotation.
 const maxSpared = 1 << 10
 
 // Enforcement says how hard a webhook or a policy was for a request (S28).
@@ -27,7 +27,7 @@ type Enforcement struct {
 	Rule string `json:"rule,omitempty"`
 }
 
-// String names the mode and who set it, for people.
+// String returns the mode and its origin, for people.
 func (e Enforcement) String() string {
 	if e.Rule != "" {
 		return fmt.Sprintf("enforcement %s by rule %s of the server", e.Mode, e.Rule)
@@ -35,7 +35,7 @@ func (e Enforcement) String() string {
 	return fmt.Sprintf("enforcement %s", e.Mode)
 }
 
-// record returns the Enforcement for a Record, nil if it was hard.
+// record returns the Enforcement for a Record; nil if the webhook or policy is enforced.
 func (e Enforcement) record() *Enforcement {
 	if !e.Mode.Soft() {
 		return nil
@@ -54,8 +54,8 @@ type sparedAnnotation struct {
 	Message string `json:"message,omitempty"`
 }
 
-// publishSpared reports what soft webhooks and policies would have done, in warnings, audit
-// annotations and metrics (S28.8).
+// publishSpared reports the rejections and changes by webhooks and policies that are not enforced,
+// in warnings, audit annotations and metrics (S28.8).
 func (p *Publisher) publishSpared(ctx context.Context, a admission.Attributes, t *Run) {
 	d := t.Source.Descriptor()
 	n := 0
@@ -94,7 +94,8 @@ func (p *Publisher) publishSpared(ctx context.Context, a admission.Attributes, t
 	}
 }
 
-// WouldMutate reports whether a mutation of a soft policy would have changed the object.
+// WouldMutate reports whether a mutation of a policy that is not enforced would have changed the
+// object.
 func (e *Evaluation) WouldMutate() bool {
 	return slices.ContainsFunc(e.Mutations, func(m Mutation) bool { return len(m.WouldPatch) > 0 })
 }

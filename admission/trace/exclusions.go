@@ -9,10 +9,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxExcluded bounds how many entries of each rule a record and an annotation list.
+// maxExcluded bounds the number of entries of each rule in a record or an annotation.
 const maxExcluded = 100
 
-// excludedAnnotation is what one rule did.
+// excludedAnnotation is the effect of one rule.
 type excludedAnnotation struct {
 	Rule    string   `json:"rule"`
 	Effect  string   `json:"effect"`
@@ -20,7 +20,7 @@ type excludedAnnotation struct {
 	More    int      `json:"more,omitempty"`
 }
 
-// publishExclusions counts and annotates what exclusion rules did (S23.9).
+// publishExclusions counts and annotates the effects of exclusion rules (S23.9).
 func (p *Publisher) publishExclusions(ctx context.Context, a admission.Attributes, t *Run) {
 	if len(t.Exclusions) == 0 {
 		return

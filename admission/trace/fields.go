@@ -5,15 +5,16 @@ import "strconv"
 // Fields are the fields of a Record that a field selector may name, besides metadata.name and
 // metadata.namespace.
 //
-// auditID is the ID of the request in the audit log and in the log. webhook is the name of a webhook
-// that was called, or of an initializer that the object was given or that wrote it; configuration is
-// the name of its registration object; plugin is a plugin that did something. response is the status
-// code of the response, its class as in 4xx, or the reason of an error. resource is the plural,
-// or the plural and the group as in deployments.apps. name is the name of the request's object. An =
-// is true when one of several values is equal, a != when none is.
+// auditID is the ID of the request in the audit log and in the log. webhook is the name of a called
+// webhook, or of an initializer that was given to the object or wrote it; configuration is the name
+// of the webhook configuration, policy or initializer configuration; plugin is the name of a plugin
+// with a step. response is the status code of the response, its class such as 4xx, or the reason of
+// an error. resource is the plural, or the plural and the group such as deployments.apps. name is
+// the name of the request's object. For a field with several values, = is true if one value is
+// equal, and != if none is.
 var Fields = []string{"auditID", "webhook", "configuration", "plugin", "outcome", "response", "user", "operation", "resource", "name", "dryRun"}
 
-// Field returns the values of a field, as Fields describes it.
+// Field returns the values of a field; see Fields.
 func (r *Record) Field(field string) []string {
 	switch q := &r.Request; field {
 	case "auditID":

@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// MaxText bounds, in bytes, how much of a text from a webhook, or of an error, is in a Record.
+// MaxText bounds, in bytes, the part of a webhook's text or of an error in a Record.
 const MaxText = 2 << 10
 
 // Outcome is the result of admission for a request.
@@ -31,19 +31,19 @@ type Outcome string
 
 // The outcomes.
 const (
-	// OutcomeAllowed: the request could go on, and every webhook and policy gave a verdict.
+	// OutcomeAllowed: admission allowed the request, and every webhook and policy gave a verdict.
 	OutcomeAllowed Outcome = "Allowed"
-	// OutcomeFailedOpen: the request could go on, and at least one webhook or policy was
-	// ignored because it failed.
+	// OutcomeFailedOpen: admission allowed the request, and ignored the failure of at least one
+	// webhook or policy.
 	OutcomeFailedOpen Outcome = "FailedOpen"
 	// OutcomeDenied: a webhook, a policy or a plugin rejected the request.
 	OutcomeDenied Outcome = "Denied"
 	// OutcomeFailed: the request was rejected because a webhook, a policy or a plugin failed.
 	OutcomeFailed Outcome = "Failed"
-	// OutcomeRejected: something else than admission rejected the request, such as authorization or
-	// validation. Only traces of audit logs have it.
+	// OutcomeRejected: the request was rejected outside of admission, for example by authorization
+	// or validation. Only traces of audit logs have this outcome.
 	OutcomeRejected Outcome = "Rejected"
-	// OutcomeUnknown: an audit log does not say what admission came to.
+	// OutcomeUnknown: the audit log does not contain the outcome of admission.
 	OutcomeUnknown Outcome = "Unknown"
 )
 
@@ -154,8 +154,8 @@ func (r *Record) Refused() bool {
 	return r.Response != nil && r.Response.Code >= http.StatusBadRequest && (r.Outcome == OutcomeAllowed || r.Outcome == OutcomeFailedOpen)
 }
 
-// responses returns the names by which a response is selected: its code, the class of the code as in 4xx, and its
-// reason. There are none if the response is not known.
+// responses returns the names by which a response is selected: its code, the class of the code such
+// as 4xx, and its reason. It returns nil if the response is not known.
 func (r *Record) responses() []string {
 	if r.Response == nil {
 		return nil
@@ -203,8 +203,8 @@ type KindRecord struct {
 	Kind string `json:"kind"`
 }
 
-// Object names the resource and the object for people, as in pods/exec web or
-// deployments.apps web.
+// Object returns the resource and the object for people, such as pods/exec web or deployments.apps
+// web.
 func (r *RequestRecord) Object() string {
 	text := r.Resource.Resource
 	if r.Resource.Group != "" {
@@ -401,19 +401,19 @@ func at(t time.Time) Time { return Time{Time: t.UTC()} }
 // DeepCopyInto copies the record to out.
 func (r *Record) DeepCopyInto(out *Record) { deepcopy.Into(r, out) }
 
-// RecordOptions say what a Record shows.
+// RecordOptions are options of Trace.Record.
 type RecordOptions struct {
-	// RedactPatches leaves out the values of all patches. The values of patches of
-	// secrets are always left out.
+	// RedactPatches leaves out the values of all patches. The values of patches of secrets are
+	// always left out.
 	RedactPatches bool
 }
 
 // Record returns the stable form of the trace.
 //
-// A record of a request about secrets (Secret, TokenReview, TokenRequest) has no
-// contents: no values of patches, no deeper paths than to a member of the object, and no
-// texts that come from webhooks, which could quote what they were sent. What looks like a credential
-// is taken out of the values and texts of every record.
+// A record of a request about secrets (Secret, TokenReview, TokenRequest) has no contents: no
+// values of patches, only the first element of patch paths outside of metadata, and no texts from
+// webhooks, which could quote the secret. Anything that looks like a credential is removed from the
+// values and texts of every record.
 func (t *Trace) Record(o RecordOptions) Record {
 	subject := t.Subject()
 	w := writer{secret: credentials.Whole(subject.Resource.GroupResource(), subject.Subresource), changes: true, most: MaxText, consequences: maxConsequences}
@@ -421,9 +421,9 @@ func (t *Trace) Record(o RecordOptions) Record {
 	return t.record(w, &subject)
 }
 
-// Verdicts returns the trace as a Record for the caller alone: nothing that policies and webhooks
-// said or did is withheld or cut off. It has what compiled-in plugins changed only with changes,
-// which takes time, and no fields and earlier values of patches.
+// Verdicts returns the trace as a Record for the caller alone: texts of policies and webhooks are
+// neither withheld nor truncated. The record has no field names and earlier values of patches. It
+// has the changes by built-in admission plugins only if changes is set, which takes time.
 func (t *Trace) Verdicts(changes bool) *Record {
 	subject := t.Subject()
 	r := t.record(writer{changes: changes, plain: true, most: math.MaxInt, consequences: math.MaxInt}, &subject)
@@ -457,16 +457,17 @@ func (t *Trace) record(w writer, subject *Subject) Record {
 
 // writer makes the parts of a Record.
 type writer struct {
-	// redact leaves out the values of patches, and secret all texts that may come from the
+	// redact leaves out the values of patches. secret leaves out all texts that may come from the
 	// object.
 	redact, secret bool
-	// changes writes what compiled-in plugins changed. plain leaves out the edits of patches.
+	// changes includes the changes by built-in admission plugins. plain leaves out the edits of
+	// patches.
 	changes, plain bool
-	// most is how many bytes of a text, and consequences how many of a policy, are written.
+	// most bounds the bytes of a text, and consequences the number of consequences of a policy.
 	most, consequences int
 }
 
-// withheld stands for a text that could quote a secret.
+// withheld replaces a text that could quote a secret.
 const withheld = "(not shown: the request was about secrets)"
 
 func (w writer) step(s *Step) StepRecord {
@@ -518,7 +519,7 @@ func (w writer) step(s *Step) StepRecord {
 	return out
 }
 
-// records makes the records of the elements of a list; nil for an empty one.
+// records converts the elements of a list; nil for an empty list.
 func records[From, To any](list []From, record func(*From) To) (out []To) {
 	for i := range list {
 		out = append(out, record(&list[i]))
@@ -548,7 +549,7 @@ func (w writer) call(c *Call) CallRecord {
 	if !w.secret {
 		return out
 	}
-	// The webhook got the secret, and any text of the webhook may contain it.
+	// The webhook received the secret, so any text of the webhook may contain it.
 	if c.Err != nil && (c.UID != "" || c.Known != "") {
 		out.Error = withheld
 	}
@@ -569,16 +570,16 @@ func (w writer) edits(c Change, patch []byte) []Edit {
 	return c.Edits(patch)
 }
 
-// patch returns the operations of a patch, each with its edit. The patch was applied, so it can
-// be parsed.
+// patch returns the operations of a patch, each with its edit. The patch was applied, so its syntax
+// is valid.
 func (w writer) patch(data []byte, edits []Edit) []PatchOperation {
 	if len(data) == 0 {
 		return nil
 	}
 	var list []PatchOperation
 	if err := json.Unmarshal(data, &list); err != nil {
-		// If the standard library cannot read a patch that the patch library could, the rest of
-		// the record is still made.
+		// Keep the rest of the record if the standard library cannot read a patch that the patch
+		// library could.
 		return []PatchOperation{{Op: "unknown", Path: "", Value: json.RawMessage(`"` + fmt.Sprint(len(data)) + ` bytes"`)}}
 	}
 	for i := range list {
@@ -607,7 +608,7 @@ func (w writer) patch(data []byte, edits []Edit) []PatchOperation {
 	return list
 }
 
-// member shortens a path to the part that names a member of the object, because deeper paths
+// member shortens a path to its first element, the name of a member of the object: deeper paths
 // contain the keys of a secret. Paths in metadata stay whole.
 func member(path string) string {
 	if strings.HasPrefix(path, "/metadata/") || !strings.HasPrefix(path, "/") {
@@ -617,7 +618,7 @@ func member(path string) string {
 	return "/" + name
 }
 
-// text returns the message of an error, as it is shown.
+// text returns the message of an error for the record.
 func (w writer) text(err error) string {
 	if err == nil {
 		return ""
@@ -625,10 +626,10 @@ func (w writer) text(err error) string {
 	return w.shown(err.Error())
 }
 
-// shown returns a text without credentials, and without its end if it is long.
+// shown removes credentials from a text and truncates it.
 func (w writer) shown(s string) string { return w.cut(w.without(s)) }
 
-// without takes credentials out of a text, unless the record is for its caller alone.
+// without removes credentials from a text, unless the record is for its caller alone.
 func (w writer) without(s string) string {
 	if w.plain {
 		return s
@@ -638,7 +639,7 @@ func (w writer) without(s string) string {
 
 func (w writer) cut(s string) string { return Cut(s, w.most) }
 
-// Cut shortens a text to most bytes, with a mark at the end that says so.
+// Cut truncates a text to most bytes and marks the end if it does.
 func Cut(s string, most int) string {
 	const mark = " [...]"
 	if len(s) <= most {

@@ -154,7 +154,7 @@ type ConsequenceRecord struct {
 	Spared      bool         `json:"spared,omitempty"`
 }
 
-// maxConsequences is how many consequences of a policy are in a Record.
+// maxConsequences bounds the number of consequences of a policy in a Record.
 const maxConsequences = 64
 
 func (w writer) judgement(j *Judgement) JudgementRecord {
@@ -218,8 +218,8 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 	return out
 }
 
-// said returns a text, or withheld if the object has secrets and the text may come from the
-// object. Texts about configuration do not.
+// said returns a text, or withheld if the object has secrets and the text may quote the object.
+// Texts about configuration cannot.
 func (w writer) said(s string, configuration bool) string {
 	if w.secret && !configuration && s != "" {
 		return withheld

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// logEvery is the least time between two lines about a webhook with the same words.
+	// logEvery is the minimum time between two lines about a webhook with the same message.
 	logEvery = time.Second
-	// maxLogged bounds how many of these lines are remembered; when there are more, all are
-	// forgotten.
+	// maxLogged bounds the number of remembered lines; when it is reached, all are forgotten.
 	maxLogged = 1024
 )
 
-// complaints is the log about webhooks. A webhook that fails usually fails for every request.
-// For each complaint, at most one line is logged in logEvery, with the count of the lines that
-// were left out before it. Only metrics count complaints that are left out after the last line.
+// complaints is the log about webhooks. A webhook that fails usually fails for every request. At
+// most one line for each complaint is logged in logEvery, with the number of lines left out before
+// it. Complaints that are left out after the last line appear in metrics only.
 //
 // It is safe for concurrent use; its zero value is ready.
 type complaints struct {
@@ -30,7 +29,7 @@ type complaints struct {
 	}
 }
 
-// complaint identifies the subject of a line, which does not depend on the request.
+// complaint identifies the subject of a line, independent of the request.
 type complaint struct {
 	source              registration.Source
 	configuration, name string
@@ -42,7 +41,7 @@ type logged struct {
 	leftOut int
 }
 
-// log writes a line with severity error, which appears at every verbosity.
+// log writes a line with severity error, which is visible at every verbosity.
 func (l *complaints) log(ctx context.Context, h *registration.Origin, err error, message string, more ...any) {
 	leftOut, due := l.due(complaint{h.Source, h.Configuration, h.Name, message}, time.Now())
 	if !due {
@@ -58,8 +57,7 @@ func (l *complaints) log(ctx context.Context, h *registration.Origin, err error,
 	klog.FromContext(ctx).Error(err, message, values...)
 }
 
-// due reports whether a line about c is due, and how many were left out since the
-// last one.
+// due reports whether a line about c is due, and how many lines were left out since the last one.
 func (l *complaints) due(c complaint, now time.Time) (leftOut int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

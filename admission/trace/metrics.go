@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// callType returns the label type of the metrics of calls. Its values differ from those of
-// other metrics; dashboards rely on the difference (S10.1).
+// callType returns the label type of the call metrics. Other metrics have different values;
+// dashboards rely on the difference (S10.1).
 func callType(p registration.Pass) string {
 	if p == registration.MutatingPass {
 		return "admit"
@@ -34,8 +34,8 @@ func exclusionType(p registration.Pass) string {
 // conditionKind is the label kind of the match condition metrics.
 const conditionKind = "webhook"
 
-// count updates the metrics of calls and match conditions (S10.2 to S10.4). The Chain of
-// package admission updates those of plugins and passes.
+// count updates the metrics of calls and match conditions (S10.2 to S10.4). The Chain of package
+// admission updates the metrics of plugins and passes.
 func count(ctx context.Context, a admission.Attributes, t *Run) {
 	pass := t.Source.Descriptor().Pass
 	kind := callType(pass)
@@ -87,13 +87,14 @@ func errorType(v Verdict) metrics.WebhookRejectionErrorType {
 	}
 }
 
-// discarded counts the answers that were not used. The other metrics count only answers that
-// were used.
+// discarded counts the answers that were not used. The other metrics count only answers that were
+// used.
 var discarded = ownCounter("admission_webhook", "discarded_reviews_total",
 	"Reviews sent to webhooks ahead of their turn whose answers were discarded, by webhook, type (admit or validating) and fate: Superseded when the object changed before the turn, NotReached when the request was rejected before it.",
 	"name", "type", "fate")
 
-// ownCounter is a counter that upstream does not have. It is registered when it first counts.
+// ownCounter is a counter that k8s.io/apiserver does not have. It is registered when it first
+// counts.
 func ownCounter(subsystem, name, help string, labels ...string) func() *basemetrics.CounterVec {
 	return sync.OnceValue(func() *basemetrics.CounterVec {
 		return registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
@@ -102,8 +103,8 @@ func ownCounter(subsystem, name, help string, labels ...string) func() *basemetr
 	})
 }
 
-// registered registers a metric and returns it. If such a metric is registered already, it
-// returns that one.
+// registered registers a metric and returns it. If an equal metric is already registered,
+// registered returns that metric.
 func registered[M basemetrics.Registerable](m M) M {
 	err := legacyregistry.Register(m)
 	var there prometheus.AlreadyRegisteredError

@@ -10,59 +10,57 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Judgement is what one policy did about a request.
+// Judgement is the result of one policy for a request.
 type Judgement struct {
-	// Known says how it is known that the policy was evaluated.
+	// Known is the source of the fact that the policy was evaluated.
 	Known Known
-	// Policy is the policy, FailurePolicy its failure policy.
+	// Policy is the policy, and FailurePolicy its failure policy.
 	Policy        registration.Origin
 	FailurePolicy registration.FailurePolicy
-	// Rule is the index of the rule that matched. Kind, Resource and Subresource are what
-	// the policy sees the request is about; Equivalent reports whether this differs from the
-	// request's own.
+	// Rule is the index of the rule that matched. The policy is evaluated for Kind, Resource and
+	// Subresource; Equivalent reports whether they differ from the request's own.
 	Rule        int
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource
 	Subresource string
 	Equivalent  bool
-	// Evaluations are those that were made, one for each param, in order.
+	// Evaluations has one evaluation for each param, in order.
 	Evaluations []Evaluation
-	// Consequences are what follows of all that was found and is not as it should be, in
-	// the order in which they count.
+	// Consequences are the effects of all violations and errors, in order of precedence.
 	Consequences []Consequence
 }
 
 // Evaluation is one evaluation of a policy.
 type Evaluation struct {
-	// Param names the object that was param; nil when there was none.
+	// Param names the param; nil if there was none.
 	Param *Param
-	// Bindings are the names of the bindings that lead to the evaluation, MaxBindings at most.
-	// More counts the others.
+	// Bindings are the names of the bindings that lead to the evaluation, at most MaxBindings. More
+	// counts the others.
 	Bindings []string
 	More     int
 	Start    time.Time
 	Latency  time.Duration
-	// Cost is what all expressions cost together, in the units of CEL.
+	// Cost is the cost of all expressions together, in CEL cost units.
 	Cost uint64
-	// Conditions reports whether there were match conditions, which took ConditionLatency and
-	// of which ConditionErrors failed. False is the name of the one that was false: nothing
-	// else was evaluated then.
+	// Conditions reports whether the policy has match conditions. They took ConditionLatency, and
+	// ConditionErrors of them failed. False is the name of the first false condition; no other
+	// expression was evaluated in that case.
 	Conditions       bool
 	ConditionLatency time.Duration
 	ConditionErrors  int
 	False            string
-	// Validations are those that were evaluated, in order.
+	// Validations are the evaluated validations, in order.
 	Validations []Validation
-	// Annotations are the audit annotations that were evaluated, in order.
+	// Annotations are the evaluated audit annotations, in order.
 	Annotations []Annotation
-	// Mutations are those of a mutating policy that were evaluated, in order. Spared reports
-	// whether there are none because the evaluation need not be repeated in the second round.
+	// Mutations are the evaluated mutations of a mutating policy, in order. Spared reports whether
+	// there are none because the second round does not repeat the evaluation.
 	Mutations []Mutation
 	Spared    bool
-	// Enforcement says how hard the binding of a mutating policy was. If it was soft, the
-	// changes of its mutations were discarded.
+	// Enforcement is the enforcement of the binding of a mutating policy. If the binding was not
+	// enforced, the changes of its mutations were discarded.
 	Enforcement Enforcement
-	// Err is why a mutating policy could not be evaluated at all.
+	// Err is the error that prevented the evaluation of a mutating policy.
 	Err error
 }
 
@@ -71,36 +69,37 @@ func (e *Evaluation) Mutated() bool {
 	return slices.ContainsFunc(e.Mutations, func(m Mutation) bool { return m.Changed })
 }
 
-// Mutation is one mutation that was evaluated.
+// Mutation is the evaluation of one mutation.
 type Mutation struct {
-	// Index is the place of the mutation in the policy, Type is ApplyConfiguration or
+	// Index is the index of the mutation in the policy, and Type is ApplyConfiguration or
 	// JSONPatch.
 	Index int
 	Type  string
-	// Patch is the change that the expression gave, as the operations of a JSON patch; those of
-	// an apply configuration have the op merge. It is nil when there is nothing to change, or
-	// when the expression failed with Err.
+	// Patch is the change returned by the expression, as JSON patch operations; the fields of an
+	// apply configuration have the op merge. It is nil if there is no change, or if the expression
+	// failed with Err.
 	Patch []byte
-	// Edits are what the operations of a JSON patch were about, if it changed the object.
+	// Edits are the fields and earlier values for the operations of a JSON patch, if the patch
+	// changed the object.
 	Edits []Edit
 	// Changed reports whether the mutation changed the object.
 	Changed bool
-	// WouldPatch is the change that a mutation would have made if its binding were hard
+	// WouldPatch is the change that the mutation would have made if its binding were enforced
 	// (S28.7).
 	WouldPatch []byte
-	// Err is why nothing was changed.
+	// Err is the reason why the object was not changed.
 	Err     error
 	Cost    uint64
 	Latency time.Duration
 }
 
-// MaxBindings is how many bindings of an evaluation are named.
+// MaxBindings is the maximum number of bindings named in an evaluation.
 const MaxBindings = 16
 
 // Param names an object.
 type Param struct{ Namespace, Name string }
 
-// String names the object as messages do.
+// String returns the object as messages name it: NAMESPACE/NAME, or NAME.
 func (p *Param) String() string {
 	if p.Namespace == "" {
 		return p.Name
@@ -108,22 +107,22 @@ func (p *Param) String() string {
 	return p.Namespace + "/" + p.Name
 }
 
-// Validation is one validation that was evaluated.
+// Validation is the evaluation of one validation.
 type Validation struct {
-	// Index is the place of the validation in the policy. Whole reports whether this element
-	// stands for all validations that were not evaluated; Index then means nothing.
+	// Index is the index of the validation in the policy. Whole reports whether this element
+	// represents all validations that were not evaluated; Index is then meaningless.
 	Index int
 	Whole bool
-	// Violated reports whether the expression is false. Err is why it could not be evaluated.
+	// Violated reports whether the expression is false. Err is the evaluation error.
 	Violated bool
 	Err      error
 	// Message is the message for the user; empty when the validation holds.
 	Message string
 	// Expression is the expression's source; empty when the validation holds.
 	Expression string
-	// Because is the part of the expression that makes it false, if that is less than all of it,
-	// and Values are the values of its parts. Both are there for some violations for which the
-	// request was rejected (S17.24).
+	// Because is the part of the expression that makes it false, unless that is the whole
+	// expression. Values are the values of its parts. Both are set for some violations that
+	// rejected the request (S17.24).
 	Because string
 	Values  []PartValueRecord
 	Cost    uint64
@@ -141,24 +140,24 @@ func (v *Validation) Verdict() string {
 	return "holds"
 }
 
-// Annotation is one audit annotation that was evaluated.
+// Annotation is the evaluation of one audit annotation.
 type Annotation struct {
 	Key string
-	// Value is empty when nothing is recorded. Err is why the value could not be evaluated.
+	// Value is empty if nothing is recorded. Err is the evaluation error.
 	Value string
 	Err   error
 	Cost  uint64
 }
 
-// Consequence is what one binding made of one thing that is not as it should be.
+// Consequence is one binding's reaction to one violation or error.
 type Consequence struct {
-	// Binding is empty if the policy itself is wrong. Param is nil if the consequence is not
-	// about an evaluation.
+	// Binding is empty for an error of the policy itself. Param is nil if the consequence does not
+	// belong to an evaluation.
 	Binding string
 	Param   *Param
 	// Code is a Code of package plan. Configuration reports whether the policy could not be
-	// evaluated. Index is the place of the expression, and Key the key of the audit annotation,
-	// if the consequence is about one.
+	// evaluated. Index is the index of the expression, and Key the key of the audit annotation, if
+	// the consequence has one.
 	Code          string
 	Configuration bool
 	Index         int
@@ -167,13 +166,13 @@ type Consequence struct {
 	Message string
 	Reason  metav1.StatusReason
 	// Actions are the binding's actions that count, in order. Denied reports whether the
-	// consequence rejects the request, and Forgiven whether it has no effect because the
-	// failure policy is Ignore.
+	// consequence rejects the request, and Forgiven whether it has no effect because the failure
+	// policy is Ignore.
 	Actions  []string
 	Denied   bool
 	Forgiven bool
-	// Enforcement says how hard the binding was, or the policy if there is no binding. Spared
-	// reports whether the request would have been rejected if the binding or policy were hard.
+	// Enforcement is the enforcement of the binding, or of the policy if there is no binding.
+	// Spared reports whether the consequence would have rejected the request if enforced.
 	Enforcement Enforcement
 	Spared      bool
 	Latency     time.Duration
@@ -196,12 +195,12 @@ func (j *Judgement) Forgiven() bool {
 	return slices.ContainsFunc(j.Consequences, func(c Consequence) bool { return c.Forgiven })
 }
 
-// failedToJudge reports whether an evaluation error, and not a violation, is the first
-// thing that rejects the request.
+// failedToJudge reports whether the first consequence that rejects the request is an evaluation
+// error rather than a violation.
 func (j *Judgement) failedToJudge() bool {
 	i := slices.IndexFunc(j.Consequences, func(c Consequence) bool { return c.Denied })
 	return i >= 0 && j.Consequences[i].Code != violatedCode
 }
 
-// violatedCode is the code of a validation that is false.
+// violatedCode is the code of a false validation.
 const violatedCode = "Violated"

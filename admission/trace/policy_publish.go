@@ -17,14 +17,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// ValidationFailureAnnotation is the key of the audit annotation that lists the violations
-// whose bindings have the action Audit (S17.18).
+// ValidationFailureAnnotation is the key of the audit annotation that lists the violations whose
+// bindings have the action Audit (S17.18).
 const ValidationFailureAnnotation = "validation.policy.admission.k8s.io/validation_failure"
 
 // maxFailures is how many violations the annotation lists.
 const maxFailures = 50
 
-// validationFailure is one of the violations in the annotation.
+// validationFailure is one violation in the annotation.
 type validationFailure struct {
 	Message           string   `json:"message"`
 	Policy            string   `json:"policy"`
@@ -33,7 +33,7 @@ type validationFailure struct {
 	ValidationActions []string `json:"validationActions"`
 }
 
-// warningOf is how a warning of a policy begins, before its message.
+// warningOf returns the beginning of a policy's warning, which precedes the message.
 func warningOf(kind, policy, binding string) string {
 	text := fmt.Sprintf("Validation failed for %s '%s'", kind, policy)
 	if kind == registration.MutatingPolicies.Descriptor().Kind {
@@ -45,7 +45,7 @@ func warningOf(kind, policy, binding string) string {
 	return text + ": "
 }
 
-// publishPolicies reports what policies did, in metrics, warnings, audit annotations and the
+// publishPolicies reports the results of policies in metrics, warnings, audit annotations and the
 // log (S17.11, S17.18 to S17.23).
 func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes, t *Run) {
 	var failures []validationFailure
@@ -79,8 +79,8 @@ func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes,
 	}
 }
 
-// annotatePolicy records the distinct values that each of the policy's audit annotations has in
-// all evaluations (S17.19).
+// annotatePolicy records, for each audit annotation of the policy, its distinct values in all
+// evaluations (S17.19).
 func (p *Publisher) annotatePolicy(ctx context.Context, a admission.Attributes, j *Judgement) {
 	var keys []string
 	values := map[string][]string{}
@@ -103,15 +103,15 @@ func (p *Publisher) annotatePolicy(ctx context.Context, a admission.Attributes, 
 	}
 }
 
-// policyMetrics are the metrics of one kind of policies.
+// policyMetrics are the metrics of validating or of mutating policies.
 type policyMetrics struct {
 	checks  *basemetrics.CounterVec
 	latency *basemetrics.HistogramVec
 }
 
-// validatingMetrics have the names, labels and help of upstream's metrics (S17.21). In a
-// program that contains upstream's plugin, upstream has registered them already, and both
-// plugins use the same metrics.
+// validatingMetrics have the names, labels and help of the metrics of k8s.io/apiserver (S17.21). A
+// program that links the plugin of k8s.io/apiserver has them registered already, and both plugins
+// use the same metrics.
 var validatingMetrics = newPolicyMetrics("validating_admission_policy", basemetrics.BETA,
 	"Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
 	"Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
@@ -131,13 +131,14 @@ func newPolicyMetrics(subsystem string, level basemetrics.StabilityLevel, checks
 	})
 }
 
-// evaluations counts the outcomes of all evaluations, which upstream's metrics leave out (F19).
+// evaluations counts the outcomes of all evaluations. The metrics of k8s.io/apiserver do not have
+// them (F19).
 var evaluations = ownCounter("admission_policy", "evaluations_total",
 	"Evaluations of admission policies, by kind of policy, policy and outcome: admitted, excluded when a match condition is false, violated, error, or ignored_error when failurePolicy Ignore let the error pass. An evaluation serves all bindings that lead to it. Policies that could not be evaluated count once for each binding, as error or ignored_error.",
 	"type", "policy", "outcome")
 
-// policyKind and policyType are the labels kind and type of the metrics of match conditions,
-// for both kinds of policies (S17.23).
+// policyKind and policyType are the labels kind and type of the match condition metrics of
+// validating and mutating policies (S17.23).
 const policyKind, policyType = "policy", "validate"
 
 func countPolicy(ctx context.Context, a admission.Attributes, source registration.Source, j *Judgement) {
@@ -188,15 +189,15 @@ func countPolicy(ctx context.Context, a admission.Attributes, source registratio
 	}
 }
 
-// mutatingMetrics have the names, labels and help of upstream's metrics (S18.31); see
+// mutatingMetrics have the names, labels and help of the metrics of k8s.io/apiserver (S18.31); see
 // validatingMetrics.
 var mutatingMetrics = newPolicyMetrics("mutating_admission_policy", basemetrics.ALPHA,
 	"Mutation admission policy check total, labeled by policy and further identified by binding.",
 	"Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
 	"policy", "policy_binding", "error_type")
 
-// countMutations counts every mutation, also those whose errors were ignored because of the
-// failure policy (S18.31).
+// countMutations counts every mutation, including mutations whose errors the failure policy ignored
+// (S18.31).
 func countMutations(ctx context.Context, j *Judgement, e *Evaluation) {
 	for i := range e.Mutations {
 		mutation, class := &e.Mutations[i], "no_error"
@@ -209,7 +210,7 @@ func countMutations(ctx context.Context, j *Judgement, e *Evaluation) {
 	}
 }
 
-// outcome returns the outcome of an evaluation, for the metric.
+// outcome returns the outcome of an evaluation as a label of the metric.
 func (e *Evaluation) outcome(policy registration.FailurePolicy) string {
 	failed := e.Err != nil || slices.ContainsFunc(e.Annotations, func(a Annotation) bool { return a.Err != nil }) ||
 		slices.ContainsFunc(e.Mutations, func(m Mutation) bool { return m.Err != nil })
@@ -230,7 +231,8 @@ func (e *Evaluation) outcome(policy registration.FailurePolicy) string {
 	return "admitted"
 }
 
-// errorClass returns the error class that upstream's metrics derive from a message (S17.22).
+// errorClass returns the error class that k8s.io/apiserver derives from a message for its metrics
+// (S17.22).
 func errorClass(message string) string {
 	switch {
 	case strings.HasPrefix(message, "compilation"):

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Publisher passes runs to every reader. It remembers what it logged lately, so use one
-// Publisher for all requests. It is safe for concurrent use; its zero value is ready.
+// Publisher passes runs to every reader. It remembers recent log lines, so use one Publisher for
+// all requests. It is safe for concurrent use; its zero value is ready.
 type Publisher struct {
 	// Observer, if set, receives a trace of each run that is published with a context without a
 	// trace. Observer must not change the trace, and the request waits for Observer. Several
@@ -23,8 +23,8 @@ type Publisher struct {
 }
 
 // Publish passes a run to every reader: metrics, the audit event behind a, the warnings of the
-// response, the log, and the latency trackers of ctx. It adds the run to the trace that ctx
-// carries. Call Publish once, when the run is complete.
+// response, the log, and the latency trackers of ctx. It also adds the run to the trace in ctx.
+// Call Publish once, when the run is complete.
 func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run) {
 	switch whole := FromContext(ctx); {
 	case whole != nil:
@@ -60,8 +60,8 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run)
 	track(ctx, t)
 }
 
-// Observed reports whether the runs of a request are kept, because the context has a trace or
-// there is an observer. If not, callers need not find out what only a trace shows.
+// Observed reports whether the runs of a request are kept, because the context has a trace or there
+// is an observer. Otherwise callers need not collect facts that only a trace contains.
 func (p *Publisher) Observed(ctx context.Context) bool {
 	return p.Observer != nil || FromContext(ctx) != nil
 }
@@ -71,7 +71,7 @@ func (p *Publisher) Observed(ctx context.Context) bool {
 func (p *Publisher) logForgiven(ctx context.Context, t *Run, c *Call) {
 	switch {
 	case c.Panic != nil:
-		// A panic is a fault of this server, whatever became of the request.
+		// A panic is a bug in this server, whatever the outcome of the request.
 		klog.FromContext(ctx).Error(c.Err, "Panic while calling a webhook",
 			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration, "failurePolicy", c.FailurePolicy, "stack", string(c.Stack))
 	case c.Ignored && c.ClientGone:

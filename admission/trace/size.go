@@ -9,20 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// The memory of a value, with an estimate for the headers of its allocations, its spare
-// capacity, and the strings that only the value holds.
+// The size of a value, with an estimate for allocation overhead, spare capacity, and the strings
+// that only the value holds.
 const (
 	sizeOfTrace  = int(unsafe.Sizeof(Trace{})) + 512
 	sizeOfStep   = int(unsafe.Sizeof(Step{})) * 2
 	sizeOfRun    = int(unsafe.Sizeof(Run{})) + 128
 	sizeOfCall   = int(unsafe.Sizeof(Call{})) * 3 / 2
 	sizeOfString = 32
-	// sizeOfError estimates an error with the chain of its causes.
+	// sizeOfError estimates an error with its causes.
 	sizeOfError = 1 << 10
 )
 
-// Size returns about how many bytes of memory the trace keeps from being freed. Names that
-// belong to registrations are not counted, because the snapshot keeps them anyway.
+// Size estimates the memory, in bytes, that the trace keeps from being freed. Names that belong to
+// webhook configurations and policies are not counted, because the snapshot keeps them anyway.
 func (t *Trace) Size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,8 +80,8 @@ func sizeOf(err error) int {
 	return sizeOfError + len(err.Error())
 }
 
-// size returns about how much memory a judgement takes. The texts of expressions are not
-// counted, because they belong to the policy.
+// size estimates the memory use of a judgement in bytes. The texts of expressions belong to the
+// policy and are not counted.
 func (j *Judgement) size() int {
 	size := int(unsafe.Sizeof(*j))
 	for i := range j.Evaluations {

@@ -11,16 +11,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// slowCall is how long a call must take to be in the log of slow requests.
+// slowCall is the minimum duration of a call in the log of slow requests.
 const slowCall = 100 * time.Millisecond
 
-// tracerName names the library that makes the spans.
+// tracerName is the instrumentation name of the spans.
 const tracerName = "github.com/gatehouse-dev/gatehouse/admission"
 
-// StartStep opens the span of what a plugin does in one pass, if the request is traced. The
-// plugin must run with the returned context. The returned function ends the span; call it once,
-// with the error of the plugin. round is 0, or 1 when the mutating plugins run again. For a
-// request that is not traced, StartStep allocates nothing.
+// StartStep starts the span of one plugin in one pass, if the request is traced. The plugin must
+// run with the returned context. The returned function ends the span; call it once, with the error
+// of the plugin. round is 0, or 1 when the mutating plugins run again. For a request that is not
+// traced, StartStep allocates nothing.
 func StartStep(ctx context.Context, plugin string, pass registration.Pass, round int) (context.Context, func(error)) {
 	request := oteltrace.SpanFromContext(ctx)
 	if !request.IsRecording() {
@@ -41,8 +41,7 @@ func StartStep(ctx context.Context, plugin string, pass registration.Pass, round
 
 func nothing(error) {}
 
-// CallSpan is the span of a call. End must be called once, when the call's outcome is
-// recorded.
+// CallSpan is the span of a call. Call End once, when the outcome of the call is recorded.
 type CallSpan struct {
 	// outer is the context of the step, and inner the context of the call.
 	outer, inner context.Context
@@ -52,10 +51,9 @@ type CallSpan struct {
 	span *tracing.Span
 }
 
-// StartSpan opens the span of a call that is about to be made in a run, if the request is
-// traced. The call must use the returned context. A slow call also becomes an event of the
-// request's own span, and the log of slow requests shows this event. For a request that is not
-// traced, StartSpan allocates nothing.
+// StartSpan starts the span of a call, if the request is traced. The call must use the returned
+// context. A slow call also becomes an event of the request's own span, which the log of slow
+// requests prints. For a request that is not traced, StartSpan allocates nothing.
 func StartSpan(ctx context.Context, t *Run, c *Call) (context.Context, CallSpan) {
 	s := CallSpan{outer: ctx, run: t, call: c}
 	if oteltrace.SpanFromContext(ctx).IsRecording() {
@@ -101,8 +99,8 @@ func spanAttributes(t *Run, c *Call) []attribute.KeyValue {
 	}
 }
 
-// SpanPolicies adds a span for each evaluation of a policy in a run, below the span of the
-// step whose context ctx is, if the request is traced.
+// SpanPolicies adds a span for each policy evaluation of a run, below the step's span in ctx, if
+// the request is traced.
 func SpanPolicies(ctx context.Context, t *Run) {
 	step := oteltrace.SpanFromContext(ctx)
 	if !step.IsRecording() {

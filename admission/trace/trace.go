@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Request says what the API request was about. It holds no objects.
+// Request describes the API request, without its objects.
 type Request struct {
 	Operation   string
 	Resource    schema.GroupVersionResource
@@ -31,21 +31,21 @@ type Request struct {
 	DryRun      bool
 }
 
-// Trace is what admission did with one API request: every step of both passes and of
-// all rounds, in the order in which they ended. A request about several objects, such
-// as the deletion of a collection, has the steps of all of them.
+// Trace records admission of one API request: every step of both passes and of all rounds, ordered
+// by their end. A request about several objects, such as the deletion of a collection, has the
+// steps of all objects.
 //
-// A Trace is safe for concurrent use. A run is read-only once it was added, and refers to
-// nothing outside of the trace.
+// A Trace is safe for concurrent use. A run is read only once it was added, and refers to no data
+// outside of the trace.
 type Trace struct {
-	// ID names the trace, Start is when the request came.
+	// ID is the ID of the trace, and Start the arrival time of the request.
 	ID    string
 	Start time.Time
-	// AuditID is the ID that the request has in the audit log and in the log; empty if it has
-	// none. It is set before the trace is shared.
+	// AuditID is the ID of the request in the audit log and in the log; empty if it has none. It is
+	// set before the trace is shared.
 	AuditID string
-	// Audit is what an audit log says of the request; nil for a request that this process judged.
-	// It is set before the trace is shared.
+	// Audit is the audit log's information about the request; nil for a request to this process. It
+	// is set before the trace is shared.
 	Audit *Audit
 
 	mu struct {
@@ -58,57 +58,56 @@ type Trace struct {
 		late    func()
 		// response is nil until the server has responded.
 		response *Response
-		// outcome is that of a trace that was made of an audit log.
+		// outcome is the outcome of a trace that was made from an audit log.
 		outcome Outcome
 	}
 }
 
-// Subject is what an API request was about, as a whole.
+// Subject describes the API request as a whole.
 type Subject struct {
 	Request
-	// UID is the uid of the object; empty when it is not known, or when the request was
-	// about several objects.
+	// UID is the uid of the object; empty if it is unknown, or for a request about several objects.
 	UID types.UID
 }
 
-// Step is what one plugin did in one pass.
+// Step is the work of one plugin in one pass.
 type Step struct {
 	Plugin string
 	Pass   registration.Pass
-	// Round is 0, or 1 when the mutating plugins are run again (S5.16).
+	// Round is 0, or 1 when the mutating plugins run again (S5.16).
 	Round int
-	// Object is the namespace and name of the object that the step was about.
+	// Object is the namespace and name of the step's object.
 	Object  types.NamespacedName
 	Start   time.Time
 	Latency time.Duration
-	// Err is the error with which the plugin rejected the request; nil means that the request
-	// may go on.
+	// Err is the error with which the plugin rejected the request; nil if the plugin allowed it.
 	Err error
-	// Change is what a compiled-in plugin changed in the object; nil if it changed nothing.
+	// Change is the change of the object by a built-in admission plugin; nil if there was none.
 	Change Change
-	// Run is what a plugin that acts on registrations did; nil for a compiled-in plugin.
+	// Run is the run of a plugin for webhooks, policies or initializers; nil for a built-in
+	// admission plugin.
 	Run *Run
-	// Known says how the step is known. A step that is Unknown was taken by the mutating or by the
-	// validating webhook plugin.
+	// Known is the source of the step. An Unknown step belongs to the mutating or to the validating
+	// webhook plugin.
 	Known Known
 }
 
-// Change is what a compiled-in plugin changed in an object. Most changes are never read. So the
-// request only copies the object, and the patch is computed when it is read.
+// Change is the change of an object by a built-in admission plugin. Most changes are never read, so
+// the request only copies the object, and the patch is computed when it is read.
 type Change interface {
 	// Patch returns the change as a JSON patch of the request's kind; nil if nothing changed.
 	Patch() []byte
-	// Edits describes the operations of that patch, with the fields and the earlier values.
+	// Edits returns the fields and the earlier values for the operations of that patch.
 	Edits(patch []byte) []Edit
-	// Size returns about how many bytes of memory the change keeps from being freed.
+	// Size estimates the memory, in bytes, that the change keeps from being freed.
 	Size() int
 }
 
 // Edit names the field that an operation of a patch changed, and its earlier value.
 type Edit = review.Edit
 
-// Patch returns what a compiled-in plugin changed in the object, as a JSON patch of the
-// request's kind; nil if it changed nothing.
+// Patch returns the change by a built-in admission plugin as a JSON patch of the request's kind;
+// nil if nothing changed.
 func (s *Step) Patch() []byte {
 	if s.Change == nil {
 		return nil
@@ -130,14 +129,14 @@ func NewContext(ctx context.Context, t *Trace) context.Context {
 	return context.WithValue(ctx, contextKey{}, t)
 }
 
-// FromContext returns the trace that ctx carries, nil if it carries none.
+// FromContext returns the trace in ctx; nil if there is none.
 func FromContext(ctx context.Context) *Trace {
 	t, _ := ctx.Value(contextKey{}).(*Trace)
 	return t
 }
 
-// fewSteps is the number of steps of a request about a simple object. usualSteps is enough for
-// most requests, also those about pods.
+// fewSteps is the number of steps of a request about a simple object. usualSteps is enough for most
+// requests, including requests about pods.
 const fewSteps, usualSteps = 2, 16
 
 // Add adds a step.
@@ -157,9 +156,9 @@ func (t *Trace) Add(s Step) {
 	}
 }
 
-// Note sets the subject of the trace. The first call counts. A later call adds what was not
-// known before, such as a generated name. If a later call is about another object, the trace
-// has no name and no uid.
+// Note sets the subject of the trace. Only the first call sets it; later calls add facts that were
+// unknown before, such as a generated name. If a later call has another object, the trace loses its
+// name and uid.
 func (t *Trace) Note(s Subject) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,12 +173,12 @@ func (t *Trace) Note(s Subject) {
 	}
 }
 
-// Subject returns what the request was about.
+// Subject returns a description of the request.
 func (t *Trace) Subject() Subject {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.mu.known {
-		// Note was not called: take the subject of a run.
+		// Note was not called: use the subject of a run.
 		for i := range t.mu.steps {
 			if run := t.mu.steps[i].Run; run != nil {
 				return Subject{Request: run.Request}
@@ -189,8 +188,8 @@ func (t *Trace) Subject() Subject {
 	return t.mu.about
 }
 
-// Late makes the trace call f after each step that is added from now on. Steps may still be
-// added when the server answered a request because its time was over.
+// Late makes the trace call f after each step added from now on. Steps may still be added after the
+// server answered a request because of its timeout.
 func (t *Trace) Late(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,8 +203,8 @@ func (t *Trace) Len() int {
 	return len(t.mu.steps)
 }
 
-// Judged reports whether admission has begun to judge the request. A judged request has no
-// steps when nothing applies to it.
+// Judged reports whether admission of the request has begun. If nothing applied to the request, it
+// has no steps.
 func (t *Trace) Judged() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,11 +222,11 @@ func (t *Trace) Steps() []Step {
 type Response struct {
 	// Code is the HTTP status code.
 	Code int
-	// Reason and Message are those of the Status of an error.
+	// Reason and Message are copied from the Status of an error.
 	Reason, Message string
 }
 
-// Respond sets the response to the request. The message is cut to MaxText bytes.
+// Respond sets the response to the request. Reason and message are truncated to MaxText bytes.
 func (t *Trace) Respond(r Response) {
 	r.Reason, r.Message = Cut(r.Reason, MaxText), Cut(r.Message, MaxText)
 	t.mu.Lock()
@@ -235,29 +234,29 @@ func (t *Trace) Respond(r Response) {
 	t.mu.response = &r
 }
 
-// Response returns the response to the request; nil if it is not known.
+// Response returns the response to the request; nil if it is unknown.
 func (t *Trace) Response() *Response {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mu.response
 }
 
-// Finish notes that the request was answered.
+// Finish records the end of the request.
 func (t *Trace) Finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.latency = time.Since(t.Start)
 }
 
-// Latency is how long the request took in all; zero before Finish.
+// Latency returns the duration of the request; zero before Finish.
 func (t *Trace) Latency() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mu.latency
 }
 
-// Own returns how long admission itself took: the time of all steps, without the time in which
-// it waited for a webhook's answer.
+// Own returns the duration of admission itself: the time of all steps, without the time spent
+// waiting for webhooks.
 func (t *Trace) Own() time.Duration {
 	var own time.Duration
 	for _, s := range t.Steps() {
@@ -269,47 +268,45 @@ func (t *Trace) Own() time.Duration {
 	return max(own, 0)
 }
 
-// Run is what a plugin that acts on registrations did in one pass over one object.
+// Run records one pass of a plugin for webhooks, policies or initializers over one object.
 type Run struct {
 	Request Request
-	// Source is the source of the entries that acted. It also determines the plugin and the
-	// pass.
+	// Source is the source of the entries. It also determines the plugin and the pass.
 	Source registration.Source
-	// Round is 0, or 1 when the mutating plugins are run again (S5.16).
+	// Round is 0, or 1 when the mutating plugins run again (S5.16).
 	Round int
-	// Revision and ReadAt identify the snapshot that was used: the storage revision of the
-	// registrations, and when their read began.
+	// Revision and ReadAt identify the snapshot: the storage revision of the webhook configurations
+	// and policies, and the time when reading them began.
 	Revision string
 	ReadAt   time.Time
 	// Start and Latency cover the whole run.
 	Start   time.Time
 	Latency time.Duration
 
-	// Calls are the webhooks that were selected, in the order in which their answers count.
-	// Webhooks whose call was refused beforehand are among them.
+	// Calls are the selected webhooks, in the order in which their answers count. They include
+	// webhooks whose call was refused beforehand.
 	Calls []Call
-	// Discarded are the calls that were made ahead of turn and whose answers were not
-	// used.
+	// Discarded are the calls that were made ahead of turn and whose answers were not used.
 	Discarded []Call
-	// Judgements are what policies did, in order.
+	// Judgements are the results of policies, in order.
 	Judgements []Judgement
-	// Pending are the names of the initializers that the object got.
+	// Pending are the names of the initializers that were given to the object.
 	Pending []string
-	// Initializing are the names of the initializers whose turn it was when the request wrote
-	// an uninitialized object: those that it completed, or else the first ones. Written is what
-	// the request changed in the object, as a JSON patch of the request's kind; nil if it
-	// changed nothing. Edits describe the operations of Written.
+	// Initializing are the names of the initializers whose turn it was when the request wrote an
+	// uninitialized object: the completed initializers, or else the first ones. Written is the
+	// change by the request as a JSON patch of the request's kind; nil if nothing changed. Edits
+	// are the fields and earlier values for the operations of Written.
 	Initializing []string
 	Written      []byte
 	Edits        []Edit
 	// Conditions are the match conditions that were evaluated, in order.
 	Conditions []Condition
-	// Skips are the entries that were looked at and did not apply, with the reason, if
-	// Options.Skips of package admission is set; otherwise nil.
+	// Skips are the entries that were considered and did not apply, with the reason; nil unless
+	// Options.Skips of package admission is set.
 	Skips []Skip
-	// Exclusions are what the administrator's rules did (S23.9).
+	// Exclusions are the effects of the administrator's exclusion rules (S23.9).
 	Exclusions []Exclusion
-	// Err is the error that the plugin returned; nil means that the request may go on.
+	// Err is the error that the plugin returned; nil if the plugin allowed the request.
 	Err error
 }
 
@@ -322,7 +319,7 @@ func (r *Run) Step() Step {
 	}
 }
 
-// waiting returns for how long at least one call of a webhook was running.
+// waiting returns the time during which at least one webhook call was running.
 func (r *Run) waiting() time.Duration {
 	calls := make([]*Call, 0, len(r.Calls))
 	for i := range r.Calls {
@@ -332,7 +329,7 @@ func (r *Run) waiting() time.Duration {
 	}
 	slices.SortFunc(calls, func(a, b *Call) int { return a.Start.Compare(b.Start) })
 	var sum time.Duration
-	// A call that was made ahead of its turn may have begun before the run looked at it.
+	// A call ahead of turn may have begun before the run considered it.
 	until := r.Start
 	for _, c := range calls {
 		begin, end := c.Start, c.Start.Add(c.Latency)
@@ -351,22 +348,21 @@ func (r *Run) waiting() time.Duration {
 type Verdict uint8
 
 const (
-	// Allowed: the webhook answered and has no objection.
+	// Allowed: the webhook allowed the request.
 	Allowed Verdict = iota
-	// Denied: the webhook answered and objects (S4.11).
+	// Denied: the webhook denied the request (S4.11).
 	Denied
-	// Failed: the webhook could not be called, or its answer cannot be used. The failure policy
+	// Failed: the webhook could not be called, or its answer was unusable. The failure policy
 	// applies to this verdict only (S7.1).
 	Failed
-	// Refused: the request is rejected for a reason of this server's own, such
-	// as a dry run that the webhook does not support (S7.6). The failure policy
-	// does not apply.
+	// Refused: this server rejected the request for a reason of its own, such as a dry run that the
+	// webhook does not support (S7.6). The failure policy does not apply.
 	Refused
-	// Unheard: an audit log does not say what the webhook answered.
+	// Unheard: the audit log does not contain the webhook's answer.
 	Unheard
 )
 
-// String names the verdict in lower case.
+// String returns the verdict in lower case.
 func (v Verdict) String() string {
 	switch v {
 	case Allowed:
@@ -383,13 +379,13 @@ func (v Verdict) String() string {
 	panic(fmt.Sprintf("unknown verdict %d", v))
 }
 
-// Turn says when a hook was called, relative to its turn in the order of hooks.
+// Turn is the time of a webhook call relative to its turn in the order of webhooks.
 type Turn uint8
 
 const (
-	// InTurn: called when everything before it had answered.
+	// InTurn: called after all earlier webhooks and policies had answered.
 	InTurn Turn = iota
-	// Ahead: called before its turn, with the object that it would have got.
+	// Ahead: called before its turn, with the object that it would have received in turn.
 	Ahead
 	// Again: called before its turn, and once more in turn, because the object had changed in
 	// between. The first answer was discarded.
@@ -399,17 +395,17 @@ const (
 // String names the turn.
 func (t Turn) String() string { return [...]string{"InTurn", "Ahead", "Again"}[t] }
 
-// Fate is what became of the answer of a call.
+// Fate is the use of a call's answer.
 type Fate uint8
 
 const (
-	// Used: the answer counts.
+	// Used: the answer was used.
 	Used Fate = iota
-	// Superseded: the webhook was called ahead of its turn, and the object changed
-	// before the turn came.
+	// Superseded: the webhook was called ahead of its turn, and the object changed before the turn
+	// came.
 	Superseded
-	// NotReached: the webhook was called ahead of its turn, and the request was rejected
-	// before the turn came, or did not need the webhook any more.
+	// NotReached: the webhook was called ahead of its turn, and the request was rejected before the
+	// turn came, or no longer needed the webhook.
 	NotReached
 )
 
@@ -418,28 +414,27 @@ func (f Fate) String() string { return [...]string{"Used", "Superseded", "NotRea
 
 // Call is one call of one webhook.
 type Call struct {
-	// Known says how the call is known.
+	// Known is the source of the call.
 	Known Known
-	// EntryKnown says how the configuration of Entry is known, if otherwise than the call.
+	// EntryKnown is the source of the webhook configuration in Entry, if it differs from Known.
 	EntryKnown Known
-	// Entry is the webhook, FailurePolicy its policy.
+	// Entry is the webhook, and FailurePolicy its failure policy.
 	Entry         registration.Origin
 	FailurePolicy registration.FailurePolicy
-	// Position is the hook's place among all hooks of its source, from 0;
-	// Matched is its place among those that matched this request.
+	// Position is the webhook's index among all webhooks of its source; Matched is its index among
+	// the webhooks that matched the request.
 	Position int
 	Matched  int
-	// Rule is the index of the rule that matched. Kind, Resource and
-	// Subresource are what the review said the request is about; Equivalent
-	// reports whether this differs from the request's own (S2.24).
+	// Rule is the index of the rule that matched. Kind, Resource and Subresource are copied from
+	// the review; Equivalent reports whether they differ from the request's own (S2.24).
 	Rule        int
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource
 	Subresource string
 	Equivalent  bool
 
-	// ReviewVersion is the version of the AdmissionReview that was sent, and UID the review's
-	// uid; both are empty when no review was sent.
+	// ReviewVersion is the version of the AdmissionReview that was sent, and UID the uid of the
+	// review; both are empty if no review was sent.
 	ReviewVersion string
 	UID           types.UID
 	Start         time.Time
@@ -447,10 +442,10 @@ type Call struct {
 	Turn          Turn
 	// Sent reports whether the whole review was written to a connection.
 	Sent bool
-	// Fate says whether the answer was used.
+	// Fate is the use of the answer.
 	Fate Fate
-	// Host is the host that the webhook's certificate has to be valid for; empty when the
-	// certificate was not seen. Deprecated names what is deprecated about the certificate.
+	// Host is the host for which the webhook's certificate must be valid; empty if no certificate
+	// was seen. Deprecated lists the deprecated properties of the certificate.
 	Host       string
 	Deprecated []string
 
@@ -458,95 +453,93 @@ type Call struct {
 	// Code is the HTTP status code of the outcome: 200 when allowed, the code of the denial
 	// when denied, the code of the cause when the call failed, and 0 when refused (S10.2).
 	Code int
-	// Err is why the call did not end as allowed.
+	// Err is the reason of any verdict except Allowed.
 	Err error
-	// Ignored reports whether the call failed and the request went on without it.
+	// Ignored reports whether the call failed and the request continued without it.
 	Ignored bool
-	// Enforcement says how hard the webhook was.
+	// Enforcement is the enforcement of the webhook.
 	Enforcement Enforcement
-	// ClientGone reports whether the call failed because the client no longer waited for the
-	// request (S7.10).
+	// ClientGone reports whether the call failed because the client closed the request (S7.10).
 	ClientGone bool
-	// Skipped reports whether the webhook was not called because its server could not be
-	// reached several times in a row.
+	// Skipped reports whether the webhook was not called because its server had been unreachable
+	// several times in a row.
 	Skipped bool
-	// Class names the step at which a call failed, such as "Transport". Reason is the Code of
-	// package plan for the failure, if there is one.
+	// Class is the step at which a call failed, such as "Transport". Reason is the Code of package
+	// plan for the failure, if there is one.
 	Class  string
 	Reason string
-	// Panic is the value that the call panicked with, and Stack the stack of the panic; nil
-	// when the call did not panic.
+	// Panic is the value of a panic in the call, and Stack the stack of the panic; nil if the call
+	// did not panic.
 	Panic any
 	Stack []byte
 
-	// Patch is the JSON patch that was applied; nil when there was none, or it was empty.
-	// Mutated reports whether the patch changed the object (S5.5); if so, Edits describe its
-	// operations.
+	// Patch is the JSON patch that was applied; nil if there was none, or it was empty. Mutated
+	// reports whether the patch changed the object (S5.5); if so, Edits are the fields and earlier
+	// values for its operations.
 	Patch   []byte
 	Edits   []Edit
 	Mutated bool
-	// WouldPatch is the JSON patch with which a soft webhook would have changed the object, and
-	// Edits describe its operations; nil when there was none. The patch was not applied
-	// (S28.7).
+	// WouldPatch is the JSON patch with which a webhook that is not enforced would have changed the
+	// object, and Edits are the fields and earlier values for its operations; nil if there was
+	// none. The patch was not applied (S28.7).
 	WouldPatch []byte
-	// Warnings and AuditAnnotations are those of the webhook's answer, unchanged.
+	// Warnings and AuditAnnotations are copied from the webhook's answer.
 	Warnings         []string
 	AuditAnnotations map[string]string
 }
 
-// Rejected reports whether the call made the plugin reject the request.
+// Rejected reports whether the plugin rejected the request because of the call.
 func (c *Call) Rejected() bool {
 	return c.Verdict != Allowed && c.Verdict != Unheard && !c.Ignored && !c.Enforcement.Mode.Soft()
 }
 
 // Spared reports whether the plugin would have rejected the request because of the call if the
-// webhook were hard.
+// webhook were enforced.
 func (c *Call) Spared() bool {
 	return c.Verdict != Allowed && !c.Ignored && c.Enforcement.Mode.Soft()
 }
 
-// sparedBefore reports whether a soft webhook was not called because one of its tests could not
-// be made. A hard webhook in this case is not among the calls.
+// sparedBefore reports whether a webhook that is not enforced was not called because one of its
+// tests failed with an error. An enforced webhook in this case is not among the calls.
 func (c *Call) sparedBefore() bool {
 	return c.UID == "" && c.Class == "" && c.Reason == "" && c.Spared()
 }
 
-// Condition is one evaluation of a hook's match conditions.
+// Condition is one evaluation of a webhook's match conditions.
 type Condition struct {
-	// Known says how the evaluation is known.
+	// Known is the source of the evaluation.
 	Known Known
 	Entry registration.Origin
-	// Latency is how long the evaluation took.
+	// Latency is the duration of the evaluation.
 	Latency time.Duration
 	// Errors counts the expressions that failed (S2.33).
 	Errors int
-	// Excluded reports whether the hook was not called because of its conditions:
-	// one was false, or they failed and the failure policy is Ignore (S2.32). In
-	// the latter case, Err is how.
+	// Excluded reports whether the webhook was not called because of its conditions: a condition
+	// was false, or the conditions failed with Err and the failure policy is Ignore (S2.32).
 	Excluded bool
 	Err      error
 }
 
-// Skip is an entry that does not apply.
+// Skip is an entry that did not apply.
 type Skip struct {
 	Entry registration.Origin
-	// Code names the test that the entry failed, as package plan does.
+	// Code is the name of the test that the entry failed, a Code of package plan.
 	Code string
 	// Reason is a sentence for people.
 	Reason string
 }
 
-// Exclusion is what an exclusion rule of the administrator did to entries.
+// Exclusion is the effect of one exclusion rule of the administrator.
 type Exclusion struct {
 	// Rule is the name of the rule, and Effect its effect: skip, ignoreFailures or
 	// capTimeout.
 	Rule, Effect string
-	// Entries are the entries that were skipped, whose failures were ignored, or whose webhooks
-	// had less time than they ask for.
+	// Entries are the entries that were skipped, whose failures were ignored, or whose timeouts
+	// were shortened.
 	Entries []registration.Origin
 }
 
-// Did says what the rule did, for people.
+// Did describes the effect of the rule, for people.
 func (x *Exclusion) Did() string {
 	switch exclusion.Effect(x.Effect) {
 	case exclusion.Skip:
@@ -557,6 +550,6 @@ func (x *Exclusion) Did() string {
 	return "cut the time of"
 }
 
-// DeniedCause is the type of the causes of a rejection; there is one for each further webhook
-// that rejects the same request (S6.4).
+// DeniedCause is the type of a rejection's causes; there is one for each further webhook that
+// rejects the same request (S6.4).
 const DeniedCause metav1.CauseType = "AdmissionWebhookDenied"

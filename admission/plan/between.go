@@ -14,15 +14,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// sampleSuffix stands for the end of a name that the server generates: five characters, which
-// are not known before the request.
+// sampleSuffix replaces the end of a generated name: five characters that are not known before the
+// request.
 const sampleSuffix = "b2c4d"
 
 var ofNamespaces = schema.GroupResource{Resource: "namespaces"}
 
-// generate gives a new object a name, as a server does between the passes. Mutating plugins see
-// a request without a name, and validating plugins see the name (S3.15). A new namespace also
-// gets its label.
+// generate gives a new object a name between the passes, as a server does. Mutating plugins see a
+// request without a name, and validating plugins see the name (S3.15). A new namespace also gets
+// its label.
 func (b *builder) generate() {
 	object := b.input.Objects.Newest()
 	if !b.input.Generates || b.request.Operation != admission.Create || b.request.Subresource != "" || b.request.Name != "" || object == nil {
@@ -48,7 +48,7 @@ func (b *builder) generate() {
 	b.request = &request
 }
 
-// prepare prepares the object, and rejects one that is not valid then.
+// prepare prepares the object, and rejects it if the result is not valid.
 func (b *builder) prepare() {
 	if b.over || b.input.Prepare == nil || b.input.Objects.Newest() == nil || b.input.Objects.Settle() != nil {
 		return

@@ -15,24 +15,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
-// Candidate is one entry whose rules match a request. Decide says at the candidate's turn
-// whether the entry applies, because selectors and conditions see the object as earlier steps
-// left it (S2.20).
+// Candidate is an entry with a rule that matches a request. Decide reports at the candidate's turn
+// whether the entry applies, because selectors and conditions see the object after all earlier
+// steps (S2.20).
 type Candidate struct {
 	Entry *snapshot.Entry
 	// Rule is the index of the rule that matched.
 	Rule int
-	// Resource, Subresource and Kind are those in a review. When Equivalent is true, they
+	// Resource, Subresource and Kind are the values for a review. If Equivalent is true, they
 	// differ from the request's own (S2.24).
 	Resource    schema.GroupVersionResource
 	Subresource string
 	Kind        schema.GroupVersionKind
 	Equivalent  bool
-	// Err is why the kind for the review is not known (S2.26). Decide returns it when the
-	// selectors match, and it then rejects the request.
+	// Err is the reason why the kind for the review is unknown (S2.26). If the selectors match,
+	// Decide returns Err, which then rejects the request.
 	Err error
-	// Exclusion is what the administrator's exclusion rules do to the entry for this request;
-	// nil for nothing (S23).
+	// Exclusion has the administrator's exclusion rules that apply to the entry and this request;
+	// nil if there are none (S23).
 	Exclusion *exclusion.Exclusion
 }
 
@@ -43,13 +43,13 @@ func (c *Candidate) Forgives() bool { return Forgives(c.Entry.Entry) || c.Exclus
 // Timeout returns how long one call of the candidate's webhook may take (S23.7).
 func (c *Candidate) Timeout() time.Duration { return c.Exclusion.Timeout(c.Entry.Timeout) }
 
-// Equivalents knows which resources are the same objects under another group or
-// version (S2.23). A server's runtime.EquivalentResourceMapper is one.
+// Equivalents maps a resource to the resources with the same objects in another group or version
+// (S2.23). A server's runtime.EquivalentResourceMapper implements it.
 type Equivalents interface {
 	// EquivalentResourcesFor returns the equivalents of a resource. Rules are compared with
 	// them in this order. The resource itself may be among them.
 	EquivalentResourcesFor(resource schema.GroupVersionResource, subresource string) []schema.GroupVersionResource
-	// KindFor returns the kind of the objects of a resource, empty when not known.
+	// KindFor returns the kind of the objects of a resource; empty if unknown.
 	KindFor(resource schema.GroupVersionResource, subresource string) schema.GroupVersionKind
 }
 
@@ -76,7 +76,7 @@ func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e 
 	return list
 }
 
-// exclude returns what the administrator's exclusion rules do to the entries of a source for a
+// exclude returns the administrator's exclusion rules that apply to the entries of a source and a
 // request.
 func exclude(s *snapshot.Snapshot, source registration.Source, r *Request) *exclusion.Exclusion {
 	rules := s.Exclusions()
@@ -89,10 +89,10 @@ func exclude(s *snapshot.Snapshot, source registration.Source, r *Request) *excl
 	})
 }
 
-// candidates returns the entries of a table that are within reach and have a rule that matches
-// the request.
+// candidates returns the entries of a table that are within reach and have a rule that matches the
+// request.
 func candidates(table *snapshot.Table, r *Request, e Equivalents, reach Reach) []Candidate {
-	// The array is on the stack, and enough for what matches a request in practice.
+	// The array is on the stack, and large enough for the matches of a request in practice.
 	var array [64]int32
 	target := targetOf(r)
 	found := table.Candidates(array[:0], &target)
@@ -130,8 +130,8 @@ func candidates(table *snapshot.Table, r *Request, e Equivalents, reach Reach) [
 	return list
 }
 
-// equivalentsOf returns the equivalents of the request's resource, none if no entry of the
-// table has matchPolicy Equivalent.
+// equivalentsOf returns the equivalents of the request's resource; nil if no entry of the table has
+// matchPolicy Equivalent.
 func equivalentsOf(table *snapshot.Table, r *Request, e Equivalents) []schema.GroupVersionResource {
 	if e == nil || !table.HasEquivalent() {
 		return nil
@@ -139,8 +139,8 @@ func equivalentsOf(table *snapshot.Table, r *Request, e Equivalents) []schema.Gr
 	return e.EquivalentResourcesFor(r.Resource, r.Subresource)
 }
 
-// match compares an entry's rules with a request: with its own resource first, then with the
-// equivalents, the first rule first (S2.22). Rules that exclude take precedence, and also match
+// match compares an entry's rules with a request: with the request's own resource first, then with
+// the equivalents, the first rule first (S2.22). Exclude rules take precedence, and also match
 // equivalent resources if the entry has matchPolicy Equivalent (S14.4).
 func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
 	excluding, ok := matchRules(h.Exclude, h, r, target, others, e)
@@ -149,7 +149,7 @@ func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []sche
 	}
 	c, matched := matchRules(h.Rules, h, r, target, others, e)
 	if len(h.Rules) == 0 && h.Binding != nil {
-		// The match policy is that of the policy (S14.5).
+		// The policy's matchPolicy applies, not the binding's (S14.5).
 		c, matched = own(h, r, 0), true
 	}
 	if ok && matched {
@@ -158,7 +158,7 @@ func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []sche
 	return c, matched
 }
 
-// matchRules returns the candidate for the first of some rules of an entry that matches.
+// matchRules returns the candidate for the first rule of an entry that matches.
 func matchRules(rules []registration.Rule, h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
 	for i := range rules {
 		if mismatch(&rules[i], r, target) == matches {
@@ -171,7 +171,7 @@ func matchRules(rules []registration.Rule, h *snapshot.Entry, r *Request, target
 	return matchEquivalent(rules, h, r, target, others, e)
 }
 
-// own is the candidate of an entry that a rule matches with the request's own resource.
+// own returns the candidate for a rule that matches the request's own resource.
 func own(h *snapshot.Entry, r *Request, rule int) Candidate {
 	return Candidate{Entry: h, Rule: rule, Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind}
 }
@@ -185,7 +185,7 @@ func matchEquivalent(rules []registration.Rule, h *snapshot.Entry, r *Request, t
 			t := *target
 			t.Resource = other
 			t.Namespaced = namespaced(r, other)
-			// Upstream looks up the kind before it compares names (S14.8).
+			// k8s.io/apiserver looks up the kind before it compares names (S14.8).
 			differs := mismatch(&rules[i], r, &t)
 			if differs != matches && differs != wrongName {
 				continue
@@ -208,22 +208,21 @@ func matchEquivalent(rules []registration.Rule, h *snapshot.Entry, r *Request, t
 	return Candidate{}, false
 }
 
-// unknownKindError means that a resource's kind is not known (S2.26).
+// unknownKindError is the error for a resource of unknown kind (S2.26).
 type unknownKindError struct{ resource schema.GroupVersionResource }
 
 func (e *unknownKindError) Error() string {
 	return "unable to convert to " + e.resource.String() + ": unknown kind"
 }
 
-// mirrorPod marks pods that a node's agent made from a file. They exist already,
-// so there is nothing to initialize (S11.19).
+// mirrorPod marks pods that a kubelet made from a file. They exist already, so there is nothing to
+// initialize (S11.19).
 const mirrorPod = "kubernetes.io/config.mirror"
 
-// Initializers returns the initializers that the new object of a request gets, in order (S11.5
-// to S11.7). Of several with the same name, the first one applies. Nothing is allocated when
-// there are none. The result does not count in two cases, which the caller must check: the
-// client sent a list of initializers, which is then used, or an exclusion rule of the
-// administrator skips all initializers.
+// Initializers returns the initializers of a new object, in order (S11.5 to S11.7). If several have
+// the same name, the first one applies. Initializers allocates nothing if there are none. The
+// caller must ignore the result in two cases: the client sent a list of initializers, which is then
+// used, or an exclusion rule of the administrator skips all initializers.
 func Initializers(s *snapshot.Snapshot, r *Request, object runtime.Object) []Candidate {
 	if notInitialized(r, object) != None {
 		return nil
@@ -238,8 +237,7 @@ func Initializers(s *snapshot.Snapshot, r *Request, object runtime.Object) []Can
 	return list
 }
 
-// notInitialized returns the reason why no initializer can apply to a request, and None if some
-// may.
+// notInitialized returns the reason why no initializer can apply to a request; None if some may.
 func notInitialized(r *Request, object runtime.Object) Code {
 	switch {
 	case Exempt(r.Kind, r.Resource.GroupResource()):

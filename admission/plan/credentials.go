@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/credentials"
 )
 
-// withoutCredentials takes credentials out of what the plan says of the objects of the request: policies
-// and webhooks may quote them, and more people may read a plan than a secret.
+// withoutCredentials removes credentials of the request's objects from the texts of the plan.
+// Policies and webhooks may quote the objects, and more users may read a plan than a secret.
 func (b *builder) withoutCredentials() {
 	var quoting func(string) string
 	clean := func(texts ...*string) {
@@ -59,7 +59,7 @@ func (b *builder) withoutCredentials() {
 	}
 }
 
-// encoded returns the objects of the request in JSON, as far as they are known.
+// encoded returns the known objects of the request in JSON.
 func (b *builder) encoded() (list [][]byte) {
 	object, old, err := b.input.Objects.Seen(b.request.Kind)
 	if err != nil {

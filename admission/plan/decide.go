@@ -22,27 +22,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Objects are the two objects of a request. *objects.Set implements it. A type whose objects
-// never change embeds Unchanging.
+// Objects are the new and the stored object of a request. *objects.Set implements it. A type whose
+// objects never change embeds Unchanging.
 type Objects interface {
-	// Newest returns the object as it is now, and Old the stored one; nil when the request has
-	// none. They may be in any version.
+	// Newest returns the current object, and Old the stored one; nil if the request has none. They
+	// may be in any version.
 	Newest() runtime.Object
 	Old() runtime.Object
-	// Seen returns both objects in a kind, as users see them. An error that is ErrUnknown means
+	// Seen returns both objects in a kind, as users see them. An error that wraps ErrUnknown means
 	// that this process cannot convert them.
 	Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error)
-	// Pend makes the newest object wait for the initializers, in order.
+	// Pend adds the initializers, in order, to the pending list of the newest object.
 	Pend([]*registration.Entry)
 	// Complete changes the metadata of the newest object, as a server does between the passes.
 	Complete(change func(metav1.Object))
-	// Changed notes that a compiled-in plugin may have changed the newest object.
+	// Changed records that a built-in admission plugin may have changed the newest object.
 	Changed()
 	// Settle brings the request's own object up to date after changes by Input.Change.
 	Settle() error
 }
 
-// Unchanging has the methods of Objects that change objects. They do nothing.
+// Unchanging implements the methods of Objects that change objects. They do nothing.
 type Unchanging struct{}
 
 // Pend implements Objects.
@@ -57,13 +57,12 @@ func (Unchanging) Changed() {}
 // Settle implements Objects.
 func (Unchanging) Settle() error { return nil }
 
-// ErrUnknown is the error of an Input that does not know a fact. The result of a test that
-// needs the fact is then unknown: the plan says neither that the entry applies nor that it does
-// not.
+// ErrUnknown is the error of an Input that does not have a fact. If a test needs the fact, its
+// result is unknown, and the plan leaves open whether the entry applies.
 var ErrUnknown = errors.New("unknown")
 
-// AsWritten returns the objects of a request in the kinds in which they were written. They
-// cannot be converted to other kinds. Either may be nil.
+// AsWritten returns the objects of a request in the kinds in which they were written. They cannot
+// be converted to other kinds. Either object may be nil.
 func AsWritten(object, old runtime.Object) Objects { return &written{object: object, old: old} }
 
 type written struct {
@@ -90,77 +89,76 @@ type Input struct {
 	// Generates is for plans. It reports whether the server generates names between the passes.
 	Generates bool
 	// Prepare is for plans. It changes the object between the passes as a server does, and returns
-	// why the object is not valid then. A nil Prepare means that the plan does not know.
+	// the validation error of the result. A nil Prepare means that the plan cannot predict this.
 	Prepare func(ctx context.Context, object runtime.Object) error
-	// NamespaceLabels returns the labels of a namespace. If the namespace does not exist, the
-	// error is the API status NotFound. It is called only for entries with a namespaceSelector.
-	// Nil means that there are no namespaces.
+	// NamespaceLabels returns the labels of a namespace. If the namespace does not exist, the error
+	// is the API status NotFound. It is called only for entries with a namespaceSelector. Nil means
+	// that there are no namespaces.
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
 	// Namespace returns a namespace for the variable namespaceObject. It is called when a
 	// policy is evaluated about an object in a namespace. If the namespace does not exist, the
 	// error is the API status NotFound. Nil means that there are no namespaces.
 	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
-	// Params has the objects that policies refer to. Nil means that no kind is known.
+	// Params has the param objects of policies. Nil means that no kind is known.
 	Params Params
-	// Change makes the changes of mutating policies to Objects. Nil means that the result of
+	// Change applies the changes of mutating policies to Objects. Nil means that the result of
 	// these changes is unknown.
 	Change Changer
-	// Fork returns a copy of Objects in a kind, and a Changer for the copy. Soft policies
-	// change the copy, which is then discarded (S28.7). A nil Fork means that the result of
-	// these changes is unknown.
+	// Fork returns a copy of Objects in a kind, and a Changer for the copy. Policies that are not
+	// enforced change the copy, which is then discarded (S28.7). A nil Fork means that the result
+	// of these changes is unknown.
 	Fork func(kind schema.GroupVersionKind) (Objects, Changer, error)
-	// Authorizer answers conditions that use the variable authorizer; with nil these fail.
+	// Authorizer is the variable authorizer of conditions. If it is nil, conditions that use the
+	// variable fail.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// InitializerTimeout is for plans. It is how long an initializer may take; zero means 5 s.
+	// InitializerTimeout is for plans. It is the timeout of an initializer; zero means 5 s.
 	InitializerTimeout time.Duration
-	// UserUnknown, if set, says why the user who makes the request is unknown, and
-	// RightsUnknown why the user's permissions are. Match conditions that use them are then
-	// unknown.
+	// UserUnknown, if set, is the reason why the requesting user is unknown, and RightsUnknown the
+	// reason why the user's permissions are. Match conditions that use them are then unknown.
 	UserUnknown, RightsUnknown string
-	// NamespaceUnknown, if set, says why the namespace of the request is unknown. Policies with
-	// an expression that uses the namespace are then unknown. Namespace is not called for other
-	// policies.
+	// NamespaceUnknown, if set, is the reason why the namespace of the request is unknown. Policies
+	// with an expression that uses the namespace are then unknown. Namespace is not called for
+	// other policies.
 	NamespaceUnknown string
 }
 
-// Decision is the result of Decide. Either the entry applies, or that is Unknown, or Err
-// rejects the request, or the entry does not apply and Reason says why.
+// Decision is the result of Decide. Either the entry applies, or this is Unknown, or Err rejects
+// the request, or the entry does not apply for a Reason.
 type Decision struct {
 	// Applies reports whether the entry applies.
 	Applies bool
-	// Unknown reports whether the Input did not know a fact that was needed.
+	// Unknown reports whether the Input did not have a required fact.
 	Unknown bool
-	// Reason says which test the entry failed, or which test could not be made. It is
-	// zero when the entry applies.
+	// Reason has the test that the entry failed, or that could not be made. It is zero if the entry
+	// applies.
 	Reason Reason
 	// Err rejects the request. It is an API status that does not depend on the failure policy
 	// (S2.3), or a *ConditionError of an entry with failure policy Fail (S2.32).
 	Err error
-	// Forgiven is the *ConditionError of an entry with failure policy Ignore, which does
-	// not apply (S2.32).
+	// Forgiven is the *ConditionError of an entry with failure policy Ignore. The entry does not
+	// apply (S2.32).
 	Forgiven error
-	// Evaluated reports whether match conditions were evaluated. Elapsed is how long this took,
-	// and ConditionErrors counts the expressions that failed.
+	// Evaluated reports whether match conditions were evaluated. Elapsed is the duration of the
+	// evaluation, and ConditionErrors counts the expressions that failed.
 	Evaluated       bool
 	Elapsed         time.Duration
 	ConditionErrors int
-	// Enforced says how hard the entry is, if it applies or would reject the request.
+	// Enforced is the enforcement of the entry, if the entry applies or would reject the request.
 	Enforced Enforced
-	// Spared is the error that would reject the request if the entry were hard. The entry is
-	// soft, and does not apply (S28.2).
+	// Spared is the error that would reject the request if the entry were enforced. The entry is
+	// not enforced, and does not apply (S28.2).
 	Spared error
 }
 
-// Forgives reports whether the failure policy of an entry lets a request go on when the entry
-// failed. No other code applies the failure policy (S7.1 to S7.3, S2.32, S11.47).
-// Candidate.Forgives adds the exclusion rules.
+// Forgives reports whether the failure policy of an entry ignores the entry's failure. No other
+// code applies the failure policy (S7.1 to S7.3, S2.32, S11.47). Candidate.Forgives adds the
+// exclusion rules.
 func Forgives(e *registration.Entry) bool { return e.FailurePolicy == registration.Ignore }
 
-// Decide says whether the candidate's entry applies. r must be the request for which Candidates
+// Decide reports whether the candidate's entry applies. r must be the request for which Candidates
 // returned the candidate.
 //
-// An error in a selector counts only if no other test shows that the entry does not apply
-// (S2.2).
+// An error in a selector counts only if no other test excludes the entry (S2.2).
 func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision {
 	d := c.selected(ctx, r, in)
 	if d.Applies && c.Entry.Conditions != nil {
@@ -174,7 +172,7 @@ func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision 
 	return d
 }
 
-// selected is the decision by exclusion rules and selectors alone.
+// selected decides by exclusion rules and selectors alone.
 func (c *Candidate) selected(ctx context.Context, r *Request, in *Input) Decision {
 	if c.Exclusion.Skips() {
 		return Decision{Reason: Reason{Code: ExclusionRule, entry: c.Entry, rule: c.Exclusion.Skip}}
@@ -198,7 +196,7 @@ func (c *Candidate) selected(ctx context.Context, r *Request, in *Input) Decisio
 	return Decision{Applies: true}
 }
 
-// failed is the decision about a test that could not be made.
+// failed returns the decision for a test that could not be made.
 func failed(reason Reason, err error) Decision {
 	reason.err = err
 	if errors.Is(err, ErrUnknown) {
@@ -243,15 +241,15 @@ func selectNamespace(ctx context.Context, h *snapshot.Entry, r *Request, in *Inp
 	return Reason{Code: NamespaceNotSelected, entry: h, request: r, labels: found}, false, nil
 }
 
-// byNameAlone reports whether a selector asks for nothing but the name of a namespace.
+// byNameAlone reports whether a selector uses only the name of a namespace.
 func byNameAlone(s labels.Selector) bool {
 	requirements, selectable := s.Requirements()
 	return selectable && !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }
 
-// namespaceLabels returns the labels of the request's namespace. For a write of a Namespace
-// they are its new labels (S2.12). For the deletion of a Namespace that no longer exists they
-// are the labels of the stored object.
+// namespaceLabels returns the labels of the request's namespace. For a write of a Namespace these
+// are its new labels (S2.12). For the deletion of a Namespace that no longer exists they are the
+// labels of the stored object.
 func namespaceLabels(ctx context.Context, r *Request, in *Input, isNamespace bool) (labels.Labels, error) {
 	if isNamespace && r.Subresource == "" && (r.Operation == admission.Create || r.Operation == admission.Update) {
 		found, ok := labelsOf(in.Objects.Newest())
@@ -333,8 +331,8 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 	return d
 }
 
-// unseen returns ErrUnknown if an expression uses a fact that the Input does not know. kind
-// names the kind of the expressions.
+// unseen returns ErrUnknown if an expression uses a fact that the Input does not have. kind is the
+// kind of the expressions.
 func (in *Input) unseen(kind string, conditions []registration.MatchCondition) error {
 	for _, c := range conditions {
 		user, rights := expression.LooksAtCaller(c.Expression)
@@ -348,12 +346,11 @@ func (in *Input) unseen(kind string, conditions []registration.MatchCondition) e
 	return nil
 }
 
-// ConditionError means that an entry's match conditions could not be evaluated. With
-// failure policy Fail the request is rejected with its Status; with Ignore the entry
-// does not apply (S2.32).
+// ConditionError is the error of an entry whose match conditions could not be evaluated. With
+// failure policy Fail its Status rejects the request; with Ignore the entry does not apply (S2.32).
 type ConditionError struct {
 	Entry *registration.Entry
-	// Resource and Name are those of the request.
+	// Resource and Name identify the request's object.
 	Resource schema.GroupResource
 	Name     string
 	// Err joins the errors of all expressions. It may wrap expression.ErrOutOfBudget.
@@ -373,10 +370,10 @@ func (e *ConditionError) forbidden() *apierrors.StatusError {
 	return apierrors.NewForbidden(e.Resource, e.Name, e.Err)
 }
 
-// Beforehand returns the reason why a webhook that applies cannot be called, whatever the state
-// of its server is; the zero Reason if it can be called. final reports whether the request is
+// Beforehand returns the reason why a webhook that applies cannot be called, independent of the
+// state of its server; the zero Reason if it can be called. final reports whether the request is
 // rejected regardless of the failure policy (S7.6). Otherwise the webhook has failed, and the
-// failure policy decides (S3.6, S7.4).
+// failure policy applies (S3.6, S7.4).
 func (c *Candidate) Beforehand(r *Request) (reason Reason, final bool) {
 	w := c.Entry.Webhook
 	switch {
@@ -393,7 +390,7 @@ func (c *Candidate) Beforehand(r *Request) (reason Reason, final bool) {
 	return Reason{}, false
 }
 
-// Outcome says what happens at a webhook that applies: the webhook is called, its failure is
+// Outcome returns the effect of a webhook that applies: the webhook is called, its failure is
 // ignored, or the request is rejected. Plans and running requests use the same function.
 func (c *Candidate) Outcome(r *Request) (Effect, Reason) {
 	switch reason, final := c.Beforehand(r); {
@@ -406,8 +403,8 @@ func (c *Candidate) Outcome(r *Request) (Effect, Reason) {
 	}
 }
 
-// ReviewVersion returns the version of AdmissionReview for the webhook: the first that the
-// webhook lists and that the source has. ok is false when there is none (S3.6).
+// ReviewVersion returns the version of AdmissionReview for the webhook: the first version in the
+// webhook's list that the source supports. ok is false if there is none (S3.6).
 func (c *Candidate) ReviewVersion() (version review.Version, ok bool) {
 	if c.Entry.Source == registration.External {
 		return review.V1alpha1, true
@@ -415,8 +412,8 @@ func (c *Candidate) ReviewVersion() (version review.Version, ok bool) {
 	return review.Choose(c.Entry.ReviewVersions)
 }
 
-// MayGoAhead reports whether the webhook may be called before its turn. The webhook must
-// declare that an additional call does no harm.
+// MayGoAhead reports whether the webhook may be called before its turn. The webhook must declare
+// that an additional call is harmless.
 func (c *Candidate) MayGoAhead() bool {
 	w := c.Entry.Webhook
 	return w != nil && w.MayReinvoke && w.SideEffects == "None"

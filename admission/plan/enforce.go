@@ -31,7 +31,7 @@ func (e Enforced) String() string {
 	return fmt.Sprintf("enforcement %s (%s): %s", e.Mode, by, follows)
 }
 
-// applied returns a copy of e, nil if it is hard.
+// applied returns a copy of e; nil if the entry is enforced.
 func (e Enforced) applied() *Enforced {
 	if !e.Mode.Soft() {
 		return nil
@@ -39,10 +39,10 @@ func (e Enforced) applied() *Enforced {
 	return &e
 }
 
-// enforced returns how hard the candidate's entry is for a request. A binding has the
-// enforcement of its own annotation, or else that of its policy. An error of a whole policy has
-// the enforcement of the policy's hardest binding (S28.6): then binding is nil. It is also nil
-// for entries that are not policies.
+// enforced returns the enforcement of the candidate's entry for a request. A binding has the
+// enforcement of its own annotation, or else of its policy. If binding is nil, the result is for an
+// error of the whole policy, which has the enforcement of the policy's strictest binding (S28.6).
+// binding is also nil for entries that are not policies.
 func (c *Candidate) enforced(ctx context.Context, r *Request, in *Input, binding *snapshot.Entry) Enforced {
 	if c.Entry.Bindings == nil || binding != nil {
 		return c.enforcedOne(ctx, r, in, binding)
@@ -84,8 +84,8 @@ func (c *Candidate) enforcedOne(ctx context.Context, r *Request, in *Input, bind
 	return Enforced{Mode: own.Mode}
 }
 
-// reached reports whether a rollout has reached the namespace of a request. A namespace that
-// cannot be read counts as reached, so that the error cannot make an entry soft.
+// reached reports whether a rollout has reached the namespace of a request. A namespace that cannot
+// be read counts as reached, so that the error cannot turn off the enforcement of an entry.
 func (r *Request) reached(ctx context.Context, in *Input, rollout *registration.Rollout) bool {
 	isNamespace := r.Resource.Group == "" && r.Resource.Resource == "namespaces"
 	namespace := r.Namespace

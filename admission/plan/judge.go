@@ -38,16 +38,16 @@ type Evaluation struct {
 	// Binding is the binding that leads to the evaluation of a mutating policy. Bindings of a
 	// mutating policy share no evaluations, because the object changes in between.
 	Binding *snapshot.Entry
-	// Mutations are the results of a mutating policy's mutations, in order; none when a
-	// condition is false, or there is no object to change.
+	// Mutations are the results of a mutating policy's mutations, in order; none if a condition is
+	// false, or there is no object to change.
 	Mutations []Mutation
-	// Spared reports whether nothing but the conditions was evaluated, because this is the second
+	// Spared reports whether only the conditions were evaluated, because this is the second
 	// mutating pass and the evaluation need not be repeated (S18.26).
 	Spared bool
-	// Failure is why a mutating policy could not be evaluated at all.
+	// Failure is the error that prevented the evaluation of a mutating policy.
 	Failure error
-	// Enforced says how hard the binding of a mutating policy is. If it is soft, the changes of
-	// the mutations are discarded.
+	// Enforced is the enforcement of the binding of a mutating policy. If it is not enforced, the
+	// changes of the mutations are discarded.
 	Enforced Enforced
 }
 
@@ -55,16 +55,16 @@ type Evaluation struct {
 // request.
 type Consequence struct {
 	Policy *snapshot.Entry
-	// Binding is nil for an error of the policy, which does not depend on the binding.
+	// Binding is nil for an error of the policy that does not depend on a binding.
 	Binding *snapshot.Entry
-	// Param is the param with which the policy was evaluated; nil if it was not evaluated.
+	// Param is the param of the evaluation; nil if the policy was not evaluated.
 	Param *Param
 	Code  Code
-	// Finding is the finding of a validation, and Annotation the audit annotation that cannot
-	// be evaluated; nil if the consequence is not about one.
+	// Finding is the result of a validation, and Annotation the audit annotation that cannot be
+	// evaluated; nil if the consequence has another cause.
 	Finding    *policy.Finding
 	Annotation *policy.Annotation
-	// Mutation is the mutation that failed; nil if the consequence is not about one.
+	// Mutation is the mutation that failed; nil if the consequence has another cause.
 	Mutation *Mutation
 	// Message and Reason are for the user.
 	Message string
@@ -72,19 +72,18 @@ type Consequence struct {
 	// Forgiven reports whether the consequence has no effect because the failure policy is
 	// Ignore (S17.6).
 	Forgiven bool
-	// Denies, Warns and Audits report whether the consequence rejects the request, warns the
-	// client and is in the audit event. Actions are the actions of the binding, in order; nil
-	// if they do not count (S17.13).
+	// Denies, Warns and Audits report whether the consequence rejects the request, warns the client
+	// and appears in the audit event. Actions are the actions of the binding, in order; nil if they
+	// do not count (S17.13).
 	Denies, Warns, Audits bool
 	Actions               []v1.ValidationAction
-	// Enforced says how hard the binding is, or the policy if there is no binding. Spared
-	// reports whether the consequence would reject the request if the binding or policy were
-	// hard.
+	// Enforced is the enforcement of the binding, or of the policy if there is no binding. Spared
+	// reports whether the consequence would reject the request if enforced.
 	Enforced Enforced
 	Spared   bool
 }
 
-// soften turns a rejection into a warning or an audit record, if the mode is soft (S28.6).
+// soften turns a rejection into a warning or an audit record, if the mode requires it (S28.6).
 func (c *Consequence) soften(e Enforced) {
 	if c.Enforced = e; !e.Mode.Soft() || c.Forgiven {
 		return
@@ -114,9 +113,8 @@ func (c *Consequence) Text() string {
 	return fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", c.Policy.Configuration, c.Binding.Configuration, c.Message)
 }
 
-// Judge evaluates the policies of candidates about a request, each once for each param.
-// The error is an API status that rejects the request, whatever the failure policies are
-// (S17.5).
+// Judge evaluates the policies of candidates for a request, each once for each param. The error is
+// an API status that rejects the request regardless of the failure policies (S17.5).
 func Judge(ctx context.Context, candidates []Candidate, r *Request, e Equivalents, in *Input, all bool) ([]Judgement, error) {
 	list := make([]Judgement, len(candidates))
 	values := NewValues(r, in)
@@ -187,7 +185,7 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 	if quiet {
 		return nil
 	}
-	// The consequences are listed by binding, so the groups are taken apart.
+	// The consequences are listed by binding, so the groups are split into bindings.
 	type row struct {
 		binding *snapshot.Entry
 		cell    cell
@@ -218,15 +216,15 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 	return nil
 }
 
-// spared reports whether all bindings of a group are soft. An error that prevents their
-// evaluation then does not reject the request.
+// spared reports whether no binding of a group is enforced. An error that prevents their evaluation
+// then does not reject the request.
 func (j *Judgement) spared(ctx context.Context, r *Request, in *Input, g *MatchedGroup) bool {
 	return !slices.ContainsFunc(g.Bindings, func(b *snapshot.Entry) bool {
 		return !j.Candidate.enforced(ctx, r, in, b).Mode.Soft()
 	})
 }
 
-// soften applies the enforcement of their bindings to all consequences.
+// soften applies the enforcement of the bindings to all consequences.
 func (j *Judgement) soften(ctx context.Context, r *Request, in *Input) {
 	for i := range j.Consequences {
 		c := &j.Consequences[i]
@@ -234,9 +232,8 @@ func (j *Judgement) soften(ctx context.Context, r *Request, in *Input) {
 	}
 }
 
-// evaluation returns the place of the evaluation with a param among the first n, and -1 if
-// there is none. The first n belong to earlier groups; the params within one group are
-// distinct.
+// evaluation returns the index of the evaluation with a param among the first n evaluations; -1 if
+// there is none. The first n belong to earlier groups; the params within one group are distinct.
 func (j *Judgement) evaluation(p *Param, n int) int {
 	return slices.IndexFunc(j.Evaluations[:n], func(e Evaluation) bool {
 		return e.Param.NamespacedName == p.NamespacedName && (e.Param.Object == nil) == (p.Object == nil)
@@ -260,8 +257,8 @@ func (e *Evaluation) quiet() bool {
 		!slices.ContainsFunc(e.Annotations, func(a policy.Annotation) bool { return a.Err != nil })
 }
 
-// configuration returns the consequence of a configuration error: the failure policy decides,
-// and the actions of bindings do not count (S17.13).
+// configuration returns the consequence of a configuration error: the failure policy applies, and
+// the actions of bindings do not count (S17.13).
 func (j *Judgement) configuration(binding *snapshot.Entry, code Code, err error) Consequence {
 	c := Consequence{
 		Policy: j.Candidate.Entry, Binding: binding, Code: code, Message: err.Error(), Reason: metav1.StatusReasonInvalid,
@@ -271,7 +268,7 @@ func (j *Judgement) configuration(binding *snapshot.Entry, code Code, err error)
 	return c
 }
 
-// follow adds the consequences of an evaluation by one binding.
+// follow adds the consequences of an evaluation for one binding.
 func (j *Judgement) follow(binding *snapshot.Entry, e *Evaluation) {
 	base := Consequence{Policy: j.Candidate.Entry, Binding: binding, Param: &e.Param}
 	forgives := j.Candidate.Forgives()
@@ -321,8 +318,8 @@ func (c *Consequence) act(b *registration.Binding) {
 	}
 }
 
-// Denied returns the texts of all consequences that reject the request, and the reason of the
-// first one; there are no texts if the request may go on.
+// Denied returns the texts of all consequences that reject the request, and the reason of the first
+// one; no texts if the request is allowed.
 func Denied(judgements []Judgement) (texts []string, reason metav1.StatusReason) {
 	for i := range judgements {
 		for k := range judgements[i].Consequences {

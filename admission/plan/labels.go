@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// labelsOf returns the labels of an object, false when there is no object or it has
-// no metadata.
+// labelsOf returns the labels of an object; false if there is no object or it has no metadata.
 func labelsOf(obj runtime.Object) (labels.Labels, bool) {
 	if obj == nil {
 		return nil, false

@@ -24,17 +24,16 @@ import (
 
 // Mutation is the result of one mutation of a MutatingAdmissionPolicy.
 type Mutation struct {
-	// Index is the place of the mutation in the policy.
+	// Index is the index of the mutation in the policy.
 	Index int
-	// Outcome is the outcome of the expression. Err may also be why its value could not be
-	// applied. Elapsed covers evaluating and applying.
+	// Outcome is the outcome of the expression. Err may also be the error of applying the value.
+	// Elapsed covers evaluation and application.
 	policy.Outcome
 	// Changed reports whether the mutation changed the object.
 	Changed bool
 }
 
-// Patch returns the value of the expression as the operations of a JSON patch; nil when there
-// is nothing to change.
+// Patch returns the value of the expression as JSON patch operations; nil if there is no change.
 func (m *Mutation) Patch() []byte {
 	if m.Change == nil || m.Change.Empty() {
 		return nil
@@ -46,40 +45,37 @@ func (m *Mutation) Patch() []byte {
 	return data
 }
 
-// Invocation names one evaluation of a mutating policy in a way that holds across
-// snapshots (S18.26).
+// Invocation identifies one evaluation of a mutating policy across snapshots (S18.26).
 type Invocation struct {
 	Policy, Binding string
-	// Namespace and Name are those of the param; empty when there is no param.
+	// Namespace and Name identify the param; empty if there is no param.
 	Namespace, Name string
 }
 
-// Round decides which evaluations of mutating policies take place in one of the two
-// mutating passes over a request, and counts them.
+// Round decides which evaluations of mutating policies take place in one of the two mutating passes
+// over a request, and counts them.
 type Round interface {
 	// Wanted reports whether an evaluation whose conditions are true continues with its
 	// mutations (S18.26).
 	Wanted(Invocation) bool
 	// Repeats reports whether this is the second pass.
 	Repeats() bool
-	// Invoked is called for each evaluation that continued. repeats reports whether the
-	// evaluation may be repeated, and changed whether it changed the object (S18.27).
+	// Invoked is called for each evaluation that continued. repeats reports whether the evaluation
+	// may be repeated, and changed whether it changed the object (S18.27).
 	Invoked(i Invocation, repeats, changed bool)
 }
 
-// Changer changes the object of a request, as *objects.Set does. changed reports whether the
-// object differs from before. An error that is ErrUnknown means that the result of the change
-// is unknown.
+// Changer changes the object of a request; *objects.Set has such a method. changed reports whether
+// the object differs from before. An error that wraps ErrUnknown means that the result of the
+// change is unknown.
 type Changer func(ctx context.Context, kind schema.GroupVersionKind, change *mutation.Change) (changed bool, err error)
 
-// Mutate evaluates the mutating policies of candidates about a request, one binding and one
-// param after the other, and makes their changes to the object (S18.2, S18.3). All policies are
-// matched before the first one changes anything (S14.13). With a nil Round, all evaluations
-// continue. At the end Mutate settles in.Objects, so that the request's own object is up to
-// date (S18.7).
+// Mutate evaluates the mutating policies of candidates for a request, one binding and one param
+// after the other, and applies their changes to the object (S18.2, S18.3). All policies are matched
+// before the first one changes anything (S14.13). With a nil Round, all evaluations continue. At
+// the end Mutate settles in.Objects, so that the request's own object is up to date (S18.7).
 //
-// The error is an API status that rejects the request, whatever the failure policies are
-// (S17.5).
+// The error is an API status that rejects the request regardless of the failure policies (S17.5).
 func Mutate(ctx context.Context, candidates []Candidate, r *Request, e Equivalents, in *Input, round Round, all bool) ([]Judgement, error) {
 	list := make([]Judgement, len(candidates))
 	values := NewValues(r, in)
@@ -119,7 +115,7 @@ func Mutate(ctx context.Context, candidates []Candidate, r *Request, e Equivalen
 	return list, nil
 }
 
-// invocation is one evaluation that is to be made.
+// invocation is one pending evaluation.
 type invocation struct {
 	judgement *Judgement
 	binding   *snapshot.Entry
@@ -181,7 +177,7 @@ type mutator struct {
 	ctx     context.Context
 	request *Request
 	in      *Input
-	// values are the values of the object as it is now.
+	// values are the values of the current object.
 	values *Values
 	round  Round
 }
@@ -246,9 +242,8 @@ func (m *mutator) invoke(step invocation) {
 	}
 }
 
-// fork returns a mutator of a copy of the object, for a soft binding, whose changes are
-// discarded. It returns nil in the second round, which has nothing to repeat for a soft
-// binding.
+// fork returns a mutator for a copy of the object, for a binding that is not enforced; its changes
+// are discarded. It returns nil in the second round, which does not repeat such bindings.
 func (m *mutator) fork(kind schema.GroupVersionKind, e *Evaluation) *mutator {
 	if m.round != nil && m.round.Repeats() {
 		e.Spared = true
@@ -289,14 +284,14 @@ func keyOf(p, binding *snapshot.Entry, param *Param) Invocation {
 	return Invocation{Policy: p.Configuration, Binding: binding.Configuration, Namespace: param.Namespace, Name: param.Name}
 }
 
-// bare returns the param as mutating policies see it: a param of a built-in kind has no
+// bare returns the param in the form for mutating policies: a param of a built-in kind has no
 // apiVersion and no kind (S15.11, D78).
 func (p *Param) bare() runtime.Object {
 	if p.Object == nil || p.Object.GetObjectKind().GroupVersionKind().Empty() {
 		return p.Object
 	}
 	if u, ok := p.Object.(*unstructured.Unstructured); ok {
-		// Upstream reads params of the kinds of its client as objects of that client.
+		// Upstream reads params of the kinds known to its client as objects of that client.
 		if !scheme.Scheme.Recognizes(u.GroupVersionKind()) {
 			return u
 		}
@@ -310,11 +305,11 @@ func (p *Param) bare() runtime.Object {
 	return object
 }
 
-// Changed must be called after the object has changed: it drops the cached values.
+// Changed drops the cached values. Call it after each change of the object.
 func (v *Values) Changed() { v.kinds = v.kinds[:0] }
 
-// follows adds the consequences of the evaluations of a mutating policy. It keeps all errors,
-// also those that later evaluations came after (S18.24).
+// follows adds the consequences of the evaluations of a mutating policy. It keeps all errors, even
+// if later evaluations succeeded (S18.24).
 func (j *Judgement) follows() {
 	for i := range j.Evaluations {
 		e := &j.Evaluations[i]
@@ -348,9 +343,8 @@ func (j *Judgement) follows() {
 	}
 }
 
-// Refused returns the texts of all consequences that reject the request after Mutate,
-// configuration errors first, and the reason of the first one; none when the request may go on
-// (S18.24).
+// Refused returns the texts of all consequences that reject the request after Mutate, configuration
+// errors first, and the reason of the first one; none if the request is allowed (S18.24).
 func Refused(judgements []Judgement) (texts []string, reason metav1.StatusReason) {
 	for _, configuration := range []bool{true, false} {
 		for i := range judgements {

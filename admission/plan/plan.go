@@ -20,40 +20,41 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Link is one plugin of a chain, as far as a plan needs to know it.
+// Link describes one plugin of a chain for a plan.
 type Link struct {
-	// Plugin is its name.
+	// Plugin is the name of the plugin.
 	Plugin string
-	// Source is whose entries it acts on; nil for a plugin that is compiled in.
+	// Source is the source of the plugin's entries; nil for a built-in admission plugin.
 	Source *registration.Descriptor
-	// Mutates and Validates tell in which passes a compiled-in plugin takes part.
+	// Mutates and Validates report in which passes a built-in admission plugin takes part.
 	Mutates, Validates bool
-	// Changes reports whether a compiled-in plugin may change the object, and DependsOnOthers
-	// whether its verdict depends on what the others made of the object.
+	// Changes reports whether a built-in admission plugin may change the object, and
+	// DependsOnOthers whether its verdict depends on changes by other plugins.
 	Changes, DependsOnOthers bool
-	// Certain reports whether the verdict depends on no part of the object that others may change.
+	// Certain reports whether the verdict depends on no part of the object that other plugins may
+	// change.
 	Certain bool
-	// GoesOn reports whether the plan has the steps behind a rejection, too, as if there were none: of
-	// a request that its user may not make, a reader wants to see what admission would do.
+	// GoesOn reports whether the plan continues after a rejection, as if there were none. Even if
+	// the user may not make the request, readers want to see how admission would handle it.
 	GoesOn bool
-	// Judge says what the plugin itself would reject the request with, nil if it would
-	// not, and, if it is known, what it changes, as a JSON patch. It must change nothing
-	// but, in the mutating pass, the object. A nil Judge means that the plugin has no
+	// Judge returns the error with which the plugin itself would reject the request; nil if it
+	// would not. patch is its change of the object as a JSON patch, if that is known. Judge has no
+	// effect, except on the object in the mutating pass. A nil Judge means that the plugin has no
 	// verdict of its own, or that it is not predicted.
 	Judge func(ctx context.Context, pass registration.Pass) (patch []byte, err error)
-	// Hidden, if set, says why the entries of Source, or what a compiled-in plugin reads,
-	// cannot be seen: "may not list mutatingwebhookconfigurations". The plan then says so,
-	// and nothing of them.
+	// Hidden, if set, is the reason why the entries of Source, or the objects read by a built-in
+	// admission plugin, cannot be seen: "may not list mutatingwebhookconfigurations". The plan then
+	// contains the reason instead of the entries.
 	Hidden string
 }
 
-// Acting returns the link of the plugin that acts on a source. hidden has the sources whose
-// entries the caller may not see, each with the reason.
+// Acting returns the link of the plugin for a source. hidden has the sources whose entries the
+// caller may not see, each with the reason.
 func Acting(source registration.Source, hidden map[registration.Source]string) Link {
 	d := source.Descriptor()
 	l := Link{Plugin: d.Plugin, Source: d, Hidden: hidden[source]}
 	if d.Policies && l.Hidden == "" {
-		// The bindings decide what a policy does.
+		// The effect of a policy depends on its bindings.
 		l.Hidden = hidden[d.Bindings]
 	}
 	return l
@@ -113,7 +114,7 @@ type About struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// About returns what the request is about.
+// About returns a description of the request.
 func (r *Request) About() About {
 	a := About{
 		Operation: string(r.Operation), APIVersion: r.Resource.GroupVersion().String(), Kind: r.Kind.Kind,
@@ -125,7 +126,7 @@ func (r *Request) About() About {
 	return a
 }
 
-// Effect is what a step does.
+// Effect is the effect of a step.
 type Effect string
 
 const (
@@ -135,15 +136,15 @@ const (
 	Evaluate Effect = "evaluate"
 	// Pend: the initializer's name is added to the object.
 	Pend Effect = "pend"
-	// Run: the compiled-in plugin takes part.
+	// Run: the built-in admission plugin takes part.
 	Run Effect = "run"
 	// Reject: the request is rejected here.
 	Reject Effect = "reject"
-	// Ignored: the entry fails here, and its failure policy is Ignore, or it is soft.
+	// Ignored: the entry fails, and its failure policy is Ignore, or it is not enforced.
 	Ignored Effect = "ignore"
 	// Skip: the entry does not apply.
 	Skip Effect = "skip"
-	// Undecided: it cannot be seen whether the entry applies.
+	// Undecided: the plan cannot determine whether the entry applies.
 	Undecided Effect = "unknown"
 )
 
@@ -196,9 +197,9 @@ type Step struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// The names that stand for a plugin where the server itself refuses a request: because it does not serve the kind,
-// the user has no right, the object has fields that the kind has not, the object is not valid, or one of its name
-// is there.
+// Names in place of a plugin name for rejections by the server itself: it does not serve the kind,
+// the user is not authorized, the object has unknown fields, the object is not valid, or its name
+// is taken.
 const (
 	DiscoveryName     = "Discovery"
 	AuthorizationName = "Authorization"
@@ -207,7 +208,7 @@ const (
 	StorageName       = "Storage"
 )
 
-// Verdict is what a plan says becomes of a request.
+// Verdict is the outcome of a request in a plan.
 type Verdict string
 
 const (
@@ -215,15 +216,16 @@ const (
 	VerdictAccepted Verdict = "accepted"
 	// VerdictRejected: the request is rejected.
 	VerdictRejected Verdict = "rejected"
-	// VerdictLikely: the request is rejected, unless something that cannot be seen changes the object.
+	// VerdictLikely: the request is rejected, unless a step that cannot be predicted changes the
+	// object.
 	VerdictLikely Verdict = "likely rejected"
-	// VerdictWebhooks: nothing but webhooks can reject the request.
+	// VerdictWebhooks: only webhooks can reject the request.
 	VerdictWebhooks Verdict = "up to webhooks"
-	// VerdictUnknown: something cannot be seen that can reject the request.
+	// VerdictUnknown: a step that cannot be predicted may reject the request.
 	VerdictUnknown Verdict = "unknown"
 )
 
-// Verdict returns what becomes of the request.
+// Verdict returns the outcome of the request.
 func (p *Plan) Verdict() Verdict {
 	has := func(effect Effect) bool {
 		return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Effect == effect })
@@ -241,10 +243,10 @@ func (p *Plan) Verdict() Verdict {
 	return VerdictAccepted
 }
 
-// Each yields the steps.
+// Each yields all steps.
 func (p *Plan) Each() iter.Seq[*Step] { return p.only(func(*Step) bool { return true }) }
 
-// Acting yields the steps of registrations that apply, or may.
+// Acting yields the steps of webhooks, policies and initializers that apply, or may apply.
 func (p *Plan) Acting() iter.Seq[*Step] {
 	return p.only(func(s *Step) bool { return s.Entry != nil && s.Effect != Skip })
 }
@@ -252,7 +254,7 @@ func (p *Plan) Acting() iter.Seq[*Step] {
 // Calls yields the steps in which a webhook is called.
 func (p *Plan) Calls() iter.Seq[*Step] { return p.only(func(s *Step) bool { return s.Effect == Call }) }
 
-// only yields the steps that are wanted.
+// only yields the steps for which wanted returns true.
 func (p *Plan) only(wanted func(*Step) bool) iter.Seq[*Step] {
 	return func(yield func(*Step) bool) {
 		for i := range p.Steps {
@@ -263,7 +265,8 @@ func (p *Plan) only(wanted func(*Step) bool) iter.Seq[*Step] {
 	}
 }
 
-// Unseen says what keeps steps from being known, such as "may not list priorityclasses", each once.
+// Unseen returns the distinct reasons why steps are unknown, such as "may not list
+// priorityclasses".
 func (p *Plan) Unseen() (list []string) {
 	for s := range p.only(func(s *Step) bool { return s.Effect == Undecided && s.Reason != nil }) {
 		why := strings.TrimPrefix(s.Reason.Message, unknown)
@@ -274,10 +277,10 @@ func (p *Plan) Unseen() (list []string) {
 	return list
 }
 
-// unknown begins the reason of a step that cannot be seen.
+// unknown begins the reason of a step that is unknown.
 const unknown = "unknown: "
 
-// UpToMutation reports whether a mutating webhook is called, which may change the object, and so the
+// UpToMutation reports whether a mutating webhook is called. It may change the object, and so the
 // verdict of later steps.
 func (p *Plan) UpToMutation() bool {
 	if p.RejectedBy() == StorageName {
@@ -291,7 +294,7 @@ func (p *Plan) UpToMutation() bool {
 	return false
 }
 
-// RejectedBy names what rejects the request, empty when nothing does.
+// RejectedBy returns the name of the plugin or entry that rejects the request; empty if none does.
 func (p *Plan) RejectedBy() string {
 	i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Effect == Reject })
 	switch {
@@ -312,7 +315,7 @@ type AppliedExclusion struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// exclusions are the rules that have an effect on a candidate.
+// exclusions returns the rules that have an effect on a candidate.
 func (c *Candidate) exclusions() []AppliedExclusion {
 	var list []AppliedExclusion
 	if x := c.Exclusion; x != nil {
@@ -334,7 +337,7 @@ type Location struct {
 	Field string `json:"field"`
 }
 
-// String writes the place as compilers do: FILE:LINE: FIELD.
+// String returns the place as compilers print it: FILE:LINE: FIELD.
 func (l *Location) String() string { return fmt.Sprintf("%s:%d: %s", l.File, l.Line, l.Field) }
 
 // Entry names what is registered.
@@ -350,8 +353,8 @@ type Entry struct {
 	Source string `json:"source,omitempty"`
 }
 
-// String names the entry as messages do: configuration/name, or the name of the object
-// that is the entry.
+// String returns the entry as messages name it: CONFIGURATION/NAME, or the object's name if the
+// object is the entry.
 func (e *Entry) String() string {
 	if e.Name == "" {
 		return e.Configuration
@@ -382,11 +385,11 @@ type Explanation struct {
 	Message string `json:"message"`
 }
 
-// New makes the plan of a request that goes through a chain. With all, the plan also has what
-// does not apply, each with the reason. It decides by the same functions that admission runs
-// by, and calls no webhook; I/O happens only in what the Input and the links do for it. New
-// makes the changes to in.Objects that can be predicted: the initializers of a new object, the
-// changes of a Judge and of in.Prepare, and, if in.Generates, a name that stands for the generated one.
+// New returns the plan of a request that goes through a chain. With all, the plan also has the
+// entries that do not apply, each with the reason. New uses the functions that running requests
+// use, and calls no webhook; I/O happens only in the functions of the Input and the links. New
+// applies the predictable changes to in.Objects: the initializers of a new object, the changes of a
+// Judge and of in.Prepare, and, if in.Generates, a name in place of the generated one.
 func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e Equivalents, in *Input, all bool) *Plan {
 	b := &builder{
 		ctx: ctx, snapshot: s, request: r, equivalents: e, input: in, all: all,
@@ -406,7 +409,7 @@ func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e 
 	return b.plan
 }
 
-// builder makes one plan.
+// builder builds one plan.
 type builder struct {
 	ctx         context.Context
 	snapshot    *snapshot.Snapshot
@@ -415,12 +418,12 @@ type builder struct {
 	input       *Input
 	all         bool
 	plan        *Plan
-	// constraints are what the entries of a source ask of their order; order sets them.
+	// constraints are the order constraints of the entries of a source; order sets them.
 	constraints map[registration.Source][]registration.Constraint
-	// unseen are compiled-in plugins, and unlisted plugins with registrations, that may have
-	// changed the object in a way that the plan cannot predict.
+	// unseen are built-in admission plugins, and unlisted plugins for webhooks, policies or
+	// initializers, that may have changed the object in a way that the plan cannot predict.
 	unseen, unlisted []string
-	// over is set when the request is rejected.
+	// over is set once the request is rejected.
 	over  bool
 	worst time.Duration
 }
@@ -449,7 +452,7 @@ func (b *builder) link(pass registration.Pass, l *Link) {
 	}
 }
 
-// compiled adds the step of a compiled-in plugin.
+// compiled adds the step of a built-in admission plugin.
 func (b *builder) compiled(pass registration.Pass, l *Link) {
 	switch {
 	case b.over:
@@ -466,8 +469,7 @@ func (b *builder) compiled(pass registration.Pass, l *Link) {
 	}
 }
 
-// hidden adds a step for a plugin whose entries, or the resources that it reads, the caller may
-// not see.
+// hidden adds a step for a plugin whose entries, or whose resources, the caller may not see.
 func (b *builder) hidden(pass registration.Pass, l *Link) {
 	b.plan.Steps = append(b.plan.Steps, Step{
 		Pass: pass.String(), Plugin: l.Plugin, Effect: Undecided,
@@ -475,7 +477,7 @@ func (b *builder) hidden(pass registration.Pass, l *Link) {
 	})
 }
 
-// judge adds a step if the plugin itself rejects the request, and returns what it changes.
+// judge adds a step if the plugin itself rejects the request, and returns the plugin's patch.
 func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 	if b.over || l.Judge == nil {
 		return nil
@@ -502,8 +504,9 @@ func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 	return patch
 }
 
-// unsure returns why a predicted rejection is not certain; empty when it is certain. Changes by
-// compiled-in plugins matter only to policies, and to plugins that depend on others.
+// unsure returns the reason why a predicted rejection is not certain; empty if it is certain.
+// Changes by built-in admission plugins matter only to policies, and to plugins that depend on
+// others.
 func (b *builder) unsure(dependsOnOthers bool) string {
 	var list []string
 	add := func(names []string) {
@@ -523,14 +526,14 @@ func (b *builder) unsure(dependsOnOthers bool) string {
 	return ", unless " + strings.Join(list, " or ") + " changes the object"
 }
 
-// likely notes a rejection that is not certain; the first one counts. It returns the text.
+// likely records a rejection that is not certain; the first one counts. It returns the text.
 func (b *builder) likely(text string) string {
 	b.plan.Likely = cmp.Or(b.plan.Likely, text)
 	b.plan.Causes = append(b.plan.Causes, text)
 	return text
 }
 
-// reject notes the rejection of the request; the first rejection counts.
+// reject records the rejection of the request; the first rejection counts.
 func (b *builder) reject(message string) {
 	if !b.over {
 		b.over, b.plan.Rejection = true, cmp.Or(b.plan.Rejection, message)
@@ -538,11 +541,11 @@ func (b *builder) reject(message string) {
 	}
 }
 
-// initializers adds the initializers that a new object gets.
+// initializers adds the initializers of a new object.
 func (b *builder) initializers(l *Link) {
 	object := b.input.Objects.Newest()
 	why := notInitialized(b.request, object)
-	// An empty list stands, too: the plugin removes it, and adds nothing (S11.17).
+	// An empty list is kept, too: the plugin removes it, and adds nothing (S11.17).
 	sent := object != nil && initializers.Has(object)
 	b.judge(l.Source.Pass, l)
 	var chosen []Candidate
@@ -554,7 +557,7 @@ func (b *builder) initializers(l *Link) {
 		chosen = Initializers(b.snapshot, b.request, object)
 	}
 	if len(chosen) > 0 && chosen[0].Exclusion.Skips() && !b.over {
-		// All of them are.
+		// A rule excludes all initializers.
 		for i := range chosen {
 			b.decided(l, &chosen[i], &Decision{Reason: Reason{Code: ExclusionRule, entry: chosen[i].Entry, rule: chosen[i].Exclusion.Skip}})
 		}
@@ -594,11 +597,11 @@ func (b *builder) initializers(l *Link) {
 	}
 }
 
-// defaultInitializerTimeout is how long an initializer may take, unless the Input says otherwise
+// defaultInitializerTimeout is the timeout of an initializer, unless the Input sets another one
 // (S11.44).
 const defaultInitializerTimeout = 5 * time.Second
 
-// turns returns how many initializers act one after the other: neighbours that are parallel share a
+// turns returns the number of turns of the initializers: adjacent parallel initializers share a
 // turn (S11.42).
 func turns(given []*registration.Entry) int {
 	n := 0
@@ -610,13 +613,13 @@ func turns(given []*registration.Entry) int {
 	return n
 }
 
-// among reports whether an entry is among candidates.
+// among reports whether an entry is in a list of candidates.
 func among(list []Candidate, e *snapshot.Entry) bool {
 	return slices.ContainsFunc(list, func(c Candidate) bool { return c.Entry == e })
 }
 
-// serial adds the webhooks of a plugin that calls them one after the other: the first
-// that rejects ends it (S5.13).
+// serial adds the webhooks of a plugin that calls them one after the other: the first rejection
+// ends it (S5.13).
 func (b *builder) serial(l *Link) {
 	b.each(l, func(c *Candidate, d *Decision) {
 		step := b.decided(l, c, d)
@@ -629,8 +632,8 @@ func (b *builder) serial(l *Link) {
 	})
 }
 
-// parallel adds the webhooks of a plugin that decides about all of them first, and then
-// calls those that apply at the same time (S6.1, S6.3).
+// parallel adds the webhooks of a plugin that first decides which of them apply, and then calls
+// these at the same time (S6.1, S6.3).
 func (b *builder) parallel(l *Link) {
 	var (
 		chosen    []Entry
@@ -642,8 +645,8 @@ func (b *builder) parallel(l *Link) {
 		step := b.decided(l, c, d)
 		switch {
 		case d.Err != nil:
-			// A test that cannot be made. No webhook of the plugin is called, and those
-			// after it are not looked at.
+			// A test failed with an error. No webhook of the plugin is called, and later webhooks
+			// are not considered.
 			b.reject(step.Reason.Message)
 			return
 		case d.Applies:
@@ -666,7 +669,7 @@ func (b *builder) parallel(l *Link) {
 	}
 }
 
-// withdraw removes the steps of the chosen entries, among the steps from first on.
+// withdraw removes the steps of the chosen entries from the steps at first and later.
 func (b *builder) withdraw(first int, chosen []Entry) {
 	kept := b.plan.Steps[:first]
 	for _, step := range b.plan.Steps[first:] {
@@ -682,9 +685,9 @@ func (b *builder) withdraw(first int, chosen []Entry) {
 	b.plan.Steps = kept
 }
 
-// each calls f for every entry of a plugin that has a rule for the request, with the
-// decision about it, in order, and adds the others if they are wanted. Once the request
-// is rejected, what would apply is not reached.
+// each calls f in order for every entry of a plugin that has a rule for the request, with the
+// decision about it. If b.all is set, each also adds the other entries. Once the request is
+// rejected, later entries are not reached.
 func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 	candidates := Candidates(b.snapshot, l.Source.Source, b.request, b.equivalents)
 	if !b.all {
@@ -707,8 +710,8 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 	})
 }
 
-// inOrder calls f with the place of each candidate, and adds the other entries of a plugin
-// in their places, with the reason.
+// inOrder calls f with the index of each candidate, and adds the other entries of a plugin in their
+// places, with the reason.
 func (b *builder) inOrder(l *Link, candidates []Candidate, f func(i int)) {
 	no := Reason{Code: NoRule, request: b.request}
 	reach := ReachOf(l.Source.Source, b.request.Kind, b.request.Resource.GroupResource(), b.request.Reviews)
@@ -737,7 +740,7 @@ func (b *builder) inOrder(l *Link, candidates []Candidate, f func(i int)) {
 	}
 }
 
-// decided adds the step of a candidate that was decided about, and returns it.
+// decided adds the step of a candidate with its decision, and returns it.
 func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 	step := b.step(l, c)
 	step.Enforcement = d.Enforced.applied()
@@ -771,8 +774,8 @@ func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 	return &step
 }
 
-// effect sets the effect of a step whose webhook applies, and returns the reason if the effect
-// is not Call. Objects are converted first, as for a call.
+// effect sets the effect of a step whose webhook applies, and returns the reason if the effect is
+// not Call. Objects are converted first, as for a call.
 func (b *builder) effect(step *Step, c *Candidate, d *Decision) Reason {
 	if _, _, err := b.input.Objects.Seen(c.Kind); err != nil && !errors.Is(err, ErrUnknown) {
 		soft := d.Enforced.Mode.Soft()
@@ -782,7 +785,7 @@ func (b *builder) effect(step *Step, c *Candidate, d *Decision) Reason {
 		}
 		return d.Reason
 	}
-	// The content of its review is not known if the objects cannot be converted here.
+	// If the objects cannot be converted here, the content of the review is unknown.
 	var reason Reason
 	if step.Effect, reason = c.Outcome(b.request); step.Effect == Reject && d.Enforced.Mode.Soft() {
 		step.Effect = Ignored
@@ -826,7 +829,8 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 	return step
 }
 
-// order returns the wishes about the place of an entry among those of its source (S5.31).
+// order returns descriptions of the order constraints between an entry and others of its source
+// (S5.31).
 func (b *builder) order(e *snapshot.Entry) []string {
 	constraints, known := b.constraints[e.Source]
 	if !known {
@@ -861,7 +865,7 @@ func entryOf(e *snapshot.Entry) *Entry {
 	return out
 }
 
-// Complete makes the object of AsWritten the one with changed metadata.
+// Complete replaces the object of AsWritten by a copy with changed metadata.
 func (w *written) Complete(change func(metav1.Object)) {
 	if w.object == nil {
 		return
@@ -872,7 +876,7 @@ func (w *written) Complete(change func(metav1.Object)) {
 	}
 }
 
-// Pend makes the object of AsWritten the one with the initializers.
+// Pend replaces the object of AsWritten by a copy with the initializers.
 func (w *written) Pend(given []*registration.Entry) {
 	if w.object == nil {
 		return
@@ -881,8 +885,8 @@ func (w *written) Pend(given []*registration.Entry) {
 	initializers.Give(w.object, given)
 }
 
-// String says what the review says, and which rule is the reason: "as apps/v1
-// Deployment: rule 2, through an equivalent resource".
+// String describes the review and the rule that caused it: "as apps/v1 Deployment: rule 2, through
+// an equivalent resource".
 func (s *Step) String() string {
 	switch {
 	case s.Rule == nil:

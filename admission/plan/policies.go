@@ -149,7 +149,7 @@ func (b *builder) policies(l *Link) {
 		}
 	}
 	if err != nil {
-		// The namespace that policies see is missing, or cannot be read.
+		// The namespace for policies is missing, or cannot be read.
 		step := Step{
 			Pass: l.Source.Pass.String(), Plugin: l.Plugin, Effect: Reject,
 			Reason: &Explanation{Code: NamespaceNotFound.String(), Message: oneLine(err)},
@@ -206,7 +206,7 @@ func (b *builder) judged(l *Link, j *Judgement, values *Values) {
 		case j.denies() >= 0:
 			step.Effect = Reject
 		case slices.ContainsFunc(j.Consequences, func(c Consequence) bool { return !c.Forgiven }):
-			// It warns or records.
+			// The consequence is a warning or an audit record.
 			step.Effect = Evaluate
 		}
 	case len(j.Evaluations) == 0 || j.excluded():
@@ -223,7 +223,7 @@ func (b *builder) judged(l *Link, j *Judgement, values *Values) {
 	b.plan.Steps = append(b.plan.Steps, step)
 }
 
-// unknownBinding is the reason of the first group about which nothing can be known.
+// unknownBinding returns the reason of the first group that is unknown.
 func (j *Judgement) unknownBinding() *Reason {
 	i := slices.IndexFunc(j.Groups, func(g MatchedGroup) bool { return g.Unknown })
 	if i < 0 {
@@ -237,13 +237,13 @@ func (j *Judgement) excluded() bool {
 	return !slices.ContainsFunc(j.Evaluations, func(e Evaluation) bool { return e.Condition.False == nil })
 }
 
-// denies returns the place of the first consequence that rejects the request, -1 if none
-// does.
+// denies returns the index of the first consequence that rejects the request; -1 if none does.
 func (j *Judgement) denies() int {
 	return slices.IndexFunc(j.Consequences, func(c Consequence) bool { return c.Denies })
 }
 
-// explanation returns the code and message of the first consequence that counts most.
+// explanation returns the code and message of the first rejection, or else of the first
+// consequence.
 func (j *Judgement) explanation() *Explanation {
 	first := j.denies()
 	c := &j.Consequences[max(first, 0)]
@@ -257,7 +257,7 @@ func (j *Judgement) explanation() *Explanation {
 	return &Explanation{c.Code.String(), strings.ReplaceAll(text, "\n", " ")}
 }
 
-// skippedBindings are the bindings that do not apply.
+// skippedBindings returns the bindings that do not apply.
 func (j *Judgement) skippedBindings() []SkippedBinding {
 	var list []SkippedBinding
 	for i := range j.Groups {
@@ -325,7 +325,7 @@ func (b *builder) evaluation(j *Judgement, e *Evaluation, values *Values) Policy
 	return out
 }
 
-// mutations adds the mutations of an evaluation, and its verdict.
+// mutations adds the mutations of an evaluation, and sets its verdict.
 func (out *PolicyEvaluation) mutations(j *Judgement, e *Evaluation) {
 	if e.Binding == nil {
 		return
@@ -358,7 +358,7 @@ func (out *PolicyEvaluation) mutations(j *Judgement, e *Evaluation) {
 	}
 }
 
-// why says why a validation is false; nothing if that cannot be found out.
+// why returns the reason why a validation is false; the zero Why if it cannot be determined.
 func (j *Judgement) why(ctx context.Context, r *Request, e *Evaluation, index int, values *Values) expression.Why {
 	if values.ReadNamespace(ctx) != nil {
 		return expression.Why{}
@@ -371,10 +371,10 @@ func (j *Judgement) why(ctx context.Context, r *Request, e *Evaluation, index in
 	return c.Entry.Policy.Why(ctx, &policy.Input{Request: request, Own: r.Resource, Matched: c.Resource, Params: e.Param.Object}, index)
 }
 
-// maxWhys is how many violations of a request are explained.
+// maxWhys is the maximum number of violations of a request that are explained.
 const maxWhys = 4
 
-// Explain says of the violations for which a request is rejected why they are there.
+// Explain sets the explanations of the violations that reject a request.
 func (in *Input) Explain(ctx context.Context, r *Request, judgements []Judgement) {
 	values := NewValues(r, in)
 	n := 0
@@ -405,7 +405,7 @@ func consequence(c *Consequence) PolicyConsequence {
 	return out
 }
 
-// text names the param; empty when there is none.
+// text returns the name of the param; empty if there is none.
 func (p *Param) text() string {
 	switch {
 	case p == nil || p.Object == nil:
@@ -474,7 +474,7 @@ func (s *Step) Details() []string {
 	return list
 }
 
-// detail says what a mutation does.
+// detail describes the effect of a mutation.
 func (m *PolicyMutation) detail(e *PolicyEvaluation) string {
 	with := ""
 	if e.Param != "" {

@@ -21,12 +21,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// Params has the objects that policies refer to, as fresh as the registrations (S20.8). Its
-// methods end with the context. An error that is ErrUnknown means that the caller may not see
-// the objects.
+// Params has the param objects of policies, as fresh as the policies (S20.8). Its methods end with
+// the context. An error that wraps ErrUnknown means that the caller may not see the objects.
 type Params interface {
-	// Scope reports whether the objects of a kind are in namespaces, and whether the kind is
-	// served at all.
+	// Scope reports whether the kind is namespaced, and whether it is served at all.
 	Scope(ctx context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error)
 	// Get returns the object with a name; namespace is empty for a cluster-scoped kind. If the
 	// object does not exist, the error is the API status NotFound.
@@ -35,24 +33,24 @@ type Params interface {
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]runtime.Object, error)
 }
 
-// Param is an object that a policy is evaluated with.
+// Param is the param of an evaluation of a policy.
 type Param struct {
 	types.NamespacedName
-	// Object is nil when the policy has no params, or the binding names none; the name is
-	// empty then.
+	// Object is nil if the policy has no params, or the binding refers to none; the name is then
+	// empty.
 	Object runtime.Object
 }
 
-// PolicyError is a configuration error: a policy or one of its bindings could not be evaluated
-// for a request. The failure policy decides, and no action of a binding counts (S17.13).
+// PolicyError is a configuration error: a policy or one of its bindings could not be evaluated for
+// a request. The failure policy applies, and no action of a binding counts (S17.13).
 type PolicyError struct {
 	Policy *registration.Entry
-	// Binding is nil for an error of the policy, whichever binding would apply.
+	// Binding is nil for an error of the policy that does not depend on a binding.
 	Binding *registration.Entry
 	Err     error
 }
 
-// Error returns upstream's text.
+// Error returns the text of k8s.io/apiserver.
 func (e *PolicyError) Error() string {
 	if e.Binding == nil {
 		return fmt.Sprintf("failed to configure policy: %v", e.Err)
@@ -66,26 +64,26 @@ func (e *PolicyError) Unwrap() error { return e.Err }
 // Matched is a policy that is a candidate for a request, with its bindings.
 type Matched struct {
 	Candidate *Candidate
-	// Decision is about the policy: when it does not apply, or Err is the configuration
-	// error of the policy, there are no groups.
+	// Decision is the decision about the policy. If the policy does not apply, or Err is its
+	// configuration error, there are no groups.
 	Decision
-	// Groups are the groups of bindings with a rule for the request, in order. The others
-	// are there only if they were asked for.
+	// Groups are the groups of bindings with a rule for the request, in order. Other groups are
+	// included only on request.
 	Groups []MatchedGroup
 }
 
 // MatchedGroup is a group of bindings.
 type MatchedGroup struct {
 	*snapshot.Group
-	// Decision is about each of the bindings: Err is their configuration error.
+	// Decision applies to each of the bindings: Err is their configuration error.
 	Decision
-	// Params are the params with which the policy is evaluated, by namespace and name (S15.12).
-	// There is one without an Object when the policy is evaluated without a param, and none
-	// when the bindings are satisfied without an evaluation (S15.7).
+	// Params are the params of the policy's evaluations, by namespace and name (S15.12). There is
+	// one without an Object if the policy is evaluated without a param, and none if the bindings
+	// are satisfied without an evaluation (S15.7).
 	Params []Param
 }
 
-// bindings returns the decisions of a policy and its bindings about a request.
+// bindings returns the decisions about a policy and its bindings for a request.
 func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in *Input, all bool) Matched {
 	m := Matched{Candidate: c, Decision: c.selected(ctx, r, in)}
 	if m.Err != nil {
@@ -138,7 +136,7 @@ func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in 
 }
 
 // unseenBy returns ErrUnknown if an expression of a policy uses a fact that the Input does not
-// know.
+// have.
 func (in *Input) unseenBy(e *registration.Entry) error {
 	list := slices.Clone(e.MatchConditions)
 	add := func(what, text string) {
@@ -160,7 +158,7 @@ func (in *Input) unseenBy(e *registration.Entry) error {
 	if err := in.unseen("expression", list); err != nil || in.NamespaceUnknown == "" {
 		return err
 	}
-	// Match conditions do not see the namespace.
+	// Match conditions have no namespaceObject.
 	for _, c := range list[len(e.MatchConditions):] {
 		if expression.LooksAtNamespace(c.Expression) {
 			return fmt.Errorf("%w: expression %q: %s", ErrUnknown, c.Name, in.NamespaceUnknown)
@@ -169,8 +167,8 @@ func (in *Input) unseenBy(e *registration.Entry) error {
 	return nil
 }
 
-// scope reports whether the params of a policy are in namespaces. A kind that is not served
-// is an error of the policy (S15.4).
+// scope reports whether the params of a policy are namespaced. A kind that is not served is an
+// error of the policy (S15.4).
 func (c *Candidate) scope(ctx context.Context, in *Input) (namespaced bool, d Decision) {
 	p := c.Entry.Entry.Policy
 	if p.ParamKind == nil {
@@ -195,15 +193,16 @@ func (c *Candidate) scope(ctx context.Context, in *Input) (namespaced bool, d De
 	return false, failed(Reason{Code: ParamKindNotFound, entry: c.Entry}, &PolicyError{Policy: c.Entry.Entry, Err: err})
 }
 
-// ParamKindError means that the kind of params is not served.
+// ParamKindError is the error for a kind of params that is not served.
 type ParamKindError struct{ Kind schema.GroupVersionKind }
 
-// Error says what upstream says (S15.4).
+// Error returns the text of k8s.io/apiserver (S15.4).
 func (e *ParamKindError) Error() string {
 	return fmt.Sprintf("failed to find resource referenced by paramKind: '%v'", e.Kind)
 }
 
-// group says what the bindings of a group, of which c is one, say about a request.
+// group returns the decision about the bindings of a group for a request. c is the candidate of one
+// of them.
 func (c *Candidate) group(ctx context.Context, g *snapshot.Group, p *snapshot.Entry, namespaced bool, r *Request, in *Input) MatchedGroup {
 	m := MatchedGroup{Group: g, Decision: c.selected(ctx, r, in)}
 	if m.Err != nil {
@@ -285,14 +284,14 @@ func (c *Candidate) params(ctx context.Context, p *snapshot.Entry, namespaced bo
 // noParam is the param of a policy without params.
 var noParam [1]Param
 
-// Values are the values of a request for policies, until the object changes. Policies that
+// Values caches the values of a request for policies, until the object changes. Policies that
 // matched the same kind share the values in that kind.
 type Values struct {
 	request *Request
 	in      *Input
 	// plain is expression.Input.Plain.
 	plain bool
-	// namespace is that of the request, once it was read.
+	// namespace is the request's namespace, once it was read.
 	namespace *corev1.Namespace
 	kinds     []kindValues
 }
@@ -304,19 +303,18 @@ type kindValues struct {
 	err     error
 }
 
-// NewValues returns what policies see of a request; it is of no use any more when the
-// object has changed.
+// NewValues returns the values of a request for policies. Discard them when the object changes.
 func NewValues(r *Request, in *Input) *Values { return &Values{request: r, in: in} }
 
-// ReadNamespace reads the namespace of the request, if policies see one. The error is an
-// API status that rejects the request, whatever the failure policies are (S17.5).
+// ReadNamespace reads the namespace of the request for policies, if it has one. The error is an API
+// status that rejects the request regardless of the failure policies (S17.5).
 func (v *Values) ReadNamespace(ctx context.Context) error {
 	r := v.request
 	if v.namespace != nil || r.Namespace == "" || r.Kind == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
 		return nil
 	}
 	if v.in.NamespaceUnknown != "" {
-		// The expressions do not look at it.
+		// The expressions do not use the namespace.
 		return nil
 	}
 	if v.in.Namespace == nil {
@@ -335,7 +333,7 @@ func (v *Values) ReadNamespace(ctx context.Context) error {
 	return nil
 }
 
-// Of returns the values in a kind. The error says that the objects cannot be converted.
+// Of returns the values in a kind. It fails if the objects cannot be converted.
 func (v *Values) Of(kind schema.GroupVersionKind) (*expression.Request, error) {
 	for i := range v.kinds {
 		if v.kinds[i].kind == kind {
@@ -355,7 +353,7 @@ func (v *Values) Of(kind schema.GroupVersionKind) (*expression.Request, error) {
 	return one.request, one.err
 }
 
-// input is what expressions see of a request.
+// input returns the variables of expressions for a request.
 func (r *Request) input(in *Input, kind schema.GroupVersionKind, object, old runtime.Object, namespace *corev1.Namespace) *expression.Input {
 	return &expression.Input{
 		Object: object, OldObject: old, Kind: kind, RequestKind: r.Kind, Resource: r.Resource, Subresource: r.Subresource,
@@ -364,8 +362,8 @@ func (r *Request) input(in *Input, kind schema.GroupVersionKind, object, old run
 	}
 }
 
-// PolicyDenial returns the rejection of a request by policies: the first message, with the code
-// of its reason, and all messages as causes (S17.15 to S17.17).
+// PolicyDenial returns the rejection of a request by policies: the first message, with the code of
+// its reason, and all messages as causes (S17.15 to S17.17).
 func (r *Request) PolicyDenial(object runtime.Object, reason metav1.StatusReason, messages []string) *apierrors.StatusError {
 	err := apierrors.NewForbidden(r.Resource.GroupResource(), r.nameOf(object), errors.New(messages[0]))
 	if reason == "" {
@@ -378,7 +376,7 @@ func (r *Request) PolicyDenial(object runtime.Object, reason metav1.StatusReason
 	return err
 }
 
-// codeOf is the HTTP status code of a reason (S17.8).
+// codeOf returns the HTTP status code of a reason (S17.8).
 func codeOf(reason metav1.StatusReason) int32 {
 	switch reason {
 	case metav1.StatusReasonForbidden:

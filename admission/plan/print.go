@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes a plan as a text, one line per step: steps that act are numbered in their
-// order, and the others have the reason. The error is the writer's.
+// Print writes the plan as text, one line per step: steps that apply are numbered in order, and
+// other steps have a reason. The error is the writer's.
 func (p *Plan) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	acts := 0

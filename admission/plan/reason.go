@@ -15,13 +15,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
-// Code says which test an entry failed, or what keeps it from acting.
+// Code is the test that an entry failed, or another reason why it has no effect.
 type Code uint8
 
 const (
-	// None: no test was failed. It is the Code of the zero Reason.
+	// None: no test failed. It is the Code of the zero Reason.
 	None Code = iota
-	// NotAsked: nothing registered applies to this kind of object (Exempt).
+	// NotAsked: no webhook, policy or initializer applies to this kind of object (Exempt).
 	NotAsked
 	// NoRule: no rule matches.
 	NoRule
@@ -37,9 +37,9 @@ const (
 	NotNew
 	// MirrorPod: a mirror pod gets no initializers (S11.19).
 	MirrorPod
-	// ListSent: the caller sent a list of initializers, which stands (S11.17).
+	// ListSent: the client sent a list of initializers, which is used (S11.17).
 	ListSent
-	// SameName: an initializer of this name comes before (S11.6).
+	// SameName: an earlier initializer has the same name (S11.6).
 	SameName
 	// NotReached: an earlier step rejects the request.
 	NotReached
@@ -49,15 +49,15 @@ const (
 	// Unknown: the caller may not see a fact that the test needs.
 	Unknown
 
-	// The codes from here on say why a test could not be made, or an action not be
-	// done. Except for ConditionFailed, NoSideEffects and NoReviewVersion, they reject
-	// the request whatever the failure policy is.
+	// The following codes are reasons why a test could not be made, or an action not be taken.
+	// Except for ConditionFailed, NoSideEffects and NoReviewVersion, they reject the request
+	// regardless of the failure policy.
 
 	// UnknownKind: the kind of an equivalent resource is not known (S2.26).
 	UnknownKind
 	// BadSelector: a selector cannot be parsed (S2.2).
 	BadSelector
-	// NamespaceNotFound: there is no such namespace (S2.15).
+	// NamespaceNotFound: the namespace does not exist (S2.15).
 	NamespaceNotFound
 	// NamespaceUnreadable: the namespace cannot be read.
 	NamespaceUnreadable
@@ -67,29 +67,28 @@ const (
 	ConditionFailed
 	// NoDryRun: the request is a dry run, and the webhook has side effects (S7.6).
 	NoDryRun
-	// NoSideEffects: the request is a dry run, and the webhook does not say whether it
-	// has side effects (S7.4).
+	// NoSideEffects: the request is a dry run, and the webhook does not declare whether it has side
+	// effects (S7.4).
 	NoSideEffects
-	// NoReviewVersion: the webhook accepts no version of AdmissionReview that is known
-	// here (S3.6).
+	// NoReviewVersion: the webhook accepts no known version of AdmissionReview (S3.6).
 	NoReviewVersion
 	// Rejected: a plugin itself rejects the request.
 	Rejected
 	// NotValid: the object is not valid after the mutating pass.
 	NotValid
 
-	// The codes from here on are about policies. The failure policy
-	// decides about facts that could not be found out.
+	// The following codes belong to policies. The failure policy applies if a fact could not be
+	// determined.
 
-	// NoBinding: no binding puts the policy into force (S14.18).
+	// NoBinding: no binding activates the policy (S14.18).
 	NoBinding
-	// NoBindingApplies: no binding of the policy is for the request.
+	// NoBindingApplies: no binding of the policy applies to the request.
 	NoBindingApplies
 	// ParamKindNotFound: the kind of the params is not served (S15.4).
 	ParamKindNotFound
-	// BadParamRef: the binding names params that cannot exist (S15.4).
+	// BadParamRef: the binding refers to params that cannot exist (S15.4).
 	BadParamRef
-	// ParamsNotFound: there are no params, which the binding takes for an error (S15.7).
+	// ParamsNotFound: there are no params, and parameterNotFoundAction makes this an error (S15.7).
 	ParamsNotFound
 	// ParamsUnreadable: the params cannot be read.
 	ParamsUnreadable
@@ -102,17 +101,17 @@ const (
 	// PatchFailed: the result of a mutation cannot be applied to the object.
 	PatchFailed
 
-	// The codes from here on are facts of run time, which only traces have.
+	// The following codes are facts of run time and appear in traces only.
 
 	// CircuitOpen: the webhook server is not called until it answers again.
 	CircuitOpen
-	// Busy: too many calls of the webhook server are being made.
+	// Busy: too many calls of the webhook server are running.
 	Busy
-	// OutOfTime: the time of the request is over.
+	// OutOfTime: the request has timed out.
 	OutOfTime
 )
 
-// codes are the names of the codes.
+// codes has the names of the codes.
 var codes = [...]string{
 	None: "", NotAsked: "NotAsked", NoRule: "NoRule", Excluded: "Excluded",
 	NamespaceNotSelected: "NamespaceNotSelected", ObjectNotSelected: "ObjectNotSelected", ConditionFalse: "ConditionFalse",
@@ -130,8 +129,8 @@ var codes = [...]string{
 // String names the code, for output that programs read. The name of None is empty.
 func (c Code) String() string { return codes[c] }
 
-// Reason is why an entry does not apply or cannot act. It keeps the facts, and only String
-// makes the text, so that a reason that is not read costs little.
+// Reason is the reason why an entry does not apply or has no effect. It keeps the facts, and only
+// String builds the text, so that a reason that is not read costs little.
 type Reason struct {
 	Code Code
 
@@ -144,8 +143,8 @@ type Reason struct {
 	err               error
 }
 
-// String says the reason in a sentence, without a full stop. It
-// must be called before the objects of the request change. The zero Reason is empty.
+// String returns the reason as a sentence without a full stop. Call it before the objects of the
+// request change. The zero Reason is empty.
 func (r Reason) String() string {
 	switch r.Code {
 	case None:
@@ -202,7 +201,7 @@ func (r Reason) String() string {
 	panic(fmt.Sprintf("reason %s has no text", r.Code))
 }
 
-// asked names the kind of the entry.
+// asked names the action of the entry's kind in a sentence.
 func (r Reason) asked() string {
 	if r.entry != nil && r.entry.Entry.Policy != nil {
 		return "policies are never evaluated"
@@ -213,7 +212,7 @@ func (r Reason) asked() string {
 	return "webhooks are never called"
 }
 
-// oneLine is the text of an error on one line.
+// oneLine returns the text of an error on one line.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
 func (r Reason) excluded() string {
@@ -229,7 +228,7 @@ func (r Reason) excluded() string {
 	return s
 }
 
-// excluded reports whether a rule of Exclude is about the request.
+// excluded reports whether an exclude rule matches the request.
 func excluded(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) bool {
 	c, ok := matchRules(h.Exclude, h, r, target, others, e)
 	return ok && c.Err == nil
@@ -299,8 +298,7 @@ func wanted(r *registration.Rule, request *Request, t *snapshot.Target) string {
 	panic("a rule is marked as not matching, but it matches")
 }
 
-// ruleText writes a rule's groups, versions and resources as in "apps/v1
-// deployments".
+// ruleText formats a rule's groups, versions and resources, such as "apps/v1 deployments".
 func ruleText(r *registration.Rule) string {
 	groups := make([]string, len(r.APIGroups))
 	for i, g := range r.APIGroups {

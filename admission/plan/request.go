@@ -25,16 +25,16 @@ type Request struct {
 	Options   runtime.Object
 	User      user.Info
 	DryRun    bool
-	// ClusterScoped reports whether the object has no namespace although Namespace is set:
-	// the library takes the name of a custom resource that is called namespaces for a
-	// namespace (S2.10).
+	// ClusterScoped reports whether the object has no namespace although Namespace is set: for a
+	// custom resource named namespaces, k8s.io/apiserver treats the object's name as its namespace
+	// (S2.10).
 	ClusterScoped bool
 	// Reviews reports whether webhooks are called for the reviews of Kubernetes among the virtual
 	// resources of S2.41, as in Kubernetes before 1.37 (S26.4).
 	Reviews bool
 }
 
-// NewRequest returns what attributes say about a request.
+// NewRequest returns the request that attributes describe.
 func NewRequest(a admission.Attributes) Request {
 	r := Request{
 		Operation:   a.GetOperation(),
@@ -58,21 +58,21 @@ func inNamespace(object runtime.Object) bool {
 	return err == nil && m.GetNamespace() != ""
 }
 
-// Reach says which entries of a source may apply to requests.
+// Reach is the set of a source's entries that may apply to requests.
 type Reach uint8
 
 const (
-	// Everything: those of manifest files and those of the API.
+	// Everything: entries of manifest files and of the API.
 	Everything Reach = iota
-	// Manifests: only those of manifest files, which users cannot repair through the API
+	// Manifests: only entries of manifest files, which users cannot repair through the API
 	// (S21.16).
 	Manifests
-	// Nothing: none.
+	// Nothing: no entries.
 	Nothing
 )
 
-// ReachOf says which entries of a source may apply to requests about a kind or resource; reviews is
-// that of Request. Plugins ask before they need a snapshot (S2.40, S14.17, S21.17).
+// ReachOf returns which entries of a source may apply to requests for a kind or resource; reviews
+// is Request.Reviews. Plugins call it before they need a snapshot (S2.40, S14.17, S21.17).
 func ReachOf(source registration.Source, kind schema.GroupVersionKind, resource schema.GroupResource, reviews bool) Reach {
 	d := source.Descriptor()
 	if reviews && resource.Group != registration.OwnGroup && registration.IsVirtual(resource) && slices.Contains(hooks, source) {
@@ -80,7 +80,8 @@ func ReachOf(source registration.Source, kind schema.GroupVersionKind, resource 
 	}
 	exempt := false
 	if d.Policies || d.Binds {
-		// Policies judge webhook configurations, and never themselves (S14.15, S14.16).
+		// Policies apply to webhook configurations, and never to policies and bindings (S14.15,
+		// S14.16).
 		exempt = registration.IsPolicy(resource)
 	} else {
 		exempt = Exempt(kind, resource)
@@ -94,12 +95,13 @@ func ReachOf(source registration.Source, kind schema.GroupVersionKind, resource 
 	return Everything
 }
 
-// hooks are the sources whose entries are webhooks.
+// hooks are the sources of webhooks.
 var hooks = []registration.Source{registration.Mutating, registration.Validating, registration.External}
 
-// Exempt reports whether no webhook and no initializer of the API applies to requests about a kind or
-// resource: registrations, so that a broken one can always be repaired (S2.38,
-// S2.39), and virtual resources, which the server answers and does not store (S2.41).
+// Exempt reports whether no webhook and no initializer of the API applies to requests for a kind or
+// resource. Exempt are webhook and initializer configurations, so that a broken one can always be
+// repaired (S2.38, S2.39), and virtual resources, which the server answers and does not store
+// (S2.41).
 func Exempt(kind schema.GroupVersionKind, resource schema.GroupResource) bool {
 	if kind.Group == registration.GroupName && slices.ContainsFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Kind == kind.Kind }) {
 		return true

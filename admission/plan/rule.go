@@ -49,8 +49,8 @@ func anyOrOne(list []string, want string) bool {
 	return false
 }
 
-// namespaced reports whether a request counts as namespaced for the scope of rules,
-// seen as one about the given resource (S2.8).
+// namespaced reports whether a request counts as namespaced for the scope of rules, if it is
+// matched as a request for the given resource (S2.8).
 func namespaced(r *Request, resource schema.GroupVersionResource) bool {
 	return r.Namespace != "" && resource != schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 }
@@ -64,8 +64,8 @@ func targetOf(r *Request) snapshot.Target {
 	}
 }
 
-// RuleMatches reports whether one rule matches a request about its own resource (S2.5 to S2.8).
-// It is for explaining single rules. Candidates decides which entries apply to a request.
+// RuleMatches reports whether one rule matches a request for its own resource (S2.5 to S2.8). It is
+// for explaining single rules. Candidates decides which entries apply to a request.
 func RuleMatches(rule *registration.Rule, r *Request) bool {
 	t := targetOf(r)
 	return mismatch(rule, r, &t) == matches

@@ -15,8 +15,8 @@ import (
 // all requests. It is safe for concurrent use; its zero value is ready.
 type Publisher struct {
 	// Observer, if set, receives a trace of each run that is published with a context without a
-	// trace. Observer must not change the trace, and the request waits for Observer. Several
-	// requests may call Observer at the same time.
+	// trace. The request waits for Observer, which must not change the trace. Several requests may
+	// call it concurrently.
 	Observer func(*Trace)
 
 	complaints complaints

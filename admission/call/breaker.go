@@ -8,41 +8,40 @@ import (
 	"time"
 )
 
-// Breaker says which failures, when they come in a row, make a Caller stop
-// calling a webhook server until it answers again (S7.16). Rejections, HTTP errors and
-// answers that cannot be used are never among them: they are answers.
+// Breaker selects the failures that, in a row, make a Caller stop calling a webhook server until it
+// answers again (S7.16). Rejections, HTTP errors and unusable answers never count, because the
+// server answered.
 type Breaker uint8
 
 const (
-	// BreakerConnect counts attempts to connect that failed or that were not
-	// done in time.
+	// BreakerConnect counts attempts to connect that failed or timed out.
 	BreakerConnect Breaker = iota
-	// BreakerTimeout also counts calls that were not answered in time.
+	// BreakerTimeout also counts calls that timed out.
 	BreakerTimeout
-	// BreakerOff counts nothing.
+	// BreakerOff counts no failures.
 	BreakerOff
 )
 
-// Breakers are the names of the values of Breaker, by value.
+// Breakers has the name of each Breaker.
 var Breakers = []string{BreakerConnect: "connect", BreakerTimeout: "timeout", BreakerOff: "off"}
 
 // String returns the name of the value.
 func (b Breaker) String() string { return Breakers[b] }
 
 const (
-	// breakAfter is how many failures in a row open a circuit.
+	// breakAfter is the number of failures in a row that open a circuit.
 	breakAfter = 5
-	// Between two attempts while a circuit is open, the first of these passes at
-	// first, then twice that, and so on up to the second.
+	// The pause between two attempts while a circuit is open begins with firstPause and doubles up
+	// to longestPause.
 	firstPause, longestPause = time.Second, 10 * time.Second
-	// fairTime is the least time with which a call that timed out counts as a failure of the
-	// webhook, when the API request left the call less than the webhook's own timeout.
+	// fairTime is the minimum time for which a call that timed out counts as a failure of the
+	// webhook, if the API request left the call less than the webhook's own timeout.
 	fairTime = time.Second
 )
 
-// breaker remembers whether a webhook server can be reached. While its circuit is open, one
-// call at a time tries the server, after a pause. A breaker is safe for concurrent use. While
-// the server has no failures, allow costs one atomic read.
+// breaker is the circuit breaker of a webhook server. While its circuit is open, one call at a time
+// tries the server, after a pause. A breaker is safe for concurrent use. While the server has no
+// failures, allow costs one atomic read.
 type breaker struct {
 	mode Breaker
 	// name is the name of the server in a Circuit. observe, if not nil, is called with each
@@ -53,19 +52,19 @@ type breaker struct {
 	troubled atomic.Bool
 	mu       struct {
 		sync.Mutex
-		// failures counts the failures in a row. since is when the first of them ended, and
-		// last is the latest of them.
+		// failures counts the failures in a row. since is the end of the first one, and last is the
+		// latest one.
 		failures int
 		since    time.Time
 		last     *Failure
 		open     bool
-		// probing is set while a call tries the server. The next call may try it at the time
-		// until, or earlier if the server's endpoints have changed.
+		// probing is set while a call tries the server. The next call may try it at the time until,
+		// or earlier if the server's endpoints have changed.
 		probing bool
 		pause   time.Duration
 		until   time.Time
 		at      uint64
-		// retired is set when no call will use the breaker any more.
+		// retired is set once no call will use the breaker again.
 		retired bool
 	}
 }
@@ -74,17 +73,17 @@ type breaker struct {
 type Circuit struct {
 	// Target is the webhook server, HOST:PORT.
 	Target string
-	// Open reports whether the circuit is open now: calls are not made.
+	// Open reports whether the circuit is open: the server is not called.
 	Open bool
-	// Failures is how many calls have failed in a row, the first at Since; zero
-	// when the circuit was closed.
+	// Failures is the number of failed calls in a row, the first at Since; zero if the circuit was
+	// closed.
 	Failures int
 	Since    time.Time
-	// Err is the error of the latest failed call; nil when the circuit was closed.
+	// Err is the error of the latest failed call; nil if the circuit was closed.
 	Err error
 }
 
-// allow returns nil if a call may be made, and an *openError if not. probe reports whether the
+// allow returns nil if a call may be made, and otherwise an *openError. probe reports whether the
 // call tries the server while the circuit is open.
 func (b *breaker) allow(now time.Time, endpoints []string) (probe bool, err error) {
 	if !b.troubled.Load() {
@@ -106,18 +105,18 @@ func (b *breaker) allow(now time.Time, endpoints []string) (probe bool, err erro
 	return false, e
 }
 
-// outcome is what a call that was made says about the webhook server.
+// outcome is the result of a call for the state of the webhook server.
 type outcome uint8
 
 const (
-	// unknown: the call says nothing about the server, for example because the client left.
+	// unknown: the call tells nothing about the server, for example because the client
+	// disconnected.
 	unknown outcome = iota
 	reached
 	failed
 )
 
-// judge returns what a call says about the server. e is how the call failed, nil if it
-// succeeded.
+// judge returns the outcome of a call that failed with e, or succeeded if e is nil.
 func (m Breaker) judge(e *Failure) outcome {
 	switch {
 	case e == nil || e.Class != Transport || !e.TimedOut && !e.Dial:
@@ -132,8 +131,7 @@ func (m Breaker) judge(e *Failure) outcome {
 	return failed
 }
 
-// record notes the outcome of a call that was allowed, and reports a change of the circuit to
-// observe.
+// record records the outcome of an allowed call, and reports a change of the circuit to observe.
 func (b *breaker) record(now time.Time, o outcome, probe bool, endpoints []string, e *Failure) {
 	if b.mode == BreakerOff || o != failed && !b.troubled.Load() {
 		return
@@ -143,8 +141,7 @@ func (b *breaker) record(now time.Time, o outcome, probe bool, endpoints []strin
 	}
 }
 
-// change is record without the call of observe; it returns the change of the circuit, nil if
-// there is none.
+// change is record without the call of observe; it returns the change of the circuit, or nil.
 func (b *breaker) change(now time.Time, o outcome, probe bool, endpoints []string, e *Failure) *Circuit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +166,7 @@ func (b *breaker) change(now time.Time, o outcome, probe bool, endpoints []strin
 	case !b.mu.open && b.mu.failures >= breakAfter:
 		b.mu.open, b.mu.pause = true, firstPause
 	default:
-		// Too few, or a call made before the circuit was opened.
+		// Too few failures, or the call began before the circuit was opened.
 		return nil
 	}
 	b.mu.until, b.mu.at = now.Add(b.mu.pause), placeOf(endpoints)
@@ -179,7 +176,7 @@ func (b *breaker) change(now time.Time, o outcome, probe bool, endpoints []strin
 	return &Circuit{Target: b.name, Open: true, Failures: b.mu.failures, Since: b.mu.since, Err: e}
 }
 
-// reset forgets all failures. The lock is held.
+// reset forgets all failures. The caller holds the lock.
 func (b *breaker) reset() (change *Circuit) {
 	if b.mu.open {
 		change = &Circuit{Target: b.name}
@@ -189,7 +186,7 @@ func (b *breaker) reset() (change *Circuit) {
 	return change
 }
 
-// retire closes the circuit, and makes the breaker ignore all later outcomes.
+// retire closes the circuit, and makes the breaker ignore later outcomes.
 func (b *breaker) retire() {
 	b.mu.Lock()
 	change := b.reset()
@@ -202,7 +199,7 @@ func (b *breaker) retire() {
 
 var placeSeed = maphash.MakeSeed()
 
-// placeOf returns a hash of a set of endpoints; their order does not matter.
+// placeOf returns a hash of a set of endpoints, independent of their order.
 func placeOf(endpoints []string) uint64 {
 	var place uint64
 	for _, e := range endpoints {
@@ -211,13 +208,13 @@ func placeOf(endpoints []string) uint64 {
 	return place
 }
 
-// openError means that a call was not made because the calls before it failed.
+// openError is the error of a call that was not made because earlier calls failed.
 type openError struct {
 	target   string
 	failures int
 	since    time.Time
 	last     *Failure
-	// again is the time until the next trial call; 0 while a trial call is running.
+	// again is the time until the next trial call; 0 during a trial call.
 	again time.Duration
 }
 

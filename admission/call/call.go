@@ -28,29 +28,29 @@ const (
 	defaultMaxHeaderBytes   = 1 << 20
 	defaultMaxTargets       = 200 // S8.7
 	defaultMaxInFlight      = 200
-	// defaultTimeout is the timeout of a hook that has none of its own (S3.4).
+	// defaultTimeout is the timeout of a webhook without a timeout of its own (S3.4).
 	defaultTimeout = 30 * time.Second
 )
 
-// Options say how a Caller reaches webhooks. The zero value works.
+// Options configure a Caller. The zero value is valid.
 type Options struct {
 	// Resolver finds the endpoints of services. Nil means DNS.
 	Resolver Resolver
-	// Credentials authenticate this server to webhooks. Nil means anonymous.
+	// Credentials authenticate this server to webhooks. Nil means anonymous calls.
 	Credentials *Credentials
-	// Proxy returns the proxy for a request, or nil for none. The URL of a request to a service
-	// has the service's name as host. A nil Proxy means the proxy of the environment:
-	// HTTPS_PROXY and NO_PROXY (S8.8).
+	// Proxy returns the proxy for a request, or nil for none. The URL of a request to a service has
+	// the service's name as host. A nil Proxy means the proxy of the environment: HTTPS_PROXY and
+	// NO_PROXY (S8.8).
 	Proxy func(*http.Request) (*url.URL, error)
 	// Dial opens connections. Nil means TCP with a timeout of 30 s (S8.10).
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// MaxHeaderBytes bounds the headers of an answer. Zero means 1 MiB.
+	// MaxHeaderBytes bounds the headers of a response. Zero means 1 MiB.
 	MaxHeaderBytes int64
-	// MaxInFlight limits the concurrent calls to one webhook server; further calls wait, and
-	// the one with the earliest deadline goes first. The bodies of all waiting calls together
-	// are at most 256 MiB; a call beyond that fails. Zero means 200.
+	// MaxInFlight limits the concurrent calls to one webhook server; further calls wait, the call
+	// with the earliest deadline first. The bodies of all waiting calls together may have 256 MiB;
+	// calls beyond that fail. Zero means 200.
 	MaxInFlight int
-	// Breaker says which failures count against a webhook server: after several of them in a
+	// Breaker selects the failures that count against a webhook server: after several of them in a
 	// row, the server is skipped until it answers again. Zero means BreakerConnect.
 	Breaker Breaker
 	// Observe, if not nil, is called when the Caller begins to skip a webhook server, and when
@@ -61,9 +61,9 @@ type Options struct {
 	// request twice.
 	Wrap func(http.RoundTripper) http.RoundTripper
 
-	// Only tests set the fields below. maxResponseBytes is the size beyond which an answer is
-	// an error, after decompression; the caller of Post bounds the answer where it is read.
-	// maxTargets is how many webhook servers are remembered, with their idle connections.
+	// Only tests set the fields below. maxResponseBytes is the maximum size of a response after
+	// decompression; a caller of Post bounds the response itself. maxTargets is the number of
+	// remembered webhook servers, with their idle connections.
 	maxResponseBytes int64
 	maxTargets       int
 }
@@ -72,7 +72,7 @@ type Options struct {
 type Caller struct {
 	options Options
 	targets targets
-	// waiting counts the bodies of calls that wait for a place at any of the targets.
+	// waiting counts the bodies of calls that wait for a slot of any target.
 	waiting bodies
 	memory  memory
 }
@@ -105,49 +105,48 @@ func New(o Options) (*Caller, error) {
 	return c, nil
 }
 
-// Close closes idle connections. Running calls continue, and their connections are
-// closed when they end; further calls fail.
+// Close closes idle connections. Running calls continue, and their connections are closed
+// afterwards; further calls fail.
 func (c *Caller) Close() { c.targets.close() }
 
-// Invocation is one call to be made.
+// Invocation describes one call.
 type Invocation struct {
 	// Hook is the webhook to call.
 	Hook *registration.Entry
-	// Body is the review to send. Nil means that the hook lists no version that this package
-	// knows; Call then fails with class NoVersion (S3.6).
+	// Body is the review to send. Nil means that the webhook lists no version that this package
+	// supports; Call then fails with class NoVersion (S3.6).
 	Body *review.Body
 	// UID is the review's uid, which the answer must repeat.
 	UID types.UID
 	// Mutating reports whether the answer may have a patch.
 	Mutating bool
-	// Timeout is how long the call may take; zero means the hook's own timeout.
+	// Timeout bounds the call; zero means the webhook's own timeout.
 	Timeout time.Duration
-	// Share is what the answers to the API request take of the memory of the Caller; nil if
-	// nothing is taken once the call is over.
+	// Share is the memory for answers to the API request; nil if the answer needs no memory after
+	// the call.
 	Share *Share
-	// Facts is what Call finds out in addition to the answer.
+	// Facts are set by Call.
 	Facts Facts
 }
 
-// Facts are what metrics and traces record of a call in addition to its outcome.
+// Facts are details of a call for metrics and traces, in addition to its outcome.
 type Facts struct {
 	// Sent reports whether the whole review was written to a connection.
 	Sent bool
-	// Host is the host that the webhook's certificate has to be valid for, and Deprecated names
-	// what is deprecated about the certificate: MissingSAN, InsecureSHA1. Both fields are empty
-	// when nothing is deprecated.
+	// Host is the host for which the webhook's certificate must be valid, and Deprecated lists
+	// deprecated properties of the certificate: MissingSAN, InsecureSHA1. Both fields are empty if
+	// nothing is deprecated.
 	Host       string
 	Deprecated []string
 }
 
-// Call sends a review and returns the answer, checked by [review.Decode], or the reason why
-// there is none. Call takes at most the hook's timeout, counted from now, and no longer than
-// ctx allows (S7.7). It sends at most one request (S7.13).
+// Call sends a review and returns the answer, checked by [review.Decode], or an error. Call takes
+// at most the webhook's timeout, counted from now, and no longer than ctx allows (S7.7). It sends
+// at most one request (S7.13).
 //
-// When a webhook server could not be reached several times in a row, Call fails with class
-// CircuitOpen until the server answers again (Options.Breaker). When too many calls of the
-// server are running and this call has no time to wait, Call fails with class Busy
-// (Options.MaxInFlight).
+// If a webhook server could not be reached several times in a row, Call fails with class
+// CircuitOpen until the server answers again (Options.Breaker). If too many calls of the server are
+// running and this call has no time to wait, Call fails with class Busy (Options.MaxInFlight).
 func (c *Caller) Call(ctx context.Context, inv *Invocation) (*review.Response, *Error) {
 	h := inv.Hook
 	if inv.Body == nil {
@@ -166,8 +165,7 @@ func (c *Caller) Call(ctx context.Context, inv *Invocation) (*review.Response, *
 	return a.response, nil
 }
 
-// admissionCall delivers a review. The exchange and the review are one value, so that they cost
-// one allocation.
+// admissionCall delivers a review. The exchange and the review share one allocation.
 type admissionCall struct {
 	exchange
 	inv      *Invocation
@@ -204,7 +202,7 @@ func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class,
 		a.response = response
 		return 0, nil
 	case ctx.Err() != nil:
-		// A server that notices a cancelled request may end its answer early.
+		// A server that detects a cancelled request may end its answer early.
 		return Transport, fmt.Errorf("reading the answer: %w", ctx.Err())
 	case errors.As(err, new(*apierrors.StatusError)):
 		return HTTPStatus, err
@@ -214,8 +212,8 @@ func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class,
 	return Answer, err
 }
 
-// readAll reads an answer, and takes memory for it if it is large. After an error it has taken
-// nothing.
+// readAll reads an answer, and reserves memory for it if it is large. After an error nothing is
+// reserved.
 func (a *admissionCall) readAll(ctx context.Context, b *bytes.Buffer, answer *http.Response) (err error) {
 	length := answer.ContentLength
 	if length > a.max {
@@ -230,7 +228,7 @@ func (a *admissionCall) readAll(ctx context.Context, b *bytes.Buffer, answer *ht
 		}
 	}()
 	holds := int64(0)
-	// An answer that does not say how long it is takes more memory as it turns out to be longer.
+	// An answer of unknown length reserves more memory as it turns out to be longer.
 	limit := min(smallAnswer, a.max)
 	for {
 		if length >= 0 && length <= limit {
@@ -261,7 +259,7 @@ func (a *admissionCall) readAll(ctx context.Context, b *bytes.Buffer, answer *ht
 	return a.weigh(b.Bytes(), taken)
 }
 
-// weigh takes what an answer needs that is about to be decoded, and gives back what it does not need.
+// weigh adjusts the reserved memory to the needs of decoding an answer.
 func (a *admissionCall) weigh(answer []byte, taken []*entry) error {
 	if len(taken) == 0 {
 		return nil
@@ -277,9 +275,8 @@ func (a *admissionCall) weigh(answer []byte, taken []*entry) error {
 	return nil
 }
 
-// Address returns the URL of a webhook without the query, which Call adds. The path
-// is cleaned (S3.2): kube-apiserver calls /a for //a, for a and for /a/, and Go's
-// ServeMux would redirect what is not clean.
+// Address returns the URL of a webhook without the query, which Call adds. The path is cleaned
+// (S3.2): kube-apiserver calls /a for //a, a and /a/, and Go's ServeMux would redirect other paths.
 func Address(cc *registration.ClientConfig) (*url.URL, error) {
 	if s := cc.Service; s != nil {
 		return &url.URL{Scheme: "https", Host: serviceHost(s.Namespace, s.Name, s.Port), Path: rooted(s.Path)}, nil
@@ -298,8 +295,8 @@ func Address(cc *registration.ClientConfig) (*url.URL, error) {
 	return u, nil
 }
 
-// rooted returns a clean path that begins with a slash. A path that is already clean costs no
-// allocation.
+// rooted returns a clean path that begins with a slash. If the path is already clean, it does not
+// allocate.
 func rooted(p string) string {
 	if strings.HasPrefix(p, "/") {
 		return path.Clean(p)
@@ -307,7 +304,7 @@ func rooted(p string) string {
 	return path.Clean("/" + p)
 }
 
-// timeoutQuery prints a duration as S3.3 wants it, in whole seconds rounded up.
+// timeoutQuery formats a duration for S3.3, in whole seconds rounded up.
 func timeoutQuery(d time.Duration) string {
 	seconds := int((d + time.Second - 1) / time.Second)
 	if seconds < 60 {
@@ -316,7 +313,7 @@ func timeoutQuery(d time.Duration) string {
 	return "timeout=" + (time.Duration(seconds) * time.Second).String()
 }
 
-// serverName is the name that a webhook's certificate must be valid for (S8.2).
+// serverName returns the name for which a webhook's certificate must be valid (S8.2).
 func serverName(to *registration.ClientConfig) string {
 	if s := to.Service; s != nil {
 		return serviceName(s.Namespace, s.Name)

@@ -16,24 +16,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// Credentials say how to authenticate to which webhook. Nil Credentials authenticate to no
-// webhook. Credentials are immutable, but the certificate and token files that they name are
-// read again whenever the files change (S8.18).
+// Credentials select the authentication for each webhook. Nil Credentials authenticate to no
+// webhook. Credentials are immutable, but the certificate and token files that they name are read
+// again when they change (S8.18).
 type Credentials struct {
 	users map[string]*clientcmdapi.AuthInfo
-	// current names the user of the current context; empty means none.
+	// current is the user of the current context; empty means none.
 	current string
-	// last is used where nothing else applies; nil means to stay anonymous.
+	// last is the fallback; nil means anonymous calls.
 	last *clientcmdapi.AuthInfo
-	// inCluster returns the credentials of the pod this process runs in.
+	// inCluster returns the credentials of the pod that runs this process.
 	inCluster func() (*rest.Config, error)
 }
 
 // LoadCredentials reads the users of a kubeconfig file, its contexts and its current context;
-// clusters do not matter (S8.12). Relative file names in the kubeconfig are relative to its
-// directory (S8.18). An empty path gives credentials without users. A file that cannot be read
-// or decoded is an error, with which a server should not start (S8.19). An error in a user is
-// reported when the user is needed (S8.17).
+// clusters are ignored (S8.12). Relative file names in the kubeconfig are relative to its directory
+// (S8.18). An empty path gives credentials without users. It is an error if the file cannot be read
+// or decoded; a server should not start then (S8.19). An error in a user is reported when the user
+// is needed (S8.17).
 func LoadCredentials(path string) (*Credentials, error) {
 	c := &Credentials{inCluster: rest.InClusterConfig}
 	if path == "" {
@@ -53,7 +53,7 @@ func LoadCredentials(path string) (*Credentials, error) {
 	return c, nil
 }
 
-// readKubeconfig reads a kubeconfig, and notes in each user which file it is from.
+// readKubeconfig reads a kubeconfig, and records the file in each user.
 func readKubeconfig(path string) (*clientcmdapi.Config, error) {
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
@@ -72,9 +72,9 @@ func readKubeconfig(path string) (*clientcmdapi.Config, error) {
 	return config, nil
 }
 
-// WithClientCertificate returns credentials like c, nil included, that present a client
-// certificate to the webhooks that c has no user for (S12.13). The files must hold a
-// certificate and its key; else the result is an error.
+// WithClientCertificate returns a copy of c, which may be nil, that presents a client certificate
+// to the webhooks for which c has no user (S12.13). It is an error unless the files contain a
+// certificate and its key.
 func (c *Credentials) WithClientCertificate(certFile, keyFile string) (*Credentials, error) {
 	if _, err := readPair(certFile, keyFile); err != nil {
 		return nil, fmt.Errorf("reading the client certificate for webhooks: %w", err)
@@ -88,7 +88,7 @@ func (c *Credentials) WithClientCertificate(certFile, keyFile string) (*Credenti
 	return &out, nil
 }
 
-// identity is what Credentials found for a target. The zero identity is anonymous.
+// identity is the user that Credentials select for a target. The zero identity is anonymous.
 type identity struct {
 	// name is unique among the identities of the same Credentials.
 	name string
@@ -96,8 +96,7 @@ type identity struct {
 	pod  *rest.Config
 }
 
-// lookup finds the user for a hook's target, in the order of S8.14, S8.16 and
-// S8.16a.
+// lookup returns the user for a webhook's target, in the order of S8.14, S8.16 and S8.16a.
 func (c *Credentials) lookup(cc *registration.ClientConfig, u *url.URL) identity {
 	if c == nil {
 		return identity{}
@@ -132,7 +131,7 @@ func user(name string, info *clientcmdapi.AuthInfo) identity {
 	return identity{name: "user " + name, info: info}
 }
 
-// named looks for a user that names the target, by URL, host and port, or host.
+// named finds a user named after the target, by URL, host and port, or host.
 func (c *Credentials) named(cc *registration.ClientConfig, u *url.URL, host, port string) (string, *clientcmdapi.AuthInfo) {
 	target := net.JoinHostPort(host, port)
 	if cc.Service == nil {
@@ -155,7 +154,7 @@ func (c *Credentials) named(cc *registration.ClientConfig, u *url.URL, host, por
 	return "", nil
 }
 
-// find looks for a target by its own name, then by wildcards, the longest first.
+// find finds a target by its own name, then by wildcards, the longest first.
 func (c *Credentials) find(target string) (string, *clientcmdapi.AuthInfo) {
 	if info := c.users[target]; info != nil {
 		return target, info
@@ -175,8 +174,8 @@ func (c *Credentials) find(target string) (string, *clientcmdapi.AuthInfo) {
 // secretFiles are the files of an identity that are read again when they change.
 type secretFiles struct{ token, cert, key string }
 
-// config returns the client configuration for the identity, and the files that have the rest of
-// it.
+// config returns the client configuration for the identity, and the files with the remaining
+// credentials.
 func (id *identity) config() (*rest.Config, secretFiles, error) {
 	switch {
 	case id.pod != nil:
@@ -219,7 +218,7 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 			path string
 			data []byte
 		}{{cfg.CertFile, cfg.CertData}, {cfg.KeyFile, cfg.KeyData}} {
-			// The client library reads the file itself.
+			// client-go reads the file itself.
 			if file.path != "" && len(file.data) == 0 {
 				if err := files.Check(file.path, files.Configuration); err != nil {
 					return nil, secretFiles{}, err
@@ -229,7 +228,7 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 	case info.ClientCertificate != "" || info.ClientKey != "":
 		secret.cert, secret.key = info.ClientCertificate, info.ClientKey
 	}
-	// Fixed credentials win over those of a plugin, as in kubectl.
+	// Fixed credentials take precedence over an exec plugin, as in kubectl.
 	if info.Exec != nil && secret == (secretFiles{}) {
 		cfg.ExecProvider = info.Exec.DeepCopy()
 		cfg.ExecProvider.StdinUnavailable = true

@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// The names of what is deprecated about serving certificates, as package trace counts
-// them.
+// Deprecated properties of serving certificates, with the names in package trace.
 const (
 	missingSAN   = "MissingSAN"
 	insecureSHA1 = "InsecureSHA1"
 )
 
-// note records what is deprecated about the certificate of a webhook server that
-// answered, or that was not trusted (S10).
+// note records the deprecated properties of the certificate of a webhook server that answered, or
+// that was not trusted (S10).
 func (x *exchange) note(answer *http.Response, err error) {
 	seen := x.facts
 	switch {
@@ -35,7 +34,7 @@ func (x *exchange) note(answer *http.Response, err error) {
 	}
 }
 
-// subjectAltName is the extension that has the names of a certificate.
+// subjectAltName is the extension with the names of a certificate.
 var subjectAltName = []int{2, 5, 29, 17}
 
 func lacksNames(err error) bool {
@@ -56,12 +55,12 @@ func signedWithSHA1(err error) bool {
 	if !errors.As(err, &unknown) {
 		return false
 	}
-	// Only the error's text says why an authority was not a candidate.
+	// Only the error's text contains the reason why a CA was not a candidate.
 	_, algorithm, found := strings.Cut(unknown.Error(), "insecure algorithm ")
 	return found && strings.Contains(algorithm, "SHA1")
 }
 
-// usesSHA1 reports whether a certificate is signed with SHA-1. It leaves out roots, because
+// usesSHA1 reports whether a certificate is signed with SHA-1. It ignores roots, because
 // verification ignores their signatures.
 func usesSHA1(c *x509.Certificate) bool {
 	switch c.SignatureAlgorithm {

@@ -11,49 +11,48 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Class says at which step a webhook failed. It fixes the first words of the error
-// and the code that metrics report (S7.4).
+// Class is the step at which a webhook failed. It determines the first words of the error and the
+// code in metrics (S7.4).
 type Class uint8
 
 const (
-	// NoVersion: the hook lists no AdmissionReview version that is known here.
+	// NoVersion: the webhook lists no supported AdmissionReview version.
 	NoVersion Class = iota + 1
-	// Client: the hook cannot be called as it is configured, such as with a CA
-	// bundle that is not PEM, or with credentials that cannot be used.
+	// Client: the configuration of the webhook is unusable, such as a CA bundle that is not PEM, or
+	// unusable credentials.
 	Client
-	// Transport: there is no complete answer, because there was no connection, the certificate
-	// is not trusted, the call timed out, or the connection broke.
+	// Transport: there is no complete answer, because there was no connection, the certificate is
+	// not trusted, the call timed out, or the connection broke.
 	Transport
 	// HTTPStatus: the answer is an HTTP error, or a Status instead of a review.
 	HTTPStatus
-	// Answer: the answer is not an AdmissionReview of the version asked for.
+	// Answer: the answer is not an AdmissionReview of the requested version.
 	Answer
-	// Invalid: the answer is a review that breaks one of S4.6 to S4.9.
+	// Invalid: the answer is a review that violates one of S4.6 to S4.9.
 	Invalid
 	// PatchType: a v1 webhook returned a patch of an unknown type.
 	PatchType
 	// PatchUndecodable: the patch is not a JSON patch.
 	PatchUndecodable
-	// PatchFailed: the patch does not apply, or its result is not an object of the
-	// kind (S5.6, S7.15).
+	// PatchFailed: the patch does not apply, or its result is not an object of the kind (S5.6,
+	// S7.15).
 	PatchFailed
-	// SideEffects: the request is a dry run, and the hook does not declare whether it has side
+	// SideEffects: the request is a dry run, and the webhook does not declare whether it has side
 	// effects.
 	SideEffects
 	// Panic: the code that called the webhook panicked (S7.12).
 	Panic
-	// CircuitOpen: the webhook server was not called, because it could not be
-	// reached several times in a row.
+	// CircuitOpen: the webhook server was not called, because it had been unreachable several times
+	// in a row.
 	CircuitOpen
-	// Busy: the webhook server was not called, because too many calls of it are
-	// running.
+	// Busy: the webhook server was not called, because too many calls of it are running.
 	Busy
-	// NoRoom: the answer or its patch was not used, because answers of webhooks take too much
-	// memory already (S4.22).
+	// NoRoom: the answer or its patch was not used, because answers of webhooks already take too
+	// much memory (S4.22).
 	NoRoom
 )
 
-// classes holds what S7.4 fixes for each class.
+// classes has the properties of each class in S7.4.
 var classes = [...]struct {
 	name    string
 	opening string
@@ -78,47 +77,46 @@ var classes = [...]struct {
 // String returns the name of the constant.
 func (c Class) String() string { return classes[c].name }
 
-// Error is the one type for a webhook that failed: it could not be called, did not
-// answer, or gave an answer that cannot be used. A denial is not an Error. The
-// hook's failure policy decides what becomes of the request (S7.1).
+// Error is the one type for a webhook that failed: it could not be called, did not answer, or gave
+// an unusable answer. A denial is not an Error. The webhook's failure policy determines the effect
+// on the request (S7.1).
 type Error struct {
 	// Hook is the webhook that failed.
 	Hook *registration.Entry
 	Failure
 }
 
-// Failure says at which step a webhook of any kind failed, and how.
+// Failure describes the failure of a webhook of any kind.
 type Failure struct {
-	// To is where the webhook is.
+	// To is the address of the webhook.
 	To *registration.ClientConfig
-	// Class is the step it failed at.
+	// Class is the step at which the webhook failed.
 	Class Class
-	// URL is the URL that was called, with its timeout parameter; empty when no URL was called.
+	// URL is the called URL, with its timeout parameter; empty if no URL was called.
 	URL string
-	// Endpoints are the addresses that were tried, in order; only for services
-	// that a resolver knows.
+	// Endpoints are the addresses that were tried, in order; only for services known to a resolver.
 	Endpoints []string
-	// Cause is what happened.
+	// Cause is the underlying error.
 	Cause error
-	// Code is the code that metrics report, an HTTP status (last column of S7.4).
+	// Code is the HTTP status in metrics (last column of S7.4).
 	Code int32
-	// Elapsed is the time from the start of the call to its failure, and Limit
-	// the time it was given; both zero when nothing was called.
+	// Elapsed is the time from the start of the call to its failure, and Limit the time limit; both
+	// are zero if no call was made.
 	Elapsed, Limit time.Duration
-	// RequestLimited reports whether Limit is the time that the API request had left, because
-	// it was less than the hook's own timeout.
+	// RequestLimited reports whether Limit is the remaining time of the API request, because it was
+	// less than the webhook's own timeout.
 	RequestLimited bool
-	// TimedOut reports whether Limit passed.
+	// TimedOut reports whether the call exceeded Limit.
 	TimedOut bool
-	// ClientGone reports whether the API request was cancelled, so that the failure
-	// says nothing about the webhook (S7.10).
+	// ClientGone reports whether the API request was cancelled, so that the webhook is not the
+	// cause of the failure (S7.10).
 	ClientGone bool
-	// Dial reports whether no connection was made, hence nothing was sent.
+	// Dial reports whether no connection was made, and therefore nothing was sent.
 	Dial bool
 }
 
-// Failed returns an Error of a hook that was not called, or failed after the call.
-// The cause must not be nil.
+// Failed returns an Error of a webhook that was not called, or failed after the call. The cause
+// must not be nil.
 func Failed(hook *registration.Entry, class Class, cause error) *Error {
 	return &Error{Hook: hook, Failure: Failure{To: &hook.ClientConfig, Class: class, Cause: cause, Code: classes[class].code}}
 }
@@ -126,8 +124,8 @@ func Failed(hook *registration.Entry, class Class, cause error) *Error {
 // Unwrap returns the cause.
 func (e *Failure) Unwrap() error { return e.Cause }
 
-// Error returns what happened: the detail of S7.4, and then facts that the cause does not have.
-// The text does not name the webhook; that of [Error.Status] does.
+// Error returns the detail of S7.4, and then facts that the cause does not contain. The text does
+// not name the webhook; the text of [Error.Status] does.
 func (e *Failure) Error() string {
 	var b strings.Builder
 	b.WriteString(classes[e.Class].opening)
@@ -174,11 +172,11 @@ func (e *Failure) explain(b *strings.Builder) {
 	}
 }
 
-// maxText bounds, in bytes, what an error repeats of a cause: a webhook's server can
-// put a megabyte into a status line or into the message of a Status.
+// maxText bounds, in bytes, the quoted part of a cause: a webhook server can put a megabyte into a
+// status line or into the message of a Status.
 const maxText = 2 << 10
 
-// cut returns text, shortened to at most most bytes if it is longer.
+// cut truncates text to at most most bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -194,11 +192,10 @@ func roots(to *registration.ClientConfig) string {
 	return "a root of the system, since clientConfig.caBundle is empty"
 }
 
-// Status returns the rejection of an API request whose webhook failed and whose failure policy
-// is Fail: code 500, reason InternalError, a message that names the webhook, its configuration
-// and what to check (S7.2, S7.12, S7.15). With classes Busy and NoRoom, the status asks the client
-// to retry. When the API request had no more time, the code is 504
-// and the reason is Timeout (S7.8).
+// Status returns the rejection of an API request whose webhook failed and whose failure policy is
+// Fail: code 500, reason InternalError, and a message with the webhook, its configuration and a
+// remedy (S7.2, S7.12, S7.15). With classes Busy and NoRoom, the status asks the client to retry.
+// If the API request had no more time, the code is 504 and the reason is Timeout (S7.8).
 func (e *Error) Status() *apierrors.StatusError {
 	h := e.Hook
 	opening := fmt.Sprintf("failed calling webhook %q: ", h.Name)
@@ -220,11 +217,11 @@ func (e *Error) Status() *apierrors.StatusError {
 	return status
 }
 
-// busyRetrySeconds is after how many seconds a client may retry a request that was rejected
-// because a webhook was busy.
+// busyRetrySeconds is the number of seconds after which a client may retry a request that was
+// rejected because a webhook was busy.
 const busyRetrySeconds = 1
 
-// remedy says what an administrator can do next.
+// remedy returns advice for the administrator.
 func (e *Error) remedy() string {
 	switch e.Class {
 	case NoVersion:

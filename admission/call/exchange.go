@@ -27,26 +27,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// parcel has the body that an exchange sends, and reads the answer.
+// parcel is the body of an exchange and the reader of its answer.
 type parcel interface {
-	// size returns the size of the body in bytes. open returns a new reader of the body at each
-	// call, and its size.
+	// size returns the size of the body in bytes. open returns a new reader of the body on each
+	// call, and the size.
 	size() int64
 	open() (io.ReadCloser, int64)
-	// read reads the answer; the exchange closes its body. read returns an error with its
+	// read reads the answer; the exchange closes the response body. read returns an error with its
 	// class.
 	read(ctx context.Context, answer *http.Response) (Class, error)
 }
 
-// exchange is one parcel on its way and the answer to it. The code that makes one sets
-// the fields up to facts.
+// exchange is the delivery of one parcel and its answer. Its creator sets the fields up to facts.
 type exchange struct {
 	parcel parcel
 	to     *registration.ClientConfig
-	// limit is the webhook's timeout, 0 for the default. deliver reduces it to the time that
-	// the API request has left.
+	// limit is the webhook's timeout, 0 for the default. deliver reduces it to the remaining time
+	// of the API request.
 	limit time.Duration
-	// tellTimeout tells the webhook how long it has, in the query (S3.3).
+	// tellTimeout adds the time limit to the query (S3.3).
 	tellTimeout bool
 	base        http.Header
 	facts       *Facts
@@ -57,16 +56,16 @@ type exchange struct {
 	requestLimited bool
 	deadline       time.Time
 
-	// tried are the endpoints that were tried so far, and left is how many are still to be
-	// tried.
+	// tried are the endpoints that were tried so far, and left is the number of endpoints still to
+	// try.
 	tried []string
 	left  int
 	// connected is set as soon as the request has a connection.
 	connected atomic.Bool
 	// sent is set when the whole request was written.
 	sent atomic.Bool
-	// entered is when the call got its place among the slots, zero until then. probe reports
-	// whether the call tries the server while its circuit is open.
+	// entered is the time when the call got its slot, zero until then. probe reports whether the
+	// call tries the server while its circuit is open.
 	entered time.Time
 	probe   bool
 	// endpoints are all endpoints of the server.
@@ -79,8 +78,8 @@ func (x *exchange) failure(class Class, cause error) *Failure {
 	return &Failure{To: x.to, Class: class, Cause: cause, Code: classes[class].code}
 }
 
-// deliver sends a parcel and makes it read the answer, within the time limit. Nil means that
-// both succeeded.
+// deliver sends a parcel and reads the answer, within the time limit. Nil means that both
+// succeeded.
 func (c *Caller) deliver(ctx context.Context, x *exchange) (failure *Failure) {
 	started := time.Now()
 	u, err := Address(x.to)
@@ -153,7 +152,7 @@ func (c *Caller) exchange(ctx context.Context, x *exchange) (Class, error) {
 	return x.parcel.read(ctx, answer)
 }
 
-// enter waits until the webhook server may be called, or says why it may not.
+// enter waits until the webhook server may be called, and returns an error if it may not.
 func (x *exchange) enter(ctx context.Context) (Class, error) {
 	t, now := x.target, time.Now()
 	var err error
@@ -185,8 +184,8 @@ func (x *exchange) enter(ctx context.Context) (Class, error) {
 	return 0, nil
 }
 
-// leave gives back the place that enter took, and records the outcome of the call. known is
-// false if the call panicked; failure is nil if it succeeded.
+// leave releases the slot that enter took, and records the outcome of the call. known is false if
+// the call panicked; failure is nil if it succeeded.
 func (x *exchange) leave(failure *Failure, known bool) {
 	if x.entered.IsZero() {
 		return
@@ -202,8 +201,8 @@ func (x *exchange) leave(failure *Failure, known bool) {
 
 type exchangeKey struct{}
 
-// HookOf returns the webhook that a request is sent to; nil for a request that Call did not
-// make. It is for the transport that Options.Wrap returns.
+// HookOf returns the webhook to which a request is sent; nil for a request that Call did not make.
+// It is for the transport that Options.Wrap returns.
 func HookOf(r *http.Request) *registration.Entry {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	if x == nil {
@@ -215,7 +214,7 @@ func HookOf(r *http.Request) *registration.Entry {
 	return nil
 }
 
-// send posts the parcel to the first endpoint that a connection can be made to.
+// send posts the parcel to the first endpoint that accepts a connection.
 func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) {
 	x.trace.GotConn = func(httptrace.GotConnInfo) { x.connected.Store(true) }
 	x.trace.WroteRequest = func(info httptrace.WroteRequestInfo) {
@@ -235,7 +234,7 @@ func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) 
 			x.sent.Store(true)
 		}
 		if err == nil && ctx.Err() != nil {
-			// A server may begin its answer when it notices that the request was cancelled.
+			// A server may begin its answer when it detects that the request was cancelled.
 			answer.Body.Close()
 			return nil, ctx.Err()
 		}
@@ -245,8 +244,8 @@ func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) 
 	}
 }
 
-// resolve returns the endpoints to connect to. A proxy gets the name of the service and finds
-// the endpoint itself.
+// resolve returns the endpoints to connect to. A proxy gets the name of the service and finds the
+// endpoint itself.
 func (c *Caller) resolve(ctx context.Context, x *exchange) ([]string, error) {
 	s := x.to.Service
 	if s == nil {
@@ -266,13 +265,13 @@ func (c *Caller) resolve(ctx context.Context, x *exchange) ([]string, error) {
 	return endpoints, err
 }
 
-// smallBody is the size up to which a body is copied. net/http sends headers and
-// body together only when it knows that the body is in memory, by its type; below
-// this size that saves more than the copy costs.
+// smallBody is the size up to which a body is copied. net/http sends headers and body together only
+// if the type of the body shows that it is in memory. Below this size that saves more than the copy
+// costs.
 const smallBody = 32 << 10
 
-// request makes the HTTP request of S3.1. The host is the configured one also when
-// the connection goes to an endpoint.
+// request returns the HTTP request of S3.1. Its Host header is the configured host, even if the
+// connection goes to an endpoint.
 func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 	to := *x.url
 	to.Host = endpoint
@@ -298,9 +297,9 @@ func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 
 var propagators = tracing.Propagators()
 
-// traced returns the headers of a request to a webhook together with those that identify the
-// API request: the trace context (S3.18) and the audit ID (S3.20), if there are any. It does
-// not modify its argument.
+// traced returns the headers of a request to a webhook together with the headers that identify the
+// API request: the trace context (S3.18) and the audit ID (S3.20), if there are any. It does not
+// modify its argument.
 func traced(ctx context.Context, headers http.Header) http.Header {
 	spans := oteltrace.SpanContextFromContext(ctx).IsValid() || baggage.FromContext(ctx).Len() > 0
 	id := audit.GetAuditIDTruncated(ctx)
@@ -317,8 +316,8 @@ func traced(ctx context.Context, headers http.Header) http.Header {
 	return headers
 }
 
-// dial ends a connection attempt when the call that began it ends, and leaves time for the
-// endpoints that are still to be tried. net/http by itself lets attempts outlive their request.
+// dial ends a connection attempt together with the call that began it, and leaves time for the
+// remaining endpoints. net/http by itself lets attempts outlive their request.
 func (c *Caller) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		until := x.deadline.Add(graceAfterDeadline)
@@ -332,11 +331,11 @@ func (c *Caller) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return c.options.Dial(ctx, network, addr)
 }
 
-// graceAfterDeadline lets a call end by its own deadline rather than by that of its last
+// graceAfterDeadline lets a call end by its own deadline rather than by the deadline of its last
 // connection attempt, so that the error is a timeout of the call.
 const graceAfterDeadline = 100 * time.Millisecond
 
-// tooLargeError means that an answer is larger than allowed.
+// tooLargeError is the error of an answer above the size limit.
 type tooLargeError struct{ max int64 }
 
 func (e *tooLargeError) Error() string {
@@ -353,8 +352,8 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// isCertificateError reports whether the error means that the server's certificate is not
-// trusted. Another connection would not change that.
+// isCertificateError reports whether the error means that the server's certificate is not trusted.
+// Another connection would not change that.
 func isCertificateError(err error) bool {
 	var verification *tls.CertificateVerificationError
 	return errors.As(err, &verification)

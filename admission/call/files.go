@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// stamp identifies the state of a file, so that a change can be noticed.
+// stamp identifies the state of a file, to detect changes.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -25,8 +25,8 @@ func stampOf(path string) (stamp, error) {
 	return stamp{info.ModTime(), info.Size()}, nil
 }
 
-// certificateFiles are a client certificate and its key that are read again when
-// they change. It is safe for concurrent use.
+// certificateFiles are the files of a client certificate and its key. They are read again when they
+// change. It is safe for concurrent use.
 type certificateFiles struct {
 	certFile, keyFile string
 	current           atomic.Pointer[tls.Certificate]
@@ -62,8 +62,8 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// refresh reads the files if they changed, and reports whether there is another certificate
-// now. While the two files do not belong together, the certificate of before stays in use.
+// refresh reads the files if they changed, and reports whether the certificate changed. While the
+// two files do not match, the previous certificate stays in use.
 func (f *certificateFiles) refresh() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,8 +88,8 @@ func (f *certificateFiles) get(*tls.CertificateRequestInfo) (*tls.Certificate, e
 	return f.current.Load(), nil
 }
 
-// tokenFile is a file with a bearer token that is read again when it changes. It is
-// safe for concurrent use.
+// tokenFile is a file with a bearer token. It is read again when it changes. It is safe for
+// concurrent use.
 type tokenFile struct {
 	path string
 	mu   struct {
@@ -99,7 +99,7 @@ type tokenFile struct {
 	}
 }
 
-// read returns the token. While the file cannot be read, read returns the token of before.
+// read returns the token. While the file cannot be read, it returns the previous token.
 func (f *tokenFile) read() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

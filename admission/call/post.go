@@ -12,28 +12,27 @@ import (
 
 // Delivery is a request to a webhook that is not an admission webhook.
 type Delivery struct {
-	// To is where the webhook is.
+	// To is the address of the webhook.
 	To *registration.ClientConfig
-	// Timeout bounds the call. Zero means 30 s. TellTimeout puts the time that the webhook
-	// has in the query, as with reviews (S3.3).
+	// Timeout bounds the call. Zero means 30 s. TellTimeout adds the time limit to the query, as
+	// for reviews (S3.3).
 	Timeout     time.Duration
 	TellTimeout bool
-	// Header is sent with the body, in addition to the credentials. It must not change. Nil
-	// means none.
+	// Header is sent with the body, in addition to the credentials. It must not change. Nil means
+	// none.
 	Header http.Header
 	Body   []byte
-	// Read reads the answer, whatever its status, until ctx ends, and bounds what it
-	// reads. Post closes the body afterwards, and returns the error of Read as the
-	// cause of a Failure of the class Answer.
+	// Read reads the answer, whatever its status, until ctx ends, and bounds its size. Post then
+	// closes the body, and returns the error of Read as the cause of a Failure of the class Answer.
 	Read func(ctx context.Context, answer *http.Response) error
-	// Facts is what Post finds out in addition to the answer.
+	// Facts are set by Post.
 	Facts Facts
 }
 
 // Post sends a body to a webhook and passes the answer to Read. Like [Caller.Call], it sends at
-// most one request, to the first endpoint that it can connect to, takes at most Timeout and no
-// longer than ctx allows, and fails if the webhook server's circuit is open or too many calls
-// of the server are running. Nil means that Read got the answer and returned no error.
+// most one request, to the first endpoint that accepts a connection, takes at most Timeout and no
+// longer than ctx allows, and fails if the webhook server's circuit is open or too many calls of
+// the server are running. Nil means that Read got the answer and returned no error.
 func (c *Caller) Post(ctx context.Context, d *Delivery) *Failure {
 	p := post{delivery: d}
 	p.parcel, p.to, p.limit, p.tellTimeout, p.base, p.facts = &p, d.To, d.Timeout, d.TellTimeout, d.Header, &d.Facts

@@ -9,14 +9,14 @@ import (
 
 // Resolver finds the endpoints of a service.
 type Resolver interface {
-	// Resolve returns at least one host:port to connect to, in the order to try them, or an
-	// error that names the service. Port is the service's port, or 0 for hooks that name none
-	// (S8.4). A Caller calls Resolve for every call of a webhook, so Resolve should be quick.
-	// It must be safe for concurrent use.
+	// Resolve returns at least one host:port, in the order in which to try them, or an error that
+	// names the service. Port is the service's port, or 0 if the webhook specifies none (S8.4). A
+	// Caller calls Resolve for every call of a webhook, so Resolve should be quick. It must be safe
+	// for concurrent use.
 	Resolve(ctx context.Context, namespace, name string, port int32) ([]string, error)
 }
 
-// ResolverFunc is a function that is a Resolver.
+// ResolverFunc is a function that implements Resolver.
 type ResolverFunc func(ctx context.Context, namespace, name string, port int32) ([]string, error)
 
 // Resolve calls f.
@@ -24,9 +24,8 @@ func (f ResolverFunc) Resolve(ctx context.Context, namespace, name string, port 
 	return f(ctx, namespace, name, port)
 }
 
-// DNS is the Resolver for servers inside a cluster: the endpoint of a service is
-// its DNS name, NAME.NAMESPACE.svc, and its port, 443 unless the hook names one
-// (S8.3).
+// DNS is the Resolver for servers inside a cluster: the endpoint of a service is its DNS name,
+// NAME.NAMESPACE.svc, and its port, 443 unless the webhook specifies one (S8.3).
 var DNS Resolver = ResolverFunc(func(_ context.Context, namespace, name string, port int32) ([]string, error) {
 	switch {
 	case name == "":
@@ -37,7 +36,7 @@ var DNS Resolver = ResolverFunc(func(_ context.Context, namespace, name string, 
 	return []string{serviceHost(namespace, name, port)}, nil
 })
 
-// serviceName is the name that a service's certificate must be valid for (S8.2).
+// serviceName returns the name for which a service's certificate must be valid (S8.2).
 func serviceName(namespace, name string) string { return name + "." + namespace + ".svc" }
 
 func serviceHost(namespace, name string, port int32) string {

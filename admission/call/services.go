@@ -17,24 +17,23 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ServiceResolver is a [Resolver] for servers that have the objects of a cluster: it uses
-// EndpointSlices, Endpoints and external names, in the order of S8.4. It never returns a
-// cluster IP, because a cluster IP does not answer without a service proxy. The functions are
-// usually methods of listers; the resolver does not modify their results.
+// ServiceResolver is a [Resolver] for servers with access to the objects of a cluster: it uses
+// EndpointSlices, Endpoints and external names, in the order of S8.4. It never returns a cluster
+// IP, which requires a service proxy. The functions are usually methods of listers; the resolver
+// does not modify their results.
 type ServiceResolver struct {
 	// Service returns a Service, or an error. Required.
 	Service func(namespace, name string) (*corev1.Service, error)
-	// EndpointSlices returns the slices of a service, those with the label
+	// EndpointSlices returns the slices of a service, selected by the label
 	// kubernetes.io/service-name. Nil means that there are none.
 	EndpointSlices func(namespace, service string) ([]*discoveryv1.EndpointSlice, error)
-	// Endpoints returns the Endpoints of a service's name; a NotFound error means
-	// that there are none. Nil means that there never are.
+	// Endpoints returns the Endpoints with a service's name; a NotFound error means that there are
+	// none. Nil means that there are never any.
 	Endpoints func(namespace, name string) (*corev1.Endpoints, error)
 }
 
-// Resolve implements Resolver. Of several ready endpoints the first to try is
-// chosen at random, so that calls spread evenly without the replicas of a server
-// having to agree.
+// Resolve implements Resolver. It puts a random ready endpoint first, so that the calls of all
+// replicas of a server are spread evenly without coordination.
 func (r ServiceResolver) Resolve(_ context.Context, namespace, name string, port int32) ([]string, error) {
 	if name == "" || namespace == "" {
 		return DNS.Resolve(context.Background(), namespace, name, port)
@@ -61,8 +60,8 @@ func (r ServiceResolver) Resolve(_ context.Context, namespace, name string, port
 	return nil, fmt.Errorf("no endpoints available for service %q: none is ready for port %d", namespace+"/"+name, wanted.Port)
 }
 
-// servicePort finds the port of a service by number; 0 stands for the only one or,
-// of several, 443 (S8.4).
+// servicePort finds the port of a service by number; 0 means the only port or, if there are
+// several, 443 (S8.4).
 func servicePort(s *corev1.Service, port int32) (*corev1.ServicePort, error) {
 	ports := s.Spec.Ports
 	if port == 0 {
@@ -86,8 +85,8 @@ func servicePort(s *corev1.Service, port int32) (*corev1.ServicePort, error) {
 	return nil, fmt.Errorf("service %s/%s has no port %d, only %s", s.Namespace, s.Name, port, strings.Join(known, ", "))
 }
 
-// externalName returns the external name with the port that the hook names. It ignores
-// targetPort: an external name has no endpoints, and the Service often lists no ports at all.
+// externalName returns the external name with the webhook's port. It ignores targetPort: an
+// external name has no endpoints, and the Service often lists no ports at all.
 func (r ServiceResolver) externalName(s *corev1.Service, port int32) ([]string, error) {
 	if s.Spec.ExternalName == "" {
 		return nil, fmt.Errorf("service %s/%s is of type ExternalName and has no externalName", s.Namespace, s.Name)
@@ -151,7 +150,7 @@ func appendSlice(ready []string, slice *discoveryv1.EndpointSlice, port *corev1.
 		}
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
-			// Addresses after the first have no meaning in EndpointSlices.
+			// EndpointSlices give no meaning to addresses after the first.
 			if ptr.Deref(e.Conditions.Ready, true) && len(e.Addresses) > 0 {
 				ready = append(ready, hostPort(e.Addresses[0], *p.Port))
 			}
@@ -161,9 +160,9 @@ func appendSlice(ready []string, slice *discoveryv1.EndpointSlice, port *corev1.
 	return ready
 }
 
-// isPort reports whether an endpoint's port is the one that a service's port leads
-// to. Endpoints made by a controller bear the name of the service's port; those
-// written by hand may lack it, and are then known by the targetPort.
+// isPort reports whether an endpoint's port belongs to a service's port. Endpoints made by a
+// controller have the name of the service's port; manually written ones may lack the name, and are
+// then recognized by the targetPort.
 func isPort(want *corev1.ServicePort, name string, number int32, protocol corev1.Protocol) bool {
 	if protocol != "" && protocol != corev1.ProtocolTCP {
 		return false

@@ -8,71 +8,72 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Answers and what their patches make of objects take memory until the request ends. All of it
-// together is bounded for a Caller (S4.22).
+// The memory for answers, and for the objects that their patches produce, is held until the request
+// ends. Its total is bounded for each Caller (S4.22).
 const (
-	// smallAnswer is the size of an answer that is not counted. Nearly all answers are smaller.
+	// smallAnswer is the maximum size of an answer that is not counted. Nearly all answers are
+	// smaller.
 	smallAnswer = 64 << 10
-	// usualAnswer is the size up to which an answer is assumed to be that does not say how long
-	// it is.
+	// usualAnswer is the assumed size of an answer of unknown length.
 	usualAnswer = 1 << 20
-	// perByte is how much memory is taken for a byte of an answer before the answer is read:
-	// for the buffer, the decoded answer, and the patch in it.
+	// perByte is the memory reserved for a byte of an answer before the answer is read: for the
+	// buffer, the decoded answer, and the patch in it.
 	perByte = 6
-	// maxFirst bounds what the first large answers of requests take together. A request waits
-	// for that memory. maxLater is for what a request that has some already needs in addition:
-	// such a request does not wait, because others may wait for what it has.
+	// maxFirst bounds the memory for the first large answers of all requests. A request waits for
+	// that memory. maxLater bounds the further memory of requests that already have some: such a
+	// request does not wait, because others may be waiting for its memory.
 	maxFirst, maxLater = 192 << 20, 64 << 20
-	// maxOfTarget bounds what the answers of one webhook server take, so that one that answers
-	// slowly leaves memory for the others. A single answer of the largest size fits.
+	// maxOfTarget bounds the memory for the answers of one webhook server, so that a slow server
+	// leaves memory for the others. A single answer of the maximum size fits.
 	maxOfTarget = perByte * defaultMaxResponseBytes
-	// freeOfRequest is what the patches of a request may take without being counted.
+	// freeOfRequest is the memory for the patches of a request that is not counted.
 	freeOfRequest = 1 << 20
 )
 
-// memory is what a Caller has for answers.
+// memory is the memory of a Caller for answers.
 type memory struct{ first, later *semaphore.Weighted }
 
 func newMemory() memory {
 	return memory{semaphore.NewWeighted(maxFirst), semaphore.NewWeighted(maxLater)}
 }
 
-// NoRoomError means that the memory for answers is taken.
+// NoRoomError is the error if no memory for answers is left.
 type NoRoomError struct{ needed int64 }
 
 func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("it needs about %d KiB of memory more, and other answers of webhooks have taken what there is", e.needed>>10)
 }
 
-// Share is what the answers to one API request take of the memory of a Caller, and the patches in
-// them. The zero value has nothing yet. It is safe for concurrent use.
+// Share is the memory of a Caller that is reserved for the answers to one API request and their
+// patches. The zero value has no memory yet. It is safe for concurrent use.
 type Share struct {
 	mu struct {
 		sync.Mutex
 		from *memory
-		// entered reports whether the request has waited, or waits, for its first large answer.
+		// entered reports whether the request has waited, or is waiting, for its first large
+		// answer.
 		entered bool
-		// taken is what is in use, and held what was taken from the Caller for that.
+		// taken is the memory in use, and held the memory reserved from the Caller for it.
 		taken, held int64
 		holds       []*hold
 	}
 }
 
-// hold is memory to give back.
+// hold is reserved memory.
 type hold struct {
 	to    *semaphore.Weighted
 	bytes int64
 }
 
-// bind says which Caller the memory is of.
+// bind sets the Caller's memory.
 func (s *Share) bind(from *memory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.from = from
 }
 
-// enter takes memory for a large answer of a webhook server, and waits for it until ctx ends if the
-// answer is the first large one of the request. The caller trims what it got.
+// enter reserves memory for a large answer of a webhook server. For the first large answer of the
+// request it waits until ctx ends. The caller trims the reservation.
 func (s *Share) enter(ctx context.Context, ofTarget *semaphore.Weighted, bytes int64) (*entry, error) {
 	s.mu.Lock()
 	from, waits := s.mu.from, !s.mu.entered
@@ -107,13 +108,14 @@ func (s *Share) enter(ctx context.Context, ofTarget *semaphore.Weighted, bytes i
 	return e, nil
 }
 
-// entry is what one answer takes, of what its webhook server may take and of what there is.
+// entry is the memory reserved for one response. It counts against the limit of its webhook server
+// and against the total.
 type entry struct {
 	share       *Share
 	target, all *hold
 }
 
-// trim gives back all but so many bytes.
+// trim reduces the reservation to a number of bytes.
 func (e *entry) trim(to int64) {
 	e.share.mu.Lock()
 	defer e.share.mu.Unlock()
@@ -129,7 +131,7 @@ func (e *entry) trim(to int64) {
 	e.share.mu.held -= over
 }
 
-// Take takes so many bytes for what a patch makes, or returns a *NoRoomError.
+// Take reserves memory for the result of a patch, or returns a *NoRoomError.
 func (s *Share) Take(bytes int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +150,7 @@ func (s *Share) Take(bytes int64) error {
 	return nil
 }
 
-// Release gives everything back.
+// Release releases all memory.
 func (s *Share) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +160,7 @@ func (s *Share) Release() {
 	s.mu.holds, s.mu.held, s.mu.taken = nil, 0, 0
 }
 
-// ReleaseAfter gives everything back when ctx ends, or at once if ctx never ends.
+// ReleaseAfter releases all memory when ctx ends, or at once if ctx never ends.
 func (s *Share) ReleaseAfter(ctx context.Context) {
 	s.mu.Lock()
 	nothing := len(s.mu.holds) == 0

@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// slots bound the concurrent calls to one webhook server, so that a slow one does
-// not use up this server. Calls beyond the bound wait, the one with the earliest
-// deadline first. A call fails immediately if it cannot meet its deadline (S7.17). It is
-// safe for concurrent use.
+// slots bound the concurrent calls to one webhook server, so that a slow one does not exhaust this
+// server. Calls beyond the bound wait, the call with the earliest deadline first. A call fails
+// immediately if it cannot meet its deadline (S7.17). It is safe for concurrent use.
 type slots struct {
 	name string
 	max  int
@@ -24,22 +23,21 @@ type slots struct {
 	mu     struct {
 		sync.Mutex
 		taken int
-		// queue has the calls without a place, the earliest deadline first.
+		// queue has the waiting calls, the earliest deadline first.
 		queue []*waiter
-		// usual is about how long a call took lately; since is when the set of running calls
-		// last changed.
+		// usual is the smoothed duration of recent calls; since is the time of the last change of
+		// the set of running calls.
 		usual time.Duration
 		since time.Time
 	}
 }
 
-// usualWeight says how fast usual follows new calls: each call replaces 1/usualWeight of it.
+// usualWeight is the weight of new calls in usual: each call replaces 1/usualWeight of it.
 const usualWeight = 8
 
-// take waits for a place until ctx ends. deadline is the deadline of ctx or later, and size is
-// the size of the call's body. waited reports whether the call had to wait. The error is a
-// *busyError, or that of ctx if it was cancelled. Without an error, the caller must give the
-// place back.
+// take waits for a slot until ctx ends. deadline is the deadline of ctx or later, and size is the
+// size of the call's body. waited reports whether the call had to wait. The error is a *busyError,
+// or ctx.Err() if ctx was cancelled. Without an error, the caller must release the slot.
 func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (waited bool, err error) {
 	s.mu.Lock()
 	if s.mu.taken < s.max {
@@ -71,7 +69,7 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (
 	if i := slices.Index(s.mu.queue, w); i >= 0 {
 		s.mu.queue = slices.Delete(s.mu.queue, i, i+1)
 	} else {
-		// The call got its place too late, and passes it on.
+		// The call got its slot too late, and passes it on.
 		s.pass(time.Now())
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -80,8 +78,8 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (
 	return true, &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), waited: deadline.Sub(now)}
 }
 
-// give gives back a place after a call, and notes how long the call took. leave gives back a
-// place without a call.
+// give releases a slot after a call, and records the duration of the call. leave releases a slot
+// without a call.
 func (s *slots) give(now time.Time, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +94,7 @@ func (s *slots) leave() {
 	s.pass(time.Now())
 }
 
-// pass gives a place to the waiting call with the earliest deadline. The lock is held.
+// pass gives a slot to the waiting call with the earliest deadline. The caller holds the lock.
 func (s *slots) pass(now time.Time) {
 	s.mu.since = now
 	if len(s.mu.queue) == 0 {
@@ -107,14 +105,14 @@ func (s *slots) pass(now time.Time) {
 	s.mu.queue = slices.Delete(s.mu.queue, 0, 1)
 }
 
-// place returns the place of a call with a deadline in the queue. The lock is held.
+// place returns the queue index for a call with a deadline. The caller holds the lock.
 func (s *slots) place(deadline time.Time) int {
 	return sort.Search(len(s.mu.queue), func(i int) bool { return s.mu.queue[i].deadline.After(deadline) })
 }
 
-// foresee returns an error if a call has too little time to wait for a place and for its
-// answer. Its estimate of how long a call takes is never less than the time since mu.since,
-// because all running calls have lasted that long. The lock is held.
+// foresee returns an error if a call has too little time to wait for a slot and for its answer. It
+// estimates the duration of a call as at least the time since mu.since, because all running calls
+// have lasted that long. The caller holds the lock.
 func (s *slots) foresee(now, deadline time.Time) error {
 	each := max(s.mu.usual, now.Sub(s.mu.since))
 	left := deadline.Sub(now)
@@ -124,27 +122,27 @@ func (s *slots) foresee(now, deadline time.Time) error {
 	return &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), each: each, left: left}
 }
 
-// state returns how many calls run, how many wait, and how long a call took lately.
+// state returns the number of running and of waiting calls, and the recent duration of calls.
 func (s *slots) state() (taken, waiting int, usual time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.taken, len(s.mu.queue), s.mu.usual
 }
 
-// maxWaitingBodies bounds the bodies of the calls of a Caller that wait, in bytes. Each waiting
-// request keeps its body in memory, and its decoded objects, which take several times as much.
-// The bound allows for a thousand reviews of 256 KiB, or for more reviews that are smaller.
+// maxWaitingBodies bounds, in bytes, the bodies of a Caller's waiting calls. Each waiting request
+// keeps its body in memory, and its decoded objects, which take several times as much. The bound
+// allows for a thousand reviews of 256 KiB, or for more reviews that are smaller.
 const maxWaitingBodies = 256 << 20
 
-// bodies counts the bytes that wait to be sent, to any server. It is safe for concurrent use;
-// nil has no bound.
+// bodies counts the bytes that wait to be sent, to any server. It is safe for concurrent use; nil
+// has no bound.
 type bodies struct {
 	max  int64
 	held atomic.Int64
 }
 
-// hold adds a body to the count unless the sum would exceed the bound, and reports whether it
-// did. drop subtracts a body.
+// hold adds a body to the count unless the sum would exceed the bound, and reports whether it did.
+// drop subtracts a body.
 func (b *bodies) hold(size int64) bool {
 	if b == nil {
 		return true
@@ -162,21 +160,21 @@ func (b *bodies) drop(size int64) {
 	}
 }
 
-// waiter is a call without a place.
+// waiter is a call that waits for a slot.
 type waiter struct {
 	deadline time.Time
 	granted  chan struct{}
 }
 
-// busyError means that a call was not made because too many are running.
+// busyError is the error of a call that was not made because too many calls are running.
 type busyError struct {
 	target         string
 	taken, waiting int
-	// each is how long a call takes, and left how long this call had, if take did not wait
-	// because left was too short. Otherwise waited is how long the call waited.
+	// each is the expected duration of a call, and left the remaining time of this call, if take
+	// did not wait because left was too short. Otherwise waited is the time that the call waited.
 	each, left, waited time.Duration
-	// size is the size of the call's body if, with this body, the bodies of all waiting calls
-	// would exceed the bound. bodies is the bound.
+	// size is the size of the call's body if, with this body, the bodies of all waiting calls would
+	// exceed the bound. bodies is the bound.
 	size, bodies int64
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// TargetState says whether calls to a webhook server are made.
+// TargetState is the circuit state of a webhook server.
 type TargetState string
 
 const (
@@ -20,31 +20,29 @@ const (
 	TargetProbing TargetState = "Probing"
 )
 
-// Target is the state of a webhook server that was called lately.
+// Target is the state of a webhook server that was called recently.
 type Target struct {
-	// Name is the address of the server, HOST:PORT as the hook has it; NAME.NAMESPACE.svc:PORT
-	// for a service. Hooks with the same address and different CA bundles or credentials have
+	// Name is the address of the server, HOST:PORT as in the webhook; NAME.NAMESPACE.svc:PORT for a
+	// service. Webhooks with the same address and different CA bundles or credentials have
 	// different targets with the same name.
 	Name string
 	// State says whether calls to the server are made.
 	State TargetState
-	// Failures is how many failures that count for the Breaker came in a row. Since is when the
-	// first of them ended, and LastError is the latest. All are zero when the last call
-	// succeeded.
+	// Failures is the number of failures in a row that count for the Breaker. Since is the end of
+	// the first one, and LastError is the latest one. All are zero if the last call succeeded.
 	Failures  int
 	Since     time.Time
 	LastError string
-	// NextAttempt is when the next call may try the server again, if State is TargetOpen. A
-	// change of the server's endpoints makes that earlier.
+	// NextAttempt is the time of the next attempt to reach the server, if State is TargetOpen. A
+	// change of the server's endpoints brings it forward.
 	NextAttempt time.Time
-	// InFlight is how many calls are running, Waiting how many wait for a place, and Latency
-	// how long a call took lately.
+	// InFlight is the number of running calls, Waiting the number of calls that wait for a slot,
+	// and Latency the recent duration of calls.
 	InFlight, Waiting int
 	Latency           time.Duration
 }
 
-// Targets returns the webhook servers that were called lately, 200
-// at most, sorted by name.
+// Targets returns the recently called webhook servers, at most 200, sorted by name.
 func (c *Caller) Targets() []Target {
 	ts := &c.targets
 	ts.mu.Lock()
@@ -61,7 +59,7 @@ func (c *Caller) Targets() []Target {
 	return list
 }
 
-// TargetOf returns the Target that a hook's calls go to, false if it was not called lately.
+// TargetOf returns the Target of a webhook's calls; false if it was not called recently.
 func (c *Caller) TargetOf(h *registration.Entry) (Target, bool) {
 	u, err := Address(&h.ClientConfig)
 	if err != nil {

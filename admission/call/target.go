@@ -27,13 +27,13 @@ const (
 	dialTimeout         = 30 * time.Second // S8.10
 	tlsHandshakeTimeout = 10 * time.Second // S8.10
 	idleTimeout         = 90 * time.Second
-	// A body that fits into the buffer with its headers is one TLS record and one system
-	// call. Larger bodies go past it.
+	// A body that fits into the buffer with its headers is one TLS record and one system call.
+	// Larger bodies bypass the buffer.
 	writeBufferSize = 16 << 10
 )
 
-// key is what hooks must have in common to share connections (S8.7): the address of the
-// webhook, the CA bundle that it is verified with, and this server's credentials.
+// key has the properties that webhooks must share to share connections (S8.7): the address of the
+// webhook, the CA bundle, and this server's credentials.
 type key struct {
 	service  bool
 	host     string
@@ -41,12 +41,12 @@ type key struct {
 	identity string
 }
 
-// target is everything that calls to one webhook server share: its connections, state and
+// target has the shared state of all calls to one webhook server: its connections, circuit and
 // limits.
 type target struct {
 	key       key
 	transport *http.Transport
-	// rt is transport, wrapped in what authenticates requests.
+	// rt is transport, wrapped with the authentication of requests.
 	rt http.RoundTripper
 	// token and certificate are nil unless the credentials are in files.
 	token       *tokenFile
@@ -54,7 +54,7 @@ type target struct {
 
 	breaker breaker
 	slots   slots
-	// answers is the memory that answers of the server may take.
+	// answers is the memory for answers of the server.
 	answers *semaphore.Weighted
 
 	// users counts the running calls; a retired target has left the cache.
@@ -62,15 +62,15 @@ type target struct {
 	retired atomic.Bool
 }
 
-// plainHeaders are those of S3.1. They are shared by all requests that go straight
-// to net/http, which does not change them; others get a copy.
+// plainHeaders are the headers of S3.1. They are shared by all requests that go directly to
+// net/http, which does not change them; other requests get a copy.
 var plainHeaders = http.Header{
 	"Accept":       {"application/json, */*"},
 	"Content-Type": {"application/json"},
 	"User-Agent":   {"kube-apiserver-admission"},
 }
 
-// newTarget prepares the connections to a server. Nothing is connected yet.
+// newTarget prepares the connections to a server without connecting.
 func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 	t := &target{key: k, answers: semaphore.NewWeighted(maxOfTarget)}
 	t.breaker.mode, t.breaker.name, t.breaker.observe = c.options.Breaker, k.host, c.options.Observe
@@ -132,8 +132,8 @@ func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 	return t, nil
 }
 
-// clientOf asks client-go what a configuration means for TLS, for dialing and for requests. The
-// wrapper is nil when requests are sent as they are.
+// clientOf returns client-go's TLS configuration, dialer and request wrapper for a configuration.
+// The wrapper is nil if requests are sent unchanged.
 func (c *Caller) clientOf(cfg *rest.Config) (*tls.Config, dialFunc, func(http.RoundTripper) (http.RoundTripper, error), error) {
 	dial := c.dial
 	if cfg.ExecProvider != nil {
@@ -146,8 +146,8 @@ func (c *Caller) clientOf(cfg *rest.Config) (*tls.Config, dialFunc, func(http.Ro
 	if tc.DialHolder != nil && tc.DialHolder.Dial != nil {
 		dial = tc.DialHolder.Dial
 	}
-	// rootsOf sets the roots. The server name is a placeholder: without it the library may
-	// return nil, which means defaults.
+	// rootsOf sets the roots. The server name is a placeholder: without it client-go may return
+	// nil, which means defaults.
 	tc.TLS.CAFile, tc.TLS.CAData, tc.TLS.ServerName = "", nil, "any"
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
@@ -165,9 +165,9 @@ func impersonates(i *transport.ImpersonationConfig) bool {
 	return i.UserName != "" || i.UID != "" || len(i.Groups) > 0 || len(i.Extra) > 0
 }
 
-// rootsOf returns the roots for verifying a server's certificate: exactly the bundle, and the
-// roots of the credentials if there are any (S8.5). It returns nil, which means the system's
-// roots, when there are neither.
+// rootsOf returns the roots for verifying a server's certificate: exactly the bundle, and the roots
+// of the credentials if there are any (S8.5). If there are neither, it returns nil, which means the
+// system's roots.
 func rootsOf(cfg *rest.Config, bundle string) (*x509.CertPool, error) {
 	given := cfg.CAData
 	if len(given) == 0 && cfg.CAFile != "" {
@@ -201,8 +201,8 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// proxyFor keeps requests to the endpoints of services from going through a proxy: only the
-// name of a service decides whether a proxy is used (S8.8).
+// proxyFor keeps requests to the endpoints of services from going through a proxy: only the name of
+// a service determines whether a proxy is used (S8.8).
 func (c *Caller) proxyFor(k key) func(*http.Request) (*url.URL, error) {
 	if !k.service {
 		return c.options.Proxy
@@ -215,8 +215,8 @@ func (c *Caller) proxyFor(k key) func(*http.Request) (*url.URL, error) {
 	}
 }
 
-// requestHeaders returns the headers of the next request: base, and those that authenticate the
-// request. It reads changed credential files first.
+// requestHeaders returns base and the authentication headers for the next request. It reads changed
+// credential files first.
 func (t *target) requestHeaders(base http.Header) (http.Header, error) {
 	if t.certificate != nil && t.certificate.refresh() {
 		t.transport.CloseIdleConnections()
@@ -236,7 +236,7 @@ func (t *target) requestHeaders(base http.Header) (http.Header, error) {
 	return headers, nil
 }
 
-// retire closes idle connections, now and whenever the last running call ends.
+// retire closes idle connections, now and when the last running call ends.
 func (t *target) retire() {
 	t.retired.Store(true)
 	t.breaker.retire()

@@ -21,8 +21,8 @@ type targets struct {
 
 var errClosed = errors.New("the caller is closed")
 
-// acquire returns the target for a hook's address; the caller releases it after
-// use. The bundle is copied only when the target is new.
+// acquire returns the target for a webhook's address; the caller releases it after use. The bundle
+// is copied only for a new target.
 func (c *Caller) acquire(service bool, u *url.URL, bundle []byte, id identity) (*target, error) {
 	ts := &c.targets
 	ts.mu.Lock()
@@ -48,7 +48,7 @@ func (c *Caller) acquire(service bool, u *url.URL, bundle []byte, id identity) (
 	return t, err
 }
 
-// use marks a target as the latest one. The lock is held.
+// use marks a target as the most recent one. The caller holds the lock.
 func (ts *targets) use(e *list.Element) *target {
 	ts.mu.recent.MoveToFront(e)
 	t := e.Value.(*target)
@@ -56,8 +56,8 @@ func (ts *targets) use(e *list.Element) *target {
 	return t
 }
 
-// add puts a target into the cache unless there is one with its key by now. It returns the
-// target to use, and the one that was dropped, if any.
+// add puts a target into the cache unless its key is already there. It returns the target to use,
+// and the target that was dropped, if any.
 func (ts *targets) add(made *target) (t, dropped *target, err error) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -77,7 +77,7 @@ func (ts *targets) add(made *target) (t, dropped *target, err error) {
 	return made, dropped, nil
 }
 
-// close retires all targets; acquire fails from then on.
+// close retires all targets; later calls of acquire fail.
 func (ts *targets) close() {
 	ts.mu.Lock()
 	var all []*target

@@ -148,7 +148,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 	return cmd
 }
 
-// configure takes from the configuration file what no flag says.
+// configure sets each option without a flag from the configuration file.
 func (o *checkOptions) configure(cmd *cobra.Command) error {
 	c, err := command.ReadConfiguration(cmd, o.config)
 	if err != nil {
@@ -185,7 +185,7 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 	return nil
 }
 
-// complete checks the command line.
+// complete validates the options.
 func (o *checkOptions) complete() error {
 	if err := o.enforcer.Complete(); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (o *checkOptions) complete() error {
 	return nil
 }
 
-// errRejected is what a check ends with that found errors.
+// errRejected is the error of a check that found errors.
 type errRejected struct{ errors int }
 
 func (e errRejected) Error() string { return report.Count(e.errors, "error") }
@@ -228,7 +228,7 @@ func (e errRejected) Error() string { return report.Count(e.errors, "error") }
 func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 	shown := &terminal.Progress{}
 	if o.log.Verbosity < 2 {
-		// Logs say more.
+		// The logs show the progress in more detail.
 		shown = terminal.NewProgress(streams.Err, "Reading files", command.ProgressAfter)
 	}
 	defer shown.End()
@@ -283,15 +283,15 @@ func (o *checkOptions) run(ctx context.Context, streams command.Streams) error {
 	return nil
 }
 
-// checkMemory is the size, in bytes, from which on the heap is collected more often than by its growth. The server
-// and manyObjects of usual size live in it, and each object more needs objectMemory.
+// checkMemory is the memory limit of the Go runtime, in bytes: the heap is collected more often above it. It
+// holds the server and manyObjects objects of usual size. Each further object adds objectMemory.
 const (
 	checkMemory  = 256 << 20
 	manyObjects  = 5_000
 	objectMemory = 12 << 10
 )
 
-// namespaces are those of the objects.
+// namespaces returns the default namespace and the namespaces of the objects.
 func (o *checkOptions) namespaces(objects []*unstructured.Unstructured) []string {
 	list := []string{o.namespace}
 	for _, u := range objects {
@@ -302,7 +302,7 @@ func (o *checkOptions) namespaces(objects []*unstructured.Unstructured) []string
 	return list
 }
 
-// cluster reads what the objects are checked against; nil for nothing.
+// cluster reads the cluster or the snapshot that the objects are checked against. It returns nil without one.
 func (o *checkOptions) cluster(ctx context.Context, set, old *manifests.Set, shown *terminal.Progress) (*clustersnapshot.Cluster, error) {
 	switch {
 	case o.snapshot != "":

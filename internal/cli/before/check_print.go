@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// print writes a report in the format that was asked for.
+// print writes a report in the format of --output.
 func (o *checkOptions) print(out io.Writer, r *check.Report) error {
 	found := checkReport(r)
 	if o.snapshot != "" {
@@ -22,7 +22,7 @@ func (o *checkOptions) print(out io.Writer, r *check.Report) error {
 	return o.output.Write(out, found, func(out io.Writer) error { return o.printText(out, r, found) })
 }
 
-// checkReport is the report of a check, for all formats.
+// checkReport converts the result of a check to the report of all formats.
 func checkReport(r *check.Report) *report.Report {
 	s := &r.Summary
 	f := &report.Report{
@@ -77,10 +77,10 @@ func checkReport(r *check.Report) *report.Report {
 	return f
 }
 
-// changedBy says who changed what of an object.
+// changedBy describes a change of an object: its author and the changed fields.
 func changedBy(c check.Change) string { return "set by " + c.By + ": " + strings.Join(c.Paths, ", ") }
 
-// notCalled says of a webhook that it was not called.
+// notCalled describes a webhook that was not called.
 func notCalled(w *check.Webhook) string {
 	text := fmt.Sprintf("%s of %s, for %s", w.Webhook, w.Plugin, report.Count(w.Objects, "object"))
 	if w.FailurePolicy != "" {
@@ -92,7 +92,7 @@ func notCalled(w *check.Webhook) string {
 // checkCases has a case for each object, and one for each file that cannot be read.
 func checkCases(r *check.Report) []report.Case {
 	cases := []report.Case{}
-	// The rule of an object is that of its first error.
+	// Each case has the rule of the object's first error.
 	rules, accepted := map[string]string{}, map[string]string{}
 	key := func(file, title string) string { return file + "\x00" + title }
 	for i := range r.Findings {
@@ -132,11 +132,11 @@ func checkCases(r *check.Report) []report.Case {
 	return cases
 }
 
-// notSeen says what a check did not see.
+// notSeen lists the resources of the cluster that could not be read.
 func notSeen(r *check.Report) []string {
 	notes := slices.Clone(r.Notes)
 	for _, u := range r.Unseen {
-		// The others are findings.
+		// Other unread resources have findings.
 		if u.Objects == 0 || u.Allowed {
 			notes = append(notes, u.Text())
 		}
@@ -144,8 +144,8 @@ func notSeen(r *check.Report) []string {
 	return notes
 }
 
-// printText writes a report for people: what became of objects, a line for each finding, then what was
-// not seen, then the sum.
+// printText writes a report for people: changes of objects, a line for each finding, unread resources, and the
+// sums.
 func (o *checkOptions) printText(out io.Writer, r *check.Report, found *report.Report) error {
 	o.release.Print(out)
 	d := &view.Document{}
@@ -179,8 +179,8 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report, found *report.R
 	return d.Format(out, "text")
 }
 
-// skipped lists what was skipped, or what of it can be checked in another way; the others are counted, among
-// these or in a sentence.
+// skipped lists the skipped objects. Without -v, the list has only objects that another command can check, and
+// others is a sentence with the number of the rest, or empty.
 func (o *checkOptions) skipped(r *check.Report) (list []string, others string) {
 	n := 0
 	for _, s := range r.Skipped {

@@ -39,7 +39,7 @@ type devOptions struct {
 	output         string
 	init, language string
 	log            command.Logging
-	// live has a cluster call the program, at a place.
+	// live makes a cluster call the program, at place.
 	live, rbac bool
 	cluster    *command.Cluster
 	namespaces []string
@@ -170,7 +170,7 @@ they were renewed last, and go when the command ends. Manifests are not applied.
 	return cmd
 }
 
-// checkLive says which flags of --live, and of a server, exclude each other.
+// checkLive rejects flags that need --live, and flags of a local server together with --live.
 func (o *devOptions) checkLive(f *pflag.FlagSet) error {
 	if !o.live {
 		for _, name := range []string{"namespace", "kubeconfig", "context", "bind-address", "secure-port", "url"} {
@@ -188,7 +188,7 @@ func (o *devOptions) checkLive(f *pflag.FlagSet) error {
 	return nil
 }
 
-// openLive finds the cluster. The program gets a kubeconfig for it alone.
+// openLive opens the cluster. The program gets a kubeconfig with this cluster only.
 func (o *devOptions) openLive(show func(*trace.Record)) (*dev.Live, error) {
 	config, err := o.cluster.Open()
 	if err != nil {
@@ -215,7 +215,7 @@ func (o *devOptions) openLive(show func(*trace.Record)) (*dev.Live, error) {
 	}, nil
 }
 
-// make makes the folder of --init, and says what comes next.
+// make writes the folder of --init and prints the next commands.
 func (o *devOptions) make(out io.Writer) error {
 	files, run, err := dev.Init(o.init, o.language)
 	if err != nil {
@@ -227,18 +227,18 @@ func (o *devOptions) make(out io.Writer) error {
 	return err
 }
 
-// shown shows a session.
+// shown prints the events of a session.
 type shown struct {
 	streams command.Streams
 	output  string
-	// notes is where sentences go.
+	// notes receives sentences: Out, or Err when Out has JSON.
 	notes io.Writer
 
 	mu sync.Mutex
-	// rejected is the last request that was rejected.
+	// rejected is the last rejected request.
 	rejected *trace.Record
-	// last is what the last line says, and again how often the same was not shown. That is shown by the timer, the
-	// later the more often.
+	// last is the text of the last line, and again the number of equal requests since, which were not printed.
+	// The timer prints that number after wait, which grows while the repetition continues.
 	last  string
 	again int
 	timer *time.Timer
@@ -317,7 +317,7 @@ func (s *shown) say(format string, args ...any) {
 	terminal.Fprintf(s.notes, format+"\n", args...)
 }
 
-// ready says what there is.
+// ready prints the addresses of the session and the keys.
 func (s *shown) ready(r dev.Ready, keys bool) {
 	if r.Cluster != "" {
 		s.say("gatehouse is ready: the requests of the %s to %s go to the program", r.Requests, r.Cluster)
@@ -337,7 +337,7 @@ func (s *shown) ready(r dev.Ready, keys bool) {
 	}
 }
 
-// press does what keys ask for.
+// press handles the keys of the terminal.
 func (s *shown) press(ctx context.Context, keys *terminal.Keys, restart chan<- struct{}) {
 	for {
 		select {
@@ -359,7 +359,7 @@ func (s *shown) press(ctx context.Context, keys *terminal.Keys, restart chan<- s
 	}
 }
 
-// explain shows the last request that was rejected.
+// explain prints the trace of the last rejected request.
 func (s *shown) explain() {
 	s.mu.Lock()
 	r := s.rejected
@@ -370,11 +370,11 @@ func (s *shown) explain() {
 	}
 	page := terminal.NewPage(s.notes)
 	view.OfTrace(r, view.Links{}).Text(page)
-	// What cannot be shown is not worth the session.
+	// A failed write does not end the session.
 	_ = page.Flush()
 }
 
-// follow shows each judged request.
+// follow prints each request that was rejected or called the program.
 func (s *shown) follow(ctx context.Context, at server.Address, begun func()) error {
 	client, err := dynamic.NewForConfig(at.Admin)
 	if err != nil {
@@ -393,7 +393,7 @@ func (s *shown) follow(ctx context.Context, at server.Address, begun func()) err
 	}, s.streams.Err)
 }
 
-// show shows one request. encoded is its trace for programs.
+// show prints one request. encoded is its trace for --output jsonl.
 func (s *shown) show(r *trace.Record, encoded any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -416,25 +416,25 @@ func (s *shown) show(r *trace.Record, encoded any) error {
 	return page.Flush()
 }
 
-// firstAgain is how long requests that are like the one before are counted before a line says how many, and lastAgain
-// how long at most when they go on.
+// Repeated requests are counted instead of printed. firstAgain is the wait before the first line with their
+// number, and lastAgain the longest wait while the repetition continues.
 const (
 	firstAgain = time.Second
 	lastAgain  = time.Minute
 )
 
-// sayAgain says how many requests were not shown.
+// sayAgain prints the number of requests that were not printed.
 func (s *shown) sayAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	page := terminal.NewPage(s.streams.Out)
 	s.writeAgain(page)
-	// What cannot be shown is not worth the session.
+	// A failed write does not end the session.
 	_ = page.Flush()
 }
 
-// alike is what requests have in common that a controller makes again and again. Rejected ones may have names that
-// were generated.
+// alike returns a key that is equal for the repeated requests of a controller. The key of a rejected request
+// has no object name, since the name may be generated.
 func alike(r *trace.Record) string {
 	q := r.Request
 	if wasRejected(r) {
@@ -443,7 +443,7 @@ func alike(r *trace.Record) string {
 	return fmt.Sprint(view.OutcomeText(r), q.Operation, q.Object(), q.Namespace, q.User, happened(r))
 }
 
-// writeAgain writes how many requests were not shown.
+// writeAgain writes the number of requests that were not printed, and resets it.
 func (s *shown) writeAgain(p *terminal.Page) {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -463,7 +463,7 @@ func wasRejected(r *trace.Record) bool {
 	return r.Outcome == trace.OutcomeDenied || r.Outcome == trace.OutcomeFailed
 }
 
-// writeJudged writes one request on one line.
+// writeJudged writes a request and its outcome on one line.
 func writeJudged(p *terminal.Page, r *trace.Record) {
 	verdict := terminal.Paint(terminal.Green, "allowed ")
 	switch {
@@ -490,16 +490,16 @@ func writeJudged(p *terminal.Page, r *trace.Record) {
 	terminal.Fprintf(p, "%s%s%s\n", head, verdict, terminal.Lines(terminal.Cut(terminal.Line(text), room)))
 }
 
-// mostFields bounds the fields of a change on a line.
+// mostFields is the largest number of changed fields on a line.
 const mostFields = 3
 
-// happened says who rejected a request, who failed, and what was changed.
+// happened describes the rejection, the failures and the changes of a request.
 func happened(r *trace.Record) string {
 	var parts []string
 	for a := range r.Acts() {
 		switch {
 		case a.Deed == trace.Changes && a.Kind != trace.ByPlugin:
-			// Programs that build a patch from a map have it in another order each time.
+			// The order of a patch that a program builds from a map differs each time.
 			fields := slices.Sorted(slices.Values(a.Fields()))
 			if more := len(fields) - mostFields; more > 0 {
 				fields = append(fields[:mostFields:mostFields], fmt.Sprintf("%d more", more))
@@ -519,7 +519,7 @@ func happened(r *trace.Record) string {
 	return "; " + strings.Join(parts, "; ")
 }
 
-// programLines writes what the program prints, each line marked as its own.
+// programLines writes the output of the program, each line with a mark in front.
 type programLines struct {
 	out io.Writer
 
@@ -527,7 +527,7 @@ type programLines struct {
 	rest []byte
 }
 
-// mostLine bounds a line of the program, in bytes; a longer one is broken.
+// mostLine is the longest line of the program, in bytes. A longer line is broken.
 const mostLine = 64 << 10
 
 func (l *programLines) Write(data []byte) (int, error) {
@@ -557,7 +557,7 @@ func (l *programLines) flush() {
 	}
 }
 
-// print prints a line. Tabs stay.
+// print prints a line and keeps its tabs.
 func (l *programLines) print(line []byte) {
 	terminal.Fprintf(l.out, "  | %s\n", terminal.Lines(strings.TrimSuffix(string(line), "\r")))
 }

@@ -1,3 +1,3 @@
-// Package before has the commands that look ahead: explain, check, lint, test and snapshot say what
-// admission would do before something is written.
+// Package before has the commands that predict admission: explain, check, lint, test, dev and snapshot show the
+// outcome of requests before anything is written.
 package before

@@ -38,7 +38,7 @@ import (
 
 type explainOptions struct {
 	cluster *command.Cluster
-	// object is KIND/NAME; file has what is sent, old what is stored.
+	// object is KIND/NAME. file has the sent objects, and old the stored object.
 	object, file, old      string
 	operation, subresource string
 	as                     string
@@ -46,15 +46,16 @@ type explainOptions struct {
 	dryRun, all            bool
 	registrations, with    []string
 	output                 string
-	// tried are the policies and bindings of with, and triedAs what the server is sent of them.
+	// tried are the policies and bindings of --with, and triedAs their encoding for the server.
 	tried                  []runtime.Object
 	triedAs                []runtime.RawExtension
 	expand, exitCode, rbac bool
-	// connect asks webhooks for their certificates; services are at serviceAddresses.
+	// connect makes explain connect to webhooks and verify their certificates. serviceAddresses are the
+	// addresses of their services.
 	connect          bool
 	serviceAddresses []string
 	addresses        webhookservices.Addresses
-	// world reads the registrations.
+	// world reads the webhook configurations, policies and initializers.
 	world reader
 	// enable, disable and configFile are flags of the cluster's API server.
 	enable, disable []string
@@ -169,7 +170,7 @@ command lists as unknown what it cannot read.`,
 	return cmd
 }
 
-// isPath reports whether an argument is a file or directory that is there, and not KIND/NAME.
+// isPath reports whether an argument is an existing file or directory rather than KIND/NAME.
 func isPath(arg string) bool {
 	kind, name, ok := strings.Cut(arg, "/")
 	if ok && !strings.Contains(name, "/") && name != "" && kind != "." && kind != ".." && kind != "" && !manifests.IsManifest(arg) {
@@ -179,7 +180,7 @@ func isPath(arg string) bool {
 	return err == nil || arg == "-"
 }
 
-// complete checks the command line and fills in what follows from it.
+// complete validates the options and derives others from them.
 func (o *explainOptions) complete() error {
 	if o.rbac {
 		return nil
@@ -225,20 +226,19 @@ func (o *explainOptions) complete() error {
 	return nil
 }
 
-// ofServer reports whether the command line says how the API server runs.
+// ofServer reports whether the command line describes the API server's flags.
 func (o *explainOptions) ofServer() bool {
 	return len(o.enable)+len(o.disable) > 0 || o.configFile != ""
 }
 
-// explainer says what admission would do with a request, and what becomes of the object; nil when
-// that is not known.
+// explainer returns the explanation of a request, and the object as it would be stored; nil if that is unknown.
 type explainer func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, *unstructured.Unstructured, error)
 
 func (o *explainOptions) run(ctx context.Context, streams command.Streams) error {
 	if o.rbac {
 		return printRBAC(streams.Out, "gatehouse-explain", explainComment, offline.Rules())
 	}
-	// What a plugin logs while it is made is of no use here.
+	// The logs of plugins that start are not useful here.
 	if err := command.DiscardLogs(ctx); err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (o *explainOptions) run(ctx context.Context, streams command.Streams) error
 	return nil
 }
 
-// readTried reads what --with names.
+// readTried reads the policies and bindings of --with.
 func (o *explainOptions) readTried() error {
 	if len(o.with) == 0 {
 		return nil
@@ -329,13 +329,13 @@ func (o *explainOptions) readTried() error {
 	return nil
 }
 
-// expands reports whether controllers create other objects after a request.
+// expands reports whether explain also covers the objects that controllers create after a request.
 func (o *explainOptions) expands(q *offline.Request) bool {
 	return o.expand && q.Subresource == "" && (q.Operation == "CREATE" || q.Operation == "UPDATE")
 }
 
-// explainer finds out who explains, which kinds there are, and in which namespace a
-// request is that names none.
+// explainer chooses the source of the explanation (server, cluster or files), discovers the kinds, and returns
+// the default namespace.
 func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kinds, string, error) {
 	if len(o.registrations) > 0 {
 		if err := o.release.Choose(emulation.Cluster{}); err != nil {
@@ -401,16 +401,16 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 		return nil, nil, "", err
 	}
 	if line := o.release.Line; line != "" && o.output != "text" {
-		// Text has the line on top.
+		// The text output prints the line at the top.
 		world.Notes = append([]string{line}, world.Notes...)
 	}
 	return o.offline(world, func() user.Info { return offline.Caller(ctx, config) }), kinds, namespace, nil
 }
 
-// explanations is what a Gatehouse server calls them.
+// explanations is the resource of explanations on a Gatehouse server.
 const explanations = "admissionexplanations"
 
-// asksServer reports whether the server explains by itself, and the caller may ask it.
+// asksServer reports whether the server serves explanations and the caller may create them.
 func asksServer(ctx context.Context, config *rest.Config, kinds *offline.Kinds) (bool, error) {
 	group := v1alpha1.SchemeGroupVersion.Group
 	if _, ok := kinds.Served(group, explanations); !ok {
@@ -430,10 +430,10 @@ func asksServer(ctx context.Context, config *rest.Config, kinds *offline.Kinds) 
 	return err == nil && review.Status.Allowed, err
 }
 
-// server explains by asking the server. What stands behind the webhooks of policy engines is
-// read here, with the rights of the caller.
+// server explains by asking the server. The policies behind the webhooks of policy engines are read by this
+// process, with the caller's rights.
 func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) explainer {
-	// reporting has the main server first, and then the servers behind it.
+	// reporting lists the main server first, then the servers behind it.
 	var reporting []schema.GroupVersion
 	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, *unstructured.Unstructured, error) {
 		client, err := kubernetes.NewForConfig(config)
@@ -465,7 +465,7 @@ func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) expla
 			e, err = ask(ctx, client, at, asked)
 		}
 		if q.User != nil && apierrors.IsForbidden(err) {
-			// Its controller is another user, whom the caller may not impersonate.
+			// The user is a controller, which the caller may not impersonate.
 			asked.Spec.User, asked.Spec.Groups = "", nil
 			if e, err = ask(ctx, client, at, asked); err == nil && e.Status.Plan != nil {
 				e.Status.Plan.Notes = append(e.Status.Plan.Notes, "explained as you: to explain it as "+q.User.GetName()+" you need to be allowed to impersonate that user and its groups")
@@ -498,7 +498,7 @@ func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) expla
 	}
 }
 
-// ask asks the server of a group version for an explanation.
+// ask requests an explanation from the server of a group version.
 func ask(ctx context.Context, client kubernetes.Interface, gv schema.GroupVersion, asked *v1alpha1.AdmissionExplanation) (*v1alpha1.AdmissionExplanation, error) {
 	body, err := json.Marshal(asked)
 	if err != nil {
@@ -506,7 +506,7 @@ func ask(ctx context.Context, client kubernetes.Interface, gv schema.GroupVersio
 	}
 	result := client.Discovery().RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, explanations).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx)
-	// The answer words what is wrong.
+	// The error of the API server names the problem.
 	if err := result.Error(); err != nil {
 		return nil, err
 	}
@@ -518,7 +518,7 @@ func ask(ctx context.Context, client kubernetes.Interface, gv schema.GroupVersio
 	return e, json.Unmarshal(answer, e)
 }
 
-// explanation is the question about a request.
+// explanation builds the AdmissionExplanation for a request.
 func (o *explainOptions) explanation(q *offline.Request) (*v1alpha1.AdmissionExplanation, error) {
 	e := &v1alpha1.AdmissionExplanation{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "AdmissionExplanation"},
@@ -528,7 +528,7 @@ func (o *explainOptions) explanation(q *offline.Request) (*v1alpha1.AdmissionExp
 		},
 	}
 	if q.User != nil {
-		// A controller, and not the caller.
+		// The user is a controller, not the caller.
 		e.Spec.User, e.Spec.Groups, e.Spec.AssumeRights = q.User.GetName(), q.User.GetGroups(), true
 	}
 	if q.Operation == "CREATE" && q.Subresource == "" {
@@ -545,7 +545,8 @@ func (o *explainOptions) explanation(q *offline.Request) (*v1alpha1.AdmissionExp
 	return e, nil
 }
 
-// offline explains by what can be read. caller says who asks; nil if nobody knows.
+// offline explains from the objects of a cluster or of files. caller returns the current user; nil if the user
+// is unknown.
 func (o *explainOptions) offline(world *offline.World, caller func() user.Info) explainer {
 	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, *unstructured.Unstructured, error) {
 		e, err := o.explanation(q)
@@ -554,7 +555,7 @@ func (o *explainOptions) offline(world *offline.World, caller func() user.Info) 
 		}
 		switch {
 		case q.User != nil:
-			// The cluster gives controllers their rights.
+			// Controllers have the rights that the cluster grants them.
 		case o.as != "":
 			groups := slices.Clone(o.asGroups)
 			if !slices.Contains(groups, user.AllAuthenticated) && o.as != user.Anonymous {
@@ -581,7 +582,7 @@ func (o *explainOptions) offline(world *offline.World, caller func() user.Info) 
 	}
 }
 
-// requests are what the command line means.
+// requests returns the requests that the command line describes.
 func (o *explainOptions) requests(in io.Reader, kinds *offline.Kinds, namespace string) ([]*offline.Request, error) {
 	objects, err := read(o.file, in)
 	if err != nil {
@@ -613,7 +614,7 @@ func (o *explainOptions) requests(in io.Reader, kinds *offline.Kinds, namespace 
 			return nil, err
 		}
 		if q.Operation == "DELETE" && q.Old == nil && len(o.registrations) > 0 {
-			// Without a server, the file has what would be deleted.
+			// Without a server, the file has the object to delete.
 			q.Old = q.Object
 		}
 		requests[i] = q
@@ -621,7 +622,7 @@ func (o *explainOptions) requests(in io.Reader, kinds *offline.Kinds, namespace 
 	return requests, nil
 }
 
-// about fills in which object a request is about.
+// about sets the kind, namespace and name of a request.
 func (o *explainOptions) about(q *offline.Request, kinds *offline.Kinds, namespace string) (err error) {
 	kind, name, named := strings.Cut(o.object, "/")
 	switch {
@@ -663,7 +664,7 @@ func (o *explainOptions) about(q *offline.Request, kinds *offline.Kinds, namespa
 
 func hasSubresource(k *offline.Kind, name string) bool { return k.Takes(name) == k.Kind }
 
-// read returns the objects of a file; none without a file.
+// read returns the objects of a file or directory, or of standard input for "-"; nil for "".
 func read(file string, in io.Reader) ([]*unstructured.Unstructured, error) {
 	var data []byte
 	var err error

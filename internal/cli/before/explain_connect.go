@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// connectTo connects to the webhooks that plans call, and notes at their steps what that shows. It
-// sends no request.
+// connectTo connects to the webhooks that the plans call, and adds the verdict on each certificate to the notes
+// of its step. It sends no request.
 func (o *explainOptions) connectTo(ctx context.Context, found []*v1alpha1.AdmissionExplanation, shown *terminal.Progress) error {
 	called := func(f func(*plan.Step)) {
 		for _, e := range found {
@@ -61,10 +61,10 @@ func (o *explainOptions) connectTo(ctx context.Context, found []*v1alpha1.Admiss
 	return ctx.Err()
 }
 
-// reader reads a cluster, or files.
+// reader reads the objects of a cluster or of files.
 type reader func(context.Context) (*offline.World, *rest.Config, error)
 
-// always returns what is read already.
+// always returns a reader of objects that were read before.
 func always(world *offline.World, config *rest.Config) reader {
 	return func(context.Context) (*offline.World, *rest.Config, error) { return world, config, nil }
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// printExplanations writes explanations for programs: one as it is, several as a List. The objects that were
-// asked about lose their credentials.
+// printExplanations writes explanations for programs: a single explanation as it is, several as a List. The
+// credentials of the explained objects are redacted.
 func printExplanations(out io.Writer, format string, found []*v1alpha1.AdmissionExplanation) error {
 	found = slices.Clone(found)
 	for i, e := range found {
@@ -35,7 +35,8 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 	return command.PrintAs(out, format, value)
 }
 
-// viewOf is what a person sees of explanations, each with what it is made for.
+// viewOf returns explanations as a document for people. makers names the origin of each request, such as a
+// controller.
 func viewOf(found []*v1alpha1.AdmissionExplanation, makers []string, all bool) *view.Document {
 	list := make([]view.Explained, len(found))
 	for i, e := range found {
@@ -59,12 +60,12 @@ func rejected(e *v1alpha1.AdmissionExplanation) bool {
 	return e.Status.Plan == nil || e.Status.Plan.Verdict() == plan.VerdictRejected
 }
 
-// likely reports whether a request would be rejected unless something that cannot be seen changes the object.
+// likely reports whether a request would be rejected unless an unknown step changes the object.
 func likely(e *v1alpha1.AdmissionExplanation) bool {
 	return e.Status.Plan != nil && e.Status.Plan.Verdict() == plan.VerdictLikely
 }
 
-// asked is the title of a request that has no plan.
+// asked is the title of a request without a plan.
 func asked(e *v1alpha1.AdmissionExplanation) string {
 	r := e.Spec.Resource
 	resource := path.Join(r.Group, r.Version) + " " + path.Join(r.Resource, e.Spec.Subresource)

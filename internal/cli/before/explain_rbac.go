@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// printRBAC writes a ClusterRole with what a command reads of a cluster, which comment says.
+// printRBAC writes a ClusterRole with the rules that a command needs in a cluster, after a comment.
 func printRBAC(out io.Writer, name, comment string, rules []rbacv1.PolicyRule) error {
 	data, err := yaml.Marshal(rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
@@ -24,7 +24,7 @@ func printRBAC(out io.Writer, name, comment string, rules []rbacv1.PolicyRule) e
 	return err
 }
 
-// These stand before the ClusterRoles.
+// The comments before the ClusterRoles.
 const (
 	explainComment = `# What "gatehouse explain" reads of a cluster. Params of admission policies, policies of Kyverno and
 # Gatekeeper, and stored objects of other kinds need the right to get or list them, too.
@@ -35,7 +35,7 @@ const (
 `
 )
 
-// printSnapshotRBAC writes the ClusterRole of somebody who reads what a cluster judges by.
+// printSnapshotRBAC writes the ClusterRole that check --from-cluster and snapshot need.
 func printSnapshotRBAC(out io.Writer) error {
 	return printRBAC(out, "gatehouse-snapshot", snapshotComment, clustersnapshot.Rules())
 }

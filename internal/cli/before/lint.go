@@ -34,25 +34,25 @@ type lintOptions struct {
 	release  command.Release
 	enforcer command.Enforcer
 	cluster  *command.Cluster
-	// paths are files and directories; with none, a cluster is looked at.
+	// paths are files and directories. Without paths, lint checks a cluster.
 	paths   []string
 	explain string
 	connect bool
-	// serviceAddresses say where services are that run outside of the cluster.
+	// serviceAddresses are the addresses of services that run outside of the cluster.
 	serviceAddresses []string
 	addresses        webhookservices.Addresses
-	// upgradeTo is a release, 1.38; empty for the present one.
+	// upgradeTo is the target release of an upgrade, such as 1.38; empty for none.
 	upgradeTo string
 	level     string
 	output    command.ReportFormat
-	// disable are rules that are not checked, skip objects without findings.
+	// disable lists rules that are not checked, and skip objects without findings.
 	exclude, disable, skip []string
 	config                 string
 	accepted               []report.Acceptance
 	configured             *command.Configuration
 	ignore                 *manifests.Ignore
 	verbosity              int
-	// now is the time by which certificates expire; nil means the clock.
+	// now is the time for the expiry of certificates; nil means the clock.
 	now func() time.Time
 }
 
@@ -133,7 +133,7 @@ findings of level error, or a file cannot be read or parsed.`,
 	return cmd
 }
 
-// configure takes from the configuration file what no flag says.
+// configure sets each option without a flag from the configuration file.
 func (o *lintOptions) configure(cmd *cobra.Command) error {
 	c, err := command.ReadConfiguration(cmd, o.config)
 	if err != nil {
@@ -154,7 +154,7 @@ func (o *lintOptions) configure(cmd *cobra.Command) error {
 	return nil
 }
 
-// knownRule returns an error for a name without a rule, with the nearest one or all.
+// knownRule returns an error for the ID of an unknown rule. It suggests the nearest ID, or lists all.
 func knownRule(id string) error {
 	if lint.Find(id) != nil {
 		return nil
@@ -163,7 +163,7 @@ func knownRule(id string) error {
 	return command.Usagef("there is no rule %q%s", id, cmp.Or(nearest.Suggestion("", id, names), "; the rules are\n"+strings.TrimSuffix(string(terminal.Wrapped(strings.Join(names, ", "), "", 76)), "\n")))
 }
 
-// complete checks the command line.
+// complete validates the options.
 func (o *lintOptions) complete() error {
 	if err := command.OneOf("level", o.level, "error", "warning", "note"); err != nil {
 		return err
@@ -226,23 +226,23 @@ func (o *lintOptions) run(ctx context.Context, streams command.Streams) error {
 	return nil
 }
 
-// lintReport is what was found, and where it is written.
+// lintReport is the result of lint, with the position of each finding.
 type lintReport struct {
 	*lint.Report
-	// release is the one that the registrations were judged as.
+	// release is the Kubernetes release that lint assumes.
 	release *command.Release
-	// subject says what was looked at.
+	// subject describes the checked objects.
 	subject string
-	// unread is how many files could not be read.
+	// unread is the number of files that could not be read.
 	unread int
-	// suppressed are findings that somebody accepted, and idle what has no effect of what accepts.
+	// suppressed are the accepted findings, and idle describes acceptances that match no finding.
 	suppressed []suppressedFinding
 	idle       []string
-	// locate finds a field of an object in the files.
+	// locate returns the position of a field of an object in the files.
 	locate func(lint.Object, []any) (at offline.Position, ok bool)
 }
 
-// check looks at what the command line names.
+// check runs the rules on the files or on the cluster of the command line.
 func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.Progress) (*lintReport, error) {
 	var files, world *offline.World
 	var skipped, unread []string
@@ -332,8 +332,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	return r, ctx.Err()
 }
 
-// upgrade is what the rules about upgrades look at. from is nil when the present release is not
-// known.
+// upgrade returns the input of the rules about upgrades. from is nil when the current release is unknown.
 func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
 	to := version.MustParseGeneric(o.upgradeTo)
 	known := version.MustParseGeneric(emulation.Release)
@@ -351,13 +350,13 @@ func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
 	return u
 }
 
-// subject counts what there is to look at.
+// subject counts the webhooks, policies and initializers.
 func subject(w *lint.World) string {
 	webhooks, policies, initializers := w.Count()
 	return fmt.Sprintf("%s, %s and %s", report.Count(webhooks, "webhook"), report.Count(policies, "policy"), report.Count(initializers, "initializer"))
 }
 
-// ruleNames are the rules of lint.
+// ruleNames returns the IDs of the rules of lint.
 func ruleNames() []string {
 	var names []string
 	for _, r := range lint.Rules() {

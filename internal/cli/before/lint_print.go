@@ -13,13 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// practicesURI is the page of Kubernetes that rules of lint stand for.
+// practicesURI is the Kubernetes page of the advice that rules of lint refer to.
 const practicesURI = "https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/"
 
 // rulesURI is the page of all rules; the ID of a rule is its anchor.
 const rulesURI = report.ProjectURI + "/blob/main/docs/lint.md#"
 
-// findings returns what is at least of a level.
+// findings returns the findings of a level and of more severe levels.
 func (r *lintReport) findings(least report.Level) []*lint.Fault {
 	var list []*lint.Fault
 	for i := range r.Findings {
@@ -30,7 +30,7 @@ func (r *lintReport) findings(least report.Level) []*lint.Fault {
 	return list
 }
 
-// placed returns a fault with its place.
+// placed adds the position to a fault.
 func (r *lintReport) placed(f *lint.Fault) report.Finding {
 	at, _ := r.locate(f.Object, f.Path)
 	return f.At(at.File, at.Line, at.Column)
@@ -42,7 +42,7 @@ func (r *lintReport) print(out io.Writer, format *command.ReportFormat, least re
 	return format.Write(out, found, func(out io.Writer) error { return r.printText(out, found, verbosity) })
 }
 
-// report is the report for all formats.
+// report builds the report of all formats.
 func (r *lintReport) report(list []*lint.Fault) *report.Report {
 	f := &report.Report{
 		Tool:  "gatehouse lint",
@@ -71,8 +71,8 @@ func (r *lintReport) report(list []*lint.Fault) *report.Report {
 	return f
 }
 
-// printText writes a report for people: a line for each finding, then the sum, then what has no effect
-// and what was not seen.
+// printText writes a report for people: a line for each finding, the sums, acceptances without effect, and
+// unread objects.
 func (r *lintReport) printText(out io.Writer, found *report.Report, verbosity int) error {
 	r.release.Print(out)
 	sum := view.Together{view.Note("%s, %s and %s in %s, by %s.",
@@ -117,7 +117,7 @@ type lintFinding struct {
 	Column int `json:"column,omitempty"`
 }
 
-// lintSuppressed is a finding that was accepted, in the report for programs.
+// lintSuppressed is an accepted finding in the report for programs.
 type lintSuppressed struct {
 	lintFinding
 	Reason string `json:"reason"`
@@ -131,11 +131,11 @@ type lintData struct {
 	Findings   []lintFinding `json:"findings"`
 	Checked    []string      `json:"checked"`
 	Unseen     []string      `json:"unseen"`
-	// Suppressed findings were accepted, WithoutEffect is what accepts none.
+	// Suppressed are the accepted findings. WithoutEffect describes acceptances that match no finding.
 	Suppressed    []lintSuppressed `json:"suppressed,omitempty"`
 	WithoutEffect []string         `json:"withoutEffect,omitempty"`
-	// KubernetesVersion is the release that the registrations were judged as, VersionNote says
-	// that it is another one than that of the cluster.
+	// KubernetesVersion is the release that lint assumed. VersionNote explains a difference from the cluster's
+	// release.
 	KubernetesVersion string `json:"kubernetesVersion"`
 	VersionNote       string `json:"versionNote,omitempty"`
 }
@@ -164,13 +164,13 @@ func (r *lintReport) data(list []*lint.Fault) *lintData {
 	return data
 }
 
-// ruleSection is a part of what there is to say about a rule. An example is YAML.
+// ruleSection is a section of the description of a rule. An example is YAML.
 type ruleSection struct {
 	title, text string
 	example     bool
 }
 
-// ruleSections are what --explain and the page of a rule say.
+// ruleSections are the sections that --explain and the page of a rule have.
 func ruleSections(r *lint.Rule) []ruleSection {
 	list := []ruleSection{{text: r.Title + "."}, {title: "Why", text: r.Why}, {title: "What to do", text: r.Fix}}
 	if r.Advice != "" {
@@ -186,7 +186,7 @@ func ruleSections(r *lint.Rule) []ruleSection {
 	return append(list, ruleSection{title: "An example that fails", text: r.Fails, example: true}, ruleSection{title: "An example that passes", text: r.Passes, example: true})
 }
 
-// explainRule prints all that there is to say about a rule.
+// explainRule prints the description of a rule.
 func explainRule(out io.Writer, r *lint.Rule) error {
 	b := terminal.NewPage(out)
 	terminal.Fprintf(b, "%s (%s)\n", terminal.Paint(terminal.Bold, r.ID), view.Level(r.Level))

@@ -8,16 +8,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
-// suppressedFinding is a finding that somebody accepted.
+// suppressedFinding is an accepted finding.
 type suppressedFinding struct {
 	finding lint.Fault
 	reason  string
-	// by is where it was accepted: FILE:LINE, the configuration, or a flag.
+	// by is the place of the acceptance: FILE:LINE, the configuration file, or a flag.
 	by string
 }
 
-// suppress takes out of the report what the command line, the configuration and comments of the
-// files accept.
+// suppress moves the findings that the command line, the configuration file or a comment accepts to
+// r.suppressed.
 func (r *lintReport) suppress(o *lintOptions, comments []manifests.Acceptance) {
 	used := map[int]bool{}
 	kept := r.Findings[:0]
@@ -27,7 +27,7 @@ func (r *lintReport) suppress(o *lintOptions, comments []manifests.Acceptance) {
 		first, _ := r.locate(f.Object, nil)
 		for i := range comments {
 			c := &comments[i]
-			// A comment at the object is about all of its fields.
+			// A comment at the object covers all of its fields.
 			if c.File == at.File && c.Rule == f.Rule.ID && c.Reason != "" && (c.Covers(at.Line) || c.Covers(first.Line)) {
 				used[i] = true
 				reason, by = c.Reason, fmt.Sprintf("%s:%d", c.File, c.Line)
@@ -44,7 +44,7 @@ func (r *lintReport) suppress(o *lintOptions, comments []manifests.Acceptance) {
 		c := &comments[i]
 		switch {
 		case used[i] || lint.Find(c.Rule) == nil:
-			// Other commands have rules, too.
+			// The rule may belong to another command.
 		case c.Reason == "":
 			r.idle = append(r.idle, fmt.Sprintf("%s:%d: the acceptance of %s has no reason: write '# gatehouse: accept %s: REASON'", c.File, c.Line, c.Rule, c.Rule))
 		default:
@@ -53,7 +53,7 @@ func (r *lintReport) suppress(o *lintOptions, comments []manifests.Acceptance) {
 	}
 }
 
-// accepts returns why a finding is accepted, and where that is said; empty when it is not.
+// accepts returns the reason of the acceptance of a finding, and its place; empty if it is not accepted.
 func (o *lintOptions) accepts(r *lintReport, f *lint.Fault) (reason, by string) {
 	for _, one := range o.skip {
 		kind, name, named := strings.Cut(one, "/")

@@ -45,7 +45,7 @@ type testOptions struct {
 	minimums         map[string]int
 	mutate, base     string
 	log              command.Logging
-	// selected and skips are what run and failOnSkip match; nil for none.
+	// selected and skips are the regular expressions of run and failOnSkip; nil for none.
 	selected, skips *regexp.Regexp
 }
 
@@ -149,7 +149,7 @@ func (o *testOptions) complete(cmd *cobra.Command) error {
 		return err
 	}
 	if named := configured.Test.Engines; !cmd.Flags().Changed("engine") && len(named) > 0 {
-		// The author of the file would choose what runs here.
+		// The author of the file would choose a program to run here.
 		if !o.startPrograms {
 			return command.Usagef("%s names an engine (%s), which is started with --start-programs only: name that flag if you trust the file, or --engine", o.config, strings.Join(named, ", "))
 		}
@@ -192,7 +192,7 @@ func expression(flag, text string) (*regexp.Regexp, error) {
 	return compiled, nil
 }
 
-// errTests is what a run ends with in which tests failed.
+// errTests is the error of a run with failed tests.
 type errTests struct{ failed, broken int }
 
 func (e errTests) Error() string {
@@ -205,7 +205,7 @@ func (e errTests) Error() string {
 	return fmt.Sprintf("%s failed, %s could not be judged", report.Count(e.failed, "test"), report.Count(e.broken, "test"))
 }
 
-// errFiles are files with tests that are wrong.
+// errFiles is the error of files with invalid tests.
 type errFiles []*suite.FileError
 
 func (e errFiles) Error() string {
@@ -284,11 +284,11 @@ func (o *testOptions) execute(ctx context.Context, streams command.Streams) erro
 	return o.ended(streams, set, err)
 }
 
-// testMemory is the size, in bytes, from which on the heap is collected more often than by its growth. The server
-// and some thousand tests live in it.
+// testMemory is the memory limit of the Go runtime, in bytes: the heap is collected more often above it. It
+// holds the server and some thousand tests.
 const testMemory = 390 << 20
 
-// first writes first tests for the policies in a file.
+// first writes the first tests for the policies of a file.
 func (o *testOptions) first(ctx context.Context, streams command.Streams) error {
 	if err := o.release.Choose(emulation.Cluster{}); err != nil {
 		return err
@@ -318,7 +318,7 @@ func (o *testOptions) first(ctx context.Context, streams command.Streams) error 
 	return err
 }
 
-// writeNew writes a file that is not there yet, and follows no link.
+// writeNew creates a file. It is an error if the file exists, and links are not followed.
 func writeNew(file string, text []byte) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -328,7 +328,7 @@ func writeNew(file string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// ended returns what a run ends with that ended with err: wrong files count more than tests that fail (S24.9).
+// ended returns the final error of a run: invalid files have priority over failed tests (S24.9).
 func (o *testOptions) ended(streams command.Streams, set *suite.Set, err error) error {
 	switch {
 	case len(set.Errors) == 0:
@@ -341,7 +341,7 @@ func (o *testOptions) ended(streams command.Streams, set *suite.Set, err error) 
 	return command.Refuse(streams, errFiles(set.Errors))
 }
 
-// command is what repeats the run.
+// command returns the command line that repeats the run.
 func (o *testOptions) command() string {
 	var b strings.Builder
 	b.WriteString("gatehouse test")
@@ -368,7 +368,7 @@ func (o *testOptions) command() string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`)
 
-// shellWord is a word as a shell takes it.
+// shellWord quotes a word for a shell.
 func shellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -390,11 +390,11 @@ func (o *testOptions) printList(out io.Writer, set *suite.Set) error {
 	return nil
 }
 
-// updateFiles writes what happened into the files of the tests that failed.
+// updateFiles writes the actual results into the files of the failed tests.
 func (o *testOptions) updateFiles(out io.Writer, r *suite.Report) error {
 	texts, refused := r.Update()
 	for _, file := range slices.Sorted(maps.Keys(texts)) {
-		// The file may come from another author.
+		// The link may be from another author.
 		if to, err := os.Readlink(file); err == nil {
 			return fmt.Errorf("%s is not updated: it is a link to %s; name that file", file, to)
 		}

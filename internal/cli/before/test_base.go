@@ -25,33 +25,33 @@ import (
 )
 
 const (
-	// gitTime bounds a call of git: an object of a hostile repository may be a named pipe.
+	// gitTime limits a call of git: an object of a hostile repository may be a named pipe.
 	gitTime = time.Minute
-	// maxTree bounds the list of the files of a commit, in bytes.
+	// maxTree limits the list of the files of a commit, in bytes.
 	maxTree = 256 << 20
 )
 
-// base is the last commit that the working tree and a branch have in common.
+// base is the last common commit of the working tree and a branch.
 //
-// Git reads objects and references, and nothing else. A configuration could start programs: the monitor of the file
-// system, filters, a transport for missing objects. It is not read, and git does not look at the working tree, its
-// index or submodules. Files are compared here.
+// git reads only objects and references. The configuration of the repository is not used, because it could
+// start programs: a file system monitor, filters, or a transport for missing objects. git does not access the
+// working tree, its index or submodules; this package compares the files.
 type base struct {
 	// top is the directory of the working tree.
 	top    string
 	git    *git
 	commit string
-	// objects are the objects of the files of the commit, by paths with slashes.
+	// objects maps the path of each file of the commit, with slashes, to the name of its object.
 	objects map[string]string
 
 	mu      sync.Mutex
 	changed map[string][]span
 }
 
-// span is the lines from first to last. Where lines were only taken out, last comes before first.
+// span is a range of lines, including both ends. After a deletion without new lines, last is before first.
 type span struct{ first, last int }
 
-// openBase finds the repository around a directory. Close releases the base.
+// openBase opens the repository around a directory. Close releases the base.
 func openBase(ctx context.Context, dir, name string, timeout time.Duration) (_ *base, err error) {
 	b := &base{changed: map[string][]span{}}
 	gitDir := ""
@@ -66,7 +66,7 @@ func openBase(ctx context.Context, dir, name string, timeout time.Duration) (_ *
 			b.Close()
 		}
 	}()
-	// A name that is an option, or several lines, is no argument of a command here.
+	// A name with several lines would be more than one argument.
 	if strings.ContainsAny(name, "\x00\n") {
 		return nil, fmt.Errorf("--base %q is not the name of a commit", name)
 	}
@@ -109,7 +109,7 @@ func openBase(ctx context.Context, dir, name string, timeout time.Duration) (_ *
 	return b, nil
 }
 
-// Close removes temporary files. A nil base has none.
+// Close removes temporary files. The base may be nil.
 func (b *base) Close() {
 	if b != nil {
 		b.git.private.Remove()
@@ -122,8 +122,8 @@ func (b *base) contains(path string) bool {
 	return ok
 }
 
-// below is a path relative to the top of the working tree, with slashes. Links are followed first: the base has a
-// file where links lead to.
+// below returns a path relative to the top of the working tree, with slashes. It resolves links first: the base
+// has a file at the target of a link.
 func (b *base) below(path string) (string, bool) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -136,8 +136,8 @@ func (b *base) below(path string) (string, bool) {
 	return filepath.ToSlash(name), err == nil && filepath.IsLocal(name)
 }
 
-// Changed reports whether some of the lines of a file from first to last differ from the base, or lines among them
-// were taken out. Nothing changes in files outside of the working tree. It is safe for concurrent use.
+// Changed reports whether any line of a file from first to last differs from the base, or lines in that range
+// were deleted. Files outside of the working tree never change. It is safe for concurrent use.
 func (b *base) Changed(ctx context.Context, file string, first, last int) (bool, error) {
 	name, ok := b.below(file)
 	if !ok {
@@ -177,10 +177,10 @@ func (b *base) compare(ctx context.Context, file, name string) ([]span, error) {
 	return changedLines(linesOf(normalised([]byte(before))), linesOf(now)), nil
 }
 
-// normalised has line ends as a repository has them.
+// normalised replaces the line ends of Windows by the line ends of a repository.
 func normalised(text []byte) []byte { return bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")) }
 
-// objectOf is the name of the object with some content: SHA-1 or SHA-256, by the length of names.
+// objectOf returns the object name of a content: SHA-1 or SHA-256, chosen by the length of the names.
 func objectOf(content []byte, length int) string {
 	var h hash.Hash = sha1.New()
 	if length == 2*sha256.Size {
@@ -193,13 +193,13 @@ func objectOf(content []byte, length int) string {
 
 func linesOf(text []byte) []string { return slices.Collect(strings.Lines(string(text))) }
 
-// maxEdits bounds the differences that are looked for between two files. Beyond it, all lines between the
-// first and the last difference count as changed.
+// maxEdits limits the edit script between two files. In a longer script, all lines between the first and the
+// last difference count as changed.
 const maxEdits = 1000
 
-// changedLines returns the lines of a new text that an old one does not have, by the shortest edit script
-// (Myers, "An O(ND) Difference Algorithm and Its Variations"). Lines that were taken out are an empty span after the line
-// before them, and of the first line at the beginning.
+// changedLines returns the lines of a new text that an old text does not have, by the shortest edit script
+// (Myers, "An O(ND) Difference Algorithm and Its Variations"). A deletion is an empty span after the line
+// before it, or at the first line.
 func changedLines(before, now []string) []span {
 	same := 0
 	for same < len(before) && same < len(now) && before[same] == now[same] {
@@ -227,7 +227,7 @@ func changedLines(before, now []string) []span {
 		add(same, same+len(b))
 		return spans
 	}
-	// Between two lines that were kept stands a change, unless they follow each other in both texts.
+	// A change lies between two kept lines unless they are adjacent in both texts.
 	x, y := 0, 0
 	for _, k := range append(kept, [2]int{len(a), len(b)}) {
 		if k[0] > x || k[1] > y {
@@ -238,8 +238,8 @@ func changedLines(before, now []string) []span {
 	return spans
 }
 
-// common returns the places of equal lines in the shortest edit script, in order; ok is false if the script is longer
-// than maxEdits.
+// common returns the positions of equal lines in the shortest edit script, in order. ok is false if the script
+// is longer than maxEdits.
 func common(a, b []string) (kept [][2]int, ok bool) {
 	var furthest [][]int
 	v := map[int]int{1: 0}
@@ -288,8 +288,8 @@ func backwards(furthest [][]int, x, y int) (kept [][2]int) {
 	return kept
 }
 
-// findRepository returns the working tree around a directory and its Git directory. Only an entry .git counts: a
-// directory that looks like a repository by its contents may be part of a pull request.
+// findRepository returns the working tree around a directory and its Git directory. Only an entry .git counts:
+// a directory with the contents of a repository may be part of a pull request.
 func findRepository(dir string) (top, gitDir string, err error) {
 	if dir, err = filepath.Abs(dir); err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
@@ -304,7 +304,7 @@ func findRepository(dir string) (top, gitDir string, err error) {
 		case err == nil && info.IsDir():
 			return top, gitDir, nil
 		case err == nil:
-			// Worktrees and submodules have a file.
+			// The .git of worktrees and submodules is a file.
 			text, err := pointer(gitDir)
 			target, ok := strings.CutPrefix(text, "gitdir: ")
 			if err == nil && !ok {
@@ -326,7 +326,7 @@ func pointer(file string) (string, error) {
 	return strings.TrimRight(string(data), "\r\n"), err
 }
 
-// below is a path relative to a directory.
+// below resolves a path relative to a directory.
 func below(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -334,17 +334,17 @@ func below(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// git reads the objects of a repository.
+// git reads the objects of a repository with the program git.
 type git struct {
-	// dir names the repository in errors. private has the configuration that git reads.
+	// dir names the repository in errors. private is the common directory with the configuration for git.
 	dir     string
 	private *scratch.Dir
 	env     []string
 	timeout time.Duration
 }
 
-// openGit gives git a common directory of this process, with a configuration of its own, and with links to the references
-// of the repository. Only the HEAD of the repository is read in its own place.
+// openGit gives git a private common directory with its own configuration and with links to the references of
+// the repository. Only the HEAD of the repository is read in place.
 func openGit(ctx context.Context, dir string, timeout time.Duration) (_ *git, err error) {
 	common := dir
 	text, err := pointer(filepath.Join(dir, "commondir"))
@@ -374,7 +374,7 @@ func openGit(ctx context.Context, dir string, timeout time.Duration) (_ *git, er
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1", "GIT_CEILING_DIRECTORIES=" + filepath.Dir(private),
 		"GIT_NO_LAZY_FETCH=1", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=", "GIT_TERMINAL_PROMPT=0", "GIT_NO_REPLACE_OBJECTS=1",
 	}
-	// How objects are named and references are kept is all that matters of the repository's own configuration.
+	// The repository's own configuration matters only for the format of object names and references.
 	own, err := g.run(ctx, files.Configuration, "", "config", "--no-includes", "--file", filepath.Join(common, "config"), "--list", "-z")
 	if err != nil {
 		return nil, err
@@ -396,7 +396,7 @@ func openGit(ctx context.Context, dir string, timeout time.Duration) (_ *git, er
 	return g, err
 }
 
-// run runs a command of git with some input, and returns its output of at most limit bytes.
+// run runs a git command with an input, and returns its output. More than limit bytes are an error.
 func (g *git) run(ctx context.Context, limit int64, in string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()

@@ -15,13 +15,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
 )
 
-// ofMutants is the kind of --coverage-min that is about changes, and ofAll stands for all other kinds together.
+// ofMutants is the kind of --coverage-min for mutation tests, and ofAll all other kinds together.
 const (
 	ofMutants = "mutants"
 	ofAll     = ""
 )
 
-// checkCoverage reads the flags.
+// checkCoverage validates and parses the flags.
 func (o *testOptions) checkCoverage() error {
 	if endings := []string{".html", ".md", ".info", ".json"}; o.coverage != "" && o.coverage != "-" && !slices.Contains(endings, filepath.Ext(o.coverage)) {
 		return command.Usagef("--coverage=%s: the file must end in one of %s", o.coverage, strings.Join(endings, ", "))
@@ -48,7 +48,7 @@ func (o *testOptions) checkCoverage() error {
 	return nil
 }
 
-// covered returns an error if less is covered than must be.
+// covered returns an error if the coverage is below --coverage-min.
 func (o *testOptions) covered(r *suite.Report) error {
 	if len(o.minimums) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (o *testOptions) covered(r *suite.Report) error {
 	return nil
 }
 
-// writeCoverage writes the coverage into the file that was named.
+// writeCoverage writes the coverage to the file of --coverage.
 func (o *testOptions) writeCoverage(c *suite.Coverage) error {
 	if c == nil || o.coverage == "" || o.coverage == "-" {
 		return nil

@@ -22,7 +22,8 @@ const (
 	mutateChanged = "changed"
 )
 
-// mutates returns which registrations are changed, by their lines; nil for none. The function releases what it needs.
+// mutates returns a function that selects webhook configurations and policies for mutation by their lines; nil
+// without --mutate. end releases its resources.
 func (o *testOptions) mutates(ctx context.Context) (_ func(file string, first, last int) (bool, error), end func(), err error) {
 	switch o.mutate {
 	case "":
@@ -43,10 +44,10 @@ func (o *testOptions) mutates(ctx context.Context) (_ func(file string, first, l
 	return func(file string, first, last int) (bool, error) { return b.Changed(ctx, file, first, last) }, b.Close, nil
 }
 
-// unnoticed is the rule of changes of a kind that no test notices.
+// unnoticed is the rule of surviving mutants of a kind.
 func unnoticed(kind mutants.Kind) string { return "unnoticed-" + string(kind) }
 
-// mutantRules are the rules of changes that no test notices.
+// mutantRules are the rules of surviving mutants.
 func mutantRules() []report.Rule {
 	rules := make([]report.Rule, len(mutants.Kinds))
 	for i, kind := range mutants.Kinds {
@@ -58,7 +59,7 @@ func mutantRules() []report.Rule {
 	return rules
 }
 
-// addMutants adds to a report what no test notices.
+// addMutants adds the surviving mutants to a report.
 func addMutants(f *report.Report, m *suite.Mutants) {
 	if m == nil {
 		return
@@ -73,7 +74,7 @@ func addMutants(f *report.Report, m *suite.Mutants) {
 	}
 }
 
-// printMutants says what no test notices.
+// printMutants prints the surviving mutants.
 func printMutants(b io.Writer, m *suite.Mutants) {
 	if m == nil {
 		return
@@ -94,7 +95,7 @@ func printMutants(b io.Writer, m *suite.Mutants) {
 	fmt.Fprintln(b)
 }
 
-// checkMutate reports wrong values of the flags.
+// checkMutate validates the flags of mutation tests.
 func (o *testOptions) checkMutate() error {
 	switch {
 	case o.mutate != "" && !slices.Contains([]string{mutateAll, mutateChanged}, o.mutate):

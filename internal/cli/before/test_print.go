@@ -10,12 +10,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// print writes a report in the format that was asked for.
+// print writes a report in the format of --output.
 func (o *testOptions) print(out io.Writer, r *suite.Report) error {
 	return o.output.Write(out, testReport(r), func(out io.Writer) error { return o.printText(out, r) })
 }
 
-// The rules of what is found by tests.
+// The rules of the findings of tests.
 const (
 	ruleTestFailed    = "test-failed"
 	ruleTestNotJudged = "test-not-judged"
@@ -23,7 +23,7 @@ const (
 	ruleTestFile      = "test-file-wrong"
 )
 
-// testReport is the report of tests, for all formats.
+// testReport converts the results of tests to the report of all formats.
 func testReport(r *suite.Report) *report.Report {
 	s := &r.Summary
 	f := &report.Report{
@@ -82,7 +82,7 @@ func testReport(r *suite.Report) *report.Report {
 	return f
 }
 
-// lineOf is the line of what a failure is about.
+// lineOf returns the line of a failure, or of its test.
 func lineOf(t *suite.Result, f *suite.Failure) int {
 	if f.Line > 0 {
 		return f.Line
@@ -140,14 +140,14 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 	return b.Flush()
 }
 
-// printAdded says, with -v, what the stored object has in addition to oldObject.
+// printAdded prints, with -v, the fields that the stored object has in addition to oldObject.
 func (o *testOptions) printAdded(b io.Writer, t *suite.Result) {
 	if o.log.Verbosity >= 1 && len(t.Outcome.Added) > 0 {
 		terminal.Fprintf(b, "      oldObject is stored with %s\n", terminal.Indented(strings.Join(t.Outcome.Added, ", "), "          "))
 	}
 }
 
-// printFailure explains a test that failed.
+// printFailure prints the details of a failed test.
 func printFailure(b io.Writer, t *suite.Result) {
 	for i := range t.Failures {
 		f := &t.Failures[i]
@@ -176,5 +176,5 @@ func printFailure(b io.Writer, t *suite.Result) {
 	}
 }
 
-// failureText is an expectation that was not met, for programs that show it.
+// failureText describes an unmet expectation, for programs that display it.
 func failureText(f *suite.Failure) string { return f.Field + ": want " + f.Want + ", got " + f.Got }

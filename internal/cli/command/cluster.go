@@ -25,14 +25,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// Cluster is the server that a command works on.
+// Cluster is the cluster that a command works on.
 type Cluster struct {
-	// Flags are what the command line says of it.
+	// Flags are the kubeconfig flags of the command line.
 	Flags *genericclioptions.ConfigFlags
 }
 
-// NewCluster adds the flags to a command that say which server is meant. They are
-// those of kubectl.
+// NewCluster adds the flags that select the server to a command. They are a subset of kubectl's flags.
 func NewCluster(cmd *cobra.Command) *Cluster {
 	c := &Cluster{Flags: genericclioptions.NewConfigFlags(true)}
 	AddSection(cmd, "Server", func(f *pflag.FlagSet) {
@@ -45,7 +44,7 @@ func NewCluster(cmd *cobra.Command) *Cluster {
 	return c
 }
 
-// Open finds the kubeconfig. The error says in one sentence that there is none.
+// Open reads the kubeconfig. Without a kubeconfig, the error is one sentence.
 func (c *Cluster) Open() (*rest.Config, error) {
 	missing := DefaultKubeconfig()
 	if err := Readable(*c.Flags.KubeConfig, *c.Flags.Context); err != nil {
@@ -64,7 +63,7 @@ func (c *Cluster) Open() (*rest.Config, error) {
 	return config, nil
 }
 
-// Arguments are the flags with which another process of this program opens the same cluster.
+// Arguments returns the flags that make another process of this program open the same cluster.
 func (c *Cluster) Arguments() (args []string) {
 	for flag, value := range map[string]string{"kubeconfig": *c.Flags.KubeConfig, "context": *c.Flags.Context} {
 		if value != "" {
@@ -74,8 +73,7 @@ func (c *Cluster) Arguments() (args []string) {
 	return args
 }
 
-// Stand waits until the process that this one guards ends, and takes out of the cluster what that process has left
-// there. said is what people read then.
+// Stand waits until the guarded process ends, removes its objects from the cluster, and prints said.
 func (c *Cluster) Stand(streams Streams, said string, leave func(context.Context, *rest.Config) error) error {
 	config, err := c.Open()
 	if err != nil {
@@ -98,9 +96,9 @@ func (c *Cluster) Objects() (dynamic.Interface, *rest.Config, error) {
 	return client, config, err
 }
 
-// Readable says that a client would wait for a file, or read it for ever: for the kubeconfig
-// that is named or, if none is, those that the environment names, or for a file that its context
-// names. What reads a file reports what else is wrong with it.
+// Readable returns an error if a client would block forever on a file of the kubeconfig, such as a named pipe.
+// It checks the given kubeconfig or, if that is empty, the kubeconfigs of the environment, and the files that
+// the context refers to. Other problems of a file are reported when the file is read.
 func Readable(kubeconfig, context string) error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -112,7 +110,7 @@ func Readable(kubeconfig, context string) error {
 		return err
 	}
 	if slices.ContainsFunc(paths, files.PassedOn) {
-		// It can be read once.
+		// A pipe can be read only once.
 		return nil
 	}
 	config, err := rules.Load()
@@ -132,7 +130,7 @@ func Readable(kubeconfig, context string) error {
 	return refused(paths...)
 }
 
-// refused returns why one of several files of a kubeconfig is not read.
+// refused returns an error about the first file that is refused.
 func refused(paths ...string) error {
 	for _, path := range paths {
 		if path == "" {
@@ -145,13 +143,13 @@ func refused(paths ...string) error {
 	return nil
 }
 
-// Namespace is the one that was asked for, or that of the context.
+// Namespace returns the namespace of the flags, or of the context.
 func (c *Cluster) Namespace() (string, error) {
 	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
 	return namespace, err
 }
 
-// ContextNames are the contexts of the kubeconfig.
+// ContextNames returns the names of the contexts of the kubeconfig, for the completion of a shell.
 func (c *Cluster) ContextNames() []string {
 	if Readable(*c.Flags.KubeConfig, "") != nil {
 		return nil
@@ -160,8 +158,8 @@ func (c *Cluster) ContextNames() []string {
 	return slices.Sorted(maps.Keys(config.Contexts))
 }
 
-// KindNames are the kinds of the cluster, as kubectl takes them. There are none if the cluster does
-// not answer in time.
+// KindNames returns the kinds of the cluster by the names that kubectl accepts. It returns none if the cluster
+// does not respond in time.
 func (c *Cluster) KindNames() []string {
 	*c.Flags.Timeout = completionTimeout.String()
 	return inTime(c.readKinds)
@@ -187,8 +185,8 @@ func (c *Cluster) readKinds() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// ObjectNames returns a function with the names of the objects of a kind, in the namespace that the
-// command line names. There are none if the cluster does not answer in time.
+// ObjectNames returns a function that lists the names of the objects of a kind in the namespace of the command
+// line. The list is empty if the cluster does not respond in time.
 func (c *Cluster) ObjectNames(cmd *cobra.Command) func(kind string) []string {
 	return func(kind string) []string {
 		*c.Flags.Timeout = completionTimeout.String()
@@ -197,7 +195,7 @@ func (c *Cluster) ObjectNames(cmd *cobra.Command) func(kind string) []string {
 }
 
 func (c *Cluster) readNames(ctx context.Context, kind string) []string {
-	// The shell offers what ordinary reads return.
+	// The shell completes from ordinary reads.
 	client, _, err := c.Objects()
 	if err != nil {
 		return nil
@@ -225,14 +223,14 @@ func (c *Cluster) readNames(ctx context.Context, kind string) []string {
 	return names
 }
 
-// Resource is a kind of objects of a server.
+// Resource is a resource of a server.
 type Resource struct {
 	schema.GroupVersionResource
-	// Namespaced reports whether the objects are in namespaces.
+	// Namespaced reports whether the resource is namespaced.
 	Namespaced bool
 }
 
-// ResourceNamed returns the resource that a user's name of a kind stands for.
+// ResourceNamed returns the resource for a name given by a user: a plural, a singular or a short name.
 func ResourceNamed(mapper meta.RESTMapper, name string) (Resource, error) {
 	gvr, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(name)).WithVersion(""))
 	if err != nil {
@@ -249,7 +247,7 @@ func ResourceNamed(mapper meta.RESTMapper, name string) (Resource, error) {
 	return Resource{mapping.Resource, mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }
 
-// Served returns the resources of a server that have a verb. Those that cannot be discovered are left out.
+// Served returns the resources of a server that support a verb. It omits groups whose discovery fails.
 func Served(client discovery.DiscoveryInterface, verb string) ([]Resource, error) {
 	groups, err := client.ServerPreferredResources()
 	if len(groups) == 0 && err != nil {
@@ -270,7 +268,7 @@ func Served(client discovery.DiscoveryInterface, verb string) ([]Resource, error
 	return list, nil
 }
 
-// Of returns a client for the objects of the resource, of a namespace if they are in namespaces.
+// Of returns a client for the resource. namespace is ignored for a cluster-scoped resource.
 func (r Resource) Of(client dynamic.Interface, namespace string) dynamic.ResourceInterface {
 	if r.Namespaced {
 		return client.Resource(r.GroupVersionResource).Namespace(namespace)

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Completes has the shell complete the value of a flag. Values before a comma stay.
+// Completes makes the shell complete the value of a flag. Values before a comma are kept.
 func Completes(cmd *cobra.Command, flag string, values func() []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, given string) ([]string, cobra.ShellCompDirective) {
 		before := given[:strings.LastIndex(given, ",")+1]
@@ -18,7 +18,7 @@ func Completes(cmd *cobra.Command, flag string, values func() []string) {
 	}
 }
 
-// beginning returns the values that begin with what is given, each after a prefix.
+// beginning returns the values that match the given text, each with a prefix.
 func beginning(given, prefix string, values []string) []string {
 	var list []string
 	for _, v := range values {
@@ -29,14 +29,14 @@ func beginning(given, prefix string, values []string) []string {
 	return list
 }
 
-// CompletesArguments has the shell complete all arguments of a command.
+// CompletesArguments makes the shell complete all arguments of a command.
 func CompletesArguments(cmd *cobra.Command, values func() []string) {
 	cmd.ValidArgsFunction = func(_ *cobra.Command, _ []string, given string) ([]string, cobra.ShellCompDirective) {
 		return beginning(given, "", values()), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// CompletesObject has the shell complete the first argument of a command, KIND/NAME.
+// CompletesObject makes the shell complete the first argument of a command, KIND/NAME.
 func CompletesObject(cmd *cobra.Command, kinds func() []string, names func(kind string) []string) {
 	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, given string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -53,18 +53,17 @@ func CompletesObject(cmd *cobra.Command, kinds func() []string, names func(kind 
 	}
 }
 
-// Values are those of a flag that has a fixed set of them.
+// Values returns a fixed list of values for Completes.
 func Values(list ...string) func() []string { return func() []string { return list } }
 
-// What the shell is offered of a cluster: it waits no longer than completionTimeout, and gets no more
-// than mostCompleted names.
+// Completion from a cluster takes at most completionTimeout and offers at most mostCompleted names.
 const (
 	completionTimeout = 2 * time.Second
 	mostCompleted     = 500
 )
 
-// inTime returns the values, or none when the time of the shell is over. Each request to the cluster ends
-// in that time, too, but there may be several.
+// inTime returns the values, or none after completionTimeout. Each request to the cluster has that timeout too,
+// but there may be several requests.
 func inTime(values func() []string) []string {
 	answer := make(chan []string, 1)
 	go func() { answer <- values() }()

@@ -19,17 +19,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// ConfigFile is where the configuration of check, lint and test is looked for.
+// ConfigFile is the default path of the configuration of check, lint and test.
 const ConfigFile = ".gatehouse.yaml"
 
-// The type of the configuration file.
+// The API version and the kind of the configuration file.
 const (
 	ConfigVersion = "gatehouse.dev/v1alpha1"
 	configKind    = "Configuration"
 )
 
-// Configuration is the configuration file of a repository. docs/reference/configuration.md and the
-// JSON schema next to it are made of it.
+// Configuration is the configuration file of a repository. docs/reference/configuration.md and the JSON schema
+// next to it are generated from this type.
 type Configuration struct {
 	APIVersion string             `json:"apiVersion" doc:"gatehouse.dev/v1alpha1"`
 	Kind       string             `json:"kind" doc:"Configuration"`
@@ -39,7 +39,7 @@ type Configuration struct {
 	Lint       LintConfiguration  `json:"lint,omitempty" doc:"what gatehouse lint does"`
 	Test       TestConfiguration  `json:"test,omitempty" doc:"what gatehouse test does"`
 
-	// File is where it was read.
+	// File is the path of the configuration file.
 	File string
 }
 
@@ -76,7 +76,7 @@ func AddConfigFlag(f *pflag.FlagSet, file *string) {
 	f.StringVar(file, "config", ConfigFile, "configuration `file`, which need not be there; other flags win over it")
 }
 
-// ReadConfiguration reads the file of the flag. Without the flag, there need not be one.
+// ReadConfiguration reads the configuration file. The file may be absent unless the flag is set.
 func ReadConfiguration(cmd *cobra.Command, file string) (*Configuration, error) {
 	c := &Configuration{}
 	if file == "" {
@@ -100,7 +100,7 @@ func ReadConfiguration(cmd *cobra.Command, file string) (*Configuration, error) 
 	return c, nil
 }
 
-// Parse reads a configuration. An unknown field is an error with its line and the nearest name.
+// Parse parses a configuration. An unknown field is an error with its line and the nearest field name.
 func (c *Configuration) Parse(data []byte) error {
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(data, &document); err != nil {
@@ -131,7 +131,7 @@ func (c *Configuration) Parse(data []byte) error {
 	return nil
 }
 
-// knownFields returns an error about the first field that a type does not have.
+// knownFields returns an error about the first unknown field of a type.
 func knownFields(n *yamlv3.Node, of reflect.Type, path string) error {
 	switch {
 	case of.Kind() == reflect.Slice && n.Kind == yamlv3.SequenceNode:
@@ -164,14 +164,16 @@ func knownFields(n *yamlv3.Node, of reflect.Type, path string) error {
 	return nil
 }
 
-// Fallback gives a flag that is not set the value of the configuration, if that has one.
+// Fallback sets the value of a flag from the configuration if the flag is not set and the configured value is
+// not zero.
 func Fallback[T any](cmd *cobra.Command, flag string, value *T, configured T) {
 	if !cmd.Flags().Changed(flag) && !reflect.ValueOf(configured).IsZero() {
 		*value = configured
 	}
 }
 
-// EngineBelow is an engine of the configuration, NAME, NAME=PATH or PATH, with a path that is relative to its file.
+// EngineBelow returns an engine of the configuration (NAME, NAME=PATH or PATH) with its path resolved against
+// the directory of the file.
 func (c *Configuration) EngineBelow(engine string) string {
 	if name, path, ok := strings.Cut(engine, "="); ok {
 		return name + "=" + c.Below(path)
@@ -182,7 +184,7 @@ func (c *Configuration) EngineBelow(engine string) string {
 	return engine
 }
 
-// Below is a path of the configuration, relative to its file.
+// Below resolves a path of the configuration against the directory of the file.
 func (c *Configuration) Below(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// Execute runs a command and returns its exit code. What the command prints for people cannot
-// act on their terminal, whatever the texts of clusters and files have.
+// Execute runs a command and returns its exit code. Its output is sanitised: texts of clusters and files cannot
+// control the user's terminal.
 func Execute(ctx context.Context, command func(Streams) *cobra.Command, args []string, streams Streams) int {
 	out, errs := terminal.NewWriter(streams.Out), terminal.NewWriter(streams.Err)
 	defer out.Flush()
@@ -31,8 +31,7 @@ func Execute(ctx context.Context, command func(Streams) *cobra.Command, args []s
 	return complain(cmd, err, streams)
 }
 
-// complain says what went wrong with a command, in one sentence, and returns its exit
-// code.
+// complain prints the error of a command in one sentence and returns its exit code.
 func complain(cmd *cobra.Command, err error, streams Streams) int {
 	if err != nil && err.Error() != "" {
 		terminal.Fprintf(streams.Err, "%s: %s\n", cmd.Root().DisplayName(), terminal.Indented(err.Error(), "  "))
@@ -44,13 +43,13 @@ func complain(cmd *cobra.Command, err error, streams Streams) int {
 	return code
 }
 
-// Refuse says why a command ends with ExitUsage that is called as it should be.
+// Refuse prints an error and ends the command with ExitUsage, although the command line is correct.
 func Refuse(streams Streams, err error) error {
 	terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(err.Error(), "  "))
 	return ExitStatus(ExitUsage)
 }
 
-// KnownCommand refuses an unknown command and names the nearest one.
+// KnownCommand rejects an unknown command and suggests the nearest one.
 func KnownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -64,7 +63,7 @@ func KnownCommand(cmd *cobra.Command, args []string) error {
 	return Usagef("unknown command %q%s", args[0], nearest.Suggestion("", args[0], names))
 }
 
-// Group makes a command of commands: alone it prints its help.
+// Group makes cmd a group of commands. Without a subcommand it prints its help.
 func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args = KnownCommand
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -72,10 +71,10 @@ func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// NoArgs refuses arguments, as cobra.NoArgs does, by a UsageError.
+// NoArgs rejects arguments like cobra.NoArgs, with a UsageError.
 func NoArgs(cmd *cobra.Command, args []string) error { return AtMost(0)(cmd, args) }
 
-// AtMost refuses more than some arguments by a UsageError.
+// AtMost rejects more than n arguments with a UsageError.
 func AtMost(n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -85,7 +84,7 @@ func AtMost(n int) cobra.PositionalArgs {
 	}
 }
 
-// Exactly refuses another number of arguments by a UsageError, which says what to name.
+// Exactly rejects any other number of arguments with a UsageError that asks for the missing arguments.
 func Exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -95,8 +94,8 @@ func Exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// FlagError turns an error of the flag parser into a usage error, with the
-// nearest flag for one that does not exist.
+// FlagError turns an error of the flag parser into a UsageError. For an unknown flag it suggests the nearest
+// flag.
 func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if allowed := notAllowed(nil); errors.As(err, &invalid) && errors.As(err, &allowed) {
@@ -106,7 +105,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) {
 		return UsageError{Err: err}
 	}
-	// Users of kubectl bring these flags along.
+	// Users of kubectl try these flags.
 	switch name := unknown.GetSpecifiedName(); {
 	case (name == "f" || name == "filename") && strings.Contains(cmd.Use, "PATH"):
 		return Usagef("files and directories are arguments here, without -f: %s PATH", cmd.CommandPath())

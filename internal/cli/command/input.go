@@ -13,7 +13,7 @@ type input struct {
 	in  io.Reader
 }
 
-// Read implements io.Reader. A read that goes on after its context has ended has a buffer of its own.
+// Read implements io.Reader. A read that outlives its context uses a buffer of its own.
 func (i input) Read(p []byte) (int, error) {
 	type result struct {
 		n   int

@@ -14,13 +14,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
-// defaultDataDir is where serve writes unless told otherwise.
+// defaultDataDir is the default data directory of serve.
 const defaultDataDir = "./gatehouse.data"
 
-// DataDirVariable names the environment variable with another default.
+// DataDirVariable is the environment variable that changes the default data directory.
 const DataDirVariable = "GATEHOUSE_DATA_DIR"
 
-// DataDir is the data directory when no flag names one.
+// DataDir is the data directory without a flag.
 func DataDir() string {
 	if dir := os.Getenv(DataDirVariable); dir != "" {
 		return dir
@@ -28,14 +28,13 @@ func DataDir() string {
 	return defaultDataDir
 }
 
-// DefaultKubeconfig makes the server's kubeconfig the default one by setting
-// KUBECONFIG, unless it is set. It returns what to say when kubectl is about to
-// use a server that no kubeconfig names, nil if it may. A user who calls this program kubectl
-// expects what any kubectl does.
+// DefaultKubeconfig makes the server's kubeconfig the default by setting KUBECONFIG, unless KUBECONFIG is set.
+// It returns an error for kubectl to print if no kubeconfig names a server; nil otherwise. A program that is
+// started as kubectl keeps the behavior of kubectl.
 //
-// A kubeconfig that no flag or variable names, and that lies in the working directory, is used while it is the
-// one of a server of this user only. Otherwise no kubeconfig is used, and not that of the home
-// directory: its server is another one than the folder names.
+// A kubeconfig from the default data directory in the working directory is used only while it belongs to a
+// running server of this user. Otherwise no kubeconfig is used, not even the one in the home directory, since
+// its server is not the server of this folder.
 func DefaultKubeconfig() error {
 	chosen := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 	if chosen != "" && chosen != os.DevNull || IsPlugin() || ProgramName == program.Kubectl {
@@ -46,7 +45,7 @@ func DefaultKubeconfig() error {
 	_, err := os.Stat(path)
 	if err == nil && !named {
 		if strange := ownServer(path); strange != nil {
-			// The next call sees that, and says why again.
+			// A later call sees the empty kubeconfig and returns the reason again.
 			os.Setenv(clientcmd.RecommendedConfigPathEnvVar, os.DevNull)
 			return fmt.Errorf("%s is not used: %w. Start a server here with 'gatehouse serve', or name a kubeconfig with --kubeconfig or $KUBECONFIG", path, strange)
 		}
@@ -59,7 +58,7 @@ func DefaultKubeconfig() error {
 		return nil
 	}
 	if named {
-		// Somebody who names a server must not reach another one.
+		// A user who names a server must not reach another one.
 		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
 		return fmt.Errorf("no kubeconfig of a running server: %s is %q, and %w", DataDirVariable, os.Getenv(DataDirVariable), err)
 	}
@@ -69,9 +68,9 @@ func DefaultKubeconfig() error {
 	return fmt.Errorf("no kubeconfig: neither %s nor %s exists. Start a server here with 'gatehouse serve', or name a kubeconfig with --kubeconfig or $KUBECONFIG", path, clientcmd.RecommendedHomeFile)
 }
 
-// ownServer says why a kubeconfig next to a data directory is not that of a server of this user which
-// runs; nil if it is. A folder from elsewhere may have any file: one that runs a program, reads files or
-// sends what commands read to another server.
+// ownServer returns an error unless the kubeconfig next to a data directory belongs to a running server of this
+// user. A folder from elsewhere may contain a kubeconfig that runs a program, reads files or sends the data of
+// commands to another server.
 func ownServer(path string) error {
 	url, err := etcd.Serving(filepath.Join(filepath.Dir(path), "etcd"))
 	if err != nil {
@@ -100,5 +99,5 @@ func ownServer(path string) error {
 	return nil
 }
 
-// UnnamedServer is what kubectl tries when no kubeconfig names a server.
+// UnnamedServer is kubectl's default server without a kubeconfig.
 const UnnamedServer = "http://localhost:8080"

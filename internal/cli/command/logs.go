@@ -22,20 +22,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// Logging is what a command line says about the log.
+// Logging has the log options of a command line.
 type Logging struct {
 	Verbosity int
-	// config has the format and the verbosity by file, which are read by upstream's flags.
+	// config has the format and the verbosity by file, set by the flags of component-base.
 	config logsapi.LoggingConfiguration
 }
 
 // NewLogging returns the defaults.
 func NewLogging() Logging { return Logging{config: *logsapi.NewLoggingConfiguration()} }
 
-// jsonFormat is the value of --logging-format with which every record is an object of JSON.
+// jsonFormat is the value of --logging-format for JSON records.
 const jsonFormat = "json"
 
-// AddFlags adds the flags of a command that logs all the time. verbosity describes --v.
+// AddFlags adds the log flags to a command. verbosity describes --v.
 func (l *Logging) AddFlags(f *pflag.FlagSet, verbosity string) {
 	upstream := pflag.NewFlagSet("", pflag.ContinueOnError)
 	logsapi.AddFlags(&l.config, upstream)
@@ -47,7 +47,7 @@ func (l *Logging) AddFlags(f *pflag.FlagSet, verbosity string) {
 	f.AddFlag(files)
 }
 
-// Check says in one sentence what is wrong with the flags.
+// Check validates the flags. Its errors are one sentence.
 func (l *Logging) Check() error {
 	if l.Verbosity < 0 {
 		return Usagef("--v %d must not be negative", l.Verbosity)
@@ -61,11 +61,11 @@ func (l *Logging) Check() error {
 	return nil
 }
 
-// Start sends what the server and its libraries log to w: warnings and errors, and from
-// verbosity 1 on also what they consider information, which is about their inner
-// life rather than the server's. JSON has information from verbosity 0 on, because a record
-// does not say whether it is a warning. What libraries report in the background after ctx has
-// ended, they report because of that, and it is left out. It is called once, before anything logs.
+// Start sends the log of the server and its libraries to w: warnings and errors and, from verbosity 1, also
+// information of libraries, which is about their internals rather than about the server. JSON includes
+// information from verbosity 0, because a JSON record does not tell warnings from information. Errors that
+// libraries report in the background after ctx has ended are a result of that end and are dropped. Start must
+// be called once, before anything logs.
 func (l *Logging) Start(ctx context.Context, w io.Writer) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (l *Logging) Start(ctx context.Context, w io.Writer) error {
 	for _, f := range []struct{ name, value string }{
 		{"v", strconv.Itoa(l.Verbosity)},
 		{"vmodule", logsapi.VModuleConfigurationPflag(&l.config.VModule).String()},
-		// Each line goes to the writer of its severity and nowhere else.
+		// Each line goes only to the writer of its severity.
 		{"logtostderr", "false"},
 		{"one_output", "true"},
 		{"stderrthreshold", "FATAL"},
@@ -96,8 +96,7 @@ func (l *Logging) Start(ctx context.Context, w io.Writer) error {
 		klog.SetOutputBySeverity("WARNING", withoutUsual{w})
 		klog.SetOutputBySeverity("ERROR", withoutUsual{w})
 	}
-	// gRPC warns when it connects to etcd again; when etcd stays away, the requests that
-	// need it say so.
+	// gRPC warns when it reconnects to etcd. If etcd stays unavailable, the failing requests report it.
 	warnings := io.Discard
 	if l.Verbosity >= 1 {
 		warnings = w
@@ -106,11 +105,10 @@ func (l *Logging) Start(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// QuietGRPC has gRPC log nothing: commands that use it report the error of a request.
+// QuietGRPC disables the log of gRPC, for commands that report the errors of requests themselves.
 func QuietGRPC() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
 
-// startJSON is start for JSON. Libraries that write lines write them through the log, so that every
-// line is an object.
+// startJSON is Start for JSON. Lines of libraries also go through the log, so that every line is a JSON object.
 func (l *Logging) startJSON(w io.Writer) error {
 	l.config.Verbosity = logsapi.VerbosityLevel(l.Verbosity)
 	if err := logsapi.ValidateAndApplyWithOptions(&l.config, &logsapi.LoggingOptions{ErrorStream: w, InfoStream: w}, nil); err != nil {
@@ -126,7 +124,7 @@ func (l *Logging) startJSON(w io.Writer) error {
 	return nil
 }
 
-// Writer returns where the log goes that people, or programs, read at out.
+// Writer returns the writer of the log for out: exact for JSON, sanitised for a terminal otherwise.
 func (l *Logging) Writer(out io.Writer) io.Writer {
 	if l.config.Format == jsonFormat {
 		return terminal.Exact(out)
@@ -134,8 +132,7 @@ func (l *Logging) Writer(out io.Writer) io.Writer {
 	return out
 }
 
-// StartFromTwo is start for a command of which the verbosity 1 asks for more results, so that it
-// logs from 2 on.
+// StartFromTwo is Start for a command that uses verbosity 1 for more results. It logs from verbosity 2.
 func (l *Logging) StartFromTwo(ctx context.Context, out io.Writer) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -148,13 +145,13 @@ func (l *Logging) StartFromTwo(ctx context.Context, out io.Writer) error {
 	return of.Start(ctx, l.Writer(out))
 }
 
-// DiscardLogs leaves out everything that libraries log.
+// DiscardLogs discards the logs of libraries.
 func DiscardLogs(ctx context.Context) error {
 	l := NewLogging()
 	return l.Start(ctx, io.Discard)
 }
 
-// lines is a writer of lines that become records of the log.
+// lines is a writer that logs each line as a record.
 type lines func(args ...any)
 
 // Write implements io.Writer.
@@ -163,12 +160,12 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// information is a writer of records that are neither warnings nor errors. It leaves them out
-// while the verbosity is 0, which may change: PUT /debug/flags/v sets it.
+// information is a writer of records below the severity of warnings. It drops them at verbosity 0. The
+// verbosity may change: PUT /debug/flags/v sets it.
 type information struct{ io.Writer }
 
-// Write implements io.Writer. klog holds its lock during the call, and takes none to answer about the
-// verbosity, since no file has one of its own.
+// Write implements io.Writer. klog holds its lock during the call. It takes no lock to return the verbosity,
+// since no file has a verbosity of its own.
 func (w information) Write(record []byte) (int, error) {
 	if !klog.V(1).Enabled() {
 		return len(record), nil
@@ -176,9 +173,9 @@ func (w information) Write(record []byte) (int, error) {
 	return w.Writer.Write(record)
 }
 
-// ended are the words in which libraries report that a wait has failed which has no
-// deadline: it can only have been stopped. The garbage collector's has one; the error of
-// that wait itself, which comes first, tells the two apart.
+// ended are messages of libraries about a failed wait without a deadline: it can fail only by being stopped.
+// The garbage collector's wait has a deadline; the error of the wait itself, which comes first, distinguishes a
+// timeout from a stop.
 var ended = []string{
 	"unable to sync caches",
 	"timed out waiting for caches to sync",
@@ -187,19 +184,18 @@ var ended = []string{
 	"timed out waiting for dependency graph builder sync",
 }
 
-// expected are errors of libraries at events that are normal for a server that starts: the
-// repair of addresses sees the service before it sees the address, which was stored first, and
-// servers that start together write the same ConfigMap; each tries again until it has what the
-// server wants.
+// expected are errors of libraries that are normal while a server starts. The repair of addresses sees the
+// service before its address, which was stored first. Servers that start together write the same ConfigMap, and
+// each one retries until the ConfigMap has its values.
 var expected = []string{
 	"for Service default/kubernetes is not allocated; repairing",
 	`configmaps "extension-apiserver-authentication" already exists`,
 	`Operation cannot be fulfilled on configmaps "extension-apiserver-authentication"`,
 }
 
-// leaveOutUsualErrors lets libraries report no expected error, none that only says that a
-// wait or a request was cancelled, since controllers are stopped whenever the kinds change,
-// and none at all when ctx has ended. Deadlines that pass are still reported.
+// leaveOutUsualErrors drops three kinds of errors of libraries: expected errors; errors about a cancelled wait
+// or request, since controllers are stopped whenever the kinds change; and all errors after ctx has ended.
+// Exceeded deadlines are still reported.
 func leaveOutUsualErrors(ctx context.Context) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{
@@ -214,7 +210,7 @@ func leaveOutUsualErrors(ctx context.Context) {
 	}
 }
 
-// usualError reports whether an error only says that something was stopped, or is expected.
+// usualError reports whether an error is expected or only reports a cancellation.
 func usualError(ctx context.Context, err error, message string) bool {
 	if why := cmp.Or(ctx.Err(), err); errors.Is(why, context.Canceled) || errors.Is(why, context.DeadlineExceeded) {
 		return errors.Is(why, context.Canceled)
@@ -230,19 +226,19 @@ func usualError(ctx context.Context, err error, message string) bool {
 	})
 }
 
-// usual are records of libraries at events that are normal for a server.
+// usual are log records of libraries about events that are normal for a server.
 var usual = [][]byte{
-	// A request was stopped with the controller that made it.
+	// A request was cancelled because its controller stopped.
 	[]byte(`err="context canceled"`), []byte(`"err":"context canceled"`),
-	// A controller that is stopped had an event to record.
+	// A stopped controller tried to record an event.
 	[]byte("broadcaster already stopped"),
-	// Every first server, and every server after a clean end, adds its address.
+	// The first server, and every server after a clean shutdown, adds its address.
 	[]byte("Resetting endpoints for master service "),
-	// A server that listens on another port than the last one changes the service's.
+	// A server that listens on a new port changes the port of the service.
 	[]byte("Resetting master service "),
 }
 
-// withoutUsual is a writer of log records, one in each call, that leaves out usual ones.
+// withoutUsual is a writer of log records that drops usual records. Each call writes one record.
 type withoutUsual struct{ io.Writer }
 
 // Write implements io.Writer.

@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// BoundMemory has the heap collected more often than by its growth from a size on, in bytes, unless GOMEMLIMIT
-// says another one. The limit is that of the process: a command that writes elsewhere than to the standard output
-// of its process shares the process with others, and leaves the limit as it is.
+// BoundMemory sets the memory limit of the Go runtime, in bytes, above which the heap is collected more often.
+// It does not override GOMEMLIMIT. The limit applies to the whole process. It is unchanged if the command does
+// not write to the process's standard output, since the process then runs other code too.
 func BoundMemory(streams Streams, bytes int64) {
 	if terminal.Exact(streams.Out) == os.Stdout && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(bytes)

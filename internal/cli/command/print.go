@@ -11,26 +11,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// ProgressAfter is how long a command works before it shows its progress.
+// ProgressAfter is the time before a command prints its progress.
 var ProgressAfter = 2 * time.Second
 
-// ReadingCluster is what a command does first that reads a cluster.
+// ReadingCluster is the progress text of reading a cluster.
 const ReadingCluster = "Reading the cluster"
 
-// ReadingKinds says how many kinds of objects of a cluster are read.
+// ReadingKinds is the progress text with the number of kinds that were read.
 func ReadingKinds(done, of int) string {
 	return fmt.Sprintf("%s: %d of %d kinds", ReadingCluster, done, of)
 }
 
-// WriteTable writes a table as wide as the terminal.
+// WriteTable writes a table in the width of the terminal.
 func WriteTable(out io.Writer, t *terminal.Table) error {
 	page := terminal.NewPage(out)
-	// A page takes everything.
+	// A page accepts any output.
 	_ = t.Print(page)
 	return page.Flush()
 }
 
-// PrintAs writes a value for programs, as json or yaml, exactly.
+// PrintAs prints a value as json or yaml, exactly.
 func PrintAs(out io.Writer, format string, v any) error {
 	data, err := marshal(v, format, "    ")
 	if err == nil {
@@ -39,7 +39,7 @@ func PrintAs(out io.Writer, format string, v any) error {
 	return err
 }
 
-// Marshal writes a value for programs, as json or yaml.
+// Marshal encodes a value as json or yaml.
 func Marshal(v any, format string) ([]byte, error) { return marshal(v, format, "  ") }
 
 func marshal(v any, format, indent string) ([]byte, error) {

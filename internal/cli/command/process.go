@@ -10,28 +10,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 )
 
-// ProgramName is the name that this program was started under. It is read once: kubectl's parts
-// need os.Args changed.
+// ProgramName is the name that this program was started under. It is read once, since parts of kubectl change
+// os.Args.
 var ProgramName = startedAs()
 
 func startedAs() string {
 	name := program.Name()
-	// It is not for the plugins that kubectl starts.
+	// Plugins that kubectl starts must not inherit the variable.
 	os.Unsetenv(program.Variable)
 	return name
 }
 
-// IsPlugin reports whether kubectl runs this program as its plugin, which goes by the name
-// of the program. A plugin works on the cluster that kubectl works on.
+// IsPlugin reports whether kubectl runs this program as its plugin, by the name of the program. A plugin works
+// on kubectl's cluster.
 func IsPlugin() bool {
 	return ProgramName == "kubectl-gatehouse"
 }
 
-// signals gets the first signal that ends the process.
+// signals receives the first signal that ends the process.
 var signals = make(chan os.Signal, 1)
 
-// Signals returns a context that the first signal that ends a process cancels: its cause is context.Canceled. A second
-// signal ends the process at once. Signals is called once.
+// Signals returns a context that is cancelled by the first signal that ends a process, with the cause
+// context.Canceled. A second signal ends the process at once. Signals must be called once.
 func Signals() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -43,10 +43,10 @@ func Signals() context.Context {
 	return ctx
 }
 
-// LeaveSignals gives the signals that end a process back to it: what runs from now on has
-// its own handlers, or none. A signal that came before is sent again.
+// LeaveSignals restores the default effect of the signals that end a process: later code may install its own
+// handlers. A signal that arrived earlier is sent again.
 func LeaveSignals(ctx context.Context) {
 	context.AfterFunc(ctx, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
-	// Other than Reset, Stop loses no signal that is on its way.
+	// Unlike Reset, Stop loses no signal that is being delivered.
 	signal.Stop(signals)
 }

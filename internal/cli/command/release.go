@@ -14,21 +14,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// Release is the release of Kubernetes that a command judges as (S26.6).
+// Release is the Kubernetes release that a command emulates (S26.6).
 type Release struct {
-	// Wanted is --kubernetes-version.
+	// Wanted is the value of --kubernetes-version.
 	Wanted string
-	// Line says that objects are judged as by another release than that of the cluster; empty when
-	// they are not.
+	// Line says that the emulated release differs from the cluster's release; empty if they are equal.
 	Line string
 }
 
-// AddFlag adds --kubernetes-version. otherwise says what the command judges as without the flag.
+// AddFlag adds --kubernetes-version. otherwise describes the default.
 func (r *Release) AddFlag(f *pflag.FlagSet, otherwise string) {
 	f.StringVar(&r.Wanted, "kubernetes-version", "", "judge as this `release` of Kubernetes, one of "+strings.Join(emulation.Releases(), ", ")+" (default "+otherwise+")")
 }
 
-// Named returns the release that the flag names, such as 1.35; empty for none.
+// Named returns the release of the flag, such as 1.35; empty for none.
 func (r *Release) Named() (string, error) {
 	flags, _, err := emulation.Like(emulation.Cluster{}, r.Wanted)
 	if err != nil || len(flags.EmulatedVersion) == 0 {
@@ -37,7 +36,7 @@ func (r *Release) Named() (string, error) {
 	return flags.EmulatedVersion[0], nil
 }
 
-// asUsage is an error about a flag; nil for none.
+// asUsage wraps an error about a flag in a UsageError; nil stays nil.
 func asUsage(flag string, err error) error {
 	if err == nil {
 		return nil
@@ -45,7 +44,7 @@ func asUsage(flag string, err error) error {
 	return Usagef("%s: %w", flag, err)
 }
 
-// Choose makes this process judge as the release that the flag names, or as a cluster.
+// Choose makes this process emulate the release of the flag, or else the release of the cluster.
 func (r *Release) Choose(c emulation.Cluster) error {
 	flags, line, err := emulation.Like(c, r.Wanted)
 	if err == nil {
@@ -55,7 +54,7 @@ func (r *Release) Choose(c emulation.Cluster) error {
 	return asUsage("--kubernetes-version", err)
 }
 
-// ChooseOf is choose for the cluster of a snapshot, nil for none.
+// ChooseOf is Choose for the cluster of a snapshot; nil for none.
 func (r *Release) ChooseOf(s *clustersnapshot.Cluster) error {
 	if s == nil {
 		return r.Choose(emulation.Cluster{})
@@ -63,9 +62,9 @@ func (r *Release) ChooseOf(s *clustersnapshot.Cluster) error {
 	return r.Choose(s.Server())
 }
 
-// Fields returns the fields in which the release that the flag names, or that of the cluster of a
-// snapshot, differs from this program (S26.12). A cluster that emulates a release has the fields of
-// its program.
+// Fields returns the differences in fields between this program and the emulated release: the release of the
+// flag, or else of the snapshot's cluster (S26.12). A cluster that emulates a release has the fields of its own
+// binary.
 func (r *Release) Fields(s *clustersnapshot.Cluster) *emulation.Fields {
 	if s == nil || r.Wanted != "" {
 		return emulation.FieldsOf(r.Wanted)
@@ -73,7 +72,7 @@ func (r *Release) Fields(s *clustersnapshot.Cluster) *emulation.Fields {
 	return emulation.FieldsOf(s.Cluster.KubernetesVersion)
 }
 
-// ChooseFor is choose for the cluster of a configuration.
+// ChooseFor is Choose for the cluster of a configuration.
 func (r *Release) ChooseFor(config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -86,7 +85,7 @@ func (r *Release) ChooseFor(config *rest.Config) error {
 	return r.Choose(emulation.Cluster{Version: emulation.VersionOf(info)})
 }
 
-// Print writes the line, if there is one, above what a command prints for people.
+// Print writes the line above the output for people, if the line is not empty.
 func (r *Release) Print(b io.Writer) {
 	if r.Line != "" {
 		terminal.Fprintf(b, "%s%s.\n\n", strings.ToUpper(r.Line[:1]), r.Line[1:])

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// formatNotes say what is behind the name of a format.
+// formatNotes describe the formats.
 var formatNotes = map[string]string{
 	"html": "a page", "github": "workflow annotations", "gitlab": "code quality", "policyreport": "wgpolicyk8s.io/v1alpha2",
 }
@@ -20,7 +20,7 @@ var formatNotes = map[string]string{
 // ReportFormat is the flag --output of a command that writes a report.
 type ReportFormat struct{ Name string }
 
-// AddFlag defines the flag. more are formats that not every report has.
+// AddFlag defines the flag. more are additional formats of the command.
 func (o *ReportFormat) AddFlag(f *pflag.FlagSet, more ...string) {
 	formats := slices.Concat(report.Formats, more)
 	texts := make([]string, len(formats))
@@ -34,7 +34,7 @@ func (o *ReportFormat) AddFlag(f *pflag.FlagSet, more ...string) {
 	Choose(f, &o.Name, "output", "o", "text", strings.Join(texts[:last], ", ")+" or "+texts[last], formats...)
 }
 
-// Write writes a report in the format that was asked for; text writes it for a terminal.
+// Write writes a report in the chosen format. text writes the report for a terminal.
 func (o *ReportFormat) Write(out io.Writer, r *report.Report, text func(io.Writer) error) error {
 	r.Version = semantic()
 	switch {
@@ -46,11 +46,11 @@ func (o *ReportFormat) Write(out io.Writer, r *report.Report, text func(io.Write
 	return r.Write(terminal.Exact(out), o.Name)
 }
 
-// semantic is the version of the program if it is a semantic one, without its v.
+// semantic returns the version of the program without its v if it is a semantic version; empty otherwise.
 func semantic() string {
 	version := strings.TrimPrefix(CurrentVersion().Version, "v")
 	if strings.ContainsAny(version, "()") {
-		// The work tree has none.
+		// A build from a work tree has no semantic version.
 		return ""
 	}
 	return version

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// PrintUsage prints how a command is used, the examples first. The texts of flags end where the
-// terminal does.
+// PrintUsage prints the usage of a command, the examples first. The descriptions of flags are wrapped to the
+// terminal's width.
 func PrintUsage(cmd *cobra.Command) error {
 	var b strings.Builder
 	if cmd.HasExample() {
@@ -55,14 +55,14 @@ func PrintUsage(cmd *cobra.Command) error {
 	return err
 }
 
-// flagName is what stands in front of the description of a flag.
+// flagName matches the text before the description of a flag.
 var flagName = regexp.MustCompile(`^ +(?:-\w, )?--\S+(?: \S+)? +`)
 
-// leastUsage is the least width of descriptions next to the names of their flags.
+// leastUsage is the least width of descriptions beside the names of their flags.
 const leastUsage = 36
 
-// flagUsages lists flags in lines of a width; 0 is any. Where there is little room next to the names,
-// descriptions stand below them. The library's own wrapping puts what follows a long word on one line.
+// flagUsages lists flags in lines of a width; 0 means no wrapping. If there is little room beside the names,
+// the descriptions follow below them. pflag's own wrapping puts the text after a long word on one line.
 func flagUsages(flags *pflag.FlagSet, width int) string {
 	text := flags.FlagUsages()
 	if width == 0 {
@@ -88,11 +88,11 @@ func flagUsages(flags *pflag.FlagSet, width int) string {
 	return b.String()
 }
 
-// sectionAnnotation is where a flag keeps the title it is listed under.
+// sectionAnnotation is the annotation of a flag with the title of its section.
 const sectionAnnotation = "gatehouse-section"
 
-// AddSection adds flags to a command, to be listed under a title. Sections stand in the
-// order in which they are added, and flags in that of their definition, unless define sets SortFlags.
+// AddSection adds flags to a command in a titled section. Sections keep the order of the calls. Flags keep the
+// order of their definition unless define sets SortFlags.
 func AddSection(cmd *cobra.Command, title string, define func(*pflag.FlagSet)) {
 	cmd.Flags().SortFlags = false
 	cmd.SetFlagErrorFunc(FlagError)
@@ -111,7 +111,7 @@ func AddSection(cmd *cobra.Command, title string, define func(*pflag.FlagSet)) {
 	})
 }
 
-// FlagSection is flags that are listed under a title.
+// FlagSection is a titled section of flags.
 type FlagSection struct {
 	Title string
 	Flags *pflag.FlagSet

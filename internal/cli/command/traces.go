@@ -20,14 +20,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// AdmissionTraces is where a server keeps the traces of the latest requests.
+// AdmissionTraces is the resource of the traces of recent requests.
 var AdmissionTraces = schema.GroupVersionResource{Group: "gatehouse.dev", Version: "v1alpha1", Resource: "admissiontraces"}
 
-// maxReporting bounds the group versions of other servers that are asked.
+// maxReporting is the largest number of group versions of other servers that are queried.
 const maxReporting = 16
 
-// Reporting returns the group versions of servers that embed the engine and serve traces and
-// explanations of their requests, as they announce it. A caller that may not list admissionservers
+// Reporting returns the group versions of other servers that serve traces and explanations of their own
+// requests. These servers embed the engine and announce themselves. A caller who may not list admissionservers
 // gets none.
 func Reporting(ctx context.Context, client dynamic.Interface) []schema.GroupVersion {
 	list, err := client.Resource(schema.GroupVersionResource{Group: AdmissionTraces.Group, Version: AdmissionTraces.Version, Resource: "admissionservers"}).List(ctx, metav1.ListOptions{})
@@ -38,7 +38,7 @@ func Reporting(ctx context.Context, client dynamic.Interface) []schema.GroupVers
 	for i := range list.Items {
 		text, _, _ := unstructured.NestedString(list.Items[i].Object, "reports")
 		gv, err := schema.ParseGroupVersion(text)
-		// The segments become parts of a path.
+		// The group and the version become parts of a path.
 		valid := err == nil && len(validation.IsDNS1123Subdomain(gv.Group)) == 0 && len(validation.IsDNS1035Label(gv.Version)) == 0
 		if valid && gv.Group != AdmissionTraces.Group && !slices.Contains(found, gv) && len(found) < maxReporting {
 			found = append(found, gv)
@@ -49,15 +49,15 @@ func Reporting(ctx context.Context, client dynamic.Interface) []schema.GroupVers
 
 // ServerTraces reads the traces of the main server and of the servers behind it.
 type ServerTraces struct {
-	// Main has the traces of the main server.
+	// Main reads the traces of the main server.
 	Main dynamic.ResourceInterface
-	// Behind has the traces of other servers, by their group versions.
+	// Behind reads the traces of other servers, by group version.
 	Behind map[schema.GroupVersion]dynamic.ResourceInterface
-	// Errs gets a line for each other server that cannot be read.
+	// Errs receives a line for each other server that cannot be read.
 	Errs io.Writer
 }
 
-// List returns the traces of all servers in the order of their beginnings.
+// List returns the traces of all servers, ordered by their start.
 func (s ServerTraces) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	list, err := s.Main.List(ctx, o)
 	if err != nil {
@@ -75,15 +75,15 @@ func (s ServerTraces) List(ctx context.Context, o metav1.ListOptions) (*unstruct
 	return list, nil
 }
 
-// begun is when the request of a trace came.
+// begun returns the start of the request of a trace.
 func begun(u unstructured.Unstructured) time.Time {
 	text, _, _ := unstructured.NestedString(u.Object, "start")
-	// A trace of another format sorts first.
+	// A trace with another format of the time sorts first.
 	at, _ := time.Parse(time.RFC3339Nano, text)
 	return at
 }
 
-// Get returns the trace of a name from the first server that has it.
+// Get returns a trace by name from the first server that has it.
 func (s ServerTraces) Get(ctx context.Context, name string, o metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error) {
 	t, err := s.Main.Get(ctx, name, o, subresources...)
 	if err == nil {
@@ -97,7 +97,7 @@ func (s ServerTraces) Get(ctx context.Context, name string, o metav1.GetOptions,
 	return nil, err
 }
 
-// TraceError says of an error what may be behind it.
+// TraceError adds the likely cause to an error of reading traces.
 func TraceError(err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -108,7 +108,7 @@ func TraceError(err error) error {
 	return err
 }
 
-// DecodeTrace returns a trace that a server sent.
+// DecodeTrace decodes a trace.
 func DecodeTrace(u *unstructured.Unstructured) (*v1alpha1.AdmissionTrace, error) {
 	data, err := json.Marshal(u.Object)
 	if err != nil {
@@ -121,7 +121,7 @@ func DecodeTrace(u *unstructured.Unstructured) (*v1alpha1.AdmissionTrace, error)
 	return t, nil
 }
 
-// DecodeTraces returns the traces of a list that a server sent, in its order.
+// DecodeTraces decodes a list of traces and keeps its order.
 func DecodeTraces(list *unstructured.UnstructuredList) ([]*v1alpha1.AdmissionTrace, error) {
 	var items []*v1alpha1.AdmissionTrace
 	for i := range list.Items {
@@ -134,12 +134,11 @@ func DecodeTraces(list *unstructured.UnstructuredList) ([]*v1alpha1.AdmissionTra
 	return items, nil
 }
 
-// nothingSelected is a selector that no trace has: a list with it is empty and has the
-// server's resourceVersion.
+// nothingSelected is a field selector without a match: the list is empty and has the server's resourceVersion.
 const nothingSelected = "metadata.name=-"
 
-// FollowTraces calls each with the traces that a selector selects, from now on until ctx ends or
-// each returns an error. It calls begun once it would miss none. On errs it says when some are missing.
+// FollowTraces calls each for every selected trace, from now until ctx ends or each returns an error. It calls
+// begun as soon as no later trace can be missed. It reports missing traces on errs.
 func FollowTraces(ctx context.Context, client dynamic.ResourceInterface, selector string, begun func(), each func(*unstructured.Unstructured) error, errs io.Writer) error {
 	again := false
 	err := Follow(ctx, client, metav1.ListOptions{FieldSelector: selector}, func() (string, error) {
@@ -167,8 +166,8 @@ func FollowTraces(ctx context.Context, client dynamic.ResourceInterface, selecto
 	return TraceError(err)
 }
 
-// Follow calls each with what happens to objects, until ctx ends or each returns an error. begin says since which
-// version; Follow calls it again when events were lost.
+// Follow calls each for every watch event, until ctx ends or each returns an error. begin returns the
+// resourceVersion to start from. Follow calls it again when events were lost.
 func Follow(ctx context.Context, client dynamic.ResourceInterface, o metav1.ListOptions, begin func() (version string, err error), each func(watch.EventType, *unstructured.Unstructured) error) error {
 	for ctx.Err() == nil {
 		if o.ResourceVersion == "" {

@@ -15,13 +15,13 @@ var UpstreamFlags string
 //go:embed kubeapiserver_plugins.txt
 var UpstreamPlugins string
 
-// upstreamNotes say what the command serve has for flags of kube-apiserver.
+// upstreamNotes describe how serve differs from kube-apiserver in its flags.
 //
 //go:embed kubeapiserver_notes.txt
 var upstreamNotes string
 
-// UpstreamNote returns why a flag of kube-apiserver is not here, or how the flag of that name
-// differs; empty if it is the same.
+// UpstreamNote returns the reason for a missing kube-apiserver flag, or the difference of the flag here; empty
+// if the flags are equal.
 func UpstreamNote(name string) string {
 	for _, line := range GeneratedLines(upstreamNotes) {
 		if note, ok := strings.CutPrefix(line, name+": "); ok {

@@ -10,25 +10,25 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 )
 
-// choice is the value of a flag that has one of a few values.
+// choice is the value of a flag with a few allowed values.
 type choice struct {
 	value   *string
 	allowed []string
 }
 
-// named are the values that a user can name: an option that may be left out allows an empty one, too.
+// named returns the allowed values that a user can name. An optional flag also allows an empty value.
 func (c *choice) named() []string {
 	return slices.DeleteFunc(slices.Clone(c.allowed), func(value string) bool { return value == "" })
 }
 
-// Choose defines a flag that has one of a few values. The parser rejects others, and the shell
-// completes those of a section.
+// Choose defines a flag with a few allowed values. The parser rejects others, and in a section the shell
+// completes them.
 func Choose(f *pflag.FlagSet, value *string, name, shorthand, usual, usage string, allowed ...string) {
 	*value = usual
 	f.VarP(&choice{value, allowed}, name, shorthand, usage)
 }
 
-// AddOutput adds the flag --output to a command that prints in some formats, the first of them unless told otherwise.
+// AddOutput adds the flag --output with the given formats. The first format is the default.
 func AddOutput(cmd *cobra.Command, value *string, usage string, formats ...string) {
 	AddSection(cmd, "Output", func(f *pflag.FlagSet) { Choose(f, value, "output", "o", formats[0], usage, formats...) })
 }
@@ -48,13 +48,12 @@ func (c *choice) Set(value string) error {
 	return nil
 }
 
-// notAllowed are the values of a flag that was given another one.
+// notAllowed is the error of a flag with another value. It lists the allowed values.
 type notAllowed []string
 
 func (e notAllowed) Error() string { return "is not one of " + strings.Join(e, ", ") }
 
-// OneOf checks a value that did not come through the parser: what an option is when it is not
-// chosen, or one of a configuration file.
+// OneOf validates a value that the flag parser has not checked: a default, or a value of a configuration file.
 func OneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -62,11 +61,12 @@ func OneOf(flag, value string, allowed ...string) error {
 	return Usagef("--%s %q %w", flag, value, notAllowed(allowed))
 }
 
-// byteCount is the value of a flag that is a size, written like one in Kubernetes:
-// 128Mi or 1G. None at all is -1 in the variable, where 0 is for the default.
+// byteCount is the value of a flag with a size, written like a Kubernetes quantity: 128Mi or 1G. The variable
+// is -1 for a size of 0, since 0 in the variable means the default.
 type byteCount struct{ bytes *int64 }
 
-// NewByteCount returns the value of a flag that is a size in bytes, kept in a variable, with its default.
+// NewByteCount returns the value of a flag with a size in bytes. into receives the size, and value is the
+// default.
 func NewByteCount(into *int64, value int64) pflag.Value {
 	*into = value
 	return byteCount{into}

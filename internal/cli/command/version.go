@@ -8,16 +8,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// Version says what the program was built from. Fields are only ever added.
+// Version describes the build of the program. Fields are only ever added.
 type Version struct {
-	// Version is the version of the module, (devel) for a build from a work tree
-	// without version control.
+	// Version is the version of the module; (devel) for a build from a work tree without version control.
 	Version string `json:"version"`
-	// Commit is the revision built, empty when the build does not know it;
-	// Modified says that the tree had changes of its own.
+	// Commit is the revision; empty if the build does not record it. Modified reports uncommitted changes.
 	Commit   string `json:"commit,omitempty"`
 	Modified bool   `json:"modified,omitempty"`
-	// Kubernetes is the release whose kinds, rules and kubectl are built in.
+	// Kubernetes is the built-in release of the kinds, rules and kubectl.
 	Kubernetes string `json:"kubernetes"`
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
@@ -26,8 +24,8 @@ type Version struct {
 // kubernetesModule is the module whose version is the Kubernetes release.
 const kubernetesModule = "k8s.io/kubernetes"
 
-// readVersion takes the version from what the Go toolchain wrote into the
-// program, so that nothing has to be stamped.
+// readVersion reads the version from the build information that the Go toolchain embeds, so that no build needs
+// to stamp it.
 func readVersion(info *debug.BuildInfo) Version {
 	v := Version{
 		Version:  info.Main.Version,

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// execution runs a command line of gatehouse and returns what it prints and its exit code.
+// execution runs a command line of gatehouse. It returns standard output, standard error and the exit code.
 func execution(ctx context.Context, in string, args ...string) (out, problems string, code int) {
 	var o, e bytes.Buffer
 	streams := command.Streams{In: strings.NewReader(in), Out: &o, Err: &e}
@@ -30,9 +30,9 @@ func execution(ctx context.Context, in string, args ...string) (out, problems st
 // seconds are different in each run.
 var measured = regexp.MustCompile(`("(?:(?:start|check|world|test)S|s|millis)econds": | time=")[0-9.e-]+|\d+\.\d ms`)
 
-// Each case is files, a command line and what it prints. The first file has the command,
-// and, after it, standard input. The last one has the output and the exit code.
-// The formats are those of package report, so that the ordinary run tries one of them.
+// Each case has files, a command line and its output. The first file has the command and, after it, standard
+// input. The last file has the output and the exit code. The formats are tested in package report, so the
+// ordinary run tries one of them.
 func TestCheckScenarios(t *testing.T) {
 	formats := []string{"github", "gitlab", "junit", "sarif"}
 	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
@@ -103,7 +103,7 @@ func scenarios(t *testing.T, dir string, without ...string) {
 	}
 }
 
-// A command line that means nothing exits with 2 and says what to write.
+// An invalid command line exits with 2 and suggests a correction.
 func TestCommandLinesThatMeanNothing(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -160,7 +160,7 @@ func TestCheckAgainstAClusterThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A check that is interrupted ends soon and leaves no file behind.
+// An interrupted check ends soon and leaves no file behind.
 func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// otherCluster serves the discovery, the namespaces and the pods of a cluster that is not Gatehouse.
+// otherCluster serves the discovery, the namespaces and the pods of a cluster without Gatehouse.
 func otherCluster(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	answers := map[string]string{
@@ -49,7 +49,7 @@ func otherCluster(t *testing.T) (kubeconfig string) {
 	return kubeconfig
 }
 
-// A cluster without initializers is not one where no object waits.
+// A cluster without initializers is an error, rather than an empty list of waiting objects.
 func TestInitializersOfAnotherServer(t *testing.T) {
 	kubeconfig := otherCluster(t)
 	for _, verb := range []string{"list", "watch"} {
@@ -68,7 +68,7 @@ func TestTheHelpListsCompletion(t *testing.T) {
 	}
 }
 
-// The shell completes rules, formats, contexts, plugins and what a cluster has, also after a comma.
+// The shell completes rules, formats, contexts, plugins and names from a cluster, also after a comma.
 func TestValuesAreCompleted(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: production, context: {cluster: c}}, {name: preview, context: {cluster: c}}]\n"

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// What is wrong with a configuration is said with its place, and the nearest name.
+// An error of a configuration has its position and the nearest valid name.
 func TestConfigurationsAreStrict(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const head = "apiVersion: gatehouse.dev/v1alpha1\nkind: Configuration\n"

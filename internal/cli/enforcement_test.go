@@ -34,9 +34,9 @@ func denying(t *testing.T) *httptest.Server {
 	return server
 }
 
-// softWorld writes the files that the tools read: in soft/ a webhook and a policy that are soft, in
-// both/ the webhook with one that is hard, the object that they reject, a test that expects that
-// nothing does, and a snapshot of a cluster with the object.
+// softWorld writes the files of the test: in soft/ a webhook and a policy with warn-only enforcement; in both/
+// the webhook next to an enforced one; the object that they reject; a test that expects no rejection; and a
+// snapshot of a cluster with the object.
 func softWorld(t *testing.T) {
 	t.Chdir(t.TempDir())
 	server := denying(t)
@@ -89,8 +89,8 @@ spec: {policyName: teams, validationActions: [Deny]}
 	}
 }
 
-// S28.2, S28.11: to every tool, what is soft rejects nothing on a Gatehouse, and everything on a
-// kube-apiserver, which files are taken to be for.
+// S28.2, S28.11: in every tool, warn-only webhooks and policies reject nothing on Gatehouse and everything on a
+// kube-apiserver. Files are for a kube-apiserver by default.
 func TestEveryToolKnowsWhatIsSoft(t *testing.T) {
 	softWorld(t)
 	const (
@@ -103,7 +103,7 @@ func TestEveryToolKnowsWhatIsSoft(t *testing.T) {
 	for _, tc := range []struct {
 		command string
 		code    int
-		// prints and not are what the output has, and has not.
+		// prints and not are texts that the output has, and does not have.
 		prints, not string
 	}{
 		{check + " --for gatehouse", command.ExitError, "object.yaml:1:1: error: ConfigMap default/settings: admission webhook \"b-hard.example.com\" denied the request: b-hard says no", "a-soft"},

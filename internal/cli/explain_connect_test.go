@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 )
 
-// With --connect, explain says of each webhook of the plan whether it can be reached from here,
-// whether its certificate fits its caBundle, and when that ends. It sends no request.
+// With --connect, explain reports for each webhook of the plan whether it can be reached from here, whether its
+// certificate matches its caBundle, and when the certificate expires. It sends no request.
 func TestExplainConnects(t *testing.T) {
 	var requests atomic.Int32
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))

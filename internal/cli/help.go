@@ -2,8 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// helpTopics are commands that do nothing: cobra lists them apart and prints
-// their text.
+// helpTopics are commands without an action: cobra lists them separately and prints their text.
 func helpTopics() []*cobra.Command {
 	return []*cobra.Command{
 		{

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The help of a command says what it is for, and shows an example that works.
+// The help of a command describes its purpose and has a working example.
 func TestEveryCommandHasHelpThatLeadsWithExamples(t *testing.T) {
 	for _, cmd := range newRoot(command.Streams{}).Commands() {
 		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" {

@@ -38,8 +38,8 @@ spec:
   template: {metadata: {labels: {app: last}}, spec: {containers: [{name: c, image: i}]}}
 `
 
-// A workload whose controller does not run, and a pod without a node, get one event each, which says
-// what would have to run. With that, and on servers for tests, there is none.
+// A workload whose controller does not run, and a pod without a node, get one event each, which names the
+// missing program. With that program, and on servers for tests, there is no event.
 func TestWhatNothingActsOnGetsAnEvent(t *testing.T) {
 	for _, tc := range []struct {
 		what    string
@@ -88,7 +88,7 @@ func TestWhatNothingActsOnGetsAnEvent(t *testing.T) {
 				return err
 			})
 			apply(t, address.Admin, hintedObjects)
-			// Hints are written in the order of the objects: the last one says that all are.
+			// Hints follow the order of the objects, so the last one shows that all were written.
 			eventually(t, func() error {
 				events, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 				if err != nil {

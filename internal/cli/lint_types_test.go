@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// lint reports what expressions get wrong about types: in files with file, line and
-// column, in a cluster without these, and of files over a cluster by the kinds of both. What it says
-// is what check says, in the form of lint.
+// lint reports type errors of expressions: in files with file, line and column, in a cluster without a
+// position, and in files over a cluster by the kinds of both. The messages are those of check, in lint's
+// format.
 func TestLintReportsTypes(t *testing.T) {
 	archive, err := txtar.ParseFile(filepath.Join("testdata", "check", "types.txtar"))
 	if err != nil {

@@ -80,7 +80,7 @@ var (
 	word = regexp.MustCompile(`'[^']*'|"[^"]*"|\|\||&&|[|;&<>()]|[^\s|;&<>()'"]+`)
 )
 
-// typedCommands are the commands of gatehouse in the blocks and code spans of a page, without what follows in a pipe.
+// typedCommands returns the commands of gatehouse in the blocks and code spans of a page, up to the first pipe.
 func typedCommands(page string) (list [][]string) {
 	var lines []string
 	for _, block := range shells.FindAllStringSubmatch(page, -1) {
@@ -119,7 +119,7 @@ func typedCommands(page string) (list [][]string) {
 	return list
 }
 
-// wrongCommand says what is wrong with a command, or nothing.
+// wrongCommand returns the mistake in a command; empty for none.
 func wrongCommand(typed []string) string {
 	args := typed[1:]
 	if args[0] == "kubectl" || args[0] == "is" || args[0] == "help" || strings.ToUpper(args[0]) == args[0] && !strings.HasPrefix(args[0], "-") {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The prelude is worth something only when it comes before what it makes cheaper.
+// The prelude must run before the packages that it makes cheaper.
 func TestThePreludeComesBeforeKubernetes(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {

@@ -12,16 +12,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 )
 
-// Streams are what a program reads and writes.
+// Streams are the input and the outputs of a program.
 type Streams = command.Streams
 
-// Signals returns the context for Main: it ends with the first signal that ends a process.
+// Signals returns the context for Main. The first signal that ends a process cancels it.
 func Signals() context.Context { return command.Signals() }
 
-// Main runs the program that a name stands for, the last part of os.Args[0] or the value of
-// $GATEHOUSE_PROGRAM, with the arguments after it, and returns its exit code. It writes what went wrong to
-// streams.Err, in one sentence. Every name but those of the programs that gatehouse
-// stands in for means gatehouse itself.
+// Main runs the program with the given name and returns its exit code. The name is the last part of os.Args[0]
+// or the value of $GATEHOUSE_PROGRAM. Any name except the supported programs runs gatehouse itself. An error is
+// printed to streams.Err in one sentence.
 func Main(ctx context.Context, args []string, streams Streams) int {
 	switch command.ProgramName {
 	case program.Etcd:
@@ -35,7 +34,7 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 		return command.Execute(ctx, serving.NewKubeAPIServer, args, streams)
 	}
 	if len(args) > 2 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) && args[1] == program.Kubectl {
-		// kubectl completes its own command line.
+		// kubectl completes its command line itself.
 		serving.RunKubectl(slices.Delete(slices.Clone(args), 1, 2), streams)
 		return command.ExitOK
 	}

@@ -19,7 +19,7 @@ import (
 // askEtcd has TestAnswersOfEtcd answer as etcd does.
 const askEtcd = "GATEHOUSE_TEST_ASK_ETCD"
 
-// What the programs answer to --help at once is what they would answer.
+// The prepared output of --help equals the output of the programs.
 func TestHelpKnownInAdvanceIsThatOfThePrograms(t *testing.T) {
 	// No default may depend on the machine.
 	t.Setenv("GATEHOUSE_DATA_DIR", "/somewhere")
@@ -50,7 +50,7 @@ func TestAnswersOfEtcd(t *testing.T) {
 	etcdmain.Main([]string{program.Etcd, "--help"})
 }
 
-// checkHelp compares what a program prints with what is known in advance.
+// checkHelp compares the output of a program with the prepared output.
 func checkHelp(t *testing.T, name, stdout, stderr string) {
 	t.Helper()
 	if *update {

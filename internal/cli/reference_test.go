@@ -53,8 +53,8 @@ no effect ([testing](../testing.md)).
 |---|---|
 `
 
-// docs/reference/flags-of-kube-apiserver.md has every flag of kube-apiserver. One that is not here has a reason.
-// A test in bench compares the list with kube-apiserver itself.
+// docs/reference/flags-of-kube-apiserver.md has every flag of kube-apiserver, with a reason for each missing
+// flag. A test in bench compares the list with kube-apiserver itself.
 func TestTheReferenceHasTheFlagsOfKubeAPIServer(t *testing.T) {
 	serve := serving.NewServe(command.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	var b strings.Builder
@@ -85,7 +85,7 @@ func TestTheReferenceHasTheFlagsOfKubeAPIServer(t *testing.T) {
 	isReference(t, "flags-of-kube-apiserver.md", b.String())
 }
 
-// A flag of kube-apiserver that is not here is an error that says why, or under which name it is here.
+// A kube-apiserver flag that is missing here is an error with the reason, or with its name here.
 func TestFlagsOfKubeAPIServerThatAreNotHere(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--cert-dir=x":            "unknown flag --cert-dir; of kube-apiserver's flag: other name: the server's own certificate is in `pki` in `--data-dir` (docs/reference/flags-of-kube-apiserver.md)",
@@ -144,8 +144,7 @@ func documentFormats(b *strings.Builder, root *cobra.Command) {
 	}
 }
 
-// document writes a command and those below it. The documentation of kubectl
-// covers its commands.
+// document writes a command and its subcommands. The documentation of kubectl covers kubectl's commands.
 func document(b *strings.Builder, cmd *cobra.Command) {
 	switch {
 	case cmd.IsAdditionalHelpTopicCommand():

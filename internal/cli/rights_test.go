@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// What the cluster of the test judges by.
+// The objects that admission in the test cluster depends on.
 const judgingObjects = `
 apiVersion: v1
 kind: Namespace
@@ -102,8 +102,8 @@ metadata: {name: label}
 spec: {policyName: label}
 `
 
-// rights are what a reader of the cluster needs. Of each, manifest is what the cluster rejects
-// because of it.
+// rights are the read rights that check needs. The cluster rejects each manifest because of an object of the
+// resource.
 var rights = []struct{ resource, manifest string }{
 	{"namespaces", pod("hostNetwork: true")},
 	{"limitranges", pod("containers: [{name: a, image: a, resources: {limits: {memory: 2Gi}}}]")},
@@ -122,7 +122,7 @@ var rights = []struct{ resource, manifest string }{
 	{"servicecidrs.networking.k8s.io", "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: strict}, spec: {clusterIP: 10.96.0.77, ports: [{port: 80}]}}"},
 }
 
-// Other rights say which webhooks and initializers there are, and what users may do.
+// Further rights cover webhooks and initializers, and the rights of users.
 var (
 	registering = []string{
 		"externaladmissionhookconfigurations.admissionregistration.k8s.io", "initializerconfigurations.admissionregistration.k8s.io",
@@ -148,8 +148,8 @@ func pod(field string) string {
 	return "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: strict}, spec: {" + field + "}}"
 }
 
-// A right that the reader of a cluster lacks does not pass: what could have been rejected because of
-// what was not read is an error, which names the resource, unless it is accepted.
+// A missing right of the reader does not make a check pass. If an unread object could have caused a rejection,
+// check reports an error with the resource, unless the user has accepted that.
 func TestWhatMayNotBeReadIsNoPass(t *testing.T) {
 	address := clusterOfTests(t)
 	apply(t, address.Admin, judgingObjects)
@@ -234,7 +234,7 @@ func TestWhatMayNotBeReadIsNoPass(t *testing.T) {
 			}
 		})
 	}
-	// Who may read nothing passes nothing.
+	// Without any right, no object passes.
 	report, code = checked("nobody", harmless)
 	if code != command.ExitError || len(unseen(report)) == 0 {
 		t.Errorf("exit %d, %+v", code, report.Summary)
@@ -251,7 +251,8 @@ func TestWhatMayNotBeReadIsNoPass(t *testing.T) {
 	if code != command.ExitError || !slices.Equal(unseen(report), registering) {
 		t.Errorf("without registrations: exit %d, unseen %q", code, unseen(report))
 	}
-	// What changes no verdict is said and no error. As a user, rights are read.
+	// An unread resource that cannot change a verdict is a note rather than an error. With --as, roles are
+	// needed.
 	report, code = checked("no-roles", harmless)
 	if code != command.ExitOK || len(unseen(report)) > 0 || len(report.Unseen) != len(granting) {
 		t.Errorf("without roles: exit %d, unseen %q, %v", code, unseen(report), report.Unseen)

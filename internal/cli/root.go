@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/upkeep"
 )
 
-// doors are the commands by what a user comes for, in the order of the help.
+// doors groups the commands by the user's task, in the order of the help.
 var doors = []struct {
 	title    string
 	commands []func(command.Streams) *cobra.Command

@@ -26,7 +26,7 @@ import (
 
 var errNotYet = errors.New("not yet")
 
-// eventually repeats until there is no error.
+// eventually calls do until it returns no error.
 func eventually(t *testing.T, do func() error) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -105,7 +105,7 @@ func clusterOfTests(t *testing.T) server.Address {
 	}
 }
 
-// cluster is what the cluster of the test has.
+// clusterObjects are the objects of the test cluster.
 const clusterObjects = `
 apiVersion: v1
 kind: Namespace
@@ -225,8 +225,8 @@ kind: ConfigMap
 metadata: {name: map, namespace: shop}
 `
 
-// A snapshot has what a cluster judges objects by, and check judges by it as the cluster
-// would. It is the same for the same state, has no secrets, and says what was not read.
+// A snapshot has all objects that admission in a cluster depends on, and check decides by it like the cluster.
+// It is the same for the same state, has no secrets, and lists unread resources.
 func TestSnapshotsAreWhatTheClusterJudgesBy(t *testing.T) {
 	address := clusterOfTests(t)
 	dir := t.TempDir()
@@ -242,7 +242,7 @@ func TestSnapshotsAreWhatTheClusterJudgesBy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One pod is there and counts.
+	// One existing pod counts against the quota.
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "before"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "registry.example.com/a"}}}}
 	eventually(t, func() error {
 		_, err := client.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{})
@@ -258,7 +258,7 @@ func TestSnapshotsAreWhatTheClusterJudgesBy(t *testing.T) {
 
 	first, second := filepath.Join(dir, "first.yaml"), filepath.Join(dir, "second.yaml")
 	var one string
-	// Until the controllers have made what every cluster has, the state changes.
+	// The state changes until the controllers have created the default objects of a cluster.
 	eventually(t, func() error {
 		var texts []string
 		for _, file := range []string{first, second} {
@@ -299,7 +299,7 @@ Not called (--call calls webhooks):
 		}
 	}
 
-	// A caller who may read less gets less, and what needs it does not run.
+	// A caller with fewer rights gets less, and commands that need the rest fail.
 	config := rest.CopyConfig(address.Admin)
 	kubeconfig := write("reader", kubeconfigAs(t, config, "reader"))
 	_, problems, code := execution(t.Context(), "", "snapshot", "--kubeconfig", kubeconfig, "-o", filepath.Join(dir, "less.json"))
@@ -317,12 +317,12 @@ Not called (--call calls webhooks):
 			t.Errorf("%q is not in\n%s", line, out)
 		}
 	}
-	// What an ordinary cluster does not serve is unknown there, too.
+	// A kind that an ordinary cluster does not serve is unknown to the snapshot too.
 	old := write("old.yaml", "apiVersion: example.com/v1\nkind: Odd\nmetadata: {name: a}\n")
 	if out, _, _ := execution(t.Context(), "", "check", old, "--snapshot", first); !strings.Contains(out, `no matches for kind "Odd" in version "example.com/v1": the cluster of the snapshot does not serve it`) {
 		t.Errorf("a kind that the cluster does not serve: %s", out)
 	}
-	// A kind that is served by others than the definitions in the snapshot is not checked.
+	// A kind is not checked if the cluster serves it without a CRD in the snapshot.
 	aggregated := strings.Replace(one, "served:\n", "served:\n- apiVersion: example.com/v1\n  kinds: [Odd]\n", 1)
 	out, _, code = execution(t.Context(), "", "check", old, "--snapshot", write("aggregated.yaml", aggregated))
 	if code != command.ExitOK || !strings.Contains(out, "Odd a: the cluster serves this kind, and the snapshot does not have its definition") || !strings.Contains(out, "1 not checked") {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// What is in files and their names cannot act on a terminal or on the host of a job; JSON and
-// SARIF have it as it is.
+// The contents and names of files cannot control a terminal or the host of a job. JSON and SARIF keep them
+// unchanged.
 func TestOutputCannotAct(t *testing.T) {
 	const name = "evil\x1b[2K\u202e\n::error::pwned\n##[error]x"
 	dir := t.TempDir()
@@ -48,8 +48,8 @@ func TestOutputCannotAct(t *testing.T) {
 	}
 }
 
-// Whatever commands print for people goes through terminal.Fprintf, which keeps text of others on
-// one line. Text of the program's own may be printed by fmt.
+// All output for people goes through terminal.Fprintf, which keeps foreign text on one line. The program's own
+// texts may be printed by fmt.
 func TestPrintersKeepTextOnItsLine(t *testing.T) {
 	// Help is the program's own.
 	own := []string{"command/section.go"}

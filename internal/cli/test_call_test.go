@@ -55,7 +55,7 @@ func engines(t *testing.T) *httptest.Server {
 	return server
 }
 
-// hookAt is the registration of a webhook of a server.
+// hookAt returns a configuration for a webhook of a server.
 func hookAt(server *httptest.Server, kind, path string) string {
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	return fmt.Sprintf(`---
@@ -71,8 +71,8 @@ webhooks:
 `, kind, strings.ReplaceAll(path, "/", "-"), server.URL, path, base64.StdEncoding.EncodeToString(bundle))
 }
 
-// With --call, suites of other tools are judged by the engines that run behind webhooks, and what no
-// answer shows is skipped (S24.17).
+// With --call, suites of other tools are evaluated by the engines that run behind webhooks, and expectations
+// that no response can show are skipped (S24.17).
 func TestSuitesAreJudgedByEnginesThatRun(t *testing.T) {
 	const objects = `
 -- engine/owned.yaml --
@@ -221,7 +221,7 @@ results:
 			if strings.Contains(tc.want, "f") {
 				want = command.ExitError
 			} else if !strings.Contains(tc.want, "p") {
-				// Nothing was judged (S24.20).
+				// No test was evaluated (S24.20).
 				want = command.ExitUsage
 			}
 			if code != want {

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// The first test of docs/test.md prints what the page says, and the commands of its recipes for code
-// hosts do what the hosts read.
+// The first test of docs/test.md prints the output on the page, and the commands of its recipes for code hosts
+// print the formats of the hosts.
 func TestTheGuideOfTests(t *testing.T) {
 	page, err := os.ReadFile("../../docs/test.md")
 	if err != nil {

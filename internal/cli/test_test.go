@@ -10,15 +10,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Each case is files, a command line and what it prints.
-// The formats are those of package report, so that the ordinary run tries one of them.
+// Each case has files, a command line and its output. The formats are tested in package report, so the ordinary
+// run tries one of them.
 func TestTestScenarios(t *testing.T) {
 	formats := []string{"output-github", "output-json", "output-junit", "output-sarif"}
 	chosen := speed.Pick(t, speed.Of(1, len(formats)), len(formats))
 	scenarios(t, "testdata/test", leftOut(formats, chosen)...)
 }
 
-// A command line that means nothing exits with 2 and says what to write.
+// An invalid command line exits with 2 and suggests a correction.
 func TestTestRefusesWhatMeansNothing(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good.yaml")

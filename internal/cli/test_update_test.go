@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// An update writes what happened into the files, and leaves comments, order and the rest alone (S24.13).
+// An update writes the actual results into the files and keeps comments, order and everything else (S24.13).
 func TestUpdateWritesWhatHappened(t *testing.T) {
 	const before = `# Tests of nothing.
 apiVersion: gatehouse.dev/v1alpha1

@@ -30,7 +30,8 @@ type agentOptions struct {
 	// webhook is the address for the kubeconfig to print. apiService and rbac print manifests.
 	webhook          string
 	apiService, rbac bool
-	// lint and audited say what it looks for.
+	// lint and audited enable the checks of the cluster: lint runs the lint rules, and audited lists the
+	// audited resources.
 	lint    bool
 	audited []string
 	release command.Release
@@ -164,7 +165,7 @@ func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
 			return err
 		}
 	}
-	// Most of its memory is traces, which stay.
+	// Most of the memory holds traces, which stay alive, so the heap is collected at a higher growth.
 	prelude.SetCollectAt(60)
 	a, err := agent.New(o.Options)
 	if err != nil {
@@ -175,7 +176,7 @@ func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
 	})
 }
 
-// watch has the agent look for what is wrong in the cluster, and this process judge as the cluster does.
+// watch configures the checks of the cluster, and makes this process emulate the cluster's release.
 func (o *agentOptions) watch() error {
 	config, err := rest.InClusterConfig()
 	if o.Kubeconfig != "" {

@@ -31,27 +31,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// auditPolicy is what --audit-policy prints: the policy that makes an audit log show most.
+// auditPolicy is the output of --audit-policy: an audit policy with the most useful log.
 //
 //go:embed auditpolicy.yaml
 var auditPolicy string
 
-// logBytes bounds the memory of the traces of an audit log.
+// logBytes limits the memory of the traces of an audit log.
 const logBytes = 32 << 20
 
-// auditLog is an audit log of a cluster, in place of a server that keeps traces.
+// auditLog is an audit log of a cluster, read instead of a server's traces.
 type auditLog struct {
 	paths []string
-	// registrations are files, and fromCluster is the kubeconfig of a cluster, with the registrations that judged
-	// the requests.
+	// registrations are files with the webhooks and policies that admitted the requests. fromCluster is the
+	// kubeconfig of a cluster that has them.
 	registrations []string
 	fromCluster   string
-	// snapshot is a file of gatehouse snapshot with them.
+	// snapshot is a file of gatehouse snapshot that has them.
 	snapshot string
 	cluster  *command.Cluster
 }
 
-// addFlags adds the flags that name the log.
+// addFlags adds the flags of the audit log.
 func (a *auditLog) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&a.paths, "audit-log", nil, "`path` of an audit log of any cluster, a file or a directory with rotated files, or - for standard input; may be repeated")
 	f.StringArrayVar(&a.registrations, "registrations", nil, "`path` of the webhooks and policies that judged its requests; derives who was asked; may be repeated")
@@ -59,7 +59,7 @@ func (a *auditLog) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' with the webhooks and policies that judged its requests")
 }
 
-// check says what does not go together, and has the cluster of the log be the one that is meant.
+// check rejects conflicting flags. With --from-cluster it selects that cluster.
 func (a *auditLog) check() error {
 	switch {
 	case len(a.paths) == 0 && len(a.registrations) > 0:
@@ -81,7 +81,7 @@ func (a *auditLog) check() error {
 	return nil
 }
 
-// world reads the registrations.
+// world reads the webhooks and policies that admitted the requests.
 func (a *auditLog) world(ctx context.Context) (auditlog.World, error) {
 	var w *offline.World
 	var err error
@@ -106,7 +106,7 @@ func (a *auditLog) world(ctx context.Context) (auditlog.World, error) {
 	return auditlog.NewWorld(w), nil
 }
 
-// readSnapshot reads the registrations of a file of gatehouse snapshot.
+// readSnapshot reads the webhooks and policies of a snapshot.
 func readSnapshot(file string) (*offline.World, error) {
 	s, err := clustersnapshot.Read(file)
 	if err != nil {
@@ -123,7 +123,7 @@ func readSnapshot(file string) (*offline.World, error) {
 	return w, nil
 }
 
-// connect reads the registrations of a cluster.
+// connect reads the webhooks and policies of a cluster.
 func connect(ctx context.Context, c *command.Cluster) (*offline.World, error) {
 	config, err := c.Open()
 	if err != nil {
@@ -136,7 +136,7 @@ func connect(ctx context.Context, c *command.Cluster) (*offline.World, error) {
 	return offline.Connect(ctx, config, kinds)
 }
 
-// read makes the traces of the log that are wanted, says on streams.Err what could not be read.
+// read returns the wanted traces of the log. It reports unreadable entries on streams.Err.
 func (a *auditLog) read(ctx context.Context, streams command.Streams, wanted func(*trace.Trace) bool) (*logTraces, error) {
 	if err := command.DiscardLogs(ctx); err != nil {
 		return nil, err
@@ -184,16 +184,16 @@ func (a *auditLog) read(ctx context.Context, streams command.Streams, wanted fun
 	return &logTraces{storage: traces.NewStorage(ring, nil, trace.RecordOptions{})}, nil
 }
 
-// logTraces are the traces of a log, as a client of a server reads traces.
+// logTraces serves the traces of a log through the interface of a server's traces.
 type logTraces struct {
 	storage   *traces.Storage
 	namespace string
 }
 
-// in returns those of a namespace; empty stands for all.
+// in returns the traces of a namespace; empty means all namespaces.
 func (l *logTraces) in(namespace string) *logTraces { return &logTraces{l.storage, namespace} }
 
-// List returns the traces that are selected, the oldest first.
+// List returns the selected traces, the oldest first.
 func (l *logTraces) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	selector, err := fields.ParseSelector(o.FieldSelector)
 	if err != nil {
@@ -222,7 +222,7 @@ func (l *logTraces) List(ctx context.Context, o metav1.ListOptions) (*unstructur
 	return list, nil
 }
 
-// Get returns the trace with an ID, or the latest one of the request with an audit ID.
+// Get returns the trace with an ID, or the latest trace of the request with an audit ID.
 func (l *logTraces) Get(ctx context.Context, id string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
 	for _, field := range []string{"metadata.name", "auditID"} {
 		list, err := l.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(field, id).String()})

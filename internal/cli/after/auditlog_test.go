@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// events are those of a small log: a pod that a webhook changed, a rejection of a policy, and a broken line.
+// events are a small log: a pod that a webhook changed, a rejection by a policy, and a broken line.
 const events = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse","auditID":"a1","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/pods","verb":"create","user":{"username":"alice\u001b[31m"},"objectRef":{"resource":"pods","namespace":"shop","name":"web","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201},"requestObject":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"nginx"}]}},"requestReceivedTimestamp":"2026-11-28T01:22:06.000000Z","stageTimestamp":"2026-11-28T01:22:06.250000Z","annotations":{"mutation.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"labels\",\"webhook\":\"labels.example.com\",\"mutated\":true}","patch.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"labels\",\"webhook\":\"labels.example.com\",\"patch\":[{\"op\":\"add\",\"path\":\"/metadata/labels/team\",\"value\":\"a\"}],\"patchType\":\"JSONPatch\"}"}}
 {"broken
 {"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a2","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/yard/pods","verb":"create","user":{"username":"bob"},"objectRef":{"resource":"pods","namespace":"yard","name":"big","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"pods \"big\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces","reason":"Forbidden","code":403},"requestReceivedTimestamp":"2026-11-28T01:22:05.000000Z","stageTimestamp":"2026-11-28T01:22:05.250000Z"}
@@ -97,7 +97,7 @@ func TestCommandsReadAuditLogs(t *testing.T) {
 	}
 }
 
-// The policy that --audit-policy prints is one, has what traces are made of, and nothing of secrets.
+// The output of --audit-policy is a valid policy. It logs all data that traces need, and nothing of secrets.
 func TestAuditPolicy(t *testing.T) {
 	p, err := policy.LoadPolicyFromBytes([]byte(auditPolicy))
 	if err != nil {

@@ -73,14 +73,14 @@ webhooks changed, and not what compiled-in plugins and policies did. NOW needs
 	return cmd
 }
 
-// blamed is what is known of an object, as the command prints it.
+// blamed is the history of an object's fields as the command prints it.
 type blamed struct {
 	blame.Blame
-	// log reports whether an audit log says it, and not a server.
+	// log reports whether the history is from an audit log.
 	log bool
 }
 
-// records are those of some traces.
+// records returns the records of traces.
 func records(traces []*v1alpha1.AdmissionTrace) []*trace.Record {
 	list := make([]*trace.Record, len(traces))
 	for i, t := range traces {
@@ -154,7 +154,8 @@ func (o *blameOptions) run(ctx context.Context, streams command.Streams) error {
 	return b.print(streams.Out, streams.Err)
 }
 
-// builtin finds a built-in kind by its name. An audit log has custom resources, too, by their plural and group.
+// builtin returns a built-in kind by its name. With an audit log, a custom resource is named by plural and
+// group.
 func (o *blameOptions) builtin(kind string) (command.Resource, error) {
 	if k, err := offline.Builtin().Named(kind); err == nil {
 		return command.Resource{GroupVersionResource: k.Resource, Namespaced: k.Namespaced}, nil
@@ -166,7 +167,7 @@ func (o *blameOptions) builtin(kind string) (command.Resource, error) {
 	return command.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Resource: plural}, Namespaced: *o.cluster.Flags.Namespace != ""}, nil
 }
 
-// traces returns the traces in which the object may be: of the server, or of the audit log.
+// traces returns the traces of the server or of the audit log that may contain the object.
 func (o *blameOptions) traces(ctx context.Context, streams command.Streams, s *session, r command.Resource, namespace string) (reader, error) {
 	if len(o.log.paths) == 0 {
 		return command.Resource{GroupVersionResource: command.AdmissionTraces, Namespaced: r.Namespaced}.Of(s.all, namespace), nil
@@ -181,7 +182,7 @@ func (o *blameOptions) traces(ctx context.Context, streams command.Streams, s *s
 	return log.in(namespace), nil
 }
 
-// oldest finds out how far the traces go back.
+// oldest sets the time of the oldest trace.
 func (b *blamed) oldest(ctx context.Context, client reader) {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -193,24 +194,24 @@ func (b *blamed) oldest(ctx context.Context, client reader) {
 		return
 	}
 	if slices.ContainsFunc(traces, func(t *v1alpha1.AdmissionTrace) bool { return t.Audit != nil }) {
-		// They are of an agent.
+		// The traces are from an agent.
 		b.Logged()
 	}
-	// Traces of rejected and failed-open writes are kept longer, and say nothing about the
-	// rest.
+	// Traces of rejected and failed-open writes are kept longer, so they do not show since when all traces are
+	// kept.
 	i := slices.IndexFunc(traces, func(t *v1alpha1.AdmissionTrace) bool { return b.log || t.Outcome == trace.OutcomeAllowed })
 	first := traces[max(i, 0)].Start
 	b.KnownSince = &first
 }
 
-// row is a line about a field.
+// row is a line of the table: a changed field.
 type row struct{ field, change, now string }
 
-// maxShown is how much of a value is in a row.
+// maxShown is the largest number of characters of a value in a row.
 const maxShown = 80
 
-// rows are the lines about a change: one for each field that has another value, or one for
-// the change when the traces do not show both values.
+// rowsOf returns the rows of a change: one for each changed field, or one for the whole change if the traces do
+// not show both values.
 func rowsOf(c *blame.Change) []row {
 	if len(c.Differences) > 0 {
 		rows := make([]row, len(c.Differences))

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/blame"
 )
 
-// The table of long values fits a terminal, and nothing of it is lost.
+// The table of long values fits the terminal and keeps the values complete.
 func TestBlameFitsTheTerminal(t *testing.T) {
 	b := &blamed{Blame: blame.Blame{Object: "pod/web", Changes: []blame.Change{{
 		Path: "/spec/containers/-", Op: "add", Field: "spec.containers[name=sidecar]", Value: json.RawMessage(`{"image":"registry.example.com/mesh/proxy:1.2.3","name":"sidecar","resources":{}}`),

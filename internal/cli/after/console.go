@@ -22,7 +22,7 @@ type consoleOptions struct {
 	cluster   *command.Cluster
 	port      int
 	noBrowser bool
-	// open opens an address in a browser.
+	// open opens a URL in a browser.
 	open func(address string) error
 }
 
@@ -96,11 +96,11 @@ func (o *consoleOptions) run(ctx context.Context, streams command.Streams) error
 		return err
 	case <-ctx.Done():
 	}
-	// Watches never end by themselves.
+	// Close also ends watches, which have no end of their own.
 	return server.Close()
 }
 
-// openBrowser opens an address in the browser of the desktop.
+// openBrowser opens a URL in the browser of the desktop.
 func openBrowser(address string) error {
 	name, args := "xdg-open", []string{address}
 	if runtime.GOOS == "darwin" {

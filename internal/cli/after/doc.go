@@ -1,3 +1,3 @@
-// Package after has the commands that look back: trace, blame, console and initializers show what
-// admission did with what was written.
+// Package after has the commands that look back: trace, blame, agent, console and initializers show how
+// admission handled past writes.
 package after

@@ -43,14 +43,14 @@ resource.`,
 	}, newInitializersList(streams), newInitializersWatch(streams), newInitializersComplete(streams), newInitializersFail(streams))
 }
 
-// initializersOptions are what the commands below initializers have in common.
+// initializersOptions are the common options of the subcommands of initializers.
 type initializersOptions struct {
 	cluster *command.Cluster
-	// types are the resources to look at; empty means all.
+	// types are the selected resources; empty means all.
 	types         []string
 	allNamespaces bool
 	output        string
-	// object is TYPE/NAME, name the initializer, both for one object.
+	// object is TYPE/NAME, and name the initializer, for commands on one object.
 	object, name string
 	message      string
 	reason       string
@@ -67,7 +67,7 @@ func (o *initializersOptions) addAllNamespaces(cmd *cobra.Command) {
 type session struct {
 	mapper    meta.RESTMapper
 	discovery discovery.DiscoveryInterface
-	// all sees uninitialized objects.
+	// all also returns uninitialized objects.
 	all       dynamic.Interface
 	namespace string
 	host      string
@@ -97,8 +97,8 @@ func (o *initializersOptions) open() (*session, error) {
 	return s, err
 }
 
-// known returns an error when the server has no initializers. Servers that have them serve their
-// configurations, or are Gatehouse, which may not serve that version.
+// known returns an error if the server has no initializers. A server with initializers serves their
+// configurations or is Gatehouse, which may have that API version disabled.
 func (s *session) known() error {
 	served, err := s.discovery.ServerResourcesForGroupVersion(configurations.GroupVersion().String())
 	configurable := func(r metav1.APIResource) bool { return r.Name == configurations.Resource }
@@ -111,7 +111,7 @@ func (s *session) known() error {
 	return err
 }
 
-// resources returns the resources that the types name, or all that have the verb.
+// resources returns the resources of the given types, or all resources that support the verb.
 func (s *session) resources(types []string, verb string) ([]command.Resource, error) {
 	if len(types) == 0 {
 		list, err := command.Served(s.discovery, verb)
@@ -128,7 +128,7 @@ func (s *session) resources(types []string, verb string) ([]command.Resource, er
 	return list, nil
 }
 
-// find returns the object that TYPE/NAME names.
+// find returns the object with the name TYPE/NAME.
 func (s *session) find(ctx context.Context, object string) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
 	kind, name, ok := strings.Cut(object, "/")
 	if !ok || kind == "" || name == "" {
@@ -143,8 +143,7 @@ func (s *session) find(ctx context.Context, object string) (*unstructured.Unstru
 	return obj, client, err
 }
 
-// waits returns the names in an object's list of pending initializers; ok is false
-// for an object that is initialized.
+// waits returns the pending initializers of an object; ok is false for an initialized object.
 func waits(obj *unstructured.Unstructured) (names []string, ok bool) {
 	field, found, err := unstructured.NestedFieldNoCopy(obj.Object, "metadata", "initializers")
 	if err != nil || !found || field == nil {
@@ -160,7 +159,7 @@ func waits(obj *unstructured.Unstructured) (names []string, ok bool) {
 	return names, true
 }
 
-// oneObject takes the arguments of commands that work on one object.
+// oneObject validates the arguments of commands on one object.
 func (o *initializersOptions) oneObject(most int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {

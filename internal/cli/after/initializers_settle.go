@@ -72,11 +72,11 @@ initializer has released what it allocated.`,
 	return cmd
 }
 
-// attempts is how often a change is tried that meets others.
+// attempts is the largest number of attempts of a change that conflicts with others.
 const attempts = 10
 
-// settle changes metadata.initializers of the object, once more when somebody else
-// changed it in between. It returns the object as stored.
+// settle changes metadata.initializers of the object and retries after a conflict. It returns the stored
+// object.
 func (o *initializersOptions) settle(ctx context.Context, change func(obj *unstructured.Unstructured, names []string) (any, error)) (*unstructured.Unstructured, error) {
 	s, err := o.open()
 	if err != nil {
@@ -159,7 +159,7 @@ func (o *initializersOptions) fail(ctx context.Context, streams command.Streams)
 	return nil
 }
 
-// holders names the initializers whose finalizers hold a deleted object (S11.56).
+// holders returns the initializers whose finalizers block the deletion of an object (S11.56).
 func holders(obj *unstructured.Unstructured) []string {
 	if obj.GetDeletionTimestamp() == nil {
 		return nil

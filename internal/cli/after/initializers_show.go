@@ -49,7 +49,7 @@ not act in time. Without a type, the command lists objects of all kinds.`,
 	return cmd
 }
 
-// listed is an object that waits.
+// listed is an object that waits for initializers.
 type listed struct {
 	resource command.Resource
 	object   *unstructured.Unstructured
@@ -104,8 +104,8 @@ func (o *initializersOptions) list(ctx context.Context, streams command.Streams)
 
 var configurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "initializerconfigurations"}
 
-// policies returns the failure policy of an initializer, which counts when it does not
-// act. It is "unknown" for users who may not read the configurations.
+// policies returns a function with the failure policy of an initializer that does not act. The policy is
+// "unknown" for users without the right to read the configurations.
 func (s *session) policies(ctx context.Context) (func(initializer string) string, error) {
 	list, err := s.all.Resource(configurations).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -129,21 +129,21 @@ func (s *session) policies(ctx context.Context) (func(initializer string) string
 		if policy := policies[initializer]; policy != "" {
 			return policy
 		}
-		// Also one that is not registered any more need not act.
+		// An initializer without a configuration also need not act.
 		return "Ignore"
 	}, nil
 }
 
-// skippable reports whether a kind among all kinds may be left out: it cannot be
-// listed, or not by this user.
+// skippable reports whether a kind can be omitted when all kinds are listed: it has no list, or the user may
+// not list it.
 func skippable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// listsAtOnce is how many kinds are listed at a time.
+// listsAtOnce is the number of kinds that are listed concurrently.
 const listsAtOnce = 8
 
-// pageSize is how many objects are asked for at a time.
+// pageSize is the number of objects in a page of a list.
 const pageSize = 500
 
 func uninitialized(ctx context.Context, client dynamic.ResourceInterface, r command.Resource) ([]listed, error) {
@@ -194,7 +194,7 @@ func printTable(out io.Writer, found []listed, policies func(string) string, nam
 	return command.WriteTable(out, table)
 }
 
-// title names the object as commands take it.
+// title is the name of the object as commands accept it.
 func (l *listed) title() string {
 	return l.resource.GroupResource().String() + "/" + l.object.GetName()
 }
@@ -232,7 +232,7 @@ func (o *initializersOptions) watch(ctx context.Context, streams command.Streams
 	if err != nil {
 		return err
 	}
-	// Several watches write; one of them that fails ends all.
+	// The watches write concurrently. The first failure ends all of them.
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var group sync.WaitGroup
@@ -260,15 +260,15 @@ func (o *initializersOptions) watch(ctx context.Context, streams command.Streams
 	return nil
 }
 
-// watcher prints the steps of the objects of one resource.
+// watcher prints the initialization steps of the objects of one resource.
 type watcher struct {
 	resource command.Resource
 	print    func(line string)
-	// pending has what each object waited for when it was last seen.
+	// pending maps each object to the initializers it last waited for.
 	pending map[string][]string
 }
 
-// run watches until ctx ends, beginning again when the server ends a watch.
+// run watches until ctx ends, and starts a new watch when the server ends one.
 func (w *watcher) run(ctx context.Context, client dynamic.ResourceInterface) error {
 	w.pending = map[string][]string{}
 	return command.Follow(ctx, client, metav1.ListOptions{AllowWatchBookmarks: true}, func() (string, error) {
@@ -283,7 +283,7 @@ func (w *watcher) run(ctx context.Context, client dynamic.ResourceInterface) err
 	}, w.step)
 }
 
-// step prints what an event means, if it is about initialization.
+// step prints an event about initialization.
 func (w *watcher) step(kind watch.EventType, obj *unstructured.Unstructured) error {
 	l := listed{w.resource, obj, nil}
 	key := obj.GetNamespace() + "/" + obj.GetName()

@@ -33,7 +33,7 @@ type traceOptions struct {
 	cluster *command.Cluster
 	id      string
 	follow  bool
-	// slowest is how many of the slowest are wanted; 0 means the latest ones.
+	// slowest is the number of slowest requests to print; 0 means the latest requests.
 	slowest       int
 	bySlowness    bool
 	auditID       string
@@ -44,11 +44,11 @@ type traceOptions struct {
 	allNamespaces bool
 	output        string
 	log           auditLog
-	// policy prints the policy for audit logs.
+	// policy prints the audit policy.
 	policy bool
 }
 
-// slowestByDefault is how many --slowest shows.
+// slowestByDefault is the default number of --slowest.
 const slowestByDefault = 10
 
 // NewTrace returns the command gatehouse trace.
@@ -143,7 +143,7 @@ whether the log has it (written), whether it follows from the registrations of
 	return cmd
 }
 
-// outcomeNames are the outcomes of traces.
+// outcomeNames returns the outcomes of traces.
 func outcomeNames() []string {
 	var names []string
 	for _, outcome := range trace.Outcomes {
@@ -152,7 +152,7 @@ func outcomeNames() []string {
 	return names
 }
 
-// check says what does not go together.
+// check rejects conflicting flags.
 func (o *traceOptions) check() error {
 	outcomes := outcomeNames()
 	if i := slices.IndexFunc(outcomes, func(name string) bool { return strings.EqualFold(name, o.outcome) }); i >= 0 {
@@ -176,7 +176,7 @@ func (o *traceOptions) check() error {
 	return o.log.check()
 }
 
-// selector says which traces are wanted, as the server understands it.
+// selector returns the field selector of the wanted traces.
 func (o *traceOptions) selector() string {
 	set := fields.Set{}
 	for field, value := range map[string]string{"auditID": o.auditID, "webhook": o.webhook, "outcome": o.outcome, "response": o.response, "user": o.user} {
@@ -253,7 +253,7 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 	case "html", "markdown":
 		latest := records(items)
 		if o.slowest > 0 {
-			// The page begins with the last one.
+			// The page starts with the latest trace.
 			slices.Reverse(latest)
 		}
 		return view.OfTraces(latest).Format(streams.Out, o.output)
@@ -271,11 +271,11 @@ func (o *traceOptions) run(ctx context.Context, streams command.Streams) error {
 	return command.WriteTable(streams.Out, traceTable(items, o.allNamespaces, time.Now()))
 }
 
-// traceTable has a row for each trace, and the namespaces of requests if they are wanted.
+// traceTable has a row for each trace, with the namespace of the request if namespaces is set.
 func traceTable(items []*v1alpha1.AdmissionTrace, namespaces bool, now time.Time) *terminal.Table {
 	columns := terminal.Titles("ID", "OPERATION", "OBJECT", "OUTCOME", "REVIEWS", "TOTAL", "OWN", "AGE")
 	for i := range columns {
-		// The object is what people look for.
+		// Timings move below the row first on a narrow terminal: users look for the object.
 		columns[i].Below = slices.Contains([]string{"REVIEWS", "TOTAL", "OWN"}, columns[i].Title)
 		columns[i].Whole = columns[i].Title == "ID"
 	}
@@ -298,13 +298,13 @@ func traceTable(items []*v1alpha1.AdmissionTrace, namespaces bool, now time.Time
 	return table
 }
 
-// reader reads traces: of a server, or of an audit log.
+// reader reads traces of a server or of an audit log.
 type reader interface {
 	List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
 	Get(ctx context.Context, name string, o metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error)
 }
 
-// open returns the traces of all namespaces, and those of the namespace that is meant.
+// open returns readers of the traces of all namespaces and of the selected namespace.
 func (o *traceOptions) open(ctx context.Context, streams command.Streams) (all, placed reader, err error) {
 	if len(o.log.paths) == 0 {
 		client, _, err := o.cluster.Objects()
@@ -333,7 +333,7 @@ func (o *traceOptions) open(ctx context.Context, streams command.Streams) (all, 
 	return log, log.in(namespace), nil
 }
 
-// servedTraces returns the traces that servers keep: of all namespaces, and of one.
+// servedTraces returns readers of the traces that servers keep: of all namespaces, and of one namespace.
 func servedTraces(ctx context.Context, client dynamic.Interface, namespace string, errs io.Writer) (all, placed command.ServerTraces) {
 	own := client.Resource(command.AdmissionTraces)
 	all = command.ServerTraces{Main: own, Behind: map[schema.GroupVersion]dynamic.ResourceInterface{}, Errs: errs}
@@ -345,8 +345,7 @@ func servedTraces(ctx context.Context, client dynamic.Interface, namespace strin
 	return all, placed
 }
 
-// findTrace reads one trace: among all, or, for users who may not read all, in the
-// namespace that is meant.
+// findTrace returns a trace by ID. Users without the right to read all traces search the selected namespace.
 func findTrace(ctx context.Context, all, placed reader, id string) (*unstructured.Unstructured, error) {
 	t, err := all.Get(ctx, id, metav1.GetOptions{})
 	if apierrors.IsForbidden(err) {
@@ -358,11 +357,11 @@ func findTrace(ctx context.Context, all, placed reader, id string) (*unstructure
 	return t, command.TraceError(err)
 }
 
-// follows prints one trace of those that come in.
+// follows prints a trace that has arrived.
 func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) error {
 	switch o.output {
 	case "json", "jsonl":
-		// One object on a line.
+		// One object on each line.
 		return json.NewEncoder(terminal.Exact(out)).Encode(u.Object)
 	case "yaml":
 		fmt.Fprintln(out, "---")

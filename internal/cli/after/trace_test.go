@@ -39,7 +39,7 @@ func TestColumnsOfTraces(t *testing.T) {
 	}
 }
 
-// An ID is copied, so that it stands on one line on the narrowest terminals, too.
+// Users copy the ID of a trace, so it stays on one line even on the narrowest terminal.
 func TestIDsOfTracesAreWhole(t *testing.T) {
 	one := &v1alpha1.AdmissionTrace{}
 	one.Namespace, one.ID, one.Outcome = "cert-manager-test", "0123456789abcdef", "FailedOpen"

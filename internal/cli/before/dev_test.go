@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// S33.4: a request that admission allowed and the server refused is shown as refused, with the response.
+// S33.4: a request that admission allowed and the server rejected later is shown as refused, with the response.
 func TestRefusedRequestsAreShown(t *testing.T) {
 	var out bytes.Buffer
 	s := &shown{streams: command.Streams{Out: &out}, output: "text"}
@@ -28,8 +28,8 @@ func TestRefusedRequestsAreShown(t *testing.T) {
 	}
 }
 
-// S33.4: what comes again is counted: after a second, then more and more seldom, and at the latest when another
-// request comes or the session ends.
+// S33.4: repeated requests are counted: the count is printed after a second, then less and less often, and at
+// the latest when another request arrives or the session ends.
 func TestRepeatsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -77,7 +77,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 	})
 }
 
-// The fields of a change are in one order, whatever that of the patch is (S33.4).
+// The fields of a change are sorted, in any order of the patch (S33.4).
 func TestChangedFieldsAreSorted(t *testing.T) {
 	line := func(paths ...string) string {
 		r := &trace.Record{Outcome: trace.OutcomeAllowed, Steps: []trace.StepRecord{{Plugin: "MutatingAdmissionWebhook", Allowed: true, Calls: []trace.CallRecord{{

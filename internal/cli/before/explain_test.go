@@ -32,7 +32,7 @@ func TestExplainParses(t *testing.T) {
 			args: []string{"pod/web", "--operation", "CONNECT", "--subresource", "exec"},
 			want: explainOptions{object: "pod/web", operation: "CONNECT", subresource: "exec", output: "text", expand: true},
 		},
-		// A file that is there is one, also without -f.
+		// The path of an existing file is a file, also without -f.
 		{args: []string{"explain.go"}, want: explainOptions{file: "explain.go", operation: "CREATE", output: "text", expand: true}},
 		{args: []string{"./explain.go"}, want: explainOptions{file: "./explain.go", operation: "CREATE", output: "text", expand: true}},
 		{args: []string{"."}, want: explainOptions{file: ".", operation: "CREATE", output: "text", expand: true}},

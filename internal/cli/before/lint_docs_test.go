@@ -18,9 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the generated blocks of docs/lint.md anew")
 
-// advices are the sections of the Kubernetes page "Admission Webhook Good Practices" that
-// advise something, in its order. instead says what helps where no configuration shows
-// whether the advice was followed.
+// advices are the sections with advice of the Kubernetes page "Admission Webhook Good Practices", in its order.
+// instead is the alternative for advice that no configuration can violate visibly.
 var advices = []struct{ anchor, title, instead string }{
 	{"choose-admission-mechanism", "Choose an admission control mechanism", "Whether an expression could say what a webhook's code does, only its author knows. See [admission policies](policies.md)."},
 	{"no-crd-validation-defaulting", "Use built-in validation and defaulting for custom resources", ""},
@@ -156,7 +155,7 @@ func adviceTable() string {
 	return b.String()
 }
 
-// gatehouse lint --explain RULE says what there is to say of the rule.
+// gatehouse lint --explain RULE prints all sections of the rule.
 func TestExplainSaysAll(t *testing.T) {
 	words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	for _, r := range lint.Rules() {
@@ -175,8 +174,7 @@ func TestExplainSaysAll(t *testing.T) {
 	}
 }
 
-// Every rule that stands for an advice stands for one that there is, and every advice has a
-// rule or a reason.
+// Every rule with an advice refers to an existing advice, and every advice has a rule or a reason.
 func TestEveryAdviceHasARule(t *testing.T) {
 	known := map[string]bool{}
 	for _, a := range advices {
@@ -201,7 +199,7 @@ func rulesFor(anchor string) (list []string) {
 	return list
 }
 
-// printed runs the command in a directory with the example, and returns what it prints.
+// printed runs the command in a directory with the example and returns its output.
 func printed(t *testing.T, args ...string) string {
 	t.Helper()
 	t.Chdir(t.TempDir())

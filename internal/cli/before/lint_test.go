@@ -48,7 +48,7 @@ func TestLintParsesItsCommandLine(t *testing.T) {
 	}
 }
 
-// lintExecution runs the command, and returns what it prints and its exit code.
+// lintExecution runs the command. It returns standard output, standard error and the exit code.
 func lintExecution(t *testing.T, args ...string) (out, problems string, code int) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -56,7 +56,7 @@ func lintExecution(t *testing.T, args ...string) (out, problems string, code int
 	return o.String(), e.String(), code
 }
 
-// lintRun runs the command on a file, and returns what it prints and its exit code.
+// lintRun runs the command on a file. It returns standard output and the exit code.
 func lintRun(t *testing.T, content string, args ...string) (string, int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "hooks.yaml")
@@ -71,7 +71,7 @@ func lintRun(t *testing.T, content string, args ...string) (string, int) {
 	return out.String(), command.ExitCode(err)
 }
 
-// What somebody accepted does not count, is counted, and is in the outputs for programs.
+// An accepted finding does not fail the command. It is counted, and the outputs for programs include it.
 func TestLintSuppresses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {
@@ -123,7 +123,7 @@ func TestLintSaysWhatItFound(t *testing.T) {
 	if code != command.ExitError || !strings.Contains(out, "hooks.yaml:6:3: error: ValidatingWebhookConfiguration/policies: webhooks[0]: ") {
 		t.Errorf("code %d:\n%s", code, out)
 	}
-	// Without a finding, the rules and what was not seen are named all the same.
+	// The output lists the rules and the unread objects even without a finding.
 	out, code = lintRun(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\nreplicas: 2\n", "-v", "1")
 	for _, want := range []string{"0 errors, 0 warnings and 0 notes in 0 webhooks, 0 policies and 0 initializers, by ", "deadlock-cycle", "Not seen:", "hooks.yaml:5: not a Kubernetes object"} {
 		if code != command.ExitOK || !strings.Contains(out, want) {
@@ -201,8 +201,8 @@ func TestLintConnects(t *testing.T) {
 	}
 }
 
-// A service is dialled where --service-address says, or in its cluster. Elsewhere, another
-// machine may have its cluster IP.
+// lint connects to a service at its --service-address, or inside the service's cluster. Elsewhere, another
+// machine may have the cluster IP.
 func TestLintDialsServicesInTheirClusterOnly(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -41,7 +41,8 @@ func writeIn(t *testing.T, dir, name, text string) {
 	}
 }
 
-// A registration is changed if a line of it differs from the base, if it lost a line, or if its file is new (S24.31).
+// A policy or webhook is changed if one of its lines differs from the base, if a line was deleted, or if its
+// file is new (S24.31).
 func TestChangedLines(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	run := func(args ...string) { gitIn(t, dir, args...) }

@@ -21,7 +21,7 @@ type auditOptions struct {
 	paths    []string
 	snapshot string
 	asCreate bool
-	// resources and rate are those of replay.Existing.
+	// resources and rate are the fields of replay.Existing.
 	resources []string
 	rate      float64
 	output    command.ReportFormat
@@ -157,8 +157,8 @@ func (o *auditOptions) printText(out io.Writer, r *replay.AuditReport) error {
 	return err
 }
 
-// auditReport is the report of an audit, for all formats. Each finding is at the policy: objects of a
-// cluster are in no file.
+// auditReport is the report of an audit, for all formats. Each finding has the position of the policy, since
+// the objects of a cluster have no file.
 func auditReport(r *replay.AuditReport) *report.Report {
 	f := &report.Report{
 		Tool:  "gatehouse audit",

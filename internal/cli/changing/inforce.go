@@ -20,7 +20,7 @@ import (
 
 type inForceOptions struct {
 	cluster *command.Cluster
-	// state is the name of the registration's state.
+	// state is the name of the EnforcementState of the webhook configuration, policy or binding.
 	state   string
 	deleted bool
 	timeout time.Duration
@@ -68,7 +68,7 @@ external, which name the kinds that end in "configuration".`,
 	return cmd
 }
 
-// completesRegistration has the shell complete a registration of one of several kinds, KIND/NAME.
+// completesRegistration makes the shell complete KIND/NAME of a webhook configuration, policy or binding.
 func completesRegistration(cmd *cobra.Command, c *command.Cluster, kinds func() []string) {
 	command.CompletesObject(cmd, kinds, func(kind string) []string {
 		plural, ok := rollout.Plural(kind)
@@ -79,7 +79,7 @@ func completesRegistration(cmd *cobra.Command, c *command.Cluster, kinds func() 
 	})
 }
 
-// pollInterval is how often the server is asked.
+// pollInterval is the interval between queries of the server.
 const pollInterval = 50 * time.Millisecond
 
 func (o *inForceOptions) run(ctx context.Context, streams command.Streams) error {

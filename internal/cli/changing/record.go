@@ -26,7 +26,7 @@ type recordOptions struct {
 	redact   []string
 	duration time.Duration
 	log      command.Logging
-	// guard names the registration that this process removes when the recorder ends.
+	// guard is the webhook configuration that this process removes after the recorder ends.
 	guard string
 }
 
@@ -112,7 +112,7 @@ nothing. The cluster must have Kubernetes 1.28 or newer.`,
 // guardFlag makes a process the guard of a recorder.
 const guardFlag = "guard"
 
-// minFileSize and minFiles bound what rotation makes.
+// minFileSize and minFiles are the smallest values that rotation accepts.
 const (
 	minFileSize = 64 << 10
 	minFiles    = 2
@@ -180,7 +180,7 @@ func (o *recordOptions) run(ctx context.Context, streams command.Streams) error 
 		terminal.Fprintf(streams.Out, "gatehouse records into %s\n", o.Dir)
 	})
 	if !r.Registered() {
-		// Otherwise the guard tries to remove the registration.
+		// Unless released, the guard tries to remove the configuration too.
 		released()
 	}
 	counts := r.Counts()
@@ -196,7 +196,7 @@ func (o *recordOptions) run(ctx context.Context, streams command.Streams) error 
 	return err
 }
 
-// resolve finds the groups of the resources that are named.
+// resolve discovers the groups of the selected resources.
 func (o *recordOptions) resolve() error {
 	var mapper meta.RESTMapper
 	for i, name := range o.Resources {
@@ -210,7 +210,7 @@ func (o *recordOptions) resolve() error {
 			}
 		}
 		base, sub, _ := strings.Cut(name, "/")
-		// The group may stand in front of the subresource, or behind it.
+		// The group may come before or after the subresource.
 		sub, group, _ := strings.Cut(sub, ".")
 		asked := schema.ParseGroupResource(base)
 		asked.Group = cmp.Or(asked.Group, group)

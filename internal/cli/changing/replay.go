@@ -38,7 +38,7 @@ type replayOptions struct {
 	output      string
 }
 
-// judging has the flags of commands that judge requests, or objects, by servers of their own.
+// judging has the flags of commands that evaluate requests or objects with temporary servers.
 type judging struct {
 	cluster          *command.Cluster
 	call             bool
@@ -49,7 +49,7 @@ type judging struct {
 	log              command.Logging
 }
 
-// addFlags adds the flags behind those of the command. called says of --call what it calls.
+// addFlags adds the flags after the command's own flags. called is the description of --call.
 func (j *judging) addFlags(cmd *cobra.Command, called string, output func(*pflag.FlagSet)) {
 	command.AddSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.BoolVar(&j.call, "call", false, called)
@@ -71,7 +71,7 @@ func (j *judging) complete() error {
 	return nil
 }
 
-// progress shows what the command does, unless it logs.
+// progress shows the progress of the command, unless it logs.
 func (j *judging) progress(streams command.Streams) *terminal.Progress {
 	if j.log.Verbosity < 2 {
 		return terminal.NewProgress(streams.Err, "Reading files", command.ProgressAfter)
@@ -79,7 +79,7 @@ func (j *judging) progress(streams command.Streams) *terminal.Progress {
 	return &terminal.Progress{}
 }
 
-// how is how the command judges; what names what is judged.
+// how returns the options of the evaluation. what names the evaluated things in the progress.
 func (j *judging) how(shown *terminal.Progress, what string) replay.Judging {
 	return replay.Judging{Call: j.call, CallsPerSecond: j.callRate, ServiceAddresses: j.serviceAddresses, VersionNote: j.release.Line,
 		Progress: func(done, of int) {
@@ -91,8 +91,8 @@ func (j *judging) how(shown *terminal.Progress, what string) replay.Judging {
 		}}
 }
 
-// failed is the error of a command that could not judge: an object of a file that the server does not take is
-// the user's.
+// failed classifies the error of an evaluation: an object of a file that the server does not accept is a
+// mistake of the user.
 func failed(err error) error {
 	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
 		return command.UsageError{Err: wrong}
@@ -100,7 +100,7 @@ func failed(err error) error {
 	return err
 }
 
-// theCluster is the value of flags that stands for the cluster of the kubeconfig.
+// theCluster is the flag value for the cluster of the kubeconfig.
 const theCluster = "cluster"
 
 // NewReplay returns the command gatehouse replay.
@@ -184,7 +184,7 @@ func (o *replayOptions) complete() error {
 	return o.judging.complete()
 }
 
-// errNothing is what a replay ends with that judged nothing.
+// errNothing is the error of a replay that evaluated no request.
 func errNothing(count *requestlog.Count) error {
 	why := "there were no requests"
 	if len(count.LeftOut) > 0 {
@@ -223,7 +223,7 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 		options.Examples = math.MaxInt
 	case "jsonl":
 		encoder := json.NewEncoder(lines)
-		// The error of a write stays until Flush.
+		// Flush returns the error of this write.
 		options.Each = func(j *replay.Judged) { _ = encoder.Encode(j) }
 	}
 	shown.Set("Reading requests")
@@ -235,7 +235,7 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 	}
 	out := streams.Out
 	if o.output == "jsonl" {
-		// The lines are for programs, and the rest is for people.
+		// Lines on standard output are for programs, so the report goes to standard error.
 		out = streams.Err
 	}
 	if err := found.Write(out, o.output, !o.onlyChanges); err != nil {
@@ -253,13 +253,13 @@ func (o *replayOptions) run(ctx context.Context, streams command.Streams) error 
 	return nil
 }
 
-// replayMemory is the size, in bytes, from which on the heap is collected more often than by its
-// growth. The two servers of a replay live in half of it.
+// replayMemory is the memory limit of the Go runtime, in bytes: the heap is collected more often above it. The
+// two servers of a replay need half of it.
 const replayMemory = 300 << 20
 
-// quietServers has temporary servers log only when they are asked to, in a bound of memory.
+// quietServers limits the memory of temporary servers, and disables their log below verbosity 2.
 func quietServers(ctx context.Context, streams command.Streams, l *command.Logging) error {
-	// A million requests take no more memory than a thousand.
+	// A million requests need no more memory than a thousand.
 	command.BoundMemory(streams, replayMemory)
 	return l.StartFromTwo(ctx, streams.Err)
 }
@@ -273,7 +273,7 @@ func readRegistrations(paths []string) (*manifests.Set, error) {
 	return set, nil
 }
 
-// baseline reads what requests were judged by.
+// baseline reads the webhooks and policies that the requests are compared with.
 func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
 	switch {
 	case o.against == "":
@@ -294,7 +294,7 @@ func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
 	return &replay.Cluster{Set: set}, nil
 }
 
-// takeSnapshot reads the cluster of the kubeconfig.
+// takeSnapshot takes a snapshot of the cluster of the kubeconfig.
 func takeSnapshot(ctx context.Context, c *command.Cluster) (*clustersnapshot.Cluster, *rest.Config, error) {
 	config, err := c.Open()
 	if err != nil {
@@ -307,8 +307,8 @@ func takeSnapshot(ctx context.Context, c *command.Cluster) (*clustersnapshot.Clu
 	return s, config, nil
 }
 
-// source is where requests come from. It chooses the release and the server that they are judged as:
-// those of the baseline, or of the cluster that has the objects (S26.6, S28.11).
+// source returns the source of the requests. It selects the emulated release and the enforcing server: from the
+// baseline, or from the cluster of the objects (S26.6, S28.11).
 func (o *replayOptions) source(base *replay.Cluster) (replay.Source, error) {
 	existing := &replay.Existing{AsCreate: o.asCreate}
 	of := base.Snapshot

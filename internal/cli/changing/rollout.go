@@ -122,7 +122,8 @@ func (o *rolloutStatusOptions) run(ctx context.Context, streams command.Streams)
 	return o.print(streams, statuses)
 }
 
-// sparedByMetrics reads what the metrics of the server count; nil and why when it cannot.
+// sparedByMetrics reads the counts of violations from the server's metrics. Without counts, it returns the
+// reason.
 func sparedByMetrics(ctx context.Context, c *command.Cluster) (rollout.Counts, string) {
 	config, err := c.Open()
 	if err != nil {
@@ -143,7 +144,7 @@ func sparedByMetrics(ctx context.Context, c *command.Cluster) (rollout.Counts, s
 	return counts, ""
 }
 
-// enforcesSoftly returns an error when a server is not Gatehouse, and takes all for hard.
+// enforcesSoftly returns an error if the server is not Gatehouse: it would enforce everything.
 func enforcesSoftly(ctx context.Context, client dynamic.Interface, host string) error {
 	if _, err := client.Resource(rollout.States).List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
 		return fmt.Errorf("the server at %s is not Gatehouse: it ignores how soft a webhook or policy is", host)
@@ -151,7 +152,7 @@ func enforcesSoftly(ctx context.Context, client dynamic.Interface, host string) 
 	return nil
 }
 
-// objects are those that were asked for: one, or all with an annotation.
+// objects returns the selected objects: one, or all with the annotation.
 func (o *rolloutStatusOptions) objects(ctx context.Context, client dynamic.Interface) ([]unstructured.Unstructured, error) {
 	if o.target != nil {
 		u, err := client.Resource(o.target.Resource()).Get(ctx, o.target.Name, metav1.GetOptions{})

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A flag that does not exist gets the nearest one, or what there is instead of a flag of kubectl.
+// An unknown flag suggests the nearest flag, or the replacement of a kubectl flag.
 func TestUnknownFlags(t *testing.T) {
 	for _, tc := range []struct{ use, flag, want string }{
 		{"check PATH...", "-f", "files and directories are arguments here, without -f: check PATH"},

@@ -17,7 +17,7 @@ import (
 func TestWhichKubeconfigKubectlUses(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		// kubeconfig and dataDir are the environment, files what exists.
+		// kubeconfig and dataDir are environment variables, and files are the existing files.
 		kubeconfig, dataDir string
 		files               []string
 		want                string
@@ -65,7 +65,7 @@ func TestWhichKubeconfigKubectlUses(t *testing.T) {
 	}
 }
 
-// foundKubeconfig is what a server at foundServer writes.
+// foundKubeconfig is the kubeconfig that a server at foundServer writes.
 const (
 	foundServer     = "https://127.0.0.1:6443"
 	foundKubeconfig = `{apiVersion: v1, kind: Config, current-context: c,
@@ -89,8 +89,8 @@ func servesFrom(t *testing.T, dir string) (lock string) {
 	return lock
 }
 
-// A kubeconfig that no flag names and that came with a folder is used while it is that of a server of this
-// user only; nothing else is used instead.
+// A kubeconfig that no flag selects, found in a folder, is used only while it belongs to a running server of
+// this user. Otherwise no kubeconfig is used.
 func TestStrangeFoldersNameNoServer(t *testing.T) {
 	replaced := func(old, new string) string {
 		if !strings.Contains(foundKubeconfig, old) {
@@ -101,7 +101,7 @@ func TestStrangeFoldersNameNoServer(t *testing.T) {
 	const cluster, key = "certificate-authority-data: YQ==", "client-key-data: YQ=="
 	for name, tc := range map[string]struct {
 		kubeconfig string
-		// spoil changes what a server has made; nil for no server.
+		// spoil changes the files of the server; nil means no server.
 		spoil func(t *testing.T, lock string) error
 		why   string
 	}{

@@ -56,7 +56,7 @@ func TestUsualErrorsAreLeftOut(t *testing.T) {
 	}
 }
 
-// A server that stops ends what its libraries do in the background.
+// A server that stops also stops the background work of its libraries.
 func TestErrorsAfterTheEndAreLeftOut(t *testing.T) {
 	before := utilruntime.ErrorHandlers
 	defer func() { utilruntime.ErrorHandlers = before }()

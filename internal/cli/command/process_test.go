@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A signal that is on its way while a program takes over ends the process, as one before and after.
+// A signal that arrives during a takeover ends the process, like a signal before or after it.
 func TestNoSignalIsLost(t *testing.T) {
 	const child = "GATEHOUSE_TEST_SIGNALS"
 	if os.Getenv(child) != "" {

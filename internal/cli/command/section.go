@@ -58,10 +58,10 @@ func PrintUsage(cmd *cobra.Command) error {
 // flagName matches the text before the description of a flag.
 var flagName = regexp.MustCompile(`^ +(?:-\w, )?--\S+(?: \S+)? +`)
 
-// leastUsage is the least width of descriptions beside the names of their flags.
+// leastUsage is the least width of descriptions next to the names of their flags.
 const leastUsage = 36
 
-// flagUsages lists flags in lines of a width; 0 means no wrapping. If there is little room beside the names,
+// flagUsages lists flags in lines of a width; 0 means no wrapping. If there is little room next to the names,
 // the descriptions follow below them. pflag's own wrapping puts the text after a long word on one line.
 func flagUsages(flags *pflag.FlagSet, width int) string {
 	text := flags.FlagUsages()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// watched is a resource whose watches are these, one after the other; nil stands for one that is too late.
+// watched is a resource with the given watches, in order; a nil watch is expired.
 type watched struct {
 	dynamic.ResourceInterface
 	watches []func(*watch.FakeWatcher)
@@ -45,7 +45,7 @@ func at(version string) *unstructured.Unstructured {
 	return u
 }
 
-// A watch that ends goes on where it was, one that lost events begins anew and says so, and an error ends it.
+// FollowTraces resumes after a watch that ends, starts anew with a note after lost events, and returns errors.
 func TestTracesAreFollowed(t *testing.T) {
 	enough := errors.New("enough")
 	client := &watched{watches: []func(*watch.FakeWatcher){

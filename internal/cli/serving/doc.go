@@ -1,4 +1,4 @@
-// Package serving has the commands that run a server: serve, kubectl, which talks to it, webhook,
-// which serves the compiled-in plugins to others, and envtest with the programs under whose names
-// gatehouse runs in tests, kube-apiserver and etcd.
+// Package serving has the commands that run a server: serve; kubectl, its client; webhook, which serves the
+// built-in admission plugins to other API servers; and envtest, with kube-apiserver and etcd, the names under
+// which gatehouse runs in tests.
 package serving

@@ -81,8 +81,8 @@ func oneDirectory(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// cachedPrograms returns a folder in the user's cache with the programs of this build.
-// Each place that gatehouse is started from has a folder of its own for each release.
+// cachedPrograms returns a folder in the user's cache with the programs of this build. Each location of the
+// gatehouse binary has its own folder for each release.
 func cachedPrograms(as *command.Release) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -103,9 +103,8 @@ func cachedPrograms(as *command.Release) (string, error) {
 	return dir, installPrograms(dir, as)
 }
 
-// installPrograms puts this program into a directory under the names that it stands in
-// for. A process that starts one of them meanwhile gets the old program or the new one. The
-// programs emulate a release, if one is named.
+// installPrograms installs this program in a directory under the names that it supports. A process that starts
+// one of them meanwhile gets the old program or the new one. With a release, the programs emulate that release.
 func installPrograms(dir string, as *command.Release) error {
 	release, err := as.Named()
 	if err != nil {
@@ -141,15 +140,15 @@ func installPrograms(dir string, as *command.Release) error {
 	return replace(file, func(temporary string) error { return os.WriteFile(temporary, []byte(release+"\n"), 0o644) })
 }
 
-// releaseFile is a file next to programs, with the release of Kubernetes that they emulate.
+// releaseFile is a file next to the programs with the Kubernetes release that they emulate.
 const releaseFile = "kubernetes-version"
 
-// versionedFolder is the name of a folder of setup-envtest and of libraries with the same layout.
+// versionedFolder matches the folders of setup-envtest and of libraries with the same layout.
 var versionedFolder = regexp.MustCompile(`^v?(1\.[0-9]{1,3}\.[0-9]{1,3})-[a-z]+-[a-z0-9]+$`)
 
-// releaseOfFolder returns the release that programs in a folder emulate (S26.11): what its file
-// says, or the name that the folder has in the store of setup-envtest. It is empty for the
-// release of the program. known is false for a release that cannot be emulated.
+// releaseOfFolder returns the release that the programs in a folder emulate (S26.11): the content of
+// releaseFile, or the release in the folder's name in the store of setup-envtest. It is empty for the release
+// of the program. known is false for a release that cannot be emulated.
 func releaseOfFolder(dir string) (release string, known bool, err error) {
 	data, err := files.Read(filepath.Join(dir, releaseFile), maxReleaseFile)
 	if err == nil {
@@ -169,11 +168,10 @@ func releaseOfFolder(dir string) (release string, known bool, err error) {
 	return "", true, err
 }
 
-// maxReleaseFile bounds releaseFile, in bytes.
+// maxReleaseFile is the largest size of releaseFile, in bytes.
 const maxReleaseFile = 1 << 10
 
-// installFile makes a file the same as another one: by a link, or by a copy where that
-// cannot be.
+// installFile installs a file under another path: by a link, or by a copy where a link is impossible.
 func installFile(from, to string) error {
 	source, err := os.Stat(from)
 	if err != nil {
@@ -193,7 +191,7 @@ func installFile(from, to string) error {
 	})
 }
 
-// replace puts what create makes in the place of a file, at once.
+// replace atomically replaces a file by the file that create writes.
 func replace(path string, create func(temporary string) error) error {
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".install-")
 	if err != nil {
@@ -224,6 +222,6 @@ func copyFile(from, to string, info fs.FileInfo) error {
 	if err := out.Close(); err != nil {
 		return err
 	}
-	// The time tells a copy of this build from that of another.
+	// The time distinguishes copies of different builds.
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }

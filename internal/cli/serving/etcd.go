@@ -15,22 +15,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 )
 
-// etcdDefaults are what etcd does for tests where neither its command line nor its
-// environment says otherwise. etcd takes them from its environment.
+// etcdDefaults are the defaults of etcd for tests, overridden by its command line and environment. etcd reads
+// them from its environment.
 var etcdDefaults = []struct{ variable, value string }{
-	// A test does not need what etcd logs at other levels.
+	// A test does not need other levels of etcd's log.
 	{"ETCD_LOG_LEVEL", "error"},
-	// A cluster of one elects itself; waiting for others would only delay it.
+	// A single member elects itself; waiting for others would only delay it.
 	{"ETCD_HEARTBEAT_INTERVAL", "10"},
 	{"ETCD_ELECTION_TIMEOUT", "50"},
 }
 
-// RunEtcd turns this process into etcd, the real one, with all of its flags. It returns
-// only when etcd does.
+// RunEtcd runs the real etcd in this process, with all of its flags. It returns only when etcd returns.
 func RunEtcd(ctx context.Context, args []string) {
-	// etcd takes over the signals when it has started.
+	// etcd handles the signals after it has started.
 	command.LeaveSignals(ctx)
-	// The members of a cluster must agree on how long they wait for one another.
+	// The members of a cluster must agree on the election timeout.
 	if !manyMembers(args) {
 		for _, d := range etcdDefaults {
 			if _, set := os.LookupEnv(d.variable); !set {
@@ -39,12 +38,12 @@ func RunEtcd(ctx context.Context, args []string) {
 		}
 	}
 	go watchSuite(cmp.Or(flagsOf(args)["data-dir"], os.Getenv("ETCD_DATA_DIR")))
-	// It has little to collect, and no limit of its memory.
+	// etcd has little garbage and no memory limit.
 	prelude.SetCollectAt(100)
 	etcdmain.Main(append([]string{program.Etcd}, args...))
 }
 
-// flagsOf returns the values of the flags of an etcd.
+// flagsOf returns the flags of an etcd command line and their values.
 func flagsOf(args []string) map[string]string {
 	flags := map[string]string{}
 	for i, arg := range args {
@@ -57,7 +56,7 @@ func flagsOf(args []string) map[string]string {
 	return flags
 }
 
-// manyMembers reports whether etcd is to be one of several members.
+// manyMembers reports whether etcd becomes one of several members.
 func manyMembers(args []string) bool {
 	for name, value := range flagsOf(args) {
 		if strings.HasPrefix(name, "discovery") || name == "initial-cluster" && strings.Contains(value, ",") {
@@ -67,12 +66,12 @@ func manyMembers(args []string) bool {
 	return false
 }
 
-// watchSuite ends etcd with the process that started it, and then removes the data
-// directory if it is a temporary one of envtest.
+// watchSuite ends etcd when its parent process ends, and then removes the data directory if it is a temporary
+// directory of envtest.
 func watchSuite(dataDir string) {
 	data, err := scratch.Adopt(dataDir, startedBy)
 	if err != nil {
-		// etcd says what is wrong with its directory.
+		// etcd reports problems of its directory.
 		return
 	}
 	if !orphaned(context.Background()) {

@@ -25,19 +25,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// idleGates are the feature gates of Kubernetes that no code of this program reads, one in
-// each line.
+// idleGates are the feature gates of Kubernetes that no code of this program reads, one in each line.
 //
 //go:embed kubeapiserver_gates.txt
 var idleGates string
 
-// suiteControllers run in a kube-apiserver of a test library. Others would make or
-// delete objects, which its tests do not expect: an envtest has no controllers. With these,
-// namespaces can be deleted and the roles admin, edit and view have rules.
+// suiteControllers are the controllers of a kube-apiserver that a test library starts. Other controllers would
+// create or delete objects unexpectedly for the tests, since an envtest has no controllers. These two make the
+// deletion of namespaces work and fill the roles admin, edit and view.
 var suiteControllers = []string{"namespace-controller", "clusterrole-aggregation-controller"}
 
-// kubeAPIServer is the command line of kube-apiserver where it is more than that of
-// serve.
+// kubeAPIServer has the kube-apiserver flags that serve does not have.
 type kubeAPIServer struct {
 	certDir       string
 	storage       string
@@ -45,8 +43,8 @@ type kubeAPIServer struct {
 	withoutEffect []string
 }
 
-// NewKubeAPIServer returns the command that stands in for kube-apiserver: serve, with
-// the names and defaults of kube-apiserver's flags.
+// NewKubeAPIServer returns the command that replaces kube-apiserver: serve, with the flag names and defaults of
+// kube-apiserver.
 func NewKubeAPIServer(streams command.Streams) *cobra.Command {
 	return newKubeAPIServerCommand(streams, func(ctx context.Context, o *serveOptions) error { return runServe(ctx, o, streams) })
 }
@@ -84,9 +82,9 @@ webhook or a policy is in force as soon as its registration is acknowledged:
 	cmd.Flags().Lookup("console").Hidden = true
 	setDefault(cmd, "allow-privileged", "false")
 	setDefault(cmd, "admission-consistency", "strict")
-	// Suites begin to serve webhooks after they registered them.
+	// Test suites register webhooks before they serve them.
 	setDefault(cmd, "admission-webhook-breaker", "off")
-	// A suite is one user.
+	// All requests of a suite are from one user.
 	setDefault(cmd, "enable-priority-and-fairness", "false")
 	cmd.Flags().Lookup("controllers").DefValue = strings.Join(suiteControllers, ",")
 	cmd.Flags().Lookup("data-dir").DefValue = "gatehouse in the directory of --cert-dir, or a temporary directory"
@@ -122,7 +120,7 @@ func (k *kubeAPIServer) addFlags(cmd *cobra.Command) {
 	})
 }
 
-// noEffect is the value of a flag that is accepted and means nothing.
+// noEffect is the value of a flag that is accepted and has no effect.
 type noEffect struct {
 	kind string
 	seen func()
@@ -140,9 +138,9 @@ func (n *noEffect) String() string { return "" }
 // Type implements pflag.Value.
 func (n *noEffect) Type() string { return n.kind }
 
-// apply makes server options of the command line and warns of what it leaves out. The
-// returned function is to be called when the server has ended. It removes temporary
-// files: its own ones, and if the suite is gone those that the suite has made.
+// apply converts the command line to server options, and warns of flags without effect. The caller must call
+// end after the server has ended. end removes the temporary files of this process and, if orphaned is set, the
+// temporary files of the suite.
 func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io.Writer) (end func(orphaned bool), err error) {
 	warn := func(format string, args ...any) {
 		terminal.Fprintf(warnings, "%s: %s\n", program.KubeAPIServer, fmt.Sprintf(format, args...))
@@ -165,14 +163,15 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	}
 	warnOfIdleGates(s.FeatureGates, warn)
 	s.UnsafeNoFsync, s.EndAtOnce = true, true
-	// A kube-apiserver has no such page.
+	// A kube-apiserver has no console.
 	s.Console = false
 	chooseAdmission(s, warn)
 	chooseAddresses(s, warn)
 	if !flags.Changed("controllers") {
 		s.Controllers = suiteControllers
 	}
-	// etcd starts at the same time, and may be ended at any moment: it leaves this to us.
+	// The etcd of the suite starts at the same time and may be killed at any moment, so this process removes
+	// old files.
 	scratch.Sweep()
 	certs, err := scratch.Adopt(k.certDir, startedBy)
 	if err != nil {
@@ -204,7 +203,7 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	return end, nil
 }
 
-// releaseOfProgram is --emulated-version of a program in a folder of envtest (S26.11).
+// releaseOfProgram returns --emulated-version for a program in a folder of envtest (S26.11).
 func releaseOfProgram(warn func(string, ...any)) ([]string, error) {
 	path, err := exec.LookPath(os.Args[0])
 	if err != nil {
@@ -220,7 +219,7 @@ func releaseOfProgram(warn func(string, ...any)) ([]string, error) {
 	return []string{release}, nil
 }
 
-// warnOfIdleGates warns of feature gates that change nothing here.
+// warnOfIdleGates warns of feature gates without effect here.
 func warnOfIdleGates(entries []string, warn func(string, ...any)) {
 	var idle []string
 	for _, entry := range entries {
@@ -235,8 +234,8 @@ func warnOfIdleGates(entries []string, warn func(string, ...any)) {
 	}
 }
 
-// chooseAdmission leaves out the plugins of kube-apiserver that are not here, and
-// versions of the API that cannot be switched.
+// chooseAdmission drops kube-apiserver's plugins that do not exist here, and API versions that cannot be
+// switched.
 func chooseAdmission(s *server.Options, warn func(string, ...any)) {
 	known, upstream := server.PluginNames(), command.GeneratedLines(command.UpstreamPlugins)
 	missing := func(name string) bool { return !slices.Contains(known, name) && slices.Contains(upstream, name) }
@@ -249,13 +248,13 @@ func chooseAdmission(s *server.Options, warn func(string, ...any)) {
 			return true
 		})
 	}
-	// A plugin that is not here is disabled already.
+	// A missing plugin is disabled anyway.
 	s.DisableAdmissionPlugins = slices.DeleteFunc(slices.Clone(s.DisableAdmissionPlugins), missing)
 	s.RuntimeConfig = slices.DeleteFunc(slices.Clone(s.RuntimeConfig), func(entry string) bool {
 		if runtimeconfig.CanSwitch(entry) {
 			return false
 		}
-		// What is to be served may be served already.
+		// Enabling an API that is enabled by default needs no warning.
 		if _, value, given := strings.Cut(entry, "="); given && value != "true" || !runtimeconfig.ServedByDefault(entry) {
 			warn("--runtime-config %s has no effect here", entry)
 		}
@@ -263,10 +262,10 @@ func chooseAdmission(s *server.Options, warn func(string, ...any)) {
 	})
 }
 
-// chooseAddresses leaves out addresses that have no meaning here.
+// chooseAddresses drops addresses that have no effect here.
 func chooseAddresses(s *server.Options, warn func(string, ...any)) {
 	if ip := net.ParseIP(s.AdvertiseAddress); ip != nil && ip.IsLoopback() {
-		// No EndpointSlice can announce it: an endpoint must not be a loopback address.
+		// An EndpointSlice cannot contain a loopback address.
 		s.AdvertiseAddress = ""
 	}
 	first, rest, two := strings.Cut(s.ServiceClusterIPRange, ",")
@@ -275,7 +274,7 @@ func chooseAddresses(s *server.Options, warn func(string, ...any)) {
 	}
 }
 
-// certificates finds the serving certificate, or makes one as kube-apiserver does.
+// certificates loads the serving certificate, or creates one like kube-apiserver.
 func (k *kubeAPIServer) certificates(s *server.Options) error {
 	if k.certDir == "" || s.TLSCertFile != "" {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
-// standIn runs a command line of kube-apiserver up to where the server would start, and
-// returns its options and what was written to standard error.
+// standIn runs a command line of kube-apiserver up to the start of the server. It returns the server's options
+// and standard error.
 func standIn(t *testing.T, args ...string) (*serveOptions, string, error) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -39,7 +39,7 @@ func standIn(t *testing.T, args ...string) (*serveOptions, string, error) {
 func TestTheCommandLineOfKubeAPIServer(t *testing.T) {
 	for _, tc := range []struct {
 		name, args string
-		// got reads what want is compared with; nil for what is warned of alone.
+		// got reads the option to compare with want; nil to compare warnings only.
 		got      func(*server.Options) any
 		want     any
 		warnings []string
@@ -114,7 +114,7 @@ func TestHelpListsFlagsAsTestLibrariesLookForThem(t *testing.T) {
 		return regexp.MustCompile(`(?m)^\s*--` + name + `\b`).MatchString(help.String())
 	}
 	for _, line := range command.GeneratedLines(command.UpstreamFlags) {
-		// The library's own expression does not find a flag with a short form either.
+		// The test's expression does not match a flag with a short form.
 		if name, _, _ := strings.Cut(line, " "); name != "v" && !listed(name) {
 			t.Errorf("--%s is not listed", name)
 		}
@@ -224,7 +224,7 @@ func TestInstalledProgramsFollowTheProgram(t *testing.T) {
 	}
 	check()
 	check()
-	// A program of another build, and something else under a name that is needed.
+	// Another build and a file of another kind have the names of programs.
 	for _, name := range []string{program.KubeAPIServer, program.Kubectl} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func TestInstalledProgramsFollowTheProgram(t *testing.T) {
 		}
 	}
 	check()
-	// Where no link can be made, a copy differs from that of another build.
+	// Where links are impossible, a copy differs from the copy of another build.
 	copied := filepath.Join(dir, "copy")
 	if err := copyFile(self, copied, info); err != nil {
 		t.Fatal(err)

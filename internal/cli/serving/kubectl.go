@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials that kubectl knows in a kubeconfig
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // credential plugins that a kubeconfig may use
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	componentcli "k8s.io/component-base/cli"
@@ -56,28 +56,27 @@ refused.
 	}
 }
 
-// RunKubectl turns this process into kubectl. It returns only when kubectl
-// succeeds: otherwise kubectl itself prints the error and exits.
+// RunKubectl runs kubectl in this process. It returns only after success: on failure, kubectl prints the error
+// and exits.
 func RunKubectl(args []string, streams command.Streams) {
-	// Interrupting kubectl ends it at once; its own handlers restore the terminal.
+	// An interrupt ends kubectl at once; its own handlers restore the terminal.
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
-	// The same as kubectl's own main function.
+	// The rest is kubectl's main function.
 	_, _ = componentlogs.GlogSetter(kubectl.GetLogVerbosity(args))
 	if err := componentcli.RunNoErrOutput(kubectlCommand(args, streams)); err != nil {
 		kubectlutil.CheckErr(err)
 	}
 }
 
-// kubectlCommand makes kubectl's own command tree. From then on os.Args and
-// KUBECONFIG are what kubectl expects, since its parts, and the plugins it
-// starts, read them by themselves.
+// kubectlCommand returns kubectl's command tree. It changes os.Args and KUBECONFIG for kubectl, since parts of
+// kubectl and its plugins read them directly.
 func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 	os.Args = append([]string{"kubectl"}, args...)
 	chosen := os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || command.IsPlugin() || command.ProgramName == program.Kubectl
 	missing := command.DefaultKubeconfig()
-	// Without a kubeconfig of Gatehouse, kubectl uses that of the user.
+	// Without a kubeconfig of Gatehouse, kubectl uses the user's kubeconfig.
 	usersKubeconfig := !chosen && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == ""
-	// kubectl shows what it prints in its own way.
+	// kubectl formats its output for the terminal itself.
 	io := genericiooptions.IOStreams{In: streams.In, Out: terminal.Exact(streams.Out), ErrOut: terminal.Exact(streams.Err)}
 	flags := genericclioptions.NewConfigFlags(true).
 		WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
@@ -103,8 +102,8 @@ func kubectlCommand(args []string, streams command.Streams) *cobra.Command {
 	return root
 }
 
-// pluginHandler finds plugins by absolute entries of PATH only. An entry such as "." would find a program of the working
-// directory, whose files somebody else may have written.
+// pluginHandler finds plugins only through absolute entries of PATH. An entry such as "." would find a program
+// in the working directory, which another user may have written.
 type pluginHandler struct{ kubectl.PluginHandler }
 
 // Lookup implements kubectl.PluginHandler.
@@ -113,8 +112,8 @@ func (h pluginHandler) Lookup(name string) (path string, found bool) {
 	return path, found && filepath.IsAbs(path)
 }
 
-// refusal makes the first request end kubectl with the reason why no server is
-// known; commands that need no server, such as --dry-run=client, still work.
+// refusal makes the first request end kubectl with the reason for the missing server. Commands without a
+// server, such as --dry-run=client, still work.
 type refusal struct{ reason error }
 
 func (r refusal) RoundTrip(*http.Request) (*http.Response, error) {

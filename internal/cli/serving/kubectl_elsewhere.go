@@ -15,28 +15,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// onlyVariable names the environment variable that refuses writes to a cluster that nobody named:
+// onlyVariable is the environment variable that forbids writes to a cluster that was not selected explicitly:
 // the current context of the user's own kubeconfig.
 const onlyVariable = "GATEHOUSE_ONLY"
 
-// announcement is what is said once before the first write to a cluster that nobody named.
+// announcement is a note before the first write to a cluster that was not selected explicitly. It is printed
+// once.
 type announcement struct {
 	once  sync.Once
 	flags *genericclioptions.ConfigFlags
 	err   io.Writer
 }
 
-// announcing announces the first write that goes through it.
+// announcing prints the announcement before the first write through it.
 type announcing struct {
 	*announcement
 	host string
 	next http.RoundTripper
 }
 
-// reviews are resources that are posted to ask, and change nothing.
+// reviews are resources whose create requests are queries and change nothing.
 var reviews = []string{"accessreviews", "rulesreviews", "selfsubjectreviews", "tokenreviews"}
 
-// writes reports whether a request changes the cluster.
+// writes reports whether a request can change the cluster.
 func writes(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

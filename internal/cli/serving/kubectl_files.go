@@ -15,11 +15,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// fileFlags are the flags of kubectl that name files.
+// fileFlags are kubectl's flags for files.
 var fileFlags = []string{"filename", "from-file", "from-env-file", "patch-file", "cert", "key"}
 
-// checkFiles has kubectl refuse named pipes, devices, and links out of a directory before it reads files: in a directory of
-// somebody else, it would wait for a pipe without end, or print a file of the user. Open pipes of a shell are read.
+// checkFiles makes kubectl refuse named pipes, devices, and links out of a directory before it reads files. In
+// the directory of another user, kubectl could otherwise block forever on a pipe or print the user's own files.
+// Open pipes of a shell are allowed.
 func checkFiles(root *cobra.Command) {
 	before := root.PersistentPreRunE
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
@@ -34,7 +35,7 @@ func checkFiles(root *cobra.Command) {
 			}
 			for _, value := range values {
 				if f.Name == "from-file" {
-					// The name of the key may come first.
+					// The value may begin with the name of the key.
 					if _, file, named := strings.Cut(value, "="); named {
 						value = file
 					}
@@ -51,7 +52,8 @@ func checkFiles(root *cobra.Command) {
 	}
 }
 
-// checkFile returns the reason to refuse a path: a file, a directory or a pattern. kubectl itself reports missing files.
+// checkFile returns an error if a path must not be read: a file, a directory or a pattern. kubectl itself
+// reports missing files.
 func checkFile(path string) error {
 	matches, err := filepath.Glob(path)
 	if err != nil || len(matches) == 0 {

@@ -18,9 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// replaceVersion replaces what kubectl's version command does. Its own takes the client's
-// version from a variable that only the build scripts of Kubernetes set, and
-// fails on what the variable holds otherwise.
+// replaceVersion replaces kubectl's version command. The original reads the client version from a variable that
+// only the build scripts of Kubernetes set, and fails without it.
 func replaceVersion(root *cobra.Command, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) {
 	cmd, _, err := root.Find([]string{"version"})
 	if err != nil {
@@ -36,13 +35,13 @@ func replaceVersion(root *cobra.Command, flags *genericclioptions.ConfigFlags, s
 	}
 }
 
-// runKubectlVersion prints what kubectl prints.
+// runKubectlVersion prints versions in kubectl's formats.
 func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, clientOnly bool, output string) error {
 	v := kubectlversion.Version{ClientVersion: clientVersion(command.CurrentVersion().Kubernetes)}
 	v.KustomizeVersion, _ = kubectlversion.GetKustomizeModVersion()
 	switch output {
 	case "":
-		// The client's versions are printed before the server answers.
+		// The client version is printed even if the server does not respond.
 		terminal.Fprintf(streams.Out, "Client Version: %s\nKustomize Version: %s\n", v.ClientVersion.GitVersion, v.KustomizeVersion)
 	case "json", "yaml":
 	default:
@@ -71,7 +70,7 @@ func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericioop
 	return serverErr
 }
 
-// clientVersion is what a build of kubectl of the given release is stamped with.
+// clientVersion returns the version that a kubectl build of the given release embeds.
 func clientVersion(release string) *apiversion.Info {
 	info := version.Get()
 	info.GitVersion, info.GitCommit, info.BuildDate = release, "", ""

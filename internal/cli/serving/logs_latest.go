@@ -7,15 +7,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// keptLog is how many bytes of the log a server keeps in memory, at least that many when it logged
-// as much, and twice that at most.
+// keptLog is half of the largest size of the log in memory, in bytes. At least that much is kept, if the server
+// logged as much.
 const keptLog = 256 << 10
 
-// latestLog keeps the latest records of a log, one of each call of Write. It is safe for concurrent
+// latestLog keeps the latest records of a log. Each call of Write writes one record. It is safe for concurrent
 // use; the zero value is empty and takes no memory.
 type latestLog struct {
 	mu sync.Mutex
-	// older is full, and newer grows until it is.
+	// newer grows to keptLog and then becomes older.
 	older, newer []byte
 }
 
@@ -30,17 +30,17 @@ func (l *latestLog) Write(record []byte) (int, error) {
 	return len(record), nil
 }
 
-// Bytes returns the records, the oldest first.
+// Bytes returns the kept records, the oldest first.
 func (l *latestLog) Bytes() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return bytes.Join([][]byte{l.older, l.newer}, nil)
 }
 
-// shownFlags are the flags that /flagz shows.
+// shownFlags are the flags on the page /flagz.
 type shownFlags struct{ flags *pflag.FlagSet }
 
-// GetFlagz implements flagz.Reader. The flags of a command line do not change while a server runs.
+// GetFlagz implements flagz.Reader. The flags do not change while a server runs.
 func (s shownFlags) GetFlagz() map[string]string {
 	values := map[string]string{}
 	s.flags.VisitAll(func(f *pflag.Flag) {

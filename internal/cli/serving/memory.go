@@ -11,34 +11,33 @@ import (
 )
 
 const (
-	// liveTimes bounds what the runtime takes: so many times what is alive on the heap,
-	// and so many bytes more. A server for tests runs with many others and gets few; with
-	// the others' many, a server under load creates an eighth more objects in a second, and
-	// with half of its own, its start takes half as much CPU again.
+	// The memory limit of the runtime is liveTimes times the live heap, plus room bytes. A server for tests
+	// runs beside many others and gets roomInTests. Under load, a server with the larger room creates an eighth
+	// more objects per second than with roomInTests; with half of roomInTests, its start takes half as much CPU
+	// again.
 	liveTimes         = 2
 	roomInTests, room = 64 << 20, 192 << 20
-	// containerShare is how much of a container's memory the runtime may take; the rest
-	// is for pages of the program's file and of the database.
+	// containerShare is the runtime's largest share of a container's memory. The rest is for pages of the
+	// binary and of the database.
 	containerShare = .9
-	// memoryInterval is how often the bound follows what is alive.
+	// memoryInterval is the interval between updates of the limit.
 	memoryInterval = 200 * time.Millisecond
-	// A server is quiet when it allocates less than quietBytes in quietTime. It then
-	// gives back the memory beyond its live heap, if that is more than worthwhile bytes. A
-	// server that stays quiet does so a second time after afterCaches, when what was kept for
-	// requests that might have followed is dropped; the runtime alone would collect that
-	// garbage after minutes.
+	// A server is quiet when it allocates less than quietBytes in quietTime. It then returns the memory beyond
+	// its live heap to the operating system, if that is more than worthwhile bytes. If it stays quiet, it does
+	// so again after afterCaches, when caches for further requests have expired. The runtime alone would
+	// collect that garbage minutes later.
 	quietTime              = 4 * time.Second
 	afterCaches            = 12 * time.Second
 	quietBytes, worthwhile = 32 << 20, 32 << 20
 )
 
-// memory is what the runtime says of its memory, in bytes.
+// memory has statistics of the Go runtime, in bytes.
 type memory struct {
-	// live is what was alive on the heap when garbage was last collected.
+	// live is the live heap at the last garbage collection.
 	live uint64
-	// allocated is what was ever allocated there.
+	// allocated is the sum of all heap allocations.
 	allocated uint64
-	// held is what the runtime has from the operating system.
+	// held is the memory obtained from the operating system.
 	held uint64
 }
 
@@ -51,13 +50,12 @@ func readMemory() memory {
 	return memory{live: s[0].Value.Uint64(), allocated: s[1].Value.Uint64(), held: s[2].Value.Uint64() - s[3].Value.Uint64()}
 }
 
-// limit is how much the runtime may have from the operating system, in bytes.
+// limit returns the memory limit of the runtime, in bytes.
 func (m memory) limit(room int64) int64 { return liveTimes*int64(m.live) + room }
 
-// keepMemory keeps what the process takes of the machine's memory near what it needs,
-// until ctx ends: the limit of the runtime follows what is alive on the heap, with room
-// bytes for garbage, and a server that has become quiet gives back the rest. The limit
-// never exceeds the one that was set before, by GOMEMLIMIT, or that of the container.
+// keepMemory keeps the memory of the process near its needs until ctx ends: the limit of the runtime follows
+// the live heap, with room bytes for garbage, and a server that becomes quiet returns the rest. The limit never
+// exceeds GOMEMLIMIT or the limit of the container.
 func keepMemory(ctx context.Context, room int64) {
 	most := debug.SetMemoryLimit(-1)
 	if container := containerMemory(); container > 0 {
@@ -69,7 +67,7 @@ func keepMemory(ctx context.Context, room int64) {
 	wait.UntilWithContext(ctx, func(context.Context) {
 		now := readMemory()
 		next := min(now.limit(room), most)
-		// Setting it stops the world for a moment, which small changes are not worth.
+		// Setting the limit stops the world, so small changes are skipped.
 		if math.Abs(float64(next-limit)) > float64(limit)/32 {
 			limit = next
 			debug.SetMemoryLimit(limit)
@@ -80,18 +78,18 @@ func keepMemory(ctx context.Context, room int64) {
 	}, memoryInterval)
 }
 
-// quiet says when a server that was busy has become quiet.
+// quiet detects when a busy server becomes quiet.
 type quiet struct {
-	// since is when what was allocated was last seen to grow by quietBytes, and from
-	// how much there was then.
+	// since is the last time when allocations had grown by quietBytes, and from is the value of allocated at
+	// that time.
 	since time.Time
 	from  uint64
-	// given is how many times memory was given back since then.
+	// given is the number of times memory was returned since then.
 	given int
 }
 
-// begins is true twice for every time that the server becomes quiet with memory that is
-// worth giving back: at once, and when its caches are dropped.
+// begins returns true twice whenever the server becomes quiet with enough memory to return: at once, and after
+// its caches have expired.
 func (q *quiet) begins(now time.Time, m memory) bool {
 	if q.since.IsZero() || m.allocated-q.from >= quietBytes {
 		*q = quiet{since: now, from: m.allocated}
@@ -105,7 +103,7 @@ func (q *quiet) begins(now time.Time, m memory) bool {
 		return false
 	}
 	if q.given == 0 && m.held < m.live+worthwhile {
-		// It may yet grow, little by little.
+		// It may still grow slowly.
 		q.since, q.from = now, m.allocated
 		return false
 	}

@@ -2,8 +2,7 @@ package serving
 
 import "github.com/KimMachineGun/automemlimit/memlimit"
 
-// containerMemory returns how many bytes of memory the container of the process may
-// have, 0 for as much as there is.
+// containerMemory returns the memory limit of the process's container in bytes; 0 means no limit.
 func containerMemory() uint64 {
 	limit, err := memlimit.FromCgroup()
 	if err != nil {

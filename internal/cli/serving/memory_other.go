@@ -2,5 +2,5 @@
 
 package serving
 
-// containerMemory is not known where there are no control groups.
+// containerMemory returns 0: the limit is unknown without control groups.
 func containerMemory() uint64 { return 0 }

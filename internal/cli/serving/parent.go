@@ -12,36 +12,34 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// endWithParentVariable names the environment variable that lets a server of tests live
-// on when the process that started it has ended.
+// endWithParentVariable is the environment variable that keeps a test server running after its parent process
+// ends.
 const endWithParentVariable = "GATEHOUSE_END_WITH_PARENT"
 
-// endWithLockVariable names the environment variable with a file that the users of a server
-// of tests lock. The server ends when it has had none for a while, and not with its parent.
+// endWithLockVariable is the environment variable with a file that the users of a test server lock. The server
+// ends after a while without users, rather than with its parent.
 const endWithLockVariable = "GATEHOUSE_END_WITH_LOCK"
 
 const (
-	// parentInterval is how often a server of tests looks whether its parent lives, or
-	// whether it has a user.
+	// parentInterval is the interval between checks for the parent or for users.
 	parentInterval = 250 * time.Millisecond
-	// unusedTime is how long a server waits for another user: the next package of a
-	// 'go test' is linked meanwhile.
+	// unusedTime is the wait for another user before a server ends: the next package of a 'go test' is linked
+	// meanwhile.
 	unusedTime = 5 * time.Second
 )
 
-// startedBy is the process that started this one. It is read before anything takes time.
+// startedBy is the process ID of the parent. It is read before the parent can end.
 var startedBy = os.Getppid()
 
-// orphaned waits until the process that started this one has ended, however that happened, unless
-// the environment says that it does not matter or names a lock to look at instead. It returns false
-// when ctx ended before, or when there is nobody to look for: the first process of a machine or of a
-// container does not end.
+// orphaned waits until the parent process has ended, for any reason. The environment can disable this, or name
+// a lock to check instead. It returns false if ctx ended first, or if there is no parent to check: the first
+// process of a machine or of a container does not end.
 //
-// The log, which goes to standard error, names the reason: a script may have started the server and ended on
+// The log, which goes to standard error, has the reason: a script may have started the server and ended on
 // purpose, and no other process can see how it ended.
 //
-// Looking is what every system can do. Linux could send a signal, but does so already
-// when a thread of the parent ends.
+// Polling works on every system. Linux could send a signal, but does so already when a thread of the parent
+// ends.
 func orphaned(ctx context.Context) bool {
 	ended := func() bool {
 		if os.Getppid() == startedBy {
@@ -55,15 +53,15 @@ func orphaned(ctx context.Context) bool {
 	} else if end, err := strconv.ParseBool(os.Getenv(endWithParentVariable)); err == nil && !end || startedBy == 1 {
 		return false
 	}
-	// After the parent has ended, log lines go nowhere, and must not end this process
-	// before it has cleaned up.
+	// The parent's end breaks the pipe of the log. The signal must not end this process before it has cleaned
+	// up.
 	signal.Ignore(syscall.SIGPIPE)
 	return wait.PollUntilContextCancel(ctx, parentInterval, true, func(context.Context) (bool, error) { return ended(), nil }) == nil
 }
 
-// unused returns a function that reports whether no process has locked the file for a while. When
-// it does, the file is gone, and stays locked until this process ends: a user that waits for
-// the lock then sees that it is too late. A file that cannot be opened has no users.
+// unused returns a function that reports whether no process has locked the file for a while. When it reports
+// true, it has deleted the file and keeps it locked until this process ends, so that a user that waits for the
+// lock sees that the server is gone. A file that cannot be opened has no users.
 func unused(path string) func() bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,8 +82,7 @@ func unused(path string) func() bool {
 	}
 }
 
-// whileParentLives returns a context that ends with ctx or with the process that started
-// this one.
+// whileParentLives returns a context that ends with ctx or with the parent process.
 func whileParentLives(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

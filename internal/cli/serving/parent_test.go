@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// orphanVariable makes the test process a server that a script leaves behind; its value is the directory where the
-// server says that it runs.
+// orphanVariable makes the test process the server of a script. Its value is a directory, where the server
+// writes a file when it runs.
 const orphanVariable = "GATEHOUSE_TEST_ORPHAN"
 
 // TestOrphan is not a test but the server of TestServersForTestsSayWhyTheyEnd.

@@ -22,31 +22,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// serveOptions are what the command line says.
+// serveOptions are the options of the command line.
 type serveOptions struct {
 	server server.Options
 	log    command.Logging
-	// traceBytes is --admission-trace-bytes: 0 stands for no traces.
+	// traceBytes is the value of --admission-trace-bytes: 0 disables traces.
 	traceBytes int
-	// test is --test.
+	// test is the value of --test.
 	test bool
-	// idle are those of idleFlags that were given.
+	// idle are the given flags that idleFlags contains.
 	idle []string
 }
 
-// testDefaults are what serve --test does where the command line does not say otherwise.
+// testDefaults are the flag defaults of serve --test.
 var testDefaults = []struct{ flag, value string }{
 	{"secure-port", "0"},
 	{"admission-consistency", "strict"},
-	// Tests begin to serve webhooks after they registered them.
+	// Tests register webhooks before they serve them.
 	{"admission-webhook-breaker", "off"},
 	{"min-free-disk", "0"},
-	// A suite is one user.
+	// All requests of a suite are from one user.
 	{"enable-priority-and-fairness", "false"},
 }
 
-// forTests makes a server one that starts and ends quickly and leaves nothing behind.
-// The returned function removes the files it made.
+// forTests configures a server that starts and ends quickly and leaves no files behind. remove deletes its
+// files.
 func (o *serveOptions) forTests(flags *pflag.FlagSet) (remove func(), err error) {
 	for _, d := range testDefaults {
 		if !flags.Changed(d.flag) {
@@ -135,11 +135,11 @@ requests and exits with 0.`,
 			}
 			authorization.AreLegacyFlagsSet = nil
 			if len(o.server.Controllers) == 0 {
-				// As in a kube-controller-manager: nothing is chosen.
+				// As in a kube-controller-manager, an empty list means none.
 				o.server.Controllers = []string{server.NoControllers}
 			}
 			o.server.Flags = shownFlags{cmd.Flags()}
-			// The suites of others count what there is.
+			// Other projects' test suites may count the events.
 			if o.server.HintsAtMissing = !o.test; !o.test {
 				return run(cmd.Context(), o)
 			}
@@ -294,13 +294,13 @@ requests and exits with 0.`,
 	return cmd
 }
 
-// idleFlags are flags of kube-apiserver that command lines of old have, and why they have no effect.
+// idleFlags are flags of kube-apiserver in old command lines, each with the reason for having no effect.
 var idleFlags = map[string]string{
 	"etcd-quorum-read": "reads of etcd always go through a quorum",
 	"apiserver-count":  "servers on one etcd know of each other by themselves",
 }
 
-// serveFlags are the values of flags that have another form in server.Options.
+// serveFlags are values of flags that server.Options represents differently.
 type serveFlags struct {
 	allowPrivileged, anonymous, extendTokens bool
 	minRequestTimeout                        int
@@ -308,7 +308,7 @@ type serveFlags struct {
 	names                                    []string
 }
 
-// apply sets the options that these flags stand for.
+// apply sets the options of these flags.
 func (v *serveFlags) apply(flags *pflag.FlagSet, o *server.Options) error {
 	for _, pair := range v.names {
 		var parsed cliflag.NamedCertKey
@@ -328,7 +328,7 @@ func (v *serveFlags) apply(flags *pflag.FlagSet, o *server.Options) error {
 	return nil
 }
 
-// pick adds some of the flags of an option of the library, each with what it means.
+// pick adds some flags of an option of k8s.io/apiserver, each with its own description.
 func pick(f *pflag.FlagSet, add func(*pflag.FlagSet), named ...[2]string) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	add(all)
@@ -339,7 +339,7 @@ func pick(f *pflag.FlagSet, add func(*pflag.FlagSet), named ...[2]string) {
 	}
 }
 
-// sorted has the flags of a library in the order of their names.
+// sorted defines flags in the order of their names.
 func sorted(define func(*pflag.FlagSet)) func(*pflag.FlagSet) {
 	return func(f *pflag.FlagSet) {
 		f.SortFlags = true
@@ -347,8 +347,8 @@ func sorted(define func(*pflag.FlagSet)) func(*pflag.FlagSet) {
 	}
 }
 
-// leaveOutDropped leaves out the admission plugins that Kubernetes had once, and warns of each:
-// command lines of old keep working (S9.20).
+// leaveOutDropped removes admission plugins that Kubernetes has dropped, with a warning for each: old command
+// lines keep working (S9.20).
 func leaveOutDropped(s *server.Options, warn func(string, ...any)) {
 	for _, list := range []struct {
 		flag  string

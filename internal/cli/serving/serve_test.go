@@ -20,12 +20,12 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/server.md and kubeapiserver_gates.txt anew")
 
-// parse returns what a command line for serve says.
+// parse returns the options of a command line of serve.
 func parse(t *testing.T, args ...string) (*serveOptions, error) {
 	t.Helper()
 	var got *serveOptions
 	cmd := newServeCommand(func(_ context.Context, o *serveOptions) error { got = o; return nil })
-	// Without arguments the library would take those of the test.
+	// With nil, cobra would parse the arguments of the test.
 	cmd.SetArgs(append([]string{}, args...))
 	cmd.SetErr(io.Discard)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -33,8 +33,8 @@ func parse(t *testing.T, args ...string) (*serveOptions, error) {
 	return got, err
 }
 
-// S27.1: servers of many users have priority and fairness unless the command line says otherwise; those of a suite
-// have it only if the command line says so.
+// S27.1: priority and fairness is on by default for servers of many users, and off by default for servers of a
+// test suite. The command line overrides both.
 func TestServersAreFairByDefault(t *testing.T) {
 	for args, want := range map[string]bool{
 		"":                                     true,

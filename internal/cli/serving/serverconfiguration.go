@@ -20,12 +20,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// serverConfigurationKind is the kind of the configuration file of serve. Its fields are the flags
-// of serve: there is no list of them besides the flags.
+// serverConfigurationKind is the kind of the configuration file of serve. Its fields are the flags of serve;
+// there is no separate list.
 const serverConfigurationKind = "ServerConfiguration"
 
-// notConfigured are the flags of serve that are not fields: those about the file itself, and
-// those of a single run.
+// notConfigured are the flags of serve that are not fields: the flags about the file itself and about a single
+// run.
 var notConfigured = []string{"config", "print-config", "help", "test"}
 
 // serverConfiguration reads the configuration file of serve.
@@ -34,7 +34,7 @@ type serverConfiguration struct {
 	print bool
 }
 
-// addTo adds the flags, and has the file read before the command runs.
+// addTo adds the flags, and makes the command read the file before it runs.
 func (c *serverConfiguration) addTo(cmd *cobra.Command) {
 	command.AddSection(cmd, "Configuration", func(f *pflag.FlagSet) {
 		f.StringVar(&c.file, "config", "", "ServerConfiguration `file` with the values of flags; a flag on the command line wins")
@@ -59,7 +59,7 @@ func (c *serverConfiguration) addTo(cmd *cobra.Command) {
 	}
 }
 
-// fieldName is the field of a flag: --etcd-servers is etcdServers.
+// fieldName is the field of a flag, such as etcdServers for --etcd-servers.
 func fieldName(flag string) string {
 	words := strings.Split(flag, "-")
 	for i, w := range words[1:] {
@@ -68,8 +68,7 @@ func fieldName(flag string) string {
 	return strings.Join(words, "")
 }
 
-// configurable returns the flags that are fields, by the names of the fields, and these names in
-// the order of the flags.
+// configurable returns the flags that are fields, by field name, and the field names in the order of the flags.
 func configurable(flags *pflag.FlagSet) (byField map[string]*pflag.Flag, names []string) {
 	byField = map[string]*pflag.Flag{}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -83,7 +82,7 @@ func configurable(flags *pflag.FlagSet) (byField map[string]*pflag.Flag, names [
 	return byField, names
 }
 
-// configure sets the flags that are not on the command line to the values of a file.
+// configure sets the flags that are absent from the command line to the values of a file.
 func configure(flags *pflag.FlagSet, data []byte) error {
 	documents := yamlv3.NewDecoder(bytes.NewReader(data))
 	var document, second yamlv3.Node
@@ -150,7 +149,7 @@ const (
 	fieldObject  = "object"
 )
 
-// fieldType is the type of the field of a flag.
+// fieldType returns the type of a flag's field.
 func fieldType(f *pflag.Flag) string {
 	switch kind := f.Value.Type(); {
 	case kind == "stringSlice", kind == "stringArray", kind == "strings":
@@ -181,7 +180,7 @@ func setField(flags *pflag.FlagSet, f *pflag.Flag, value *yamlv3.Node) error {
 		}
 		slice, ok := f.Value.(pflag.SliceValue)
 		if !ok {
-			// The library hides it, and reads one line.
+			// pflag hides the type of the list and parses one line.
 			return shortFlagError(flags.Set(f.Name, strings.Join(list, ",")))
 		}
 		f.Changed = true
@@ -202,7 +201,7 @@ func setField(flags *pflag.FlagSet, f *pflag.Flag, value *yamlv3.Node) error {
 	return shortFlagError(flags.Set(f.Name, value.Value))
 }
 
-// tagsOf are the types of YAML that a field of a type may have. A size is a number or a string.
+// tagsOf maps the type of a field to its YAML types. A size is a number or a string.
 var tagsOf = map[string][]string{
 	fieldText:    {"!!str", "!!int"},
 	fieldNumber:  {"!!int"},
@@ -211,7 +210,8 @@ var tagsOf = map[string][]string{
 
 var articles = map[string]string{fieldText: "a string", fieldNumber: "an integer", fieldBoolean: "true or false"}
 
-// shortFlagError is the cause of an error about a flag, which the line names.
+// shortFlagError returns the cause of a flag error, without the name of the flag, which the error of the line
+// has.
 func shortFlagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
@@ -220,9 +220,8 @@ func shortFlagError(err error) error {
 	return err
 }
 
-// write prints the values of the flags as a configuration file, after checking them. The defaults
-// are comments: some flags mean something else when they are set. Fields without a value are left
-// out.
+// write validates the options and prints the flags as a configuration file. Defaults are comments, since some
+// flags have another effect when they are set. Fields without a value are omitted.
 func (c *serverConfiguration) write(out io.Writer, flags *pflag.FlagSet, o *serveOptions) error {
 	if _, err := server.New(o.server); err != nil {
 		return command.UsageError{Err: err}
@@ -257,7 +256,7 @@ func scalar(text, tag string) *yamlv3.Node {
 	return &yamlv3.Node{Kind: yamlv3.ScalarNode, Value: text, Tag: tag}
 }
 
-// fieldValue is the value of a flag as that of its field; nil if it is empty.
+// fieldValue converts the value of a flag to the value of its field; nil if it is empty.
 func fieldValue(f *pflag.Flag) *yamlv3.Node {
 	text := f.Value.String()
 	switch fieldType(f) {

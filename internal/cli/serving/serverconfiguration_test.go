@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
-// printedConfig returns what serve --print-config prints with the given arguments.
+// printedConfig returns the output of serve --print-config with the given arguments.
 func printedConfig(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
@@ -33,7 +33,7 @@ func printedConfig(t *testing.T, args ...string) (string, error) {
 
 const serverHead = "apiVersion: gatehouse.dev/v1alpha1\nkind: ServerConfiguration\n"
 
-// The values of a file are those of the flags, and a flag on the command line wins.
+// A file sets flags, and a flag on the command line overrides it.
 func TestServerConfiguration(t *testing.T) {
 	t.Setenv(command.DataDirVariable, "")
 	file := filepath.Join(t.TempDir(), "server.yaml")
@@ -74,7 +74,7 @@ oidcRequiredClaim: {team: platform, stage: prod}
 	if !strings.Contains(out, "\n# bindAddress: 127.0.0.1\n") || !strings.Contains(out, "\n# oidcSigningAlgs:\n#   - RS256\n") {
 		t.Errorf("defaults are not comments:\n%s", out)
 	}
-	// What is printed is a file that means the same.
+	// The output is a file with the same effect.
 	if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestEveryFlagIsAField(t *testing.T) {
 	}
 }
 
-// What is wrong with a file is one sentence with the line and the nearest name.
+// An error of a file is one sentence with the line and the nearest valid name.
 func TestServerConfigurationsAreStrict(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"", "is empty"},
@@ -228,8 +228,8 @@ func withType(kind string, one map[string]any) map[string]any {
 	return one
 }
 
-// checkSchema checks that the schema accepts the example and what the server prints, and not what
-// the server does not accept.
+// checkSchema verifies that the schema accepts the example and the server's own output, and rejects files that
+// the server rejects.
 func checkSchema(t *testing.T, text []byte) {
 	t.Helper()
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))

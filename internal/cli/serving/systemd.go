@@ -15,17 +15,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
-// supervisor is systemd, if it started the server as a service of the type notify. The zero value
-// stands for none.
+// supervisor is systemd, if it started the server as a service of type notify. The zero value means no systemd.
 type supervisor struct {
-	// socket is where systemd listens.
+	// socket is the notification socket of systemd.
 	socket string
-	// patience is how long systemd waits for a sign of life; 0 means for ever.
+	// patience is the watchdog timeout of systemd; 0 means none.
 	patience time.Duration
 }
 
-// newSupervisor takes what systemd says out of the environment. The library's server would report
-// that it is ready as soon as it listens.
+// newSupervisor reads the variables of systemd and removes them from the environment. The server of
+// k8s.io/apiserver would otherwise report readiness as soon as it listens.
 func newSupervisor() supervisor {
 	s := supervisor{socket: os.Getenv("NOTIFY_SOCKET")}
 	os.Unsetenv("NOTIFY_SOCKET")
@@ -36,7 +35,7 @@ func newSupervisor() supervisor {
 	return s
 }
 
-// The states that systemd knows.
+// The states in the protocol of systemd.
 const ready, alive, stopping = "READY=1", "WATCHDOG=1", "STOPPING=1"
 
 // notify reports a state.
@@ -54,9 +53,8 @@ func (s supervisor) notify(state string) {
 	}
 }
 
-// watch reports that the server serves, as often as systemd asks for, until ctx ends. A server that
-// does not answer its own health check is not reported, and systemd restarts it. The check leaves out
-// etcd, which a restart does not bring back.
+// watch reports to the watchdog of systemd until ctx ends. It does not report while the server fails its own
+// health check, so that systemd restarts it. The check excludes etcd, which a restart does not repair.
 func (s supervisor) watch(ctx context.Context, a server.Address) {
 	if s.socket == "" || s.patience <= 0 {
 		return

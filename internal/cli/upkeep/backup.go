@@ -46,7 +46,7 @@ etcdctl saves them. 'gatehouse serve --backup-schedule' makes backups by itself.
 	}, newBackupSave(streams), newBackupList(streams), newBackupPrune(streams), newBackupVerify(streams), newBackupRestore(streams)))
 }
 
-// backupOptions are what the commands below backup have in common.
+// backupOptions are the common options of the subcommands of backup.
 type backupOptions struct {
 	dataDir, backupDir string
 	output             string
@@ -54,7 +54,7 @@ type backupOptions struct {
 	withKey            bool
 }
 
-// place adds the flags that say which server, and where its backups are.
+// place adds the flags for the directories of the server and of its backups.
 func (o *backupOptions) place(cmd *cobra.Command, withBackups bool) {
 	command.AddSection(cmd, "Where", func(f *pflag.FlagSet) {
 		f.StringVar(&o.dataDir, "data-dir", command.DataDir(), "data directory of the server")
@@ -72,8 +72,7 @@ func (o *backupOptions) backups() string {
 	return server.BackupDir(o.dataDir)
 }
 
-// find returns the file that an argument names: a path, or the name of a file in the directory
-// with backups.
+// find returns the path of a backup: a path, or the name of a file in the backup directory.
 func (o *backupOptions) find(argument string) string {
 	if filepath.Base(argument) == argument && argument != "-" {
 		if _, err := os.Lstat(argument); errors.Is(err, os.ErrNotExist) {
@@ -85,7 +84,7 @@ func (o *backupOptions) find(argument string) string {
 	return argument
 }
 
-// oneFile checks that the command line names one file.
+// oneFile requires exactly one file on the command line.
 var oneFile = command.Exactly(1, "one backup: a file, the name of one in the backup directory, or - for standard input")
 
 func newBackupSave(streams command.Streams) *cobra.Command {
@@ -143,7 +142,7 @@ func (o *backupOptions) save(ctx context.Context, file string, streams command.S
 	return nil
 }
 
-// bytesOf writes a size for people.
+// bytesOf formats a size for people.
 func bytesOf(n int64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%d KiB", n>>10)
@@ -244,7 +243,7 @@ input.`,
 	return cmd
 }
 
-// read opens the backup that an argument names. The error names it.
+// read opens the backup of an argument. Errors name the file.
 func (o *backupOptions) read(argument string, streams command.Streams, do func(io.Reader) error) error {
 	file, from := o.find(argument), streams.In
 	if file != "-" {
@@ -266,7 +265,7 @@ func (o *backupOptions) read(argument string, streams command.Streams, do func(i
 	return err
 }
 
-// nameOf names a file for people.
+// nameOf returns the name of a file for people.
 func nameOf(file string) string {
 	if file == "-" {
 		return "standard input"

@@ -79,7 +79,7 @@ The command refuses to leave a cluster without a majority that answers.`, stream
 		newClusterRecover(streams)))
 }
 
-// cluster is a command about the members of an embedded etcd.
+// cluster is a command on the members of an embedded etcd.
 type cluster struct {
 	maintenance
 	prefix string
@@ -133,8 +133,9 @@ func newClusterCommand(use, short, long string, streams command.Streams, run fun
 	return cmd
 }
 
-// withoutMajority is the error of a cluster whose etcd does not answer. It names the members that do not run, as far as the server
-// of this machine knows them. Members that answer can come back, so that a recovery would make a second cluster.
+// withoutMajority is the error of a cluster whose etcd does not respond. It lists the members that do not run,
+// as far as the server of this machine knows them. A member that responds can come back, so a recovery would
+// create a second cluster.
 func (c *cluster) withoutMajority(ctx context.Context, err error) error {
 	const majority = "a majority of the members must run"
 	state, read := members.ReadState(c.dataDir)
@@ -169,7 +170,7 @@ func (c *cluster) withoutMajority(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %s: start %s", err, majority, strings.Join(names, ", "))
 }
 
-// clusterTimeout bounds what a command asks of the members.
+// clusterTimeout limits the queries of the members by one command.
 const clusterTimeout = 30 * time.Second
 
 func (c *cluster) tokens() *members.Tokens {
@@ -210,7 +211,7 @@ func (c *cluster) listTokens(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	// The hash is of no use to anybody.
+	// The hash of a token is omitted: it has no use in the output.
 	type shown struct {
 		ID      string    `json:"id"`
 		Expires time.Time `json:"expires"`
@@ -254,19 +255,19 @@ func (c *cluster) revoke(ctx context.Context, args []string) error {
 	return nil
 }
 
-// member is a member as status shows it. Fields are only ever added.
+// member is a member in the output of status. Fields are only ever added.
 type member struct {
 	Name    string `json:"name"`
 	ID      string `json:"id"`
 	Address string `json:"address"`
-	// Role is member, or joining for one without a vote.
+	// Role is member, or joining for a member without a vote.
 	Role string `json:"role"`
-	// Server is the URL of the API of the member. It and Status are empty when nobody answers for the member.
+	// Server is the URL of the member's API. It and Status are empty if no server responds for the member.
 	Server string          `json:"server,omitempty"`
 	Status *members.Status `json:"status,omitempty"`
 }
 
-// look returns the members, and asks each server how its member is.
+// look returns the members with the status of each, as reported by its server.
 func (c *cluster) look(ctx context.Context) ([]member, error) {
 	list, err := c.client.MemberList(ctx)
 	if err != nil {
@@ -304,9 +305,10 @@ func peerAddress(m *pb.Member) string {
 	return strings.TrimPrefix(strings.Join(m.PeerURLs, ","), "https://")
 }
 
-// api returns a client of all servers of the cluster, with the credentials of the administrator.
+// api returns a client for all servers of the cluster, with the administrator's credentials.
 func (c *cluster) api() (*http.Client, error) {
-	// The files are read here: a transport that is shared by their names would go on with certificates that have been replaced.
+	// The files are read here: a transport that is cached by file name would keep using certificates after
+	// their replacement.
 	at := func(name string) ([]byte, error) {
 		return files.Read(filepath.Join(c.dataDir, "pki", name), files.Configuration)
 	}
@@ -324,7 +326,7 @@ func (c *cluster) api() (*http.Client, error) {
 	}})
 }
 
-// askMember asks a server how its member is; nil when it does not say.
+// askMember returns the status of a member from its server; nil without a response.
 func askMember(ctx context.Context, client *http.Client, address string) *members.Status {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+server.MemberPath, nil)
 	if err != nil {
@@ -355,7 +357,7 @@ func (c *cluster) status(ctx context.Context, _ []string) error {
 	return cmp.Or(err, errSilent(all, func(m member) bool { return m.Status == nil }))
 }
 
-// errSilent is the error of members that do not answer; nil if all do.
+// errSilent is the error of members that do not respond; nil if all respond.
 func errSilent[M any](all []M, silent func(M) bool) error {
 	answering := slices.DeleteFunc(slices.Clone(all), silent)
 	if len(answering) == len(all) {
@@ -415,7 +417,7 @@ func (c *cluster) print(all []member) error {
 	return nil
 }
 
-// name is what people call a member that has said its name, or not yet.
+// name is the name of a member, or its ID before it has reported a name.
 func (m *member) name() string { return cmp.Or(m.Name, m.ID) }
 
 func (c *cluster) remove(ctx context.Context, args []string) error {
@@ -449,7 +451,7 @@ func (c *cluster) remove(ctx context.Context, args []string) error {
 	if _, err := c.client.MemberRemove(ctx, id); err != nil {
 		return err
 	}
-	// The members refuse the keys of a member that is not there, with or without a record.
+	// The members reject the keys of a removed member even if the record remains.
 	if err := etcd.DeleteIdentity(ctx, c.client.KV, server.ClusterKeys(c.prefix), gone.Name); err != nil {
 		return fmt.Errorf("%s is removed, and the record of its key could not be deleted: %w", gone.name(), err)
 	}
@@ -460,7 +462,7 @@ If the disk leaves your hands, replace these keys: gatehouse cluster rotate-keys
 	return nil
 }
 
-// diskKeys are the files below pki with the keys that all servers of a cluster have.
+// diskKeys are the files below pki with the keys shared by all servers of a cluster.
 var diskKeys = []string{"ca.key", "service-account.key", "front-proxy-ca.key", "peer-ca.key"}
 
 func newClusterRecover(streams command.Streams) *cobra.Command {
@@ -502,7 +504,7 @@ func recoverCluster(ctx context.Context, dataDir string, yes bool, streams comma
 	if !etcd.HasData(dir) {
 		return fmt.Errorf("data directory %s has no data of a member: restore a backup, or recover on the server of another member", dataDir)
 	}
-	// The lock is held from the first look at the data to the last write.
+	// The lock is held from the first read of the data to the last write.
 	lock, err := etcd.TakeLock(dir)
 	if err != nil {
 		return stopFirst(err)
@@ -522,7 +524,7 @@ func recoverCluster(ctx context.Context, dataDir string, yes bool, streams comma
 	if err := lock.Copy(kept); err != nil {
 		return err
 	}
-	// A command of root leaves the files to the user of the server.
+	// After a command of root, the files belong to the user of the server.
 	err = errors.Join(lock.Alone(ctx), datadir.Own(dataDir, dir, filepath.Dir(kept)))
 	if err != nil {
 		return fmt.Errorf("%w; a copy of the data of before is in %s", err, kept)

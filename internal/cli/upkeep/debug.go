@@ -79,7 +79,7 @@ user who may read the objects does not have; admin.kubeconfig has all.`,
 	return cmd
 }
 
-// maxCPUProfile bounds --cpu: the server ends a request that takes longer.
+// maxCPUProfile limits --cpu: the server ends a longer request.
 const maxCPUProfile = 50 * time.Second
 
 func (o *bundleOptions) run(ctx context.Context, streams command.Streams) error {

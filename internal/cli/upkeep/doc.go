@@ -1,2 +1,3 @@
-// Package upkeep has the commands that look after a server: backup, etcd, debug and version.
+// Package upkeep has the commands that maintain a server: backup, cluster, etcd, secrets-encryption, debug and
+// version.
 package upkeep

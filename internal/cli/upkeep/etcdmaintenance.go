@@ -55,7 +55,7 @@ takes them. That of an embedded etcd is a socket that changes with each start of
 the server.`, streams, (*maintenance).endpoints)))
 }
 
-// maintenance is a command that works on an etcd.
+// maintenance is a command on an etcd.
 type maintenance struct {
 	dataDir string
 	servers etcd.ClientOptions
@@ -65,7 +65,7 @@ type maintenance struct {
 	out    io.Writer
 }
 
-// maintenanceTimeout bounds what one member is asked. A large database takes long to defragment.
+// maintenanceTimeout limits an operation on one member. Defragmenting a large database takes long.
 const maintenanceTimeout = 10 * time.Minute
 
 func newEtcdCommand(name, short, long string, streams command.Streams, run func(*maintenance, context.Context) error) *cobra.Command {
@@ -114,7 +114,8 @@ func (m *maintenance) open(ctx context.Context) (end func(), err error) {
 	return end, nil
 }
 
-// members returns the endpoints of the members: those of the client, unless the etcd knows others.
+// members returns the endpoints of the members: from etcd if it knows them, otherwise the endpoints of the
+// client.
 func (m *maintenance) members(ctx context.Context) ([]string, error) {
 	if len(m.servers.Endpoints) == 0 {
 		return m.client.Endpoints(), nil
@@ -137,13 +138,13 @@ func (m *maintenance) members(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// memberTimeout is how long a member that is well may take to say how it is.
+// memberTimeout limits the status query of a member.
 const memberTimeout = 5 * time.Second
 
-// memberStatus is how a member is. Fields are only ever added.
+// memberStatus is the status of a member. Fields are only ever added.
 type memberStatus struct {
 	Endpoint string `json:"endpoint"`
-	// Error says why the member does not answer; other fields are empty then.
+	// Error is the reason why the member does not respond; other fields are empty then.
 	Error     string   `json:"error,omitempty"`
 	Version   string   `json:"version,omitempty"`
 	Leader    bool     `json:"leader"`
@@ -152,7 +153,7 @@ type memberStatus struct {
 	Quota     int64    `json:"quotaBytes"`
 	Revision  int64    `json:"revision"`
 	Alarms    []string `json:"alarms,omitempty"`
-	// Problems are what the member itself says is wrong with it.
+	// Problems are the problems that the member reports about itself.
 	Problems []string `json:"problems,omitempty"`
 }
 

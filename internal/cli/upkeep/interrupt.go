@@ -11,11 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
-// grace is how long a command may clean up after its context has ended.
+// grace is the time for cleaning up after the context of a command has ended.
 const grace = 500 * time.Millisecond
 
-// interruptible makes all commands of a group return soon after their context has ended, even if they wait
-// for a lock, a pipe or standard input. Commands of this package may be killed at any moment.
+// interruptible makes all commands of a group return soon after their context has ended, even if they wait for
+// a lock, a pipe or standard input. Commands of this package tolerate being killed at any moment.
 func interruptible(cmd *cobra.Command) *cobra.Command {
 	for _, c := range cmd.Commands() {
 		interruptible(c)
@@ -44,7 +44,7 @@ func interruptible(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// stopFirst adds advice to the error about data that another process has.
+// stopFirst adds advice to an error about data that another process uses.
 func stopFirst(err error) error {
 	if errors.Is(err, etcd.ErrInUse) {
 		return fmt.Errorf("%w: stop it first", err)

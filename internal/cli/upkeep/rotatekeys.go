@@ -27,10 +27,10 @@ import (
 
 const (
 	rotateKeysUse = "rotate-keys"
-	// rotateTimeout bounds one call of the command, and rotateLook is how often it looks whether all servers have applied
-	// a phase.
+	// rotateTimeout limits one run of the command. rotateLook is the interval between checks whether all
+	// servers have applied a phase.
 	rotateTimeout, rotateLook = 5 * time.Minute, 200 * time.Millisecond
-	// maxAnswer bounds a response with Secrets, in bytes.
+	// maxAnswer is the largest response with Secrets, in bytes.
 	maxAnswer = 64 << 20
 )
 
@@ -49,7 +49,7 @@ phase that the cluster is in. All servers must run. It begins anew when no keys
 are being replaced, unless --resume is given.`, streams, (*cluster).rotateKeys)
 }
 
-// phases describe the work of the servers in each phase.
+// phases describes the work of the servers in each phase.
 var phases = map[auth.Phase]string{
 	auth.PhaseTrust:   "1 of 4: the servers trust new keys in addition to the old ones",
 	auth.PhaseUse:     "2 of 4: the servers sign with the new keys",
@@ -103,7 +103,7 @@ func (c *cluster) rotateKeys(ctx context.Context, _ []string) error {
 		case auth.PhaseForget:
 			now.Phase = auth.PhaseStore
 		case auth.PhaseStore:
-			// A server does this, and goes on to the next phase.
+			// A server performs this phase and advances to the next one.
 			if now, err = c.awaitStored(ctx, key); err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func (c *cluster) rotateKeys(ctx context.Context, _ []string) error {
 	}
 }
 
-// rotatable returns the members. It is an error if one of them does not answer or runs an older release.
+// rotatable returns the members. It is an error if a member does not respond or runs an older release.
 func (c *cluster) rotatable(ctx context.Context) ([]member, error) {
 	all, err := c.look(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func (c *cluster) awaitStored(ctx context.Context, key string) (*auth.Rotation, 
 	}
 }
 
-// endJoinTokens revokes the tokens that name the old authority.
+// endJoinTokens revokes the join tokens that contain the old certificate authority.
 func (c *cluster) endJoinTokens(ctx context.Context) error {
 	all, err := c.tokens().List(ctx)
 	if err != nil {
@@ -263,10 +263,10 @@ into the file of --encryption-provider-config, and run 'gatehouse secrets-encryp
 	return nil
 }
 
-// caller sends a request to the API, and decodes the answer.
+// caller sends a request to the API and decodes the response.
 type caller func(method, path string, body []byte, into any) error
 
-// caller returns a caller with the credentials of the administrator.
+// caller returns a caller with the administrator's credentials.
 func (c *cluster) caller(ctx context.Context, all []member) (caller, error) {
 	client, err := c.api()
 	if err != nil {
@@ -294,11 +294,12 @@ func (c *cluster) caller(ctx context.Context, all []member) (caller, error) {
 	}, nil
 }
 
-// callersPath is the ConfigMap by which aggregated servers know callers. Servers add authorities to it and remove none.
+// callersPath is the ConfigMap from which aggregated servers learn the certificate authorities of clients.
+// Servers add certificate authorities to it and remove none.
 const callersPath = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-// forgetCallers removes the authorities of the cluster that are no longer trusted. Authorities of flags stay: the servers add
-// them again.
+// forgetCallers removes certificate authorities of the cluster that are no longer trusted. The certificate
+// authorities of flags remain, since the servers add them again.
 func (c *cluster) forgetCallers(call caller) error {
 	var known struct {
 		Metadata struct{ ResourceVersion string }
@@ -327,8 +328,8 @@ func (c *cluster) forgetCallers(call caller) error {
 	return call(http.MethodPatch, callersPath, patch, &struct{}{})
 }
 
-// renewKeptTokens removes the tokens from Secrets that no key verifies any more. The controllers of the cluster make new
-// ones.
+// renewKeptTokens removes from Secrets the tokens that no current key verifies. The controllers of the cluster
+// create new tokens.
 func renewKeptTokens(out io.Writer, call caller) error {
 	var good struct{ Keys []struct{ Kid string } }
 	if err := call(http.MethodGet, "/openid/v1/jwks", nil, &good); err != nil {
@@ -361,7 +362,7 @@ func renewKeptTokens(out io.Writer, call caller) error {
 	return nil
 }
 
-// keyOf returns the ID of the key that has signed a token; empty if it is not a token.
+// keyOf returns the ID of the key that signed a token; empty for an invalid token.
 func keyOf(token []byte) string {
 	head, _, _ := bytes.Cut(token, []byte("."))
 	text, err := base64.RawURLEncoding.DecodeString(string(head))

@@ -53,14 +53,14 @@ servers of the etcd use that file, and encrypts the Secrets as it says.`, stream
 the servers use. Secrets that the servers share as keys of theirs count, too.`, streams, (*secretsEncryption).status)))
 }
 
-// secretsEncryption is a command that encrypts the Secrets in an etcd.
+// secretsEncryption is a command on the encryption of the Secrets in an etcd.
 type secretsEncryption struct {
 	*maintenance
 	prefix, file string
 }
 
-// waitForServers bounds the time in which all servers use a changed file: they look at it at once,
-// and also every minute.
+// waitForServers limits the time until all servers use a changed file: they read it at once, and also every
+// minute.
 const waitForServers = 2 * time.Minute
 
 func newSecretsEncryptionCommand(name, short, long string, streams command.Streams, run func(*secretsEncryption, context.Context) error) *cobra.Command {
@@ -78,7 +78,7 @@ func newSecretsEncryptionCommand(name, short, long string, streams command.Strea
 	return cmd
 }
 
-// ownKeys checks that the server takes its keys from the data directory, and returns their names. No other
+// ownKeys verifies that the server uses the keys of the data directory, and returns their names. No other
 // process changes them until unlock is called.
 func (o *secretsEncryption) ownKeys(ctx context.Context) (names []string, unlock func(), err error) {
 	member, err := members.ReadState(o.dataDir)
@@ -149,7 +149,7 @@ func (o *secretsEncryption) rotate(ctx context.Context) error {
 	return o.encrypt(ctx, encryption.OwnFile(o.dataDir))
 }
 
-// addKey makes a key. Keys that Secrets are encrypted with stay.
+// addKey creates a key. Keys in use by Secrets are kept.
 func (o *secretsEncryption) addKey(counts map[encryption.Key]int) error {
 	name, err := encryption.AddKey(o.dataDir, time.Now(), func(name string) bool {
 		return counts[encryption.Key{Provider: encryption.OwnProvider, Name: name}] > 0
@@ -160,7 +160,7 @@ func (o *secretsEncryption) addKey(counts map[encryption.Key]int) error {
 	return err
 }
 
-// encrypt encrypts the Secrets as a file says, when all servers use the file.
+// encrypt encrypts the Secrets according to a file, after all servers use the file.
 func (o *secretsEncryption) encrypt(ctx context.Context, file string) error {
 	values, err := encryption.Open(ctx, encryption.Options{File: file, Reload: true})
 	if err != nil {
@@ -179,13 +179,14 @@ func (o *secretsEncryption) encrypt(ctx context.Context, file string) error {
 	return nil
 }
 
-// encryptionStatus is what status shows. Fields are only ever added.
+// encryptionStatus is the output of status. Fields are only ever added.
 type encryptionStatus struct {
 	Secrets []encryptedSecrets    `json:"secrets"`
 	Servers []replicas.Encrypting `json:"servers"`
 }
 
-// encryptedSecrets are the Secrets that are encrypted with one key, or with none.
+// encryptedSecrets counts the Secrets that are encrypted with one key; without provider and key, the
+// unencrypted Secrets.
 type encryptedSecrets struct {
 	Provider string `json:"provider,omitempty"`
 	Key      string `json:"key,omitempty"`

@@ -11,17 +11,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 )
 
-// asked is what policies of engines are matched with: kinds, namespaces, names and
-// operations. The rest, such as labels, may be another one when the engine is called.
+// asked is the part of a request that policies of engines are matched against: kind, namespace, name and operation.
+// Everything else, such as labels, may differ when the engine is called.
 type asked struct {
 	about *plan.About
 	// mutating reports whether the engine is called in the mutating pass.
 	mutating bool
-	// generated are the kinds of objects that Gatekeeper makes of the request's object, to judge them, too.
+	// generated are the kinds of objects that Gatekeeper generates from the request's object and evaluates, too.
 	generated []string
 }
 
-// expand finds the kinds that Gatekeeper makes of the object, by the expansion templates of a cluster.
+// expand determines the kinds that Gatekeeper generates from the object, using the expansion templates of a cluster.
 func (a *asked) expand(templates []policyObject) {
 	a.generated = []string{a.about.Kind}
 	for i := 0; i < len(a.generated); i++ {
@@ -38,8 +38,8 @@ func (a *asked) expand(templates []policyObject) {
 	a.generated = a.generated[1:]
 }
 
-// reaches reports whether a policy of an engine can apply to a request. It is false only when
-// what the policy says of kinds, namespaces, names and operations excludes that.
+// reaches reports whether a policy of an engine can apply to a request. It is false only if the policy's kinds,
+// namespaces, names or operations exclude the request.
 func (a *asked) reaches(o *policyObject) bool {
 	if o.namespace != "" && o.namespace != a.about.Namespace && !a.namespaceItself() {
 		switch o.group {
@@ -57,8 +57,8 @@ func (a *asked) reaches(o *policyObject) bool {
 	return a.gatekeeper(o)
 }
 
-// namespaceItself reports whether the request is about a namespace: engines then match its
-// name where they match namespaces otherwise.
+// namespaceItself reports whether the request is about a Namespace object: engines then match its name against
+// namespaces.
 func (a *asked) namespaceItself() bool {
 	return a.about.Resource == "namespaces" && a.about.APIVersion == "v1"
 }
@@ -87,8 +87,7 @@ func (a *asked) rule(o *policyObject, rule map[string]any) bool {
 		(len(all) == 0 || slices.ContainsFunc(all, func(f map[string]any) bool { return !a.certain(f) }))
 }
 
-// filter reports whether a description of resources, of a rule that matches, can be that of
-// the request.
+// filter reports whether a rule's description of resources can match the request.
 func (a *asked) filter(o *policyObject, resources map[string]any) bool {
 	names := texts(resources["names"])
 	if name, _ := resources["name"].(string); name != "" {
@@ -99,8 +98,8 @@ func (a *asked) filter(o *policyObject, resources map[string]any) bool {
 		a.named(names) && a.anyOf(resources["operations"], a.operation)
 }
 
-// certain reports whether a filter of a rule's exclusion is certain to be true of the request:
-// it speaks of nothing but kinds, namespaces, names and operations.
+// certain reports whether a filter of a rule's exclusion certainly matches the request. This requires that the filter
+// contains only kinds, namespaces, names and operations.
 func (a *asked) certain(filter map[string]any) bool {
 	resources := object(filter["resources"])
 	for key, value := range filter {
@@ -133,8 +132,8 @@ func (a *asked) certain(filter map[string]any) bool {
 	return true
 }
 
-// constraints reports whether the match constraints of a policy of policies.kyverno.io can be
-// true of the request. Resources are compared and groups are not: equivalent ones count.
+// constraints reports whether the match constraints of a policy of policies.kyverno.io can match the request. Only
+// resources are compared, and not groups, because equivalent resources match, too.
 func (a *asked) constraints(o *policyObject) bool {
 	rules := objectsOf(object(o.spec["matchConstraints"])["resourceRules"])
 	return len(rules) == 0 || slices.ContainsFunc(rules, func(rule map[string]any) bool {
@@ -142,16 +141,15 @@ func (a *asked) constraints(o *policyObject) bool {
 	})
 }
 
-// resource reports whether a resource of a rule can be that of the request, or pods that the
-// request's object has a template of.
+// resource reports whether a rule's resource can match the request, or matches pods of which the request's object has a
+// template.
 func (a *asked) resource(resource string) bool {
 	name, sub, _ := strings.Cut(resource, "/")
 	return name == "*" || name == a.about.Resource && (a.about.Subresource == "" || sub == a.about.Subresource || sub == "*") ||
 		name == "pods" && slices.Contains(templated, a.about.Kind)
 }
 
-// gatekeeper reports whether the match of a constraint or a mutator of Gatekeeper can be true
-// of the request.
+// gatekeeper reports whether the match field of a Gatekeeper constraint or mutator can match the request.
 func (a *asked) gatekeeper(o *policyObject) bool {
 	match := object(o.spec["match"])
 	group := ""
@@ -188,13 +186,13 @@ func (a *asked) gatekeeper(o *policyObject) bool {
 	return a.anyOf(match["namespaces"], inNamespace) && !slices.ContainsFunc(texts(match["excludedNamespaces"]), inNamespace)
 }
 
-// templated are the kinds for whose pods Kyverno makes rules of the rules for pods.
+// templated lists the kinds for which Kyverno generates rules from rules for pods.
 var templated = []string{"DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet", "CronJob"}
 
-// autogen is the annotation that names the kinds for which Kyverno makes such rules.
+// autogen is the annotation that lists the kinds for which Kyverno generates such rules.
 const autogen = "pod-policies.kyverno.io/autogen-controllers"
 
-// ofTemplate reports whether Kyverno makes a rule for the request's kind of a rule for a kind.
+// ofTemplate reports whether Kyverno generates a rule for the request's kind from a rule for kind.
 func (a *asked) ofTemplate(o *policyObject, kind string) bool {
 	if !slices.Contains(templated, a.about.Kind) || !strings.Contains(kind, "Pod") {
 		return false
@@ -203,8 +201,8 @@ func (a *asked) ofTemplate(o *policyObject, kind string) bool {
 	return !ok || slices.ContainsFunc(strings.Split(controllers, ","), func(c string) bool { return strings.TrimSpace(c) == a.about.Kind })
 }
 
-// kind reports whether a kind as Kyverno's rules write it, [[GROUP/]VERSION/]KIND[/SUBRESOURCE],
-// can be that of the request. Only the kind is compared.
+// kind reports whether a kind in a Kyverno rule, [[GROUP/]VERSION/]KIND[/SUBRESOURCE], can match the request. Only the
+// kind is compared.
 func (a *asked) kind(pattern string) bool {
 	if a.about.Subresource != "" {
 		return true
@@ -215,25 +213,24 @@ func (a *asked) kind(pattern string) bool {
 			return like(part, a.about.Kind)
 		}
 	}
-	// A pattern without a name of a kind.
+	// The pattern names no kind.
 	return true
 }
 
 func (a *asked) operation(o string) bool { return o == "*" || o == a.about.Operation }
 
-// named reports whether one of the names can be that of the object, which may get its name
-// later.
+// named reports whether a name can match the object, which may get its name later.
 func (a *asked) named(names []string) bool {
 	return len(names) == 0 || a.about.Name == "" || slices.ContainsFunc(names, func(name string) bool { return like(name, a.about.Name) })
 }
 
-// anyOf reports whether one of a list of texts passes; a list that is not there does.
+// anyOf reports whether a string in a list passes. A missing list passes.
 func (a *asked) anyOf(list any, passes func(string) bool) bool {
 	given := texts(list)
 	return len(given) == 0 || slices.ContainsFunc(given, passes)
 }
 
-// like compares a name with a pattern of * and ?. A pattern that cannot be read is like every name.
+// like matches a name against a pattern of * and ?. An invalid pattern matches every name.
 func like(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return ok || err != nil
@@ -266,7 +263,7 @@ func texts(v any) []string {
 	return out
 }
 
-// policyOf keeps what is matched of a policy.
+// policyOf keeps the parts of a policy that are needed for matching.
 func policyOf(kind schema.GroupKind, u *unstructured.Unstructured) policyObject {
 	return policyObject{
 		group: kind.Group, kind: kind.Kind, namespace: u.GetNamespace(), name: u.GetName(),

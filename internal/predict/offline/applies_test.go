@@ -9,8 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 )
 
-// A policy is left out only where what it says of kinds, namespaces, names and operations
-// excludes the request for certain.
+// A policy is excluded only if its kinds, namespaces, names or operations certainly exclude the request.
 func TestWhichPoliciesOfEnginesCanApply(t *testing.T) {
 	pod := plan.About{Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web"}
 	with := func(change func(*plan.About)) *plan.About {
@@ -29,7 +28,7 @@ func TestWhichPoliciesOfEnginesCanApply(t *testing.T) {
 	cronJob := with(func(a *plan.About) { a.APIVersion, a.Kind, a.Resource = "batch/v1", "CronJob", "cronjobs" })
 	node := with(func(a *plan.About) { a.Kind, a.Resource, a.Namespace = "Node", "nodes", "" })
 
-	// Gatekeeper judges the pods of cron jobs, by the jobs that it makes of them.
+	// Gatekeeper evaluates the pods of cron jobs through the jobs that it generates from them.
 	expansions := []policyObject{
 		{spec: map[string]any{"applyTo": []any{map[string]any{"kinds": []any{"Job"}}}, "generatedGVK": map[string]any{"kind": "Pod"}}},
 		{spec: map[string]any{"applyTo": []any{map[string]any{"kinds": []any{"CronJob"}}}, "generatedGVK": map[string]any{"kind": "Job"}}},

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// BenchmarkFiles makes a plan from 5,000 webhooks in a file of YAML, of which a sixth
-// applies. The command explain does little else.
+// BenchmarkFiles makes a plan from 5,000 webhooks in a YAML file, of which a sixth applies. The command explain does
+// little else.
 func BenchmarkFiles(b *testing.B) {
 	var text strings.Builder
 	for c := range 250 {

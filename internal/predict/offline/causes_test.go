@@ -50,7 +50,7 @@ metadata: {name: plain, namespace: shop}
 spec: {containers: [{name: c, image: i}]}
 `
 
-// around is on the server only. ada may give others what she may do herself, and no more; blind may not even read that.
+// around is on the server only. ada may grant only rights that she has herself; blind may not even read those.
 const around = `apiVersion: v1
 kind: Namespace
 metadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: baseline}}
@@ -100,8 +100,8 @@ func roleFor(verb string) string {
 	return "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}, rules: [{apiGroups: [''], resources: [secrets], verbs: [" + verb + "]}]}"
 }
 
-// S9.24: whatever refuses a request besides webhooks is in its plan, in the words of the server: whether a Gatehouse
-// makes the plan, or the command reads a cluster, or files.
+// S9.24: every rejection that does not come from a webhook is in the plan of the request, with the server's message,
+// whether the plan is made by a Gatehouse server, or by the command from a cluster or from files.
 func TestEveryCauseHasOneAnswer(t *testing.T) {
 	s := harness.Start(t, "--controllers", "-*")
 	hook := harness.NewWebhookServer(t, nil).Hook("/mesh", harness.Patch(`[{"op":"add","path":"/spec/hostNetwork","value":true}]`))
@@ -126,7 +126,7 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 	const web = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1, selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: c, image: i}]}}}%[2]s}"
 	for _, tc := range []struct {
 		name, as, operation, object, subresource string
-		// says is a part of the rejection, empty for none; by is its step, empty where files do not know it.
+		// says is a part of the rejection, empty for none; by is its step, empty if files do not know it.
 		says, by string
 		inFiles  bool
 	}{
@@ -212,7 +212,7 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 			agrees("the plan of files", p.Rejection, p.RejectedBy())
 		})
 	}
-	// No plan knows what a webhook answers, and none may say that only webhooks can reject such a request.
+	// No plan knows the response of a webhook, and none may claim that only webhooks can reject such a request.
 	t.Run("a plugin, of an object that a webhook changes", func(t *testing.T) {
 		object := written(t, "{apiVersion: v1, kind: Pod, metadata: {name: meshed, labels: {mesh: 'on'}}, spec: {containers: [{name: c, image: i}]}}")
 		q := &offline.Request{Operation: "CREATE", Kind: world.Kinds.Of(object.GroupVersionKind()), Namespace: "shop", Name: "meshed", Object: object, Access: offline.OwnAccess}
@@ -241,7 +241,8 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 			}
 		}
 	})
-	// An object that cannot be planned is refused in the words of the cluster, and who may not make the request learns that.
+	// An object that cannot be planned is rejected with the cluster's message, and a user without the right to make the
+	// request is told so.
 	for name, tc := range map[string]struct{ as, operation, object, says string }{
 		"a definition without a schema":              {"", "CREATE", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: as.example.com}, spec: {group: example.com, scope: Namespaced, names: {kind: A, plural: as}, versions: [{name: v1, served: true, storage: true}]}}", "openAPIV3Schema: Required value"},
 		"a definition of another scope":              {"", "UPDATE", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.example.com}, spec: {group: example.com, scope: Cluster, names: {kind: Widget, plural: widgets}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}", "spec.scope"},
@@ -297,8 +298,8 @@ func TestEveryCauseHasOneAnswer(t *testing.T) {
 	})
 }
 
-// answerOf makes a request as a dry run, as strictly as kubectl, and returns what the server says; empty if it
-// accepts the request.
+// answerOf makes a request as a dry run with strict field validation, like kubectl, and returns the server's error
+// message; empty if it accepts the request.
 func answerOf(t *testing.T, config *rest.Config, q *offline.Request) string {
 	t.Helper()
 	client := harness.Dynamic(t, config).Resource(q.Kind.Resource).Namespace(q.Namespace)

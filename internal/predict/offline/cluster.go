@@ -33,11 +33,11 @@ type cluster struct {
 	kinds         *Kinds
 	engines       Engines
 	client        kubernetes.Interface
-	// defined has a *sync.Once for each schema.GroupKind whose definition was asked for.
+	// defined has a *sync.Once for each schema.GroupKind whose CRD was requested.
 	defined sync.Map
 }
 
-// Discover returns the kinds of a cluster. It returns an error if the cluster does not answer.
+// Discover returns the kinds of a cluster. The error reports that the cluster does not respond.
 func Discover(config *rest.Config) (*Kinds, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -54,9 +54,8 @@ func Discover(config *rest.Config) (*Kinds, error) {
 	return k, failure
 }
 
-// resources returns the resources that discovery lists, in the cluster's order of groups and
-// versions. Equivalent resources are tried in this order. There may be resources although there
-// is an error.
+// resources returns the resources that discovery lists, in the cluster's order of groups and versions. Equivalent
+// resources are tried in this order. There may be resources together with an error.
 func resources(discover discovery.DiscoveryInterface) ([]*metav1.APIResourceList, error) {
 	groups, lists, err := discover.ServerGroupsAndResources()
 	places := map[string]int{}
@@ -69,9 +68,8 @@ func resources(discover discovery.DiscoveryInterface) ([]*metav1.APIResourceList
 	return lists, err
 }
 
-// Connect makes a World of a cluster. kinds are the result of Discover. Connect only reads, and
-// objects that the caller may not read are hidden in the World. It returns an error if the
-// cluster does not answer.
+// Connect makes a World of a cluster. kinds are the result of Discover. Connect only reads, and objects that the caller
+// may not read are hidden in the World. The error reports that the cluster does not respond.
 func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -111,11 +109,10 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	return w, nil
 }
 
-// notJudged is a note of plans without compiled-in plugins.
+// notJudged is a note of plans without built-in admission plugins.
 const notJudged = "compiled-in plugins of the server are not part of this plan"
 
-// Caller returns the user of config as the cluster authenticates it, nil when the cluster does
-// not say.
+// Caller returns the user of config as the cluster authenticates it, nil if the cluster does not tell.
 func Caller(ctx context.Context, config *rest.Config) user.Info {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -166,7 +163,7 @@ func (c *cluster) namespace(ctx context.Context, name string) (*corev1.Namespace
 	return namespace, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, namespace)
 }
 
-// define reads the definition of a custom resource, once.
+// define reads the CRD of a kind, once.
 func (c *cluster) define(ctx context.Context, kind *Kind) {
 	once, _ := c.defined.LoadOrStore(kind.Kind.GroupKind(), &sync.Once{})
 	once.(*sync.Once).Do(func() { c.readDefinition(ctx, kind) })
@@ -182,13 +179,13 @@ func (c *cluster) readDefinition(ctx context.Context, kind *Kind) {
 	case apierrors.IsForbidden(err):
 		c.kinds.defined.Store(id, &defined{unread: "may not get customresourcedefinitions"})
 	case apierrors.IsNotFound(err):
-		// Another server has the kind.
+		// An aggregated server has the kind.
 		c.kinds.defined.Store(id, &defined{unread: "the definition of its kind is not there"})
 	}
 }
 
-// older notes the kinds of admission policies that the cluster serves only in an older version
-// and has objects of. Plans do not include these.
+// older adds notes about kinds of admission policies that the cluster has objects of, and serves only in an older
+// version. Plans do not include these.
 func (c *cluster) older(ctx context.Context, w *World) error {
 	for _, source := range []registration.Source{registration.MutatingPolicies, registration.ValidatingPolicies} {
 		d := source.Descriptor()

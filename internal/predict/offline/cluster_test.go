@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Plans made by reading a cluster, and by reading files with the same content, are the
-// server's own, but for compiled-in plugins.
+// Plans made from a cluster, and from files with the same content, equal the server's own plans, except for built-in
+// plugins.
 func TestPlansAreTheServersOwn(t *testing.T) {
 	s := harness.Start(t)
 	h := s.HTTP(t, nil)
@@ -126,7 +126,7 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 						q := q
 						q.Kind = w.Kinds.Of(u.GroupVersionKind())
 						if name == "files" && operation != "CREATE" {
-							// Defaults and conversions of the server are in what it stores.
+							// The stored object contains the server's defaults and conversions.
 							if q.Old, err = connected.Stored(t.Context(), connected.Kinds.Of(u.GroupVersionKind()), ns, q.Name); err != nil {
 								t.Fatal(err)
 							}
@@ -170,8 +170,8 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 	}
 }
 
-// policies read params by name and by selector, the namespace and both objects, and change
-// what later ones see.
+// policies read params by name and by selector, the namespace and both objects, and change the object for later
+// policies.
 func policies(t *testing.T) []map[string]any {
 	t.Helper()
 	found, err := offline.Objects("policies", []byte(`
@@ -267,7 +267,7 @@ metadata: {name: of-gadgets}
 spec: {policyName: of-gadgets, validationActions: [Deny]}
 `
 
-// ask returns the server's own plan, without compiled-in plugins.
+// ask returns the server's own plan, without built-in plugins.
 func ask(t *testing.T, h *harness.HTTP, q *offline.Request, resource schema.GroupVersionResource) *plan.Plan {
 	t.Helper()
 	spec := map[string]any{

@@ -30,18 +30,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// Flags are the flags of a cluster's API server that say which compiled-in plugins judge
-// requests.
+// Flags are the flags of a cluster's API server that select its built-in admission plugins.
 type Flags struct {
 	admission.Selection
 	// Configuration has the configurations of the plugins; nil for none.
 	Configuration *admission.Configuration
-	// Release is the release that requests are judged as; empty for that of the cluster.
+	// Release is the release to emulate; empty for the release of the cluster.
 	Release string
 }
 
-// compiledIn are the compiled-in plugins that judge the requests of a World. They are made when a
-// request concerns them.
+// compiledIn has the built-in admission plugins that evaluate the requests of a World. They are created when a request
+// concerns them.
 type compiledIn struct {
 	// ctx ends the goroutines of the plugins.
 	ctx context.Context
@@ -55,26 +54,25 @@ type compiledIn struct {
 	rooms map[string]*room
 }
 
-// room has the plugins that judge requests in one namespace.
+// room has the plugins that evaluate requests in one namespace.
 type room struct {
 	reading *reading
 	client  kubernetes.Interface
-	// ended is done when the cluster did not answer.
+	// ended is done if the cluster did not respond.
 	ended context.Context
 	made  map[string]apiadmission.Interface
 }
 
-// nobody denies everything: the rights of the user cannot be read, and the verdicts of plugins
-// that ask for them are unknown.
+// nobody denies everything. It is used when the rights of the user cannot be read; the verdicts of plugins that need
+// them are then unknown.
 var nobody = authorizerfactory.NewAlwaysDenyAuthorizer()
 
-// patience is how long the cluster may take to answer a read of a plugin.
+// patience is the timeout for the cluster's response to a read of a plugin.
 const patience = 30 * time.Second
 
-// Judge lets the compiled-in plugins of the cluster judge the requests of the World: those that
-// run by default in its release, unless the flags say otherwise. Each plugin reads the objects
-// that it needs as the caller, and ends with ctx. The error is about the flags, or comes from the
-// cluster.
+// Judge enables the cluster's built-in admission plugins for the requests of the World: the default plugins of its
+// release, unless the flags select others. Each plugin reads the objects that it needs as the caller, and ends with
+// ctx. The error is about the flags, or comes from the cluster.
 func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) error {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -115,7 +113,7 @@ func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) err
 	return nil
 }
 
-// assumed returns a note about the flags of the cluster's server that were assumed.
+// assumed returns a note about assumed flags of the cluster's server.
 func assumed(release string, flags *Flags) string {
 	var missing []string
 	if len(flags.Control) == 0 {
@@ -140,8 +138,8 @@ func assumed(release string, flags *Flags) string {
 	return note
 }
 
-// chain returns the links of a plan: the plugins that act on registrations, and the compiled-in
-// ones that the request concerns.
+// chain returns the links of a plan: the plugins that act on registrations, and the built-in ones that the request
+// concerns.
 func (w *World) chain(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
 	acting, o := w.links(), builtins{catalog.Scheme, w.Kinds.equivalents}
 	if w.compiledIn == nil {
@@ -162,7 +160,7 @@ func (w *World) chain(ctx context.Context, a apiadmission.Attributes) ([]plan.Li
 	return list, nil
 }
 
-// link returns the link of a compiled-in plugin, none if the request does not concern it.
+// link returns the link of a built-in plugin, none if the request does not concern it.
 func (w *World) link(ctx context.Context, name string, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) ([]plan.Link, error) {
 	if name == admission.NamespaceLifecycleName {
 		plugin := admission.NewNamespaceLifecycle(lifecycleOf{w})
@@ -201,7 +199,7 @@ func (w *World) link(ctx context.Context, name string, a apiadmission.Attributes
 	return links, nil
 }
 
-// plugin makes a plugin for the requests in a namespace, and waits until it has read its objects.
+// plugin creates a plugin for the requests in a namespace, and waits until it has read its objects.
 func (c *compiledIn) plugin(ctx context.Context, name, namespace string) (apiadmission.Interface, *room, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,7 +243,7 @@ func (c *compiledIn) plugin(ctx context.Context, name, namespace string) (apiadm
 	return made, r, nil
 }
 
-// lifecycleOf are the namespaces of a World.
+// lifecycleOf provides the namespaces of a World.
 type lifecycleOf struct{ *World }
 
 // Cached implements admission.Namespaces.

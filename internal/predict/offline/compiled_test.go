@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// judged are objects of a cluster by which compiled-in plugins judge pods.
+// judged are objects of a cluster that built-in plugins use to evaluate pods.
 const judged = `
 apiVersion: v1
 kind: Namespace
@@ -53,7 +53,7 @@ metadata: {name: sandbox}
 handler: sandbox
 `
 
-// pods are judged by judged. Each has a word of what rejects it, empty for none.
+// pods are evaluated against the objects in judged. rejected is a part of the rejection, empty for none.
 var pods = []struct{ spec, rejected string }{
 	{`{containers: [{name: c, image: i, resources: {requests: {memory: 1Mi}}}]}`, ""},
 	{`{hostNetwork: true, containers: [{name: c, image: i, resources: {requests: {memory: 1Mi}}}]}`, "violates PodSecurity"},
@@ -76,7 +76,7 @@ func podOf(t *testing.T, spec string) *unstructured.Unstructured {
 	return found[0]
 }
 
-// withPlugins returns a World of a cluster, with its compiled-in plugins.
+// withPlugins returns a World of a cluster, with its built-in plugins.
 func withPlugins(t *testing.T, ctx context.Context, config *rest.Config, flags offline.Flags) *offline.World {
 	t.Helper()
 	kinds, err := offline.Discover(config)
@@ -93,8 +93,8 @@ func withPlugins(t *testing.T, ctx context.Context, config *rest.Config, flags o
 	return world
 }
 
-// A plan of a cluster rejects what the cluster rejects, with its words, when compiled-in plugins
-// or the validation of what they made do it.
+// A plan from a cluster contains the cluster's rejections with their messages, if they come from built-in plugins or
+// from the validation of the objects that plugins changed.
 func TestCompiledInPluginsOfAClusterJudge(t *testing.T) {
 	s := harness.Start(t, "--enable-admission-plugins", "ServiceAccount", "--controllers", "resourcequota")
 	s.Kubectl(t, "shop").MustWith(judged, "apply", "-f", "-")
@@ -140,8 +140,8 @@ func TestCompiledInPluginsOfAClusterJudge(t *testing.T) {
 	}
 }
 
-// With all rights of Rules, a user sees everything. Each right that is missing is named, and what
-// it could have changed is unknown.
+// With all rights of Rules, a user sees everything. Each missing right is reported, and the effects that it hides are
+// unknown.
 func TestEachMissingRightIsNamed(t *testing.T) {
 	s := harness.Start(t, "--enable-admission-plugins", "ServiceAccount", "--controllers", "-*")
 	s.Kubectl(t, "shop").MustWith(judged, "apply", "-f", "-")
@@ -151,7 +151,7 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 		"priorityclasses": "may not list priorityclasses.scheduling.k8s.io", "runtimeclasses": "may not list runtimeclasses.node.k8s.io",
 		"mutatingadmissionpolicies": "may not list mutatingadmissionpolicies", "validatingwebhookconfigurations": "may not list validatingwebhookconfigurations",
 	}
-	// The pod runs into LimitRanger, whatever else there is.
+	// LimitRanger rejects the pod in any case.
 	pod := podOf(t, `{runtimeClassName: sandbox, containers: [{name: c, image: i, resources: {limits: {cpu: 100m}}}]}`)
 	for resource, want := range needed {
 		t.Run("without "+resource, func(t *testing.T) { t.Parallel(); missingRight(t, s, resource, want, pod) })
@@ -187,7 +187,7 @@ func missingRight(t *testing.T, s *harness.Server, resource, want string, pod *u
 	}
 	config := s.As(name, "system:authenticated")
 	harness.Eventually(t, "the rights are there", func() error {
-		// Rules take effect a moment after they are written.
+		// RBAC rules take effect a moment after they are written.
 		_, err := harness.Client(t, config).StorageV1().StorageClasses().List(t.Context(), metav1.ListOptions{})
 		return err
 	})
@@ -213,8 +213,7 @@ func missingRight(t *testing.T, s *harness.Server, resource, want string, pod *u
 	}
 }
 
-// What is not seen may cure what would be rejected: a quota that wants a limit, and a LimitRange
-// that gives one.
+// Hidden objects could prevent a rejection: a quota requires a limit, and a hidden LimitRange sets one.
 func TestWhatIsNotSeenMayChangeTheObject(t *testing.T) {
 	s := harness.Start(t, "--controllers", "resourcequota")
 	s.Kubectl(t, "shop").MustWith(judged, "apply", "-f", "-")
@@ -286,8 +285,7 @@ spec:
   template: {metadata: {labels: {app: indexed}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}
 `
 
-// What controllers make of a workload is what was said before: by comparing what a cluster answers
-// to it with what upstream's controllers made.
+// The predicted dependents of a workload equal the objects that upstream's controllers create for it.
 func TestDependentsAreThoseOfTheControllers(t *testing.T) {
 	s := harness.Start(t, "--fake-nodes", "1", "--controllers", "deployment,replicaset,replicationcontroller,statefulset,daemonset,job,serviceaccount")
 	k := s.Kubectl(t, "shop")
@@ -344,7 +342,7 @@ func TestDependentsAreThoseOfTheControllers(t *testing.T) {
 	}
 }
 
-// made waits for an object that a controller makes like another one.
+// made waits for an object that a controller creates like another one.
 func made(t *testing.T, resource dynamic.ResourceInterface, like *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	var found *unstructured.Unstructured
@@ -365,7 +363,7 @@ func made(t *testing.T, resource dynamic.ResourceInterface, like *unstructured.U
 	return found
 }
 
-// comparable is an object without what only a stored one has, and without names and UIDs.
+// comparable strips an object of the fields that only stored objects have, and of names and UIDs.
 func comparable(t *testing.T, u *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	u = u.DeepCopy()
@@ -374,11 +372,11 @@ func comparable(t *testing.T, u *unstructured.Unstructured) map[string]any {
 	}
 	delete(u.Object, "status")
 	if labels := u.GetLabels(); labels["statefulset.kubernetes.io/pod-name"] != "" {
-		// The revision of a StatefulSet is a hash of what is stored.
+		// The revision of a StatefulSet is a hash of the stored object.
 		delete(labels, "controller-revision-hash")
 		u.SetLabels(labels)
 	}
-	// Where a pod or a claim is bound, and the token of its account.
+	// The binding of a pod or a claim, and the token of its account.
 	for _, field := range []string{"nodeName", "volumeName"} {
 		unstructured.RemoveNestedField(u.Object, "spec", field)
 	}

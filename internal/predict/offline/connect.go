@@ -17,32 +17,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 )
 
-// connectTimeout bounds one connection to a webhook, and connectAtOnce how many are made at a
-// time.
+// connectTimeout bounds one connection to a webhook, and connectAtOnce the number of concurrent connections.
 const (
 	connectTimeout = 5 * time.Second
 	connectAtOnce  = 16
 )
 
-// Connector connects to webhooks, and sends them nothing: it looks at their certificates.
+// Connector connects to webhooks to read their certificates. It sends no requests.
 type Connector struct {
 	World *lint.World
 	// Elsewhere, if set, returns the address of a service that runs outside of the cluster.
 	Elsewhere func(namespace, name string, port int32) (address string, ok bool)
-	// Inside reports whether this process runs in the cluster, where the cluster IPs of services are
-	// reachable.
+	// Inside reports whether this process runs in the cluster, where the cluster IPs of services are reachable.
 	Inside bool
 }
 
-// InCluster reports whether this process runs in the cluster that a configuration is of; nil is of
-// none.
+// InCluster reports whether this process runs in the cluster of a client configuration; false for nil.
 func InCluster(config *rest.Config) bool {
 	own, err := rest.InClusterConfig()
 	return err == nil && config != nil && own.Host == config.Host
 }
 
-// Present connects to webhooks, and returns the certificates that they present. progress, which may be nil, is
-// called with how many are done, and of how many, from one goroutine at a time.
+// Present connects to webhooks, and returns the certificates that they present. progress, which may be nil, is called
+// with the number of webhooks done and their total, never concurrently.
 func (c *Connector) Present(ctx context.Context, addresses map[lint.Address]*types.NamespacedName, progress func(done, of int)) map[lint.Address]lint.Served {
 	served := map[lint.Address]lint.Served{}
 	var mu sync.Mutex
@@ -71,7 +68,7 @@ func (c *Connector) connect(ctx context.Context, address lint.Address, service *
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{
 		ServerName: address.Host,
-		// The certificate is only looked at, and nothing is sent. A rule judges it.
+		// The certificate is only read, and nothing is sent. A lint rule verifies it.
 		InsecureSkipVerify: true,
 	}}
 	targets, err := c.targets(address, service)
@@ -92,8 +89,8 @@ func (c *Connector) connect(ctx context.Context, address lint.Address, service *
 	return lint.Served{Err: errors.Join(failures...)}
 }
 
-// targets returns where a webhook is dialled, in order. The name and the cluster IP of a
-// service mean something in the cluster only: elsewhere, another machine may have that IP.
+// targets returns the addresses to dial for a webhook, in order. The name and the cluster IP of a service are valid in
+// the cluster only: elsewhere, another machine may have that IP.
 func (c *Connector) targets(address lint.Address, service *types.NamespacedName) ([]string, error) {
 	if service == nil {
 		return []string{address.String()}, nil

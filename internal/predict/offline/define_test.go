@@ -12,7 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Requests that are planned at the same time ask for the definition of a kind once.
+// Requests that are planned concurrently read the CRD of a kind once.
 func TestDefinitionsAreReadOnce(t *testing.T) {
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	var stored []runtime.Object

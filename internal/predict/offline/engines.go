@@ -18,15 +18,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 )
 
-// Engines names the policies behind the webhooks of policy engines, Kyverno and Gatekeeper:
-// one webhook of such an engine stands for many policies, which are objects of their own.
-// It is safe for concurrent use.
+// Engines names the policies behind the webhooks of the policy engines Kyverno and Gatekeeper. One webhook of such an
+// engine represents many policies, which are objects of their own. It is safe for concurrent use.
 type Engines struct {
 	objects dynamic.Interface
 	kinds   *Kinds
 
 	mu sync.Mutex
-	// known are the objects of resources that were listed.
+	// known caches the objects of listed resources.
 	known map[schema.GroupResource]listed
 }
 
@@ -36,7 +35,7 @@ type listed struct {
 	hidden  string
 }
 
-// policyObject is a policy with the fields by which it is matched.
+// policyObject is a policy with the fields needed for matching.
 type policyObject struct {
 	group, kind, namespace, name string
 	annotations                  map[string]string
@@ -56,32 +55,31 @@ func NewEngines(config *rest.Config, kinds *Kinds) (*Engines, error) {
 	return &Engines{objects: objects, kinds: kinds}, err
 }
 
-// Annotate adds notes to the steps of a plan that call webhooks of policy engines. It reads
-// the policies, as far as the caller may list them.
+// Annotate adds notes to the steps of a plan that call webhooks of policy engines. It reads the policies, as far as the
+// caller may list them.
 func (e *Engines) Annotate(ctx context.Context, p *plan.Plan) {
 	for s := range p.Acting() {
 		s.Notes = append(s.Notes, e.notes(ctx, &p.Request, s)...)
 	}
 }
 
-// stands describes the policies behind a webhook: the objects of the resources for which meant is
-// true.
+// stands describes the policies behind a webhook: the objects of the resources for which meant is true.
 type stands struct {
 	what  string
 	meant func(schema.GroupResource) bool
-	// only, if set, is the one policy, as NAME or NAMESPACE-NAME.
+	// only, if set, limits them to one policy, as NAME or NAMESPACE-NAME.
 	only string
 }
 
 const (
 	kyverno         = "kyverno.io"
 	kyvernoPolicies = "policies.kyverno.io"
-	// gatekeeper is the webhook that judges by constraints.
+	// gatekeeper is the webhook that evaluates constraints.
 	gatekeeper = "validation.gatekeeper.sh"
 )
 
-// engineOf returns the policies behind a webhook, by the name that its engine gives to it. ok is
-// false for a webhook without policies, such as one that judges the policies themselves.
+// engineOf returns the policies behind a webhook, by the webhook name that the engine uses. ok is false for a webhook
+// without policies, such as the webhook that validates the policies themselves.
 func engineOf(webhook string) (s stands, ok bool) {
 	switch webhook {
 	case gatekeeper:
@@ -122,11 +120,11 @@ func engineOf(webhook string) (s stands, ok bool) {
 	return s, ok
 }
 
-// most is how many policies a note names.
+// most bounds the policies named in a note.
 const most = 20
 
-// notes names the policies behind the webhook of a step that can apply to the request, in one
-// sentence; nil when it is not of a policy engine.
+// notes names, in one sentence, the policies behind the webhook of a step that can apply to the request; nil if the
+// webhook does not belong to a policy engine.
 func (e *Engines) notes(ctx context.Context, about *plan.About, step *plan.Step) []string {
 	behind, ok := engineOf(step.Entry.Name)
 	if !ok {
@@ -213,7 +211,7 @@ func (e *Engines) list(ctx context.Context, k *Kind) listed {
 	return l
 }
 
-// unreadable says why the objects of a kind cannot be read.
+// unreadable returns the reason why the objects of a kind cannot be read.
 func unreadable(err error) string {
 	if apierrors.IsForbidden(err) {
 		return "may not list them"

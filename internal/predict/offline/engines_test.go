@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 )
 
-// Plans that are made at the same time list the policies behind a webhook once.
+// Plans that are made concurrently list the policies behind a webhook once.
 func TestPoliciesBehindWebhooksAreListedOnce(t *testing.T) {
 	kinds, err := NewKinds([]*metav1.APIResourceList{{GroupVersion: "kyverno.io/v1", APIResources: []metav1.APIResource{{Name: "clusterpolicies", Kind: "ClusterPolicy"}}}})
 	if err != nil {

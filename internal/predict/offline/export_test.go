@@ -1,6 +1,6 @@
 package offline
 
-// Resources is what discovery lists, for the test of kinds.txt.
+// Resources lists the resources from discovery, for the test of kinds.txt.
 var Resources = resources
 
 // All returns all kinds, for the test of the tables of releases.

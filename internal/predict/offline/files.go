@@ -26,8 +26,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// Objects returns the objects of a file in YAML or JSON: those of all documents, and the items of
-// lists. The error names the file and the line.
+// Objects returns the objects of all documents of a YAML or JSON file, and the items of lists. The error names the file
+// and the line.
 func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
 	content := manifests.Parse(file, data)
 	if err := strict(content.Problems, content.Notes); err != nil {
@@ -61,18 +61,17 @@ type files struct {
 	namespaces map[string]*corev1.Namespace
 	kinds      *Kinds
 	stored     []*manifests.Object
-	// written says how registrations are written, for rules of lint. static are the registrations
-	// that only manifest files can have.
+	// written has the written form of registrations, for lint rules. static are the registrations that only manifest
+	// files can have.
 	static  []snapshot.Manifest
 	written map[lint.Object]lint.Written
-	// acceptances are the comments that accept findings, and patched are the objects that
-	// kustomizations change.
+	// acceptances are the comments that accept findings, and patched are the objects that kustomizations change.
 	acceptances []manifests.Acceptance
 	patched     []manifests.Patch
 }
 
-// Read makes a World of files, and of the .yaml, .yml and .json files of directories.
-// Registrations must be valid. Errors name the file and the line.
+// Read makes a World of files, and of the .yaml, .yml and .json files of directories. Registrations must be valid.
+// Errors name the file and the line.
 func Read(paths []string) (*World, error) {
 	set, err := readStrictly(paths)
 	if err != nil {
@@ -85,8 +84,8 @@ func Read(paths []string) (*World, error) {
 	return w, err
 }
 
-// ReadTried reads policies and their bindings, which must be valid, from files and directories: for
-// World.Tried, and as they are written. Errors name the file and the line.
+// ReadTried reads policies and their bindings, which must be valid, from files and directories. tried is for
+// World.Tried, and written has the objects as in the files. Errors name the file and the line.
 func ReadTried(paths []string) (tried []runtime.Object, written []*unstructured.Unstructured, err error) {
 	set, err := readStrictly(paths)
 	if err != nil {
@@ -123,7 +122,7 @@ func ObjectsIn(dir string) (list []*unstructured.Unstructured, err error) {
 	return set.Unstructured(), nil
 }
 
-// readStrictly reads files that must have nothing but objects.
+// readStrictly reads files that must contain only objects.
 func readStrictly(paths []string) (*manifests.Set, error) {
 	set, err := read(paths, nil, &manifests.Ignore{})
 	if err == nil {
@@ -140,11 +139,10 @@ func read(paths []string, in io.Reader, ignore *manifests.Ignore) (*manifests.Se
 	return set, err
 }
 
-// Survey makes a World of files that may have faults, for commands that report these faults. The
-// path - stands for in. Survey keeps the faults of registrations for World.Lint. It skips
-// documents that are not objects of the API, and names them in skipped. It also skips files of a
-// directory that cannot be read or parsed, and names them in unread. The error is about a path in
-// paths.
+// Survey makes a World of files that may have faults, for commands that report these faults. The path - is read from
+// in. Survey keeps the faults of registrations for World.Lint. It skips documents that are not API objects, and lists
+// them in skipped. It also skips files of a directory that cannot be read or parsed, and lists them in unread. The
+// error is about a path in paths.
 func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, skipped, unread []string, err error) {
 	set, err := read(paths, in, ignore)
 	if err != nil {
@@ -172,7 +170,7 @@ func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, s
 	return w, skipped, unread, err
 }
 
-// Acceptances are the comments of the files that accept findings.
+// Acceptances returns the comments of the files that accept findings.
 func (w *World) Acceptances() []manifests.Acceptance {
 	if w.files == nil {
 		return nil
@@ -180,7 +178,7 @@ func (w *World) Acceptances() []manifests.Acceptance {
 	return w.files.acceptances
 }
 
-// hollow is 1 for a configuration without webhooks, and 0 for every other object.
+// hollow is 1 for a webhook configuration without webhooks, and 0 for every other object.
 func hollow(o *manifests.Object) int {
 	kind := o.Content["kind"]
 	if webhooks, _ := o.Content["webhooks"].([]any); len(webhooks) == 0 && (kind == registration.MutatingKind || kind == registration.ValidatingKind) {
@@ -189,7 +187,7 @@ func hollow(o *manifests.Object) int {
 	return 0
 }
 
-// assemble makes a World of what was read. With skipped it is lenient.
+// assemble makes a World from a set. If skipped is not nil, it collects errors there instead of returning them.
 func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 	all := set.Objects
 	f := &files{namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
@@ -224,7 +222,7 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 		case gvk.Group == registration.GroupName:
 			err = f.register(w, d, &registrations[i], skipped)
 		case gvk.GroupKind() == schema.GroupKind{Kind: "Namespace"}:
-			// Its defaults have a label with its name.
+			// The defaults include a label with the namespace's name.
 			namespace := &corev1.Namespace{}
 			if err = as(u, namespace); err != nil {
 				err = fmt.Errorf("%s: Namespace %q: %w", d.At(), u.GetName(), err)
@@ -254,17 +252,17 @@ func assemble(set *manifests.Set, skipped *[]string) (*World, error) {
 	return w, nil
 }
 
-// definitions are the definitions of custom resources.
+// definitions is the kind of CRDs.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// parsed is what parse returns.
+// parsed is the result of parse.
 type parsed struct {
 	object runtime.Object
 	errs   field.ErrorList
 	err    error
 }
 
-// register adds a registration. With skipped, what is wrong with it is kept.
+// register adds a registration. If skipped is not nil, it also keeps the faults of the registration.
 func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]string) error {
 	u := d.Unstructured()
 	if other := f.Find(u.GetKind(), u.GetName()); other != nil && p.err == nil {
@@ -297,8 +295,8 @@ func (f *files) register(w *World, d *manifests.Object, p *parsed, skipped *[]st
 	return nil
 }
 
-// add adds an object to the registrations. Only manifest files of a server have names of
-// theirs (S21.8).
+// add adds an object to the registrations. Only manifest files of a server may use names with the static suffix
+// (S21.8).
 func (f *files) add(w *World, d *manifests.Object, object runtime.Object) {
 	if snapshot.IsStatic(object) {
 		f.static = append(f.static, snapshot.Manifest{Object: object, File: d.File})
@@ -314,7 +312,7 @@ func (f *files) namespace(_ context.Context, name string) (*corev1.Namespace, er
 	return nil, fmt.Errorf("%w: no file has namespace %s", plan.ErrUnknown, name)
 }
 
-// find returns an object of the files, in whatever version it is written there.
+// find returns an object of the files, in any version.
 func (f *files) find(_ context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	for _, d := range f.stored {
 		u := d.Unstructured()
@@ -329,5 +327,5 @@ func (f *files) find(_ context.Context, kind *Kind, namespace, name string) (*un
 	return nil, apierrors.NewNotFound(kind.Resource.GroupResource(), name)
 }
 
-// errNoObject means that a request lacks its object.
+// errNoObject reports that a request lacks its object.
 var errNoObject = errors.New("the request has no object")

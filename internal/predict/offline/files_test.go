@@ -44,7 +44,7 @@ initializers:
   - {apiGroups: [""], apiVersions: [v1], resources: [configmaps]}
 `
 
-// A step says where its rule is written.
+// A step has the position of its rule.
 func TestStepsHaveTheirPlaceInFiles(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "hooks.yaml")
@@ -101,8 +101,8 @@ func TestBadFilesAreNamedWithTheirLine(t *testing.T) {
 	}
 }
 
-// Policies that depend on what no file has are unknown, with the reason; the others are
-// evaluated.
+// The result of a policy is unknown if it depends on an object that no file has, and the reason is reported; other
+// policies are evaluated.
 func TestPoliciesOfFilesSayWhatTheyLack(t *testing.T) {
 	const rules = `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]}`
 	policy := func(name, spec string) string {
@@ -114,7 +114,7 @@ func TestPoliciesOfFilesSayWhatTheyLack(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, spec, binding, more string
-		// effect and says are those of the step.
+		// effect and says are the expected effect and text of the step.
 		effect plan.Effect
 		says   string
 	}{
@@ -180,7 +180,7 @@ func TestPoliciesOfFilesSayWhatTheyLack(t *testing.T) {
 	}
 }
 
-// Files are read as kubectl reads them, whichever command does.
+// Every command reads files as kubectl does.
 func TestFilesAreReadAsKubectlReadsThem(t *testing.T) {
 	const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
 	named := func(name string) string { return strings.ReplaceAll(object, "%s", name) }

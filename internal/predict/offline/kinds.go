@@ -48,9 +48,9 @@ type subresource struct {
 type Kinds struct {
 	list        []*Kind
 	equivalents runtime.EquivalentResourceRegistry
-	// defined has what definitions say of custom resources, as *defined by schema.GroupKind.
+	// defined has the contents of CRDs, as *defined by schema.GroupKind.
 	defined sync.Map
-	// incomplete says why some kinds are not known; empty when all are.
+	// incomplete is the reason why some kinds are not known; empty if all are.
 	incomplete string
 }
 
@@ -69,8 +69,8 @@ func NewKinds(lists []*metav1.APIResourceList) (*Kinds, error) {
 	return k, nil
 }
 
-// family returns a name that a resource has in common with its equivalents in other groups, which
-// are stored as the same objects.
+// family returns a common name for a resource and its equivalents in other groups, which are stored as the same
+// objects.
 func family(r schema.GroupResource) string {
 	switch {
 	case r.Group == "extensions" && slices.Contains([]string{"daemonsets", "deployments", "replicasets"}, r.Resource):
@@ -83,8 +83,7 @@ func family(r schema.GroupResource) string {
 	return r.String()
 }
 
-// Builtin returns the kinds that are built into the server, in the release that this process
-// behaves as.
+// Builtin returns the server's built-in kinds in the release that this process emulates.
 func Builtin() *Kinds {
 	var lists []*metav1.APIResourceList
 	for line := range strings.Lines(builtin) {
@@ -111,7 +110,7 @@ func Builtin() *Kinds {
 	return k
 }
 
-// there reports whether the release that this process behaves as has a kind.
+// there reports whether a kind exists in the release that this process emulates.
 func there(kind schema.GroupVersionKind) bool {
 	if !emulation.Emulates() {
 		return true
@@ -175,17 +174,17 @@ func (k *Kinds) Define(definition *unstructured.Unstructured) error {
 	return nil
 }
 
-// defined is what a definition says of custom resources.
+// defined is the content of a CRD.
 type defined struct {
 	// converts reports whether versions differ only in their names.
 	converts bool
-	// rules is nil when the definition cannot be read.
+	// rules is nil if the CRD cannot be read.
 	rules *customresources.Rules
-	// unread says why the definition is not known; empty when it is.
+	// unread is the reason why the CRD is not known; empty if it is.
 	unread string
 }
 
-// definedBy reads a definition.
+// definedBy reads a CRD.
 func definedBy(u *unstructured.Unstructured) *defined {
 	strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
 	d := &defined{converts: strategy == "" || strategy == "None"}
@@ -198,7 +197,7 @@ func definedBy(u *unstructured.Unstructured) *defined {
 	return d
 }
 
-// definition returns what is known of a custom resource; nil for nothing.
+// definition returns the content of the CRD of a kind; nil if unknown.
 func (k *Kinds) definition(kind schema.GroupKind) *defined {
 	d, _ := k.defined.Load(kind)
 	known, _ := d.(*defined)
@@ -211,8 +210,7 @@ func (k *Kinds) converts(kind schema.GroupKind) bool {
 	return d != nil && d.converts
 }
 
-// Served returns the first version in which a resource is served; ok is false when it is not
-// served.
+// Served returns the first version in which a resource is served; ok is false if it is not served.
 func (k *Kinds) Served(group, resource string) (gvr schema.GroupVersionResource, ok bool) {
 	for _, known := range k.list {
 		if known.Resource.Group == group && known.Resource.Resource == resource {
@@ -222,7 +220,7 @@ func (k *Kinds) Served(group, resource string) (gvr schema.GroupVersionResource,
 	return gvr, false
 }
 
-// Of returns the Kind of a kind, a guess if it is not known.
+// Of returns the Kind of a kind, or a guess if it is not known.
 func (k *Kinds) Of(kind schema.GroupVersionKind) *Kind {
 	for _, known := range k.list {
 		if known.Kind == kind {
@@ -233,8 +231,8 @@ func (k *Kinds) Of(kind schema.GroupVersionKind) *Kind {
 	return &Kind{Kind: kind, Resource: resource, Namespaced: true, Guessed: true}
 }
 
-// Parent returns the kind whose objects have a subresource that takes objects of another kind.
-// The error says that there is none, or that there are several.
+// Parent returns the kind that has a subresource which takes objects of the kind sent. The error reports that there is
+// none, or that there are several.
 func (k *Kinds) Parent(sub string, sent schema.GroupVersionKind) (*Kind, error) {
 	var found []*Kind
 	for _, known := range k.list {
@@ -251,7 +249,7 @@ func (k *Kinds) Parent(sub string, sent schema.GroupVersionKind) (*Kind, error) 
 	return nil, fmt.Errorf("several kinds have a subresource %s that takes a %s: name the object, as KIND/NAME", sub, sent.Kind)
 }
 
-// At returns the kind that a resource serves; nil when there is none.
+// At returns the kind that a resource serves; nil if there is none.
 func (k *Kinds) At(resource schema.GroupVersionResource) *Kind {
 	i := slices.IndexFunc(k.list, func(o *Kind) bool { return o.Resource == resource })
 	if i < 0 {
@@ -260,8 +258,7 @@ func (k *Kinds) At(resource schema.GroupVersionResource) *Kind {
 	return k.list[i]
 }
 
-// Named returns the kind for a name as kubectl takes it: pod, pods, po, pods.v1., or
-// deployment.apps.
+// Named returns the kind for a name as kubectl accepts it: pod, pods, po, pods.v1., or deployment.apps.
 func (k *Kinds) Named(given string) (*Kind, error) {
 	name, group, qualified := strings.Cut(strings.ToLower(given), ".")
 	version := ""
@@ -278,8 +275,7 @@ func (k *Kinds) Named(given string) (*Kind, error) {
 	return nil, fmt.Errorf("the kind %q is not known", given)
 }
 
-// Takes returns the kind of the objects that a subresource takes, the zero kind if the
-// subresource is not known.
+// Takes returns the kind of the objects that a subresource takes, the zero kind if the subresource is not known.
 func (k *Kind) Takes(sub string) schema.GroupVersionKind {
 	if sub == "" {
 		return k.Kind

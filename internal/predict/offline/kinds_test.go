@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite kinds.txt from a server's disco
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// The table of built-in kinds is what a server says about itself.
+// The table of built-in kinds equals a server's discovery.
 func TestKindsAreThoseOfAServer(t *testing.T) {
 	s := harness.Start(t)
 	lists, err := offline.Resources(discovery.NewDiscoveryClientForConfigOrDie(s.Admin))

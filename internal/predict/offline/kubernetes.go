@@ -14,16 +14,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
-// inKubernetes is what kube-apiserver of the release that the server is built from serves by
-// default.
+// inKubernetes lists the resources that kube-apiserver serves by default, in the release that the server is built from.
 var inKubernetes = controlplane.DefaultAPIResourceConfigSource()
 
-// always are the groups that kube-apiserver configures in another way. It serves them in v1.
+// always lists the groups that kube-apiserver enables separately. It serves them in v1.
 var always = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
 
-// InKubernetes reports whether a kube-apiserver of the same release serves the kind by default,
-// or the kind is a custom one. Gatehouse serves more: versions that Kubernetes has removed,
-// and kinds of its own.
+// InKubernetes reports whether a kube-apiserver of the same release serves the kind by default, or the kind is a custom
+// one. Gatehouse serves more: versions that Kubernetes has removed, and kinds of its own.
 func (k *Kind) InKubernetes() bool {
 	group := k.Resource.Group
 	if group == registration.OwnGroup {
@@ -38,14 +36,14 @@ func (k *Kind) InKubernetes() bool {
 // explanations is the resource that every Gatehouse server has, and no other server.
 const explanations = "admissionexplanations"
 
-// OfGatehouse reports whether the kinds are those of a Gatehouse server.
+// OfGatehouse reports whether the kinds come from a Gatehouse server.
 func (k *Kinds) OfGatehouse() bool {
 	_, ok := k.Served(registration.OwnGroup, explanations)
 	return ok
 }
 
-// Hardened says in a note which registrations a kube-apiserver takes for hard although an
-// annotation makes them soft on Gatehouse; empty for none.
+// Hardened returns a note about registrations that a kube-apiserver enforces although an annotation makes Gatehouse
+// only warn or audit; empty for none.
 func Hardened(objects []runtime.Object) string {
 	var names []string
 	for _, obj := range objects {
@@ -68,11 +66,11 @@ func Hardened(objects []runtime.Object) string {
 	return "a kube-apiserver ignores the annotation " + registration.EnforcementAnnotation + ", so these reject and change requests: " + strings.Join(names, ", ") + "; files for a Gatehouse server need --for gatehouse"
 }
 
-// namedSoft is how many registrations a note names.
+// namedSoft bounds the registrations named in a note.
 const namedSoft = 5
 
-// OnlyHere reports whether the kind is one of Gatehouse, which no release of Kubernetes serves
-// any more or ever did.
+// OnlyHere reports whether the kind belongs to Gatehouse alone: no release of Kubernetes serves it any more or ever
+// did.
 func (k *Kind) OnlyHere() bool {
 	own := []schema.GroupKind{
 		{Group: registration.GroupName, Kind: registration.InitializerKind}, {Group: registration.GroupName, Kind: registration.ExternalKind},
@@ -80,8 +78,8 @@ func (k *Kind) OnlyHere() bool {
 	return k.Resource.Group == registration.OwnGroup || slices.Contains(own, k.Kind.GroupKind())
 }
 
-// Elsewhere returns the groups and versions in which kinds of a name are served, by
-// Kubernetes of this release or as custom resources, in the order of discovery.
+// Elsewhere returns the groups and versions in which kinds of a name are served, by Kubernetes of this release or as
+// custom resources, in the order of discovery.
 func (k *Kinds) Elsewhere(kind string) []schema.GroupVersion {
 	var list []schema.GroupVersion
 	for _, known := range k.list {

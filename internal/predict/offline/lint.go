@@ -40,9 +40,9 @@ type survey struct {
 	// roles are the rules of roles, by kind, namespace and name.
 	roles    map[lint.Object][]rbacv1.PolicyRule
 	bindings []binding
-	// least is how many replicas autoscalers leave to workloads at least.
+	// least is the minimum number of replicas that autoscalers leave to workloads.
 	least map[lint.Object]int
-	// definitions are the definitions of custom resources, by name.
+	// definitions are the CRDs, by name.
 	definitions map[string]*unstructured.Unstructured
 }
 
@@ -53,8 +53,7 @@ type binding struct {
 	groups []string
 }
 
-// surveyed are the kinds of objects that rules read, and the part of the world to which they
-// belong.
+// surveyed lists the kinds of objects that rules read, with the part of the world to which they belong.
 var surveyed = []struct {
 	schema.GroupVersionResource
 	kind string
@@ -85,9 +84,8 @@ func newSurvey(now time.Time) *survey {
 	}
 }
 
-// Lint returns the world for the rules of lint, with all known objects. over, which may be nil,
-// is a World of files whose objects replace objects of the same names. Lint returns an error if
-// the cluster does not answer.
+// Lint returns the world for the lint rules, with all known objects. over, which may be nil, is a World of files whose
+// objects replace objects of the same names. The error reports that the cluster does not respond.
 func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.World, error) {
 	s := newSurvey(now)
 	objects := w.Registrations.Objects
@@ -153,7 +151,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	return s.world, nil
 }
 
-// patched notes what a kustomization of the files changes of an object.
+// patched notes a kustomization's changes to an object of the files.
 func (s *survey) patched(f *files, object lint.Object, written *manifests.Object) {
 	for i := range f.patched {
 		p := &f.patched[i]
@@ -162,7 +160,7 @@ func (s *survey) patched(f *files, object lint.Object, written *manifests.Object
 		case p.Annotations == nil:
 			s.world.Patched[object] = filepath.ToSlash(p.Kustomization)
 		case known:
-			// Such as the one that has a controller set the caBundle.
+			// Such as the annotation that makes a controller set the caBundle.
 			as.Annotations = maps.Clone(as.Annotations)
 			if as.Annotations == nil {
 				as.Annotations = map[string]string{}
@@ -173,13 +171,12 @@ func (s *survey) patched(f *files, object lint.Object, written *manifests.Object
 	}
 }
 
-// converts reports whether a definition has a conversion webhook.
+// converts reports whether a CRD has a conversion webhook.
 func (s *survey) converts(object lint.Object) bool {
 	return slices.ContainsFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object })
 }
 
-// define adds the kinds of an object that is a CustomResourceDefinition which is not served
-// yet.
+// define adds the kinds of an object that is a CustomResourceDefinition which is not served yet.
 func (k *Kinds) define(u *unstructured.Unstructured) error {
 	if u.GroupVersionKind().GroupKind() != definitions {
 		return nil
@@ -209,7 +206,7 @@ func (w *World) About() func(lint.Object) bool {
 	return func(o lint.Object) bool { return w.files.document(o) != nil }
 }
 
-// document returns the document of an object, nil when no file has it.
+// document returns the document of an object, nil if no file has it.
 func (f *files) document(o lint.Object) *manifests.Object {
 	if found := f.Find(o.Kind, o.Name); found != nil && o.Namespace == "" {
 		return found
@@ -222,8 +219,8 @@ func (f *files) document(o lint.Object) *manifests.Object {
 	return nil
 }
 
-// Locate returns where a field of an object is written, or as much of its path as is
-// written; ok is false when no file has the object.
+// Locate returns the position of a field of an object, or of the longest prefix of its path in the file; ok is false if
+// no file has the object.
 func (w *World) Locate(o lint.Object, path []any) (at Position, ok bool) {
 	if w.files == nil {
 		return Position{}, false
@@ -237,14 +234,14 @@ func (w *World) Locate(o lint.Object, path []any) (at Position, ok bool) {
 	return at, true
 }
 
-// Position is a place in a file. Line and Column count from 1.
+// Position is a position in a file. Line and Column count from 1.
 type Position struct {
 	File         string
 	Line, Column int
 }
 
-// resources lists the kinds for rules. custom has the custom resources, and whether their definitions
-// have validation rules.
+// resources lists the kinds for rules. The keys of custom are the custom resources, and the values report whether their
+// CRDs have validation rules.
 func (k *Kinds) resources(custom map[schema.GroupResource]bool) []lint.Resource {
 	list := make([]lint.Resource, 0, len(k.list))
 	for _, one := range k.list {
@@ -293,8 +290,7 @@ func (c *cluster) survey(ctx context.Context, s *survey, custom map[schema.Group
 	return ctx.Err()
 }
 
-// waiting finds objects that wait for initializers. It sends requests only to a server that has
-// initializers.
+// waiting finds objects that wait for initializers. It sends requests only to a server that has initializers.
 func (c *cluster) waiting(ctx context.Context, s *survey) {
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -326,7 +322,7 @@ func (c *cluster) waiting(ctx context.Context, s *survey) {
 	_ = group.Wait()
 }
 
-// uninitialized makes requests ask also for objects that wait for initializers.
+// uninitialized makes requests include objects that wait for initializers.
 type uninitialized struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -338,8 +334,8 @@ func (u uninitialized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return u.RoundTripper.RoundTrip(r)
 }
 
-// add adds an object if a rule reads its kind. It replaces an object of the same name. It leaves
-// out objects that cannot be read in the version that rules know.
+// add adds an object if a rule reads its kind. It replaces an object of the same name. It omits objects that cannot be
+// read in the version that rules know.
 func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResource]bool) {
 	w := s.world
 	namespace := cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
@@ -383,7 +379,7 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 	}
 }
 
-// scoped removes the namespace from objects of kinds without namespaces.
+// scoped removes the namespace from objects of cluster-scoped kinds.
 func scoped(o lint.Object) lint.Object {
 	if strings.HasPrefix(o.Kind, "Cluster") {
 		o.Namespace = ""
@@ -431,7 +427,7 @@ func (s *survey) workload(u *unstructured.Unstructured, object lint.Object) {
 			Template corev1.PodTemplateSpec `json:"template"`
 		} `json:"spec"`
 	}
-	// What has no selector is a part of a workload, as patches are.
+	// A document without a selector is a part of a workload, such as a patch.
 	if !into(u, &d) || d.Spec.Selector == nil {
 		return
 	}
@@ -462,7 +458,7 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 	s.definitions[u.GetName()] = u
 	conversion := apiextensionsv1.CustomResourceConversion{}
 	content, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion")
-	// Objects of a definition with one version are never converted.
+	// Objects of a CRD with one version are never converted.
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, &conversion) != nil || conversion.Strategy != apiextensionsv1.WebhookConverter ||
 		conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil || len(versions) < 2 {
 		return
@@ -477,7 +473,7 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 		lint.Conversion{Object: object, Client: client})
 }
 
-// versionsOf returns the names of the versions of a definition, in order.
+// versionsOf returns the names of the versions of a CRD, sorted.
 func versionsOf(u *unstructured.Unstructured) (names []string) {
 	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 	for _, v := range versions {
@@ -488,7 +484,7 @@ func versionsOf(u *unstructured.Unstructured) (names []string) {
 	return names
 }
 
-// hasRules reports whether a part of a definition has validation rules.
+// hasRules reports whether a part of a CRD has validation rules.
 func hasRules(part any) bool {
 	switch part := part.(type) {
 	case map[string]any:
@@ -555,7 +551,7 @@ func (s *survey) grants() {
 	}
 }
 
-// writtenOf returns how an object was written, as far as its metadata show it.
+// writtenOf returns the metadata that show how an object was written.
 func writtenOf(m metav1.Object) lint.Written {
 	return lint.Written{Annotations: m.GetAnnotations(), UID: m.GetUID(), Created: m.GetCreationTimestamp().Time, Enforced: lint.EnforcedSince(m)}
 }

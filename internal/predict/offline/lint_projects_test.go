@@ -15,12 +15,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// judgement is a line about a finding: whether it is useful, and the finding. The next line says why.
+// judgement is a line about a finding: whether it is useful, and the finding. The next line is the reason.
 type judgement struct{ verdict, finding, why string }
 
-// What rules find in the registrations of real projects is judged, finding by finding, in
-// testdata/projects: whether a maintainer of the project would do something about it. The test fails
-// for a finding that is not judged there. Nothing that is found is false, and nine of ten are useful.
+// Each finding in the registrations of real projects is rated in testdata/projects: would a maintainer of the project
+// act on it? The test fails for a finding without a rating. No finding is false, and nine of ten are useful.
 func TestFindingsInRealProjects(t *testing.T) {
 	names, err := filepath.Glob("testdata/projects/*.txtar")
 	if err != nil || len(names) < 16 {
@@ -79,7 +78,7 @@ func TestFindingsInRealProjects(t *testing.T) {
 	}
 }
 
-// judgements reads what was judged: pairs of lines.
+// judgements reads the ratings: pairs of lines.
 func judgements(t *testing.T, text string) (list []judgement) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(text), "\n")

@@ -28,7 +28,7 @@ const (
 	validating = "ValidatingWebhookConfiguration"
 )
 
-// exampleTime is when the examples of rules are looked at: some have certificates.
+// exampleTime is the time for the examples of rules: some have certificates.
 var exampleTime = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
 // lintFile checks a file with the content.
@@ -66,7 +66,7 @@ func of(r *lint.Report, id string) (list []lint.Fault) {
 	return list
 }
 
-// Every rule has an example that breaks it, and one that does not.
+// Every rule has a failing and a passing example.
 func TestExamplesOfRules(t *testing.T) {
 	for _, r := range lint.Rules() {
 		t.Run(r.ID, func(t *testing.T) {
@@ -83,12 +83,12 @@ func TestExamplesOfRules(t *testing.T) {
 				}
 			}
 			if r.ID == "mutation-not-validated" {
-				// Files do not say what else validates in a cluster.
+				// Files do not show which other objects validate in a cluster.
 				change = func(w *lint.World) { w.Partial = false }
 			}
 			if slices.Contains(r.Reads, lint.Certificates) {
-				// The server presents the certificate of the example that passes, or the one that its caBundle has,
-				// or none at port 443.
+				// The server presents the certificate of the passing example, or the certificate in its caBundle, or
+				// none at port 443.
 				change = func(w *lint.World) {
 					served := lint.Served{Chain: []*x509.Certificate{certificate(t, r.Passes)}}
 					switch r.ID {
@@ -126,7 +126,7 @@ func TestExamplesOfRules(t *testing.T) {
 	}
 }
 
-// certificate is the first one in an example.
+// certificate returns the first certificate in an example.
 func certificate(t *testing.T, example string) *x509.Certificate {
 	t.Helper()
 	data, err := base64.StdEncoding.DecodeString(regexp.MustCompile(`caBundle: (\S+)`).FindStringSubmatch(example)[1])
@@ -141,8 +141,8 @@ func certificate(t *testing.T, example string) *x509.Certificate {
 	return c
 }
 
-// The configurations that stopped clusters, told in own words, are found. What each project
-// did about it is not.
+// Configurations that stopped clusters, retold from incident reports, are found. The projects' repairs have no
+// findings.
 func TestIncidentsAreFound(t *testing.T) {
 	service := func(namespace, name string) string {
 		return "---\napiVersion: v1\nkind: Service\nmetadata: {namespace: " + namespace + ", name: " + name + "}\nspec: {selector: {app: " + name + "}, ports: [{port: 443}]}\n"
@@ -168,18 +168,18 @@ func TestIncidentsAreFound(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		// files is what was there; errors are the rules that find it.
+		// files is the faulty configuration; errors are the rules that find it.
 		files  string
 		errors []string
 		// text is part of a message.
 		text string
-		// repaired is what is better.
+		// repaired is a better configuration.
 		repaired string
 	}{
 		{
-			// A policy engine is asked about everything, but for the system's and its own
-			// namespaces. A cluster is stopped and started: nodes register again, which is in
-			// no namespace, and nothing runs that could answer.
+			// A policy engine receives all requests, except those in the system's and its own namespaces. After a
+			// restart of the whole cluster, nodes register again without a namespace, and no engine is running to
+			// answer.
 			name: "kyverno/kyverno#16177: no node joins after all have stopped",
 			files: hook(validating, "engine", "engine", "engine", everything+"  failurePolicy: Fail\n"+without("kube-system, kube-node-lease, engine, monitoring")) +
 				service("engine", "engine") + workload("Deployment", "engine", "engine", ""),
@@ -190,8 +190,8 @@ func TestIncidentsAreFound(t *testing.T) {
 				service("engine", "engine") + workload("Deployment", "engine", "engine", ""),
 		},
 		{
-			// Several webhooks see new pods. The network plugin has a namespace of its own and
-			// is lost: its pods, in the network of the host, are judged by webhooks that need it.
+			// Several webhooks see new pods. The network plugin has a namespace of its own and is lost: its pods, in
+			// the host network, are sent to webhooks that need the network plugin.
 			name: "cozystack/cozystack#3125: a network plugin cannot be replaced",
 			files: hook(mutating, "lineage", "system", "lineage", pods+"  failurePolicy: Fail\n"+without("kube-system, system")) +
 				hook(mutating, "scheduler", "storage", "scheduler", pods+"  failurePolicy: Ignore\n  timeoutSeconds: 20\n"+without("kube-system")) +
@@ -203,8 +203,8 @@ func TestIncidentsAreFound(t *testing.T) {
 				workload("DaemonSet", "network", "cni", "hostNetwork: true, volumes: [{name: cni, hostPath: {path: /etc/cni/net.d}}], "),
 		},
 		{
-			// A webhook of a storage driver leaves out its own namespace only. All nodes restart;
-			// the network plugin in kube-system waits for the webhook, and the webhook for it.
+			// A webhook of a storage driver excludes only its own namespace. All nodes restart; the network plugin in
+			// kube-system waits for the webhook, and the webhook for the network plugin.
 			name: "topolvm/topolvm#57: kube-system waits for a webhook of a storage driver",
 			files: hook(mutating, "storage", "storage", "storage", pods+"  failurePolicy: Fail\n"+without("storage")) +
 				service("storage", "storage") + workload("Deployment", "storage", "storage", ""),
@@ -214,8 +214,8 @@ func TestIncidentsAreFound(t *testing.T) {
 				service("storage", "storage") + workload("Deployment", "storage", "storage", ""),
 		},
 		{
-			// A mesh and a policy engine each leave out their own namespace, and see the pods of
-			// the other. Both are lost with one node.
+			// A mesh and a policy engine each exclude their own namespace, and see the pods of the other. Both are lost
+			// with one node.
 			name: "defenseunicorns/uds-core#1509: a mesh and a policy engine wait for each other",
 			files: hook(mutating, "mesh", "mesh", "pilot", pods+"  failurePolicy: Fail\n"+without("kube-system, mesh")) +
 				hook(validating, "engine", "engine", "engine", pods+"  failurePolicy: Fail\n"+without("kube-system, engine")) +
@@ -229,8 +229,8 @@ func TestIncidentsAreFound(t *testing.T) {
 				workload("Deployment", "mesh", "pilot", "") + workload("Deployment", "engine", "engine", ""),
 		},
 		{
-			// A webhook wants everything. Rules cannot leave out single resources, so that it is
-			// asked about the leases by which the control plane chooses its leaders.
+			// A webhook matches everything. Rules cannot exclude single resources, so it also receives the leases by
+			// which the control plane elects its leaders.
 			name:   "kubernetes/kubernetes#92157: everything includes leases",
 			files:  hook(validating, "engine", "engine", "engine", everything+"  failurePolicy: Fail\n"),
 			errors: []string{"fail-on-leases", "fail-on-nodes", "self-deadlock", "control-plane-not-exempt"},
@@ -239,8 +239,8 @@ func TestIncidentsAreFound(t *testing.T) {
 				"  matchConditions:\n  - {name: narrow, expression: \"!(request.resource.resource in ['leases', 'nodes', 'certificatesigningrequests'])\"}\n"),
 		},
 		{
-			// A webhook about namespaces cannot be reached, because its caBundle is a public key.
-			// An API server of today starts without the namespaces of the system.
+			// A webhook for namespaces cannot be reached, because its caBundle is a public key. A current API server
+			// starts without the namespaces of the system.
 			name: "kubernetes/kubernetes#56761: no namespace can be made",
 			files: strings.Replace(hook(validating, "reservations", "reservations", "reservations",
 				"  rules:\n  - {apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [namespaces]}\n  failurePolicy: Fail\n"),
@@ -276,7 +276,7 @@ func TestIncidentsAreFound(t *testing.T) {
 	}
 }
 
-// lasting is a caBundle that can be used, publicKey one that is none.
+// lasting is a valid caBundle, publicKey an invalid one.
 func lasting(t *testing.T) string   { return bundleOf(t, lint.Find("ca-bundle-invalid").Passes) }
 func publicKey(t *testing.T) string { return bundleOf(t, lint.Find("ca-bundle-invalid").Fails) }
 
@@ -285,7 +285,7 @@ func bundleOf(t *testing.T, example string) string {
 	return regexp.MustCompile(`caBundle: (\S+)`).FindStringSubmatch(example)[1]
 }
 
-// Webhooks as careful projects register them have no error.
+// Webhooks registered as in careful projects have no error.
 func TestCarefulConfigurationsHaveNoErrors(t *testing.T) {
 	files := map[string]string{
 		"an injector that namespaces opt into": `apiVersion: admissionregistration.k8s.io/v1
@@ -382,10 +382,9 @@ webhooks:
 			}
 		})
 	}
-	// The examples of this project are careful, too, each on its own: webhooks of two of them that
-	// fail closed would need each other to start. The one of exclusions is none of them: its
-	// webhook hangs on purpose, and the server's configuration, which is not a registration,
-	// has the rules that save the leases.
+	// The examples of this project have no errors, either, each on its own: webhooks of two examples that fail closed
+	// would need each other to start. The example of exclusions is left out: its webhook hangs on purpose, and the
+	// rules that protect the leases are in the server's configuration, which is not a registration.
 	all, err := filepath.Glob("../../../examples/*/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -425,11 +424,10 @@ func expiredBundle(t *testing.T) string {
 	return regexp.MustCompile(`caBundle: (\S+)`).FindStringSubmatch(lint.Find("ca-bundle-expired").Fails)[1]
 }
 
-// costs are estimates of a library.
+// costs matches cost estimates, which depend on the CEL library.
 var costs = regexp.MustCompile(`costs up to \d+`)
 
-// Findings that are not true of a program, or that nobody can do anything about, are worse than
-// none. Each case is the shape of a manifest that many clusters have.
+// False or useless findings are worse than none. Each case has the shape of a manifest that many clusters have.
 func TestFindingsAreTrueAndUseful(t *testing.T) {
 	const program = `---
 apiVersion: v1
@@ -589,7 +587,7 @@ func TestWebhooksElsewhere(t *testing.T) {
 		"  admissionReviewVersions: [v1]\n  sideEffects: None\n  failurePolicy: Fail\n  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}]\n"
 	for _, elsewhere := range []bool{false, true} {
 		report, _ := lintFile(t, hook, func(w *lint.World) {
-			// It is a cluster, which has no such service.
+			// The world is a cluster without such a service.
 			w.Partial = false
 			if elsewhere {
 				w.Elsewhere = func(name types.NamespacedName) bool { return name.String() == "one/hooks" }
@@ -603,8 +601,9 @@ func TestWebhooksElsewhere(t *testing.T) {
 	}
 }
 
-// S28.6, S28.11: a binding is as hard as its policy; no rule takes what a kube-apiserver enforces for
-// soft; who may label a namespace can leave a rollout only where no label is needed to be in it.
+// S28.6, S28.11: a binding is enforced like its policy; no rule treats as warn-only a registration that a
+// kube-apiserver enforces; a user who may label a namespace can leave a rollout, unless namespaces without the label
+// are in it, too.
 func TestRulesAboutEnforcement(t *testing.T) {
 	const policy = `
 apiVersion: admissionregistration.k8s.io/v1

@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// After these registrations an API server rejects every request that they are about, and takes the
-// registrations without a word (S15.2, S16.6, S16.24, S18.13, S18.20). What only some requests would
-// meet is a warning, and nothing is found in an expression that is right.
+// With these registrations, an API server rejects every request that they match, although it accepts the registrations
+// silently (S15.2, S16.6, S16.24, S18.13, S18.20). Faults that only some requests meet are warnings, and correct
+// expressions have no findings.
 func TestExpressionsAreRightAboutTypes(t *testing.T) {
 	const head = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: "
 	hook := func(expression, rule string) string {

@@ -32,8 +32,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
-// namespaces lets the Input of a plan read namespaces, each of them once. If there are policies,
-// which may use the namespace of the request, namespaces reads that one now.
+// namespaces lets the Input of a plan read namespaces, each once. If there are policies, which may use the namespace of
+// the request, it reads that namespace now.
 func (w *World) namespaces(ctx context.Context, in *plan.Input, s *snapshot.Snapshot, r *plan.Request) {
 	type answer struct {
 		namespace *corev1.Namespace
@@ -78,7 +78,7 @@ func (schemas) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeCon
 	return converter
 }
 
-// clusterParams reads the objects that policies refer to from a cluster.
+// clusterParams reads params of policies from a cluster.
 type clusterParams struct{ *cluster }
 
 // Scope implements plan.Params.
@@ -130,7 +130,7 @@ func byName(found []*unstructured.Unstructured) []runtime.Object {
 	return objects
 }
 
-// Scope implements plan.Params. A kind that no file defines may exist all the same.
+// Scope implements plan.Params. A kind that no file defines may still exist.
 func (f *files) Scope(_ context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error) {
 	k := f.kinds.Of(kind)
 	if k.Guessed {
@@ -163,8 +163,7 @@ func (f *files) List(_ context.Context, kind schema.GroupVersionKind, namespace 
 	return byName(found), nil
 }
 
-// params returns the objects of the files for which meant is true, as a server shows them in a
-// kind.
+// params returns the objects of the files for which meant is true, as a server returns them in a kind.
 func (f *files) params(kind schema.GroupVersionKind, namespace string, meant func(*unstructured.Unstructured) bool) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	for _, d := range f.stored {
@@ -186,7 +185,7 @@ func (f *files) params(kind schema.GroupVersionKind, namespace string, meant fun
 	return found, nil
 }
 
-// shown returns an object of a file as a server shows it in a kind.
+// shown returns an object of a file as a server returns it in a kind.
 func (f *files) shown(u *unstructured.Unstructured, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	if !catalog.Scheme.Recognizes(kind) {
 		if u.GroupVersionKind() != kind && !f.kinds.converts(kind.GroupKind()) {
@@ -221,7 +220,7 @@ func as(u *unstructured.Unstructured, obj runtime.Object) error {
 	return catalog.Scheme.Convert(internal, obj, nil)
 }
 
-// parse reads a registration, in any version that the server takes, and returns the errors in it.
+// parse reads a registration in any version that the server accepts, and returns the errors in it.
 func parse(u *unstructured.Unstructured) (runtime.Object, field.ErrorList, error) {
 	var out runtime.Object
 	switch u.GetKind() {
@@ -234,7 +233,7 @@ func parse(u *unstructured.Unstructured) (runtime.Object, field.ErrorList, error
 	case registration.MutatingBindingKind:
 		out = &v1.MutatingAdmissionPolicyBinding{}
 	default:
-		// Parse drops fields that it does not know; a copy keeps the document whole.
+		// Parse drops unknown fields; a copy keeps the document complete.
 		obj, err := registration.Parse(runtime.DeepCopyJSON(u.Object))
 		if err != nil {
 			return nil, nil, err

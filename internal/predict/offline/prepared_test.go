@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// planned plans requests by one validating policy for each expression.
+// planned plans requests with one validating policy for each expression.
 func planned(t *testing.T, q *offline.Request, expressions ...string) *plan.Plan {
 	t.Helper()
 	var files strings.Builder
@@ -52,9 +52,9 @@ const (
 	web = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, generation: %d}, spec: {replicas: %d, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: i}]}}}%s}"
 )
 
-// S9.23: what validates sees the object as the registry prepares it between the passes: without the fields of
-// gates that are off, with its status as the registry sets it, and with what follows from the rest. Each
-// expression holds for the prepared object, and not for the object as it is sent.
+// S9.23: validating policies see the object as the registry prepares it between the passes: without the fields of
+// disabled feature gates, with the status set by the registry, and with derived fields. Each expression holds for the
+// prepared object, and not for the object as sent.
 func TestPoliciesSeePreparedObjects(t *testing.T) {
 	for _, tc := range []struct{ name, object, old, holds string }{
 		{"a field of a gate that is off", fmt.Sprintf(pod, ", evictionResponders: [{name: example.com/a}]", ""), "", "!has(object.spec.evictionResponders)"},
@@ -88,7 +88,7 @@ func TestPoliciesSeePreparedObjects(t *testing.T) {
 	}
 }
 
-// Reviews are rejected as their registries reject them, and managers of fields that cannot be read reject nothing.
+// Reviews are rejected as their registries reject them, and unreadable managed fields reject nothing.
 func TestReviewsAndManagersAreValidated(t *testing.T) {
 	const readable = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, managedFields: [{manager: a, operation: Update, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:data': {}}}]}}"
 	for _, tc := range []struct{ name, object, says string }{
@@ -113,7 +113,7 @@ func TestReviewsAndManagersAreValidated(t *testing.T) {
 	}
 }
 
-// What mutates comes before: it sees the object as it was sent.
+// Mutating policies run before, and see the object as sent.
 func TestMutatingPoliciesSeeWhatIsSent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(file, []byte(`apiVersion: admissionregistration.k8s.io/v1
@@ -146,8 +146,7 @@ spec: {policyName: p}
 	}
 }
 
-// S9.24: the object of each built-in kind is validated as a server does, after what mutates and before what
-// validates.
+// S9.24: the object of each built-in kind is validated as by a server, after mutation and before validating admission.
 func TestObjectsAreValidated(t *testing.T) {
 	secret := "{apiVersion: v1, kind: Secret, metadata: {name: a}, immutable: true, data: {a: %s}}"
 	for _, tc := range []struct{ name, object, old, says string }{

@@ -16,26 +16,25 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// reading is a cluster as the plugins that judge requests in one namespace see it. The plugins
-// read, and never write. Each list or object is read once. A resource that the caller may not
-// read seems empty, and is noted in forbidden. It is safe for concurrent use.
+// reading presents a cluster to the plugins that evaluate requests in one namespace. The plugins read, and never write.
+// Each list or object is read once. A resource that the caller may not read seems empty, and is noted in forbidden. It
+// is safe for concurrent use.
 type reading struct {
 	next http.RoundTripper
 	// namespace is the only namespace that the plugins see.
 	namespace string
-	// failed ends all waiting for answers, with the first error.
+	// failed cancels all waiting for responses, with the first error.
 	failed context.CancelCauseFunc
 
 	mu      sync.Mutex
 	answers map[string]*reply
 	// listed are the resources that could be listed.
 	listed map[string]bool
-	// forbidden are the resources, PLURAL or PLURAL.GROUP, that the caller may not read, each
-	// with the missing right.
+	// forbidden lists the resources, PLURAL or PLURAL.GROUP, that the caller may not read, each with the missing right.
 	forbidden map[string]string
 }
 
-// reply is an answer that was read to its end.
+// reply is a complete response.
 type reply struct {
 	once sync.Once
 	code int
@@ -43,10 +42,10 @@ type reply struct {
 	err  error
 }
 
-// maxReply bounds how many bytes of an answer are read.
+// maxReply bounds the bytes of a response that are read.
 const maxReply = 64 << 20
 
-// paths reads the paths of requests as servers do.
+// paths parses the paths of requests as servers do.
 var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // RoundTrip implements http.RoundTripper.
@@ -63,7 +62,7 @@ func (r *reading) RoundTrip(q *http.Request) (*http.Response, error) {
 		if query.Get("sendInitialEvents") != "" {
 			return refusal(q, http.StatusUnprocessableEntity, "lists are not streamed here"), nil
 		}
-		// Nothing changes while requests are judged.
+		// Nothing changes while requests are evaluated.
 		events := response(q, http.StatusOK, nil)
 		events.Body = &silence{q.Context()}
 		return events, nil
@@ -101,7 +100,7 @@ func (r *reading) RoundTrip(q *http.Request) (*http.Response, error) {
 			r.forbidden[resource] = missing(resource, about.Namespace, r.namespace)
 			return response(q, http.StatusOK, listOf()), nil
 		case r.listed[resource]:
-			// The list does not have it.
+			// The list does not contain it.
 			return refusal(q, http.StatusNotFound, fmt.Sprintf("%s %q not found", resource, about.Name)), nil
 		}
 	case a.code == http.StatusNotFound && list:
@@ -141,16 +140,14 @@ func (r *reading) ask(q *http.Request, a *reply) {
 	}
 }
 
-// unread returns the right that is missing to read a resource; empty when the resource can be
-// read.
+// unread returns the missing right to read a resource; empty if the resource can be read.
 func (r *reading) unread(resource string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.forbidden[resource]
 }
 
-// missing returns a text that names the right that is missing for a list in a namespace, or in all. own is the
-// namespace of the plugins.
+// missing describes the missing right for a list in a namespace, or in all. own is the namespace of the plugins.
 func missing(resource, namespace, own string) string {
 	switch {
 	case resource == "namespaces":
@@ -166,7 +163,7 @@ func listOf(items ...[]byte) []byte {
 	return slices.Concat([]byte(`{"metadata":{"resourceVersion":"1"},"items":[`), bytes.Join(items, []byte(",")), []byte("]}"))
 }
 
-// refusal is an answer that says why there is none. The code says the reason, too.
+// refusal returns an error response with a message.
 func refusal(q *http.Request, code int, message string) *http.Response {
 	body, _ := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Message: message,
@@ -181,7 +178,7 @@ func response(q *http.Request, code int, body []byte) *http.Response {
 	}
 }
 
-// silence is a watch in which nothing happens.
+// silence is the body of a watch without events.
 type silence struct{ ctx context.Context }
 
 // Read implements io.Reader.

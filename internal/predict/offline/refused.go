@@ -29,20 +29,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/explain"
 )
 
-// Access says whose rights are looked at before a request is planned.
+// Access selects the user whose rights are checked before a request is planned.
 type Access int
 
 const (
-	// NoAccess: nobody's. The user may make the request.
+	// NoAccess assumes that the user may make the request.
 	NoAccess Access = iota
-	// OwnAccess: those of the caller of the cluster, who makes the request.
+	// OwnAccess checks the rights of the caller of the cluster, who makes the request.
 	OwnAccess
-	// UserAccess: those of Request.User.
+	// UserAccess checks the rights of Request.User.
 	UserAccess
 )
 
-// before returns what refuses a request before admission. strict is why a strict decoder refuses the object, nil
-// when it does not; old is the stored object.
+// before returns the checks that reject a request before admission. strict is the error of a strict decoder for the
+// object, nil if there is none; old is the stored object.
 func (w *World) before(ctx context.Context, q *Request, old *unstructured.Unstructured, strict error) (links []plan.Link) {
 	if !w.preparing {
 		return nil
@@ -57,7 +57,7 @@ func (w *World) before(ctx context.Context, q *Request, old *unstructured.Unstru
 		case q.Kind.Namespaced:
 			asked.Namespace = q.Namespace
 		case r.GroupResource() == ofNamespaces && q.Operation != "CREATE":
-			// What a role binding in a namespace allows, it allows for the namespace, too.
+			// A role binding in a namespace also grants access to the Namespace object.
 			asked.Namespace = q.Name
 		}
 		if asked.User = q.User; q.User == nil {
@@ -76,8 +76,8 @@ func (w *World) before(ctx context.Context, q *Request, old *unstructured.Unstru
 
 var ofNamespaces = schema.GroupResource{Resource: "namespaces"}
 
-// Refusal returns what the cluster answers to a request that cannot be planned, since the stored object cannot be
-// read, or the object of the request is not one of its kind; nil when err does not say that.
+// Refusal returns the cluster's response to a request that cannot be planned, because the stored object cannot be read,
+// or the object of the request does not fit its kind. It returns nil if err has another cause.
 func (w *World) Refusal(ctx context.Context, q *Request, err error) *metav1.Status {
 	if w.cluster == nil {
 		return nil
@@ -94,8 +94,8 @@ func (w *World) Refusal(ctx context.Context, q *Request, err error) *metav1.Stat
 	return nil
 }
 
-// after returns what refuses a request after admission: the object that is there, and what is wrong with a definition.
-// old is the stored object.
+// after returns the checks that reject a request after admission: for existing objects, and for faults of a CRD. old is
+// the stored object.
 func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstructured) (links []plan.Link) {
 	if defines := q.Kind.Kind.GroupKind() == definitions; w.preparing && defines && q.Object != nil && q.Subresource == "" {
 		if err := customresources.Accepts(ctx, q.Object, old); err != nil {
@@ -118,7 +118,7 @@ func (w *World) after(ctx context.Context, q *Request, old *unstructured.Unstruc
 	return append(links, explain.Existing(q.Kind.Resource.GroupResource(), q.Name, err)...)
 }
 
-// unbound returns why a pod cannot get a node, as the registry says it; nil if it can.
+// unbound returns the registry's error if a pod cannot be bound to a node; nil if it can.
 func unbound(pod *unstructured.Unstructured) error {
 	why := ""
 	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
@@ -136,7 +136,8 @@ func unbound(pod *unstructured.Unstructured) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.GetName(), errors.New(why))
 }
 
-// Missing returns a note that names what the caller may not see of a cluster; none if the plan misses nothing.
+// Missing returns a note that lists the resources of a cluster that the caller may not see; none if the plan misses
+// nothing.
 func Missing(p *plan.Plan) []string {
 	const right = "may not list "
 	var lists, list []string
@@ -156,10 +157,10 @@ func Missing(p *plan.Plan) []string {
 	return []string{strings.Join(list, "; ") + ": 'gatehouse explain --rbac' prints a role with the rights to see all of it"}
 }
 
-// subjectAccessReviews answer what a user may do.
+// subjectAccessReviews is the resource that answers questions about rights.
 var subjectAccessReviews = authorizationv1.Resource("subjectaccessreviews")
 
-// rights asks the cluster what the user of a request may do.
+// rights returns an authorizer that asks the cluster about the rights of a request's user.
 func (c *cluster) rights(access Access) authorizer.UnconditionalAuthorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		asked := &authorizationv1.ResourceAttributes{
@@ -191,8 +192,8 @@ func (c *cluster) rights(access Access) authorizer.UnconditionalAuthorizer {
 	})
 }
 
-// strict takes the fields out of the object of a request that the server does not have, and returns the error of a
-// server that is asked to be strict, as kubectl asks; nil if it has all fields.
+// strict removes from the object of a request the fields that the server does not have, and returns the error of strict
+// field validation, which kubectl requests; nil if the server has all fields.
 func (w *World) strict(q *Request, object *unstructured.Unstructured) error {
 	if !w.preparing || object == nil || q.Operation == "CONNECT" {
 		return nil
@@ -225,11 +226,11 @@ func (w *World) strict(q *Request, object *unstructured.Unstructured) error {
 	return nil
 }
 
-// StrictDecoding begins what a server says of fields that are unknown or twice there.
+// StrictDecoding begins a server's message about unknown and duplicate fields.
 const StrictDecoding = "strict decoding error"
 
-// StrictError is what a server answers to an object with unknown fields when it is asked to be strict. said is
-// what it says of other fields; empty for nothing.
+// StrictError is a server's response to an object with unknown fields under strict field validation. said is the
+// message about other fields; empty for none.
 func StrictError(gvk schema.GroupVersionKind, said string, unknown []string) *apierrors.StatusError {
 	var all []string
 	if said != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// widgets is a definition with a schema, a default, a rule and a transition rule.
+// widgets is a CRD with a schema, a default, a rule and a transition rule.
 const widgets = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: widgets.example.com}
@@ -50,8 +50,8 @@ func widget(spec string) string {
 	return "{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}, spec: " + spec + "}"
 }
 
-// S9.24: a custom resource is judged by its definition: by the schema, whose defaults it has, by rules and
-// by transition rules.
+// S9.24: a custom resource is validated by its CRD: by the schema, whose defaults are applied, by rules and by
+// transition rules.
 func TestCustomResourcesAreValidated(t *testing.T) {
 	for _, tc := range []struct{ name, object, old, says, by string }{
 		{"valid", widget("{size: 3}"), "", "", ""},
@@ -76,7 +76,7 @@ func TestCustomResourcesAreValidated(t *testing.T) {
 	}
 }
 
-// plannedBy plans a request by a file.
+// plannedBy plans a request with a file.
 func plannedBy(t *testing.T, q *offline.Request, text string) *plan.Plan {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "all.yaml")
@@ -104,8 +104,8 @@ func planIn(t *testing.T, w *offline.World, q *offline.Request) *plan.Plan {
 	return p
 }
 
-// S26.12: a field that came after the release of the cluster is unknown to it, and one with a typo to every release.
-// Both are refused before admission.
+// S26.12: a field newer than the cluster's release is unknown to it, and a field with a typo is unknown to every
+// release. Both are rejected before admission.
 func TestFieldsThatTheReleaseHasNot(t *testing.T) {
 	for _, tc := range []struct{ name, release, object, says string }{
 		{"a typo", "", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replica: 1}}", `Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: unknown field "spec.replica"`},
@@ -130,8 +130,8 @@ func TestFieldsThatTheReleaseHasNot(t *testing.T) {
 	}
 }
 
-// S9.24: what the server itself refuses is in the plan of a cluster: a user without the right, a kind that nobody
-// serves, an object that is there, a custom resource that is not valid. What may not be asked is unknown.
+// S9.24: rejections by the server itself are in the plan of a cluster: for a user without the right, an unserved kind,
+// an existing object, an invalid custom resource. Facts that the caller may not read are unknown.
 func TestWhatTheServerItselfRefuses(t *testing.T) {
 	s := harness.Start(t, "--controllers", "-*")
 	s.Kubectl(t, "default").MustWith(widgets+`---
@@ -225,7 +225,7 @@ spec: {containers: [{name: c, image: i}]}
 			if (tc.unknown == "") != (hidden == "") || !strings.Contains(hidden, tc.unknown) {
 				t.Errorf("unknown is %q, want %q", hidden, tc.unknown)
 			}
-			// Who may not make a request sees what admission would do with it.
+			// A user without the right to make a request still sees the admission of the request.
 			if tc.by == plan.AuthorizationName && planned == 0 {
 				t.Errorf("nothing behind the rejection is planned: %v", p.Steps)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// LintRules are the rights that Connect and World.Lint use.
+// LintRules are the RBAC rules that Connect and World.Lint need.
 func LintRules() []rbacv1.PolicyRule {
 	lists := map[string][]string{}
 	for _, d := range registration.Sources() {
@@ -21,9 +21,8 @@ func LintRules() []rbacv1.PolicyRule {
 	return clustersnapshot.Listing(lists)
 }
 
-// Rules are the rights that Connect and Judge use to explain the requests for pods and their
-// workloads, in any namespace: those to read, and those to ask what
-// a user may do, and a Gatehouse server.
+// Rules are the RBAC rules that Connect and Judge need to explain the requests for pods and their workloads, in any
+// namespace: to read objects, to ask about users' rights, and to ask a Gatehouse server.
 func Rules() []rbacv1.PolicyRule {
 	lists := map[string][]string{}
 	list := func(group, resource string) { lists[group] = append(lists[group], resource) }
@@ -46,9 +45,9 @@ func Rules() []rbacv1.PolicyRule {
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets", "deployments", "replicasets", "statefulsets"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{definitions.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"}},
-		// The addresses that services may ask for.
+		// The addresses that services may request.
 		rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ipaddresses", "servicecidrs"}, Verbs: []string{"get", "list"}},
-		// Whether users give others more rights than they have.
+		// To check whether users grant more rights than they have.
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterrolebindings", "clusterroles", "rolebindings", "roles"}, Verbs: []string{"get", "list"}},
 		rbacv1.PolicyRule{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 		rbacv1.PolicyRule{APIGroups: []string{registration.OwnGroup}, Resources: []string{explanations}, Verbs: []string{"create"}},

@@ -8,8 +8,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// schema returns the schema of a kind: that of the definition of a custom resource, or that of a
-// built-in kind. It returns nil for a kind without a schema.
+// schema returns the schema of a kind, from the CRD or from the built-in kinds. It returns nil for a kind without a
+// schema.
 func (s *survey) schema(kind schema.GroupVersionKind) *spec.Schema {
 	for _, u := range s.definitions {
 		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
@@ -25,7 +25,7 @@ func (s *survey) schema(kind schema.GroupVersionKind) *spec.Schema {
 	return found
 }
 
-// schemaOf returns the schema of a version of a custom resource, nil if its definition has none.
+// schemaOf returns the schema of a version of a custom resource, nil if its CRD has none.
 func schemaOf(definition *unstructured.Unstructured, version string) *spec.Schema {
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	for _, v := range versions {
@@ -42,7 +42,7 @@ func schemaOf(definition *unstructured.Unstructured, version string) *spec.Schem
 		if json.Unmarshal(text, made) != nil {
 			return nil
 		}
-		// A definition says little about metadata, which are the same for all kinds.
+		// A CRD says little about metadata, which are the same for all kinds.
 		if known, err := models().ResolveSchema(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}); err == nil && len(made.Properties) > 0 {
 			made.Properties["metadata"] = known.Properties["metadata"]
 		}

@@ -24,15 +24,15 @@ import (
 // Dependent is an object that a controller creates for a workload.
 type Dependent struct {
 	Object *unstructured.Unstructured
-	// By is the controller.
+	// By is the controller's user.
 	By user.Info
-	// Of names the object for which the controller makes it.
+	// Of names the object for which the controller creates it.
 	Of string
 	// Template is the path of its template in the workload.
 	Template []string
 }
 
-// unknownUID stands for the UID of an object that does not exist.
+// unknownUID is the UID given to an object that does not exist.
 const unknownUID types.UID = "00000000-0000-0000-0000-000000000000"
 
 // controllerNamed returns the service account of a controller of kube-controller-manager.
@@ -43,11 +43,10 @@ func controllerNamed(name string) user.Info {
 	}
 }
 
-// Dependents returns the objects that controllers create for a workload, in order: a Deployment
-// has a ReplicaSet, a CronJob a Job, a StatefulSet the claims of its first pod, and each of them
-// a pod. Other kinds have none. The objects are those of kube-controller-manager, except for
-// values that are not known before: UIDs, the random ends of names, nodes, and the revision of a
-// StatefulSet.
+// Dependents returns the objects that controllers create for a workload, in order: a ReplicaSet for a Deployment, a Job
+// for a CronJob, the claims of its first pod for a StatefulSet, and a pod for each of them. Other kinds have none. The
+// objects equal the objects created by kube-controller-manager, except for unpredictable values: UIDs, the random ends
+// of names, nodes, and the revision of a StatefulSet.
 func Dependents(workload *unstructured.Unstructured) ([]Dependent, error) {
 	kind := workload.GroupVersionKind()
 	if _, ok := makers[kind.GroupKind()]; !ok || !catalog.Scheme.Recognizes(kind) {
@@ -67,10 +66,10 @@ func Dependents(workload *unstructured.Unstructured) ([]Dependent, error) {
 	return m.made, m.err
 }
 
-// IsWorkload reports whether a controller creates other objects for those of a kind.
+// IsWorkload reports whether controllers create other objects for objects of a kind.
 func IsWorkload(kind schema.GroupKind) bool { return makers[kind] != "" }
 
-// makers are the kinds of workloads, with the name of their controller.
+// makers maps the kinds of workloads to the names of their controllers.
 var makers = map[schema.GroupKind]string{
 	{Group: "apps", Kind: "Deployment"}: "deployment-controller", {Group: "apps", Kind: "ReplicaSet"}: "replicaset-controller",
 	{Group: "apps", Kind: "StatefulSet"}: "statefulset-controller", {Group: "apps", Kind: "DaemonSet"}: "daemon-set-controller",
@@ -78,14 +77,13 @@ var makers = map[schema.GroupKind]string{
 	{Kind: "ReplicationController"}: "replication-controller",
 }
 
-// maker collects the objects that controllers make.
+// maker collects the objects that controllers create.
 type maker struct {
 	made []Dependent
 	err  error
 }
 
-// of adds the objects that controllers make for an object, whose own template is below a path of
-// the workload.
+// of adds the objects that controllers create for an object, whose own template is below a path of the workload.
 func (m *maker) of(object runtime.Object, at ...string) {
 	template := append(at[:len(at):len(at)], "template")
 	switch w := object.(type) {
@@ -157,7 +155,7 @@ func (m *maker) pod(owner metav1.Object, kind string, template *corev1.PodTempla
 	m.add(owner, kind, pod, "v1", "Pod", at)
 }
 
-// add adds an object that the controller of a kind makes for its owner.
+// add adds an object that the controller of a kind creates for its owner.
 func (m *maker) add(owner metav1.Object, kind string, object runtime.Object, apiVersion, objectKind string, at []string) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -279,7 +277,7 @@ func inSet(s *appsv1.StatefulSet, pod *corev1.Pod) {
 	pod.Spec.Volumes = volumes
 }
 
-// anyNode stands for the node of a pod of a DaemonSet.
+// anyNode is the assumed node of a pod of a DaemonSet.
 const anyNode = "node"
 
 // onNode completes a pod of a DaemonSet.

@@ -22,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 )
 
-// Lives says in which releases of Kubernetes its kinds are served, by the tables that upstream
-// generates from its types.
+// Lives returns the releases of Kubernetes in which its kinds are served, from the tables that upstream generates from
+// its types.
 func Lives() []lint.Life {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -74,7 +74,7 @@ func lifeOf(obj runtime.Object, resource schema.GroupVersionResource, kind strin
 	return l
 }
 
-// Release returns the release of Kubernetes that a cluster is of.
+// Release returns the Kubernetes release of a cluster.
 func Release(config *rest.Config) (*version.Version, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -91,8 +91,8 @@ func Release(config *rest.Config) (*version.Version, error) {
 	return version.MajorMinor(v.Major(), v.Minor()), nil
 }
 
-// ServerOptions are the flags and plugins of the kube-apiservers in files: of pods and
-// workloads that run one, of kubeadm's ClusterConfiguration, and of an AdmissionConfiguration.
+// ServerOptions returns the flags and plugins of the kube-apiservers in files: from pods and workloads that run one,
+// from kubeadm's ClusterConfiguration, and from an AdmissionConfiguration.
 func (w *World) ServerOptions() []lint.ServerOption {
 	if w.files == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// The names of resources in the tables are those that discovery has.
+// The tables use the resource names of discovery.
 func TestLivesNameResources(t *testing.T) {
 	served := map[string]bool{}
 	for _, r := range offline.Builtin().All() {
@@ -36,7 +36,7 @@ func TestLivesNameResources(t *testing.T) {
 	}
 }
 
-// TestUpgrades asks whether registrations work with other releases (S2.42).
+// TestUpgrades checks whether registrations work with other releases (S2.42).
 func TestUpgrades(t *testing.T) {
 	release := func(text string) *version.Version {
 		if text == "" {
@@ -60,7 +60,7 @@ webhooks:
 	}
 	for _, tc := range []struct {
 		name, file, from, to string
-		// want are the rules that find something, each with a part of its message.
+		// want lists the rules with findings, each with a part of its message.
 		want []string
 	}{
 		{"a version that is gone", webhook("flowcontrol.apiserver.k8s.io", "v1beta3", "flowschemas", ""), "", "1.32",

@@ -24,8 +24,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 )
 
-// prepares returns what the server does to the object of a request between the passes of admission; nil
-// when that is not known.
+// prepares returns the server's preparation of a request's object between the passes of admission; nil if it is not
+// known.
 func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare, error) {
 	object, old := a.GetObject(), a.GetOldObject()
 	if !w.preparing || object == nil || old != nil && reflect.TypeOf(object) != reflect.TypeOf(old) {
@@ -47,11 +47,11 @@ func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare
 	return func(ctx context.Context, object runtime.Object) error {
 		if m, err := meta.Accessor(object); err == nil {
 			if len(validation.ValidateManagedFields(m.GetManagedFields(), nil)) > 0 {
-				// A handler replaces managers that it cannot read.
+				// A handler replaces managed fields that it cannot read.
 				m.SetManagedFields(nil)
 			}
 			if a.GetOperation() == apiadmission.Update {
-				// The stored object is the one that the request changes.
+				// The request always changes the current stored object.
 				m.SetResourceVersion("")
 			}
 		}
@@ -64,16 +64,16 @@ func (w *World) prepares(q *Request, a apiadmission.Attributes) (catalog.Prepare
 	}, nil
 }
 
-// registryReader reads what a registry asks for when it prepares the object of a request.
+// registryReader provides the objects and decisions that a registry reads while it prepares the object of a request.
 type registryReader struct {
 	world     *World
 	q         *Request
 	sent, old runtime.Object
-	// unread is why something cannot be read that the registry asked for; nil for nothing.
+	// unread is the reason why a read of the registry failed; nil for none.
 	unread error
 }
 
-// context returns the context of the request, as registries read it.
+// context returns the context of the request, as registries expect it.
 func (r *registryReader) context(ctx context.Context) context.Context {
 	q, in, who := r.q, metav1.NamespaceNone, r.q.User
 	if q.Kind.Namespaced {
@@ -119,7 +119,7 @@ func (r *registryReader) Get(ctx context.Context, resource schema.GroupResource,
 			return nil, err
 		}
 	}
-	// Objects of files have nothing that a server sets, and may name no namespace.
+	// Objects of files lack the fields that a server sets, and may name no namespace.
 	stored, err := meta.Accessor(object)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (r *registryReader) Get(ctx context.Context, resource schema.GroupResource,
 // List implements catalog.Reader.
 func (r *registryReader) List(ctx context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
 	if r.world.cluster == nil {
-		// Files have not all objects of a cluster.
+		// Files do not contain all objects of a cluster.
 		return nil, nil
 	}
 	kind, err := r.kind(resource)
@@ -170,7 +170,7 @@ func (r *registryReader) kind(resource schema.GroupResource) (*Kind, error) {
 	return r.world.Kinds.At(served), nil
 }
 
-// note notes that something cannot be read.
+// note notes a failed read.
 func (r *registryReader) note(verb string, resource schema.GroupResource, err error) {
 	switch {
 	case err == nil || r.unread != nil || apierrors.IsNotFound(err):
@@ -181,8 +181,8 @@ func (r *registryReader) note(verb string, resource schema.GroupResource, err er
 	}
 }
 
-// rules returns what the definition of the kind of a request says; nil when it is not known, or the request
-// has objects of another kind.
+// rules returns the rules in the CRD of a request's kind; nil if they are not known, or if the request has objects of
+// another kind.
 func (w *World) rules(q *Request) *customresources.Rules {
 	if d := w.Kinds.definition(q.Kind.Kind.GroupKind()); w.preparing && d != nil && (q.Subresource == "" || q.Subresource == "status") {
 		return d.rules
@@ -190,8 +190,8 @@ func (w *World) rules(q *Request) *customresources.Rules {
 	return nil
 }
 
-// prepare has plans prepare objects. Clusters allow privileged containers; a server in this process
-// may have decided before.
+// prepare enables the preparation of objects in plans. Clusters allow privileged containers, unless a server in this
+// process has already decided.
 func (w *World) prepare() {
 	_ = catalog.AllowPrivileged(true)
 	w.preparing = true

@@ -28,40 +28,39 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
-// World has the known objects of the place where a request would be judged.
+// World has the known objects of the cluster that would handle a request.
 type World struct {
 	Kinds *Kinds
-	// Registrations must not be changed once a plan was made.
+	// Registrations must not be changed after the first plan.
 	Registrations snapshot.Registrations
-	// Tried are policies and bindings that plans take to be registered, too.
+	// Tried are additional policies and bindings that plans treat as registered.
 	Tried []runtime.Object
-	// Hidden says for each source why its entries cannot be seen.
+	// Hidden has, for each source, the reason why its entries cannot be seen.
 	Hidden map[registration.Source]string
-	// Namespace returns a namespace. Its error is plan.ErrUnknown when it cannot be seen,
-	// and the API status NotFound when there is no such namespace.
+	// Namespace returns a namespace. Its error is plan.ErrUnknown if the namespace cannot be seen, and the API status
+	// NotFound if it does not exist.
 	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
 	// Params has the objects that policies refer to.
 	Params plan.Params
 	// Stored returns a stored object. Its error is an API status.
 	Stored func(ctx context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error)
-	// UserUnknown says why an expression that uses the user cannot be evaluated; it is for
-	// requests without a user. RightsUnknown says it of expressions that use the rights of the
-	// user.
+	// UserUnknown is the reason why an expression that uses the user cannot be evaluated, for requests without a user.
+	// RightsUnknown is the reason for expressions that use the rights of the user.
 	UserUnknown, RightsUnknown string
-	// Fields are the fields in which the types of the cluster's release differ from those of this program;
-	// nil when none do.
+	// Fields are the fields in which the types of the cluster's release differ from the types of this program; nil if
+	// none do.
 	Fields *emulation.Fields
-	// preparing reports whether plans prepare and validate objects between the passes, as a server does. It
-	// is not set where a server has taken the objects.
+	// preparing reports whether plans prepare and validate objects between the passes, as a server does. It is not set
+	// if a server has accepted the objects.
 	preparing bool
-	// Notes say what no plan of this World knows.
+	// Notes describe facts that no plan of this World knows.
 	Notes []string
 
-	// Either files or cluster is set: the World was made of it.
+	// Either files or cluster is set, depending on the source of the World.
 	files   *files
 	cluster *cluster
 
-	// compiledIn has the compiled-in plugins; nil when their verdicts are not known.
+	// compiledIn has the built-in admission plugins; nil if their verdicts are not known.
 	compiledIn *compiledIn
 
 	// compile compiles the registrations when the first plan is made.
@@ -69,8 +68,8 @@ type World struct {
 	compiled *snapshot.Snapshot
 }
 
-// Still returns a World with the same kinds and registrations that asks no cluster. namespace returns namespaces, as
-// World.Namespace does. Params and stored objects are unknown.
+// Still returns a World with the same kinds and registrations that sends nothing to a cluster. namespace returns
+// namespaces, as World.Namespace does. Params and stored objects are unknown.
 func (w *World) Still(namespace func(ctx context.Context, name string) (*corev1.Namespace, error)) *World {
 	return &World{
 		Kinds: w.Kinds, Registrations: w.Registrations, Hidden: w.Hidden, Namespace: namespace, Params: noParams{},
@@ -81,7 +80,7 @@ func (w *World) Still(namespace func(ctx context.Context, name string) (*corev1.
 	}
 }
 
-// noParams are params that are not known.
+// noParams has only unknown params.
 type noParams struct{}
 
 var errNoParams = fmt.Errorf("%w: params are not read", plan.ErrUnknown)
@@ -106,28 +105,26 @@ type Request struct {
 	Kind            *Kind
 	Subresource     string
 	Namespace, Name string
-	// Object is the object that is sent, in any version; nil for DELETE and CONNECT. An UPDATE
-	// without an Object changes nothing.
+	// Object is the object sent, in any version; nil for DELETE and CONNECT. An UPDATE without an Object changes
+	// nothing.
 	Object *unstructured.Unstructured
 	// Old is the stored object. If it is nil, World.Stored reads it.
 	Old    *unstructured.Unstructured
 	DryRun bool
-	// User may be nil. Access says whose rights the request needs.
+	// User may be nil. Access selects the user whose rights are checked.
 	User   user.Info
 	Access Access
 	// All adds the steps that do not apply to the plan.
 	All bool
 }
 
-// Plan returns what admission would do with a request. The error is about the request, or comes
-// from World.Stored.
+// Plan returns the admission of a request as a plan. The error is about the request, or comes from World.Stored.
 func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	p, _, err := w.Try(ctx, q)
 	return p, err
 }
 
-// Try is Plan, and also returns the object as admission would change it; nil when that is not
-// known.
+// Try is Plan, and also returns the object after admission; nil if it is not known.
 func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.Unstructured, error) {
 	object, old, err := w.objects(ctx, q)
 	if err != nil {
@@ -193,7 +190,7 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	return p, made, err
 }
 
-// written returns an object of a plan as users write it.
+// written returns an object of a plan in the form that users write.
 func written(object runtime.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	switch o := object.(type) {
 	case nil:
@@ -203,7 +200,7 @@ func written(object runtime.Object, kind schema.GroupVersionKind) (*unstructured
 	}
 	versioned, err := catalog.Scheme.ConvertToVersion(object, kind.GroupVersion())
 	if err != nil {
-		// The object is of a kind that is not stored, such as the options of a CONNECT.
+		// The object has a kind that is not stored, such as the options of a CONNECT.
 		return nil, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(versioned)
@@ -215,7 +212,7 @@ func written(object runtime.Object, kind schema.GroupVersionKind) (*unstructured
 	return u, nil
 }
 
-// links describes the plugins that act on registrations which the cluster has.
+// links describes the plugins that act on the cluster's registrations.
 func (w *World) links() []plan.Link {
 	var links []plan.Link
 	for _, source := range registration.InOrder() {
@@ -229,8 +226,7 @@ func (w *World) links() []plan.Link {
 	return links
 }
 
-// annotate adds to the steps the place of their rules, and notes about the policies behind their
-// webhooks.
+// annotate adds to the steps the position of their rules, and notes about the policies behind their webhooks.
 func (w *World) annotate(ctx context.Context, p *plan.Plan) {
 	for step := range p.Each() {
 		switch {
@@ -243,7 +239,7 @@ func (w *World) annotate(ctx context.Context, p *plan.Plan) {
 	}
 }
 
-// objects returns the two objects of a request.
+// objects returns the new and the old object of a request.
 func (w *World) objects(ctx context.Context, q *Request) (object, old *unstructured.Unstructured, err error) {
 	if q.Object != nil {
 		object = q.Object.DeepCopy()
@@ -271,8 +267,8 @@ func (w *World) objects(ctx context.Context, q *Request) (object, old *unstructu
 	return object, old, nil
 }
 
-// scaleOf returns the content of the subresource scale of a stored object. For a kind whose
-// replicas may not be in the usual place, it returns only the metadata.
+// scaleOf returns the subresource scale of a stored object. For a kind whose replicas may not be in the usual place, it
+// returns only the metadata.
 func scaleOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	if u.GetKind() == "Scale" {
 		return u
@@ -361,7 +357,7 @@ func (w *World) decoded(q *Request, sent schema.GroupVersionKind, object, old *u
 	return w.attributes(q, sent, typedObject, typedOld), nil
 }
 
-// set has the objects of a request: those of built-in kinds can be converted.
+// set returns the objects of a request. Objects of built-in kinds can be converted.
 func (w *World) set(ctx context.Context, q *Request, a apiadmission.Attributes, sent schema.GroupVersionKind) plan.Objects {
 	_, unknown := a.GetOldObject().(*unstructured.Unstructured)
 	if catalog.Scheme.Recognizes(sent) && !unknown {
@@ -369,7 +365,7 @@ func (w *World) set(ctx context.Context, q *Request, a apiadmission.Attributes, 
 	}
 	c := &custom{Objects: plan.AsWritten(a.GetObject(), a.GetOldObject()), kinds: w.Kinds, unchanged: q.Object == nil}
 	if w.cluster != nil && q.Old == nil && q.Subresource != "scale" {
-		// A cluster returns an object in any version that is served, whatever the stored version is.
+		// A cluster returns an object in any served version, independently of its stored version.
 		c.stored = func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 			return w.Stored(ctx, w.Kinds.Of(kind), q.Namespace, q.Name)
 		}
@@ -388,8 +384,8 @@ func (w *World) attributes(q *Request, sent schema.GroupVersionKind, object, old
 		apiadmission.Operation(q.Operation), options(q), q.DryRun, q.User)
 }
 
-// decode makes the object of a request that a server would have. A custom resource whose definition is known is as its
-// schema says.
+// decode returns the object of a request in the form of a server. A custom resource whose CRD is known follows its
+// schema.
 func (w *World) decode(q *Request, u *unstructured.Unstructured) (runtime.Object, error) {
 	if rules := w.rules(q); rules != nil && u != nil {
 		u = u.DeepCopy()
@@ -400,8 +396,8 @@ func (w *World) decode(q *Request, u *unstructured.Unstructured) (runtime.Object
 	return decode(u)
 }
 
-// decode makes the object that a server would have: of built-in kinds the internal one,
-// with its defaults; others stay as they are. A nil object stays nil.
+// decode returns the server's form of an object: for built-in kinds the internal version, with defaults; other objects
+// stay unchanged. A nil object stays nil.
 func decode(u *unstructured.Unstructured) (runtime.Object, error) {
 	if u == nil {
 		return nil, nil
@@ -437,14 +433,13 @@ func (b builtins) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper
 	return b.equivalents
 }
 
-// custom are the objects of a custom resource. Where its definition says that versions
-// differ in their name only, they are converted. Where a webhook converts them, a cluster is
-// asked for the stored object in the version that is wanted: it converts what it stores,
-// and nothing else.
+// custom has the objects of a custom resource. If the versions in its CRD differ in name only, they are converted here.
+// If a webhook converts them, the stored object is read from the cluster in the requested version, because a cluster
+// converts only stored objects.
 type custom struct {
 	plan.Objects
 	kinds *Kinds
-	// stored returns the stored object in another version; nil when no cluster does that.
+	// stored returns the stored object in another version; nil without a cluster.
 	stored func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
 	// unchanged reports whether the request changes nothing.
 	unchanged bool
@@ -489,7 +484,7 @@ func (c *custom) converted(kind schema.GroupVersionKind) (object, old runtime.Ob
 	return content.DeepCopy(), content, nil
 }
 
-// seen is an object in another version, as users see it.
+// seen returns an object in another version, as users see it.
 func seen(obj runtime.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

@@ -1,7 +1,7 @@
-// Package engines starts programs that judge requests next to a stage: webhooks of a service, and engines of
-// policies.
+// Package engines starts programs that answer admission reviews next to a stage: webhooks of a service, and policy
+// engines.
 //
-// A Seat is what one program is given: a directory, a certificate for its service, ports, a kubeconfig. A
-// Recipe says how an engine of policies is started, and how it says that it has a policy. An Engine is one
-// that runs next to a stage. It registers its webhooks itself, as in a cluster.
+// A Seat is the environment of one program: a directory, a certificate for its service, ports, a kubeconfig. A Recipe
+// describes how a policy engine is started, and how it reports that it has a policy. An Engine runs next to a stage. It
+// registers its webhooks itself, as in a cluster.
 package engines

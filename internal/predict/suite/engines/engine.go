@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// startPatience is how long an engine may take until it judges, and policyPatience until it judges by a policy.
+	// startPatience is the timeout for an engine to get ready, and policyPatience for it to apply a policy.
 	startPatience  = 3 * time.Minute
 	policyPatience = 30 * time.Second
 )
 
-// Engine is an engine of policies next to a stage.
+// Engine is a policy engine next to a stage.
 type Engine struct {
 	*Recipe
 	*Seat
@@ -47,7 +47,7 @@ func (r *Recipe) Prepare() (*Engine, error) {
 	return &Engine{r, seat}, nil
 }
 
-// Start installs the engine on a stage, which must know the service's address, and returns when it judges.
+// Start installs the engine on a stage, which must know the service's address, and returns when the engine is ready.
 func (e *Engine) Start(ctx context.Context, w *stage.Stage) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("it is not ready within %s", startPatience))
 	defer cancel()
@@ -73,7 +73,7 @@ func (e *Engine) Start(ctx context.Context, w *stage.Stage) (err error) {
 	for _, o := range e.Objects {
 		objects = append(objects, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o)})
 	}
-	// Registrations judge when there is somebody to ask.
+	// Webhooks are registered when the engine can answer them.
 	var later []*unstructured.Unstructured
 	objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
 		registers := strings.HasSuffix(u.GetKind(), "WebhookConfiguration")
@@ -103,7 +103,7 @@ func (e *Engine) Start(ctx context.Context, w *stage.Stage) (err error) {
 	return w.CaughtUp(ctx)
 }
 
-// load gives a stage the objects of an engine, all of which must be taken.
+// load stores the objects of an engine in a stage. A rejected object is an error.
 func load(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstructured) error {
 	refused, _, err := w.Load(ctx, metav1.FieldValidationWarn, objects)
 	if err == nil && len(refused) > 0 {
@@ -113,9 +113,9 @@ func load(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstructu
 	return err
 }
 
-// answers returns when a URL of the engine answers 200.
+// answers waits until a URL of the engine responds with 200.
 func (e *Engine) answers(ctx context.Context, at string) error {
-	// The certificate is the engine's own, and the port is one of this machine.
+	// The certificate is the engine's own, and the port belongs to this machine.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: 2 * time.Second}
@@ -134,14 +134,14 @@ func (e *Engine) answers(ctx context.Context, at string) error {
 	})
 }
 
-// errUntaken is a policy that an engine does not judge by.
+// errUntaken is an error about a policy that an engine does not apply.
 type errUntaken struct{ error }
 
 // Untaken reports whether an error is about a policy, and not about the engine.
 func Untaken(err error) bool { return errors.As(err, new(errUntaken)) }
 
-// Give gives the engine policies, so that they reject what they are violated by, and returns when it judges by
-// them. taken are those that were given, also after an error: the caller must take them away.
+// Give stores policies for the engine, in enforcing mode, and returns when the engine applies them. taken are the
+// stored policies, also after an error: the caller must remove them.
 func (e *Engine) Give(ctx context.Context, w *stage.Stage, policies []*unstructured.Unstructured) (taken []*unstructured.Unstructured, err error) {
 	byPlace := map[int][]*unstructured.Unstructured{}
 	for _, u := range policies {
@@ -175,7 +175,7 @@ func (e *Engine) Give(ctx context.Context, w *stage.Stage, policies []*unstructu
 	return taken, w.CaughtUp(ctx)
 }
 
-// awaitKinds returns when the stage serves the kinds of policies, which a policy before them may have made.
+// awaitKinds waits until the stage serves the kinds of policies, which an earlier policy may have created.
 func (e *Engine) awaitKinds(ctx context.Context, w *stage.Stage, policies []*unstructured.Unstructured) error {
 	var without *unstructured.Unstructured
 	ctx, cancel := context.WithTimeoutCause(ctx, policyPatience, errUntaken{errors.New("the server does not serve the kind")})
@@ -202,14 +202,14 @@ func (e *Engine) awaitKinds(ctx context.Context, w *stage.Stage, policies []*uns
 	return err
 }
 
-// Take takes policies away from the engine that Give gave, and returns when they are gone.
+// Take removes policies that Give stored, and returns when they are gone.
 func (e *Engine) Take(ctx context.Context, w *stage.Stage, policies []*unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, policyPatience, fmt.Errorf("the engine %s keeps policies that were deleted", e.Name))
 	defer cancel()
 	return Remove(ctx, w, policies)
 }
 
-// Remove deletes objects, the last one first, and returns when they are gone.
+// Remove deletes objects, last one first, and returns when they are gone.
 func Remove(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstructured) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -249,12 +249,12 @@ func Remove(ctx context.Context, w *stage.Stage, objects []*unstructured.Unstruc
 	return nil
 }
 
-// namespaceOf is the namespace of an object. That of an object whose kind has none is not asked for.
+// namespaceOf returns the namespace of an object. It is not used for cluster-scoped kinds.
 func namespaceOf(u *unstructured.Unstructured) string {
 	return cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
 }
 
-// awaitPolicy returns when the engine judges by a policy.
+// awaitPolicy waits until the engine applies a policy.
 func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *Policies, u *unstructured.Unstructured) error {
 	late := errUntaken{fmt.Errorf("within %s", policyPatience)}
 	ctx, cancel := context.WithTimeoutCause(ctx, policyPatience, late)
@@ -268,7 +268,7 @@ func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *Policies, 
 		}
 		now = found
 		value, _, err := of.ready.ContextEval(ctx, map[string]any{"object": found.Object})
-		// A field that is not there yet is an error.
+		// An absent field is an error.
 		return err == nil && value.Value() == true, nil
 	})
 	if errors.As(err, new(errUntaken)) {
@@ -282,8 +282,8 @@ func (e *Engine) awaitPolicy(ctx context.Context, w *stage.Stage, of *Policies, 
 	return err
 }
 
-// Trusting is a registration, or a definition with a conversion, whose webhooks behind a service trust an
-// authority; nil when nothing changes.
+// Trusting returns a copy of a webhook configuration, or of a CRD with a conversion webhook, whose webhooks of a
+// service trust a certificate authority; nil if nothing changes.
 func Trusting(content map[string]any, service string, authority []byte) map[string]any {
 	copied := runtime.DeepCopyJSON(content)
 	var hooks []any

@@ -26,45 +26,46 @@ const (
 	Kind    = "AdmissionEngine"
 )
 
-// Recipe says how an engine of policies is run next to a stage.
+// Recipe describes how a policy engine is run next to a stage.
 type Recipe struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Name       string `json:"name"`
-	// Program is the name of its file in the directory of the engine, ${PROGRAM} in Command.
+	// Program is the file name of the program in the engine's directory, ${PROGRAM} in Command.
 	Program string `json:"program"`
-	// Command starts the engine. In it, in Env and in Ready these are replaced: ${PROGRAM}, ${DIR} (the directory of
-	// the engine), ${KUBECONFIG}, ${CERT_DIR}, ${PORT}, ${HEALTH_PORT}, ${TMPDIR}.
+	// Command starts the engine. Command, Env and Ready may contain ${PROGRAM}, ${DIR} (the directory of the engine),
+	// ${KUBECONFIG}, ${CERT_DIR}, ${PORT}, ${HEALTH_PORT} and ${TMPDIR}.
 	Command []string          `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
-	// Manifests are the files that install the engine, in its directory. Objects come after them, and win.
+	// Manifests are the files that install the engine, in its directory. Objects come after them, and override them.
 	Manifests []string         `json:"manifests,omitempty"`
 	Objects   []map[string]any `json:"objects,omitempty"`
 	// Service is the service of its webhooks, NAMESPACE/NAME.
 	Service string `json:"service"`
-	// Ready is a URL that answers 200 when the engine judges; without one, it does when it listens.
+	// Ready is a URL that responds with 200 when the engine is ready; without one, the engine is ready when it listens.
 	Ready string `json:"ready,omitempty"`
-	// Policies are the kinds of objects that the engine judges by.
+	// Policies are the kinds of the engine's policies.
 	Policies []Policies `json:"policies"`
-	// Answers find the names of policies in the message of a denial: regular expressions with a group "policy".
+	// Answers are regular expressions with a group "policy", which find the names of policies in the message of a
+	// denial.
 	Answers []string `json:"answers,omitempty"`
-	// Note says what tests do not see of the engine.
+	// Note describes the features of the engine that tests do not cover.
 	Note string `json:"note,omitempty"`
 
-	// dir and program are where the engine is.
+	// dir and program are the location of the engine.
 	dir, program string
 	answers      []*regexp.Regexp
 }
 
-// Policies are kinds of objects that an engine judges by. They are given to it in the order of the recipe.
+// Policies are kinds of an engine's policies. They are stored in the order of the recipe.
 type Policies struct {
 	Group string `json:"group"`
-	// Kinds are all of the group when there are none.
+	// Kinds lists the kinds; empty means all of the group.
 	Kinds []string `json:"kinds,omitempty"`
-	// Set are the fields that a policy gets, so that it rejects what it is violated by: paths such as
-	// spec.rules[].validate.failureAction with their values. A field whose parent is not there is left out.
+	// Set are the fields that make a policy reject violations: values by paths such as
+	// spec.rules[].validate.failureAction. A field whose parent is absent is skipped.
 	Set map[string]any `json:"set,omitempty"`
-	// Ready is an expression of CEL about the variable object: whether the engine judges by it.
+	// Ready is a CEL expression that is true when the engine applies the policy in the variable object.
 	Ready string `json:"ready,omitempty"`
 
 	ready cel.Program
@@ -73,7 +74,7 @@ type Policies struct {
 //go:embed recipes/*.yaml
 var recipes embed.FS
 
-// names are those of the recipes that come with the program.
+// names returns the names of the built-in recipes.
 func names() []string {
 	entries, err := recipes.ReadDir("recipes")
 	if err != nil {
@@ -86,8 +87,8 @@ func names() []string {
 	return list
 }
 
-// Read reads a recipe by what a command line says: NAME, NAME=PATH, where PATH is the directory of the engine or
-// its program, or the path of a file with a recipe.
+// Read reads the recipe given on a command line: NAME, or NAME=PATH, where PATH is the directory of the engine or its
+// program, or the path of a file with a recipe.
 func Read(text string) (*Recipe, error) {
 	name, at, _ := strings.Cut(text, "=")
 	var data []byte
@@ -180,7 +181,7 @@ func (r *Recipe) compile() error {
 // policyGroup is the group of Answers.
 const policyGroup = "policy"
 
-// find finds the files of an engine in a directory, or next to its program; in the user's cache without either.
+// find finds the files of an engine in a directory, or next to its program; without either, in the user's cache.
 func (r *Recipe) find(at string) error {
 	build := ""
 	if at == "" {
@@ -213,10 +214,10 @@ func (r *Recipe) find(at string) error {
 	return nil
 }
 
-// Judges reports whether the engine judges by objects of a kind.
+// Judges reports whether the engine has policies of a kind.
 func (r *Recipe) Judges(apiVersion, kind string) bool { return r.place(apiVersion, kind) >= 0 }
 
-// place is the index of a kind in Policies; -1 when the engine does not judge by it.
+// place returns the index of a kind in Policies; -1 if the engine has no policies of it.
 func (r *Recipe) place(apiVersion, kind string) int {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return slices.IndexFunc(r.Policies, func(p Policies) bool {
@@ -224,7 +225,7 @@ func (r *Recipe) place(apiVersion, kind string) int {
 	})
 }
 
-// Named returns the policies that the message of a denial names.
+// Named returns the policies named by the message of a denial.
 func (r *Recipe) Named(message string) (policies []string) {
 	for _, expression := range r.answers {
 		for _, m := range expression.FindAllStringSubmatch(message, -1) {
@@ -236,14 +237,14 @@ func (r *Recipe) Named(message string) (policies []string) {
 	return policies
 }
 
-// enforced is a policy as the engine is given it.
+// enforced puts a policy into enforcing mode.
 func (p *Policies) enforced(content map[string]any) {
 	for path, value := range p.Set {
 		set(content, strings.Split(path, "."), value)
 	}
 }
 
-// set sets a field, in each element of the lists on the way to it.
+// set sets a field, in each element of the lists on its path.
 func set(within any, path []string, value any) {
 	m, ok := within.(map[string]any)
 	if !ok {

@@ -21,8 +21,8 @@ func installed(t *testing.T, names ...string) string {
 	return dir
 }
 
-// S24.33: a recipe that comes with the program finds the engine in a directory, next to its program, or in the
-// user's cache, and says what is not there.
+// S24.33: a built-in recipe finds the engine in a directory, next to its program, or in the user's cache, and reports
+// missing files.
 func TestRecipesFindTheirEngine(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
@@ -84,7 +84,7 @@ answers: ['(?P<policy>.*) says no']
 	}
 }
 
-// S24.33: policies are given to an engine so that they reject, and nothing else of them changes.
+// S24.33: policies are put into enforcing mode, and otherwise stay unchanged.
 func TestPoliciesReject(t *testing.T) {
 	p := Policies{Set: map[string]any{"spec.action": "deny", "spec.overrides": nil, "spec.rules[].validate.action": "deny"}}
 	policy := func(action string) map[string]any {
@@ -106,7 +106,7 @@ func TestPoliciesReject(t *testing.T) {
 	}
 }
 
-// S24.33: an engine judges by its own kinds, and the message of a denial names its policies.
+// S24.33: an engine applies its own kinds of policies, and the message of a denial names them.
 func TestAnswersNamePolicies(t *testing.T) {
 	r, err := Read("gatekeeper=" + installed(t, "gatekeeper", "gatekeeper.yaml"))
 	if err != nil {

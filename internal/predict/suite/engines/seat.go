@@ -17,12 +17,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
-// end is how long a program may take to end before it is killed.
+// end is the time that a program may take to end before it is killed.
 const end = 5 * time.Second
 
-// Seat is what a program that serves the webhooks of a service is given.
+// Seat is the environment of a program that serves the webhooks of a service.
 type Seat struct {
-	// Address is where the program must listen, and Authority what signed its certificate, in PEM.
+	// Address is the address at which the program must listen, and Authority the CA of its certificate, in PEM.
 	Address   string
 	Authority []byte
 
@@ -62,7 +62,7 @@ func NewSeat(service string) (*Seat, error) {
 	return s, nil
 }
 
-// freePort is a port that no program listens on.
+// freePort returns a port that no program listens on.
 func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,10 +73,10 @@ func freePort() (string, error) {
 	return port, err
 }
 
-// Set gives the program one more value, for ${NAME} in its command and environment.
+// Set sets a value for ${NAME} in the program's command and environment.
 func (s *Seat) Set(name, value string) { s.values[name] = value }
 
-// Expand replaces ${NAME} by the values that the program is given, and leaves other names.
+// Expand replaces ${NAME} with the values of the seat, and keeps other names.
 func (s *Seat) Expand(text string) string {
 	return os.Expand(text, func(name string) string {
 		if value, ok := s.values[name]; ok {
@@ -86,7 +86,7 @@ func (s *Seat) Expand(text string) string {
 	})
 }
 
-// ServiceAddress says where the service is, as stage.Options want it.
+// ServiceAddress returns the address of the service, in the form of stage.Options.
 func (s *Seat) ServiceAddress() string { return s.service + "=" + s.Address }
 
 // Start starts the program in a directory. The values of the seat are in its environment.
@@ -109,7 +109,7 @@ func (s *Seat) Start(command []string, env map[string]string, dir string) error 
 	return err
 }
 
-// Await returns when the program listens.
+// Await waits until the program listens.
 func (s *Seat) Await(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	return s.until(ctx, func() (bool, error) {
@@ -121,10 +121,10 @@ func (s *Seat) Await(ctx context.Context) error {
 	})
 }
 
-// errEnded is why a program is not awaited any more.
+// errEnded reports that the program ended before it was ready.
 var errEnded = errors.New("before it was ready")
 
-// until returns when something is so, or fails, or the program has ended.
+// until waits until so returns true or an error, or the program has ended.
 func (s *Seat) until(ctx context.Context, so func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -142,7 +142,7 @@ func (s *Seat) until(ctx context.Context, so func() (bool, error)) error {
 	}
 }
 
-// Printed says what the program printed last; empty if it printed nothing.
+// Printed returns the last output of the program; empty if there is none.
 func (s *Seat) Printed() string {
 	if text := s.output.String(); text != "" {
 		return "; it printed: " + text
@@ -150,7 +150,7 @@ func (s *Seat) Printed() string {
 	return ""
 }
 
-// Stop ends the program and what it started.
+// Stop ends the program and its child processes.
 func (s *Seat) Stop() {
 	s.program.Stop(end)
 	s.root.Remove()

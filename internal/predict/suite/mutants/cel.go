@@ -17,19 +17,16 @@ import (
 // edit is one change of an expression.
 type edit struct {
 	kind Kind
-	// offset is the character of the expression at which the change is, text the whole expression after
-	// the change.
+	// offset is the first changed character of the expression, text the whole expression after the change.
 	offset int
 	text   string
-	// was and is are the part before and after the change, and notice says for which request the two
-	// differ.
+	// was and is are the part before and after the change, and notice describes a request for which the two differ.
 	was, is, notice string
 }
 
-// role says what an expression is for.
+// role describes the use of an expression.
 type role struct {
-	// decides reports whether the value is a verdict. yes and no say which requests make it true and
-	// false.
+	// decides reports whether the value is a verdict. yes and no describe the requests for which it is true and false.
 	decides bool
 	yes, no string
 	// strict reports whether an error of the expression rejects the request, as false does.
@@ -43,9 +40,9 @@ type editing struct {
 	list    []edit
 }
 
-// Parse returns an expression as it is written; nil for a text that is not an expression.
+// Parse returns the syntax tree of an expression as written; nil for a text that is not an expression.
 func Parse(text string) *ast.AST {
-	// Without macros, all() and has() are calls as they are written.
+	// Without macros, all() and has() are calls as written.
 	parser, err := celparser.NewParser(celparser.EnableOptionalSyntax(true), celparser.EnableIdentEscapeSyntax(true))
 	if err != nil {
 		return nil
@@ -57,7 +54,7 @@ func Parse(text string) *ast.AST {
 	return parsed
 }
 
-// editsOf returns the changes of an expression; none of a text that is not an expression.
+// editsOf returns the changes of an expression; none for a text that is not an expression.
 func editsOf(text string, r role) []edit {
 	parsed := Parse(text)
 	if parsed == nil {
@@ -66,7 +63,7 @@ func editsOf(text string, r role) []edit {
 	x := &editing{parsed: parsed, factory: ast.NewExprFactory()}
 	root := parsed.Expr()
 	if r.decides {
-		// Taking out the operands of the operator at the root finds more.
+		// Removing the operands of the operator at the root finds more.
 		if function(root) != operators.LogicalAnd {
 			x.replace(Clause, root, x.literal(true), "one that "+r.no)
 		}
@@ -86,7 +83,7 @@ func editsOf(text string, r role) []edit {
 	return kept
 }
 
-// opposites are the functions that answer the other way about values that are equal, or a boundary.
+// opposites maps functions to functions that differ for equal values, or at a boundary.
 var opposites = map[string]string{
 	operators.Less: operators.LessEquals, operators.LessEquals: operators.Less,
 	operators.Greater: operators.GreaterEquals, operators.GreaterEquals: operators.Greater,
@@ -95,8 +92,8 @@ var opposites = map[string]string{
 	"startsWith": "contains", "endsWith": "contains", "isGreaterThan": "isLessThan", "isLessThan": "isGreaterThan",
 }
 
-// visit changes a part of the expression. clause reports whether another change takes the part out,
-// or makes it true or false; strict, whether an error of the part rejects the request, as false does.
+// visit changes a part of the expression. clause reports whether another change removes the part, or makes it true or
+// false; strict, whether an error of the part rejects the request, as false does.
 func (x *editing) visit(e ast.Expr, clause, strict bool) {
 	if e.Kind() != ast.CallKind {
 		x.parts(e)
@@ -150,14 +147,14 @@ func (x *editing) visit(e ast.Expr, clause, strict bool) {
 	x.parts(e)
 }
 
-// parts changes the parts of a part that is not a logical operator.
+// parts changes the parts of an expression that is not a logical operator.
 func (x *editing) parts(e ast.Expr) {
 	for _, child := range Children(e) {
 		x.visit(child, false, false)
 	}
 }
 
-// operands takes out each operand of && or ||. An operand that is the same operator has its own.
+// operands removes each operand of && or ||. An operand with the same operator is split into its own operands.
 func (x *editing) operands(e ast.Expr, name string, args []ast.Expr, strict bool) {
 	for i, arg := range args {
 		if len(args) == 2 && function(arg) != name && !(strict && name == operators.LogicalAnd && x.guards(arg, args[1-i])) {
@@ -174,8 +171,8 @@ func (x *editing) operands(e ast.Expr, name string, args []ast.Expr, strict bool
 	}
 }
 
-// guards reports whether an operand of && only asks for a field that the other operand needs. Without
-// it, an error rejects what false rejected: the verdicts are the same.
+// guards reports whether an operand of && only tests the presence of a field that the other operand needs. Without the
+// test, an error rejects the requests that false rejected, so the verdicts are the same.
 func (x *editing) guards(arg, other ast.Expr) bool {
 	return function(arg) == "has" && strings.Contains(x.text(other), x.text(arg.AsCall().Args()[0]))
 }
@@ -200,9 +197,9 @@ func (x *editing) relation(e ast.Expr, name string, args []ast.Expr) {
 	}
 }
 
-// Boundary returns the values on both sides of the boundary of a comparison with an integer, and what must
-// have them; nil for another expression. x < 5 changes between 5 and 4, and x <= 5 between 5 and 6.
-// Nothing has a size below zero.
+// Boundary returns the values on both sides of the boundary of a comparison with an integer, and the operand that is
+// compared; nil for another expression. x < 5 changes between 5 and 4, and x <= 5 between 5 and 6. Sizes are never
+// negative.
 func Boundary(e ast.Expr) (operand ast.Expr, values []int64) {
 	name, args := function(e), e.AsCall().Args()
 	side, value := constant(args)
@@ -226,7 +223,7 @@ func Boundary(e ast.Expr) (operand ast.Expr, values []int64) {
 	return operand, values
 }
 
-// loop changes a quantifier or a filter, and what it asks of an element.
+// loop changes a quantifier or a filter, and its predicate.
 func (x *editing) loop(call ast.CallExpr, e ast.Expr, strict bool) {
 	args := call.Args()
 	predicate := args[len(args)-1]
@@ -257,12 +254,12 @@ func (x *editing) call(kind Kind, e ast.Expr, name, notice string) {
 	}
 }
 
-// replace puts another part in the place of one.
+// replace replaces a part with another.
 func (x *editing) replace(kind Kind, at, to ast.Expr, notice string) {
 	x.take(edit{kind: kind, offset: x.begin(at), was: x.text(at), is: x.text(to), notice: notice}, at, to)
 }
 
-// take makes a change and takes it back. A part that contains the changed one must refer to a copy of it.
+// take makes a change, records it and reverts it. A part that contains the changed one must refer to a copy of it.
 func (x *editing) take(e edit, at, to ast.Expr) {
 	before := x.copy(at)
 	at.SetKindCase(to)
@@ -273,7 +270,7 @@ func (x *editing) take(e edit, at, to ast.Expr) {
 	}
 }
 
-// copy is an expression with the same parts.
+// copy returns an expression with the same parts.
 func (x *editing) copy(e ast.Expr) ast.Expr {
 	out := x.factory.NewUnspecifiedExpr(e.ID())
 	out.SetKindCase(e)
@@ -282,7 +279,7 @@ func (x *editing) copy(e ast.Expr) ast.Expr {
 
 func (x *editing) literal(value bool) ast.Expr { return x.factory.NewLiteral(1, types.Bool(value)) }
 
-// text is a part as it is written in one line; empty for what cannot be written.
+// text formats a part in one line; empty if it cannot be formatted.
 func (x *editing) text(e ast.Expr) string {
 	text, err := celparser.Unparse(e, ast.NewSourceInfo(nil))
 	if err != nil {
@@ -291,10 +288,10 @@ func (x *editing) text(e ast.Expr) string {
 	return text
 }
 
-// begin is the first character of a part.
+// begin returns the first character of a part.
 func (x *editing) begin(e ast.Expr) int { return max(Begin(x.parsed.SourceInfo(), e), 0) }
 
-// Begin is the first character of a part in the text of its expression; -1 when that is not known.
+// Begin returns the first character of a part in the text of its expression; -1 if unknown.
 func Begin(info *ast.SourceInfo, e ast.Expr) int {
 	first := -1
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -304,7 +301,7 @@ func Begin(info *ast.SourceInfo, e ast.Expr) int {
 		}
 		start := int(r.Start)
 		if name := function(e); name != "" && !strings.ContainsAny(name, "_@") && !e.AsCall().IsMemberFunction() {
-			// The place of a call is that of its parenthesis.
+			// The position of a call is the position of its parenthesis.
 			start = max(start-len(name), 0)
 		}
 		if first < 0 || start < first {
@@ -314,7 +311,7 @@ func Begin(info *ast.SourceInfo, e ast.Expr) int {
 	return first
 }
 
-// function is the function that an expression calls; empty for one that calls none.
+// function returns the function that an expression calls; empty for other expressions.
 func function(e ast.Expr) string {
 	if e.Kind() != ast.CallKind {
 		return ""
@@ -322,7 +319,7 @@ func function(e ast.Expr) string {
 	return e.AsCall().FunctionName()
 }
 
-// Children are the direct parts of an expression.
+// Children returns the direct parts of an expression.
 func Children(e ast.Expr) (list []ast.Expr) {
 	switch e.Kind() {
 	case ast.CallKind:
@@ -346,7 +343,7 @@ func Children(e ast.Expr) (list []ast.Expr) {
 	return list
 }
 
-// constant finds the operand of a comparison that is an integer; side is -1 for none.
+// constant finds the integer operand of a comparison; side is -1 for none.
 func constant(args []ast.Expr) (side int, value int64) {
 	for i, arg := range args {
 		if arg.Kind() == ast.LiteralKind {
@@ -358,13 +355,13 @@ func constant(args []ast.Expr) (side int, value int64) {
 	return -1, 0
 }
 
-// decided says for which request a negated part makes a difference.
+// decided describes a request for which a negated part makes a difference.
 func decided(part string) string { return "one whose verdict depends on " + code(part) }
 
-// most is how many characters of a part are shown.
+// most bounds the characters of a part in a message.
 const most = 120
 
-// code is a part in a sentence.
+// code formats a part for a sentence.
 func code(part string) string {
 	return "`" + trace.Cut(strings.Join(strings.Fields(part), " "), most) + "`"
 }

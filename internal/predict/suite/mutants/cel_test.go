@@ -14,7 +14,7 @@ import (
 
 var validation = role{decides: true, yes: "is allowed", no: "is rejected", strict: true}
 
-// Each decision of an expression is changed once, and a request follows that notices it (S24.30).
+// Each decision of an expression is changed once, with a description of a request that kills the mutant (S24.30).
 func TestExpressionsAreChanged(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
@@ -95,7 +95,7 @@ func TestExpressionsAreChanged(t *testing.T) {
 	}
 }
 
-// Whatever an expression is, what is made of it is another expression, and it is itself not changed.
+// Every mutant of any expression is another expression, and the original is not changed.
 func FuzzEdits(f *testing.F) {
 	for _, text := range []string{
 		"a && b", "!has(a.?b) || a.b.c > -1", "a.all(i, c, c[?'x'].orValue(1) >= 2u)", `a.matches("\\d\u00e4") ? b'x' : r'\n'`, "-(-1) < 1.5e3", "a.`b-c` in {'x': [1, ?b]}",

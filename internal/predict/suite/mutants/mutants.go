@@ -28,31 +28,30 @@ const (
 	FailurePolicy Kind = "failure-policy"
 )
 
-// Kinds are all kinds.
+// Kinds lists all kinds.
 var Kinds = []Kind{Clause, Operator, AtBoundary, Quantifier, RuleOperation, Resource, Selector, FailurePolicy}
 
 // Mutant is a registration with one change.
 type Mutant struct {
 	Kind Kind `json:"kind"`
-	// File, Line and Column are where the change is. Object names the registration, Field is what was
-	// changed in it.
+	// File, Line and Column are the position of the change. Object names the registration, Field is the changed field.
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column,omitempty"`
 	Object string `json:"object"`
 	Field  string `json:"field"`
-	// Was and Is are the part before and after the change; Is is empty for what was taken out.
+	// Was and Is are the part before and after the change; Is is empty for a removal.
 	Was string `json:"was"`
 	Is  string `json:"is,omitempty"`
-	// Notice says which request notices the change.
+	// Notice describes a request that would kill the mutant.
 	Notice string `json:"notice"`
-	// Widens reports whether the registration may act on requests with the change that it was not for.
+	// Widens reports whether the changed registration may apply to more requests.
 	Widens bool `json:"-"`
 	// Content is the whole registration after the change.
 	Content map[string]any `json:"-"`
 }
 
-// What says what was changed.
+// What describes the change.
 func (m *Mutant) What() string {
 	if m.Is == "" {
 		return "the removal of " + code(m.Was)
@@ -60,8 +59,8 @@ func (m *Mutant) What() string {
 	return code(m.Is) + " in place of " + code(m.Was)
 }
 
-// Of returns the mutants of an object, in the order of its fields; none of an object that is not
-// a registration. source is the file of the object, empty if it cannot be read.
+// Of returns the mutants of an object, in the order of its fields; none for an object that is not a registration.
+// source is the file of the object, empty if it cannot be read.
 func Of(o *manifests.Object, source string) []*Mutant {
 	kind, _ := o.Content["kind"].(string)
 	version, _ := o.Content["apiVersion"].(string)
@@ -109,7 +108,7 @@ func (p path) String() string {
 	return b.String()
 }
 
-// get returns what is at the path; nil for nothing.
+// get returns the value at the path; nil if absent.
 func (p path) get(content any) any {
 	for _, step := range p {
 		switch step := step.(type) {
@@ -158,7 +157,7 @@ func (m *making) each(at path) []map[string]any {
 	return out
 }
 
-// without takes each element out of a list of several, one at a time.
+// without removes each element from a list of several, one at a time.
 func (m *making) without(kind Kind, at path, notice func(element any) string) {
 	list, _ := at.get(m.object.Content).([]any)
 	for i, element := range list {
@@ -170,8 +169,7 @@ func (m *making) without(kind Kind, at path, notice func(element any) string) {
 	}
 }
 
-// flip exchanges two values of a field. usual is the one of a field that is not there; empty if that
-// is none.
+// flip exchanges two values of a field. usual is the value of an absent field; empty if there is none.
 func (m *making) flip(at path, usual, one, other, notice string) {
 	value, _ := at.get(m.object.Content).(string)
 	if value == "" {
@@ -185,7 +183,7 @@ func (m *making) flip(at path, usual, one, other, notice string) {
 	}
 }
 
-// widened notes that the mutants made by do widen the registration.
+// widened marks the mutants made by do as widening the registration.
 func (m *making) widened(do func()) {
 	from := len(m.list)
 	do()
@@ -225,7 +223,7 @@ func (m *making) conditions(at path) {
 	})
 }
 
-// constraints changes rules and selectors. acted says what happens to requests that the rules select.
+// constraints changes rules and selectors. acted describes the effect on requests that the rules select.
 func (m *making) constraints(at path, acted string) {
 	rules := at.to("resourceRules")
 	if at[0] == "webhooks" {
@@ -263,7 +261,7 @@ func (m *making) constraints(at path, acted string) {
 	})
 }
 
-// selector takes each requirement out of a selector.
+// selector removes each requirement of a selector.
 func (m *making) selector(at path, begin string) {
 	const acted = ", that would be rejected or changed if it were selected"
 	labels, _ := at.to("matchLabels").get(m.object.Content).(map[string]any)
@@ -301,8 +299,7 @@ func (m *making) expression(at path, r role) {
 	}
 }
 
-// place is where a character of a text is in its file; the line and column of its field if that is not
-// known.
+// place returns the position of a character of a text in its file, or the line and column of its field if unknown.
 func place(source string, places []int, text string, offset, line, column int) (int, int) {
 	for i := range text {
 		if offset--; offset >= 0 || places == nil || places[i] < 0 {

@@ -10,8 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
-// Each rule, selector, expression and failure policy of a registration is changed, at its own place
-// (S24.30).
+// Each rule, selector, expression and failure policy of a registration is changed, at its own position (S24.30).
 func TestRegistrationsAreChanged(t *testing.T) {
 	const policy = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

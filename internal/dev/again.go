@@ -18,10 +18,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// manifestWatcher reports changes of the files that objects are made of. Nil reports none.
+// manifestWatcher reports changes of the manifests. A nil manifestWatcher reports none.
 type manifestWatcher struct {
 	*watcher
-	// sources are the absolute paths of what was read, as the keys.
+	// sources are the absolute paths of the manifests, as keys.
 	sources sync.Map
 }
 
@@ -47,7 +47,7 @@ func (m *manifestWatcher) reading(path string) {
 	m.around(path)
 }
 
-// changed has a value when a file changed.
+// changed returns the channel of changed files.
 func (m *manifestWatcher) changed() <-chan string {
 	if m == nil {
 		return nil
@@ -55,8 +55,8 @@ func (m *manifestWatcher) changed() <-chan string {
 	return m.changes
 }
 
-// again gives the server what changed in the manifests, and deletes what the session applied and what is no longer in
-// them. If the manifests cannot be read, everything stays.
+// again applies the changes of the manifests to the server, and deletes applied objects that are no longer in them. If
+// the manifests cannot be read, it changes nothing.
 func (s *session) again(ctx context.Context, authority []byte, files string) error {
 	p, err := s.read()
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *session) again(ctx context.Context, authority []byte, files string) err
 		return nil
 	}
 	if len(p.services) == 0 {
-		// No other program is named.
+		// The new manifests name no other program.
 		p.services, p.port = s.project.services, s.project.port
 	}
 	if p.port != s.project.port || !slices.Equal(p.services, s.project.services) {
@@ -104,14 +104,14 @@ func (s *session) again(ctx context.Context, authority []byte, files string) err
 	return nil
 }
 
-// prune deletes the objects that were applied and are no longer in the manifests. Namespaces and definitions stay, since
-// others may have objects in them.
+// prune deletes applied objects that are no longer in the manifests. Namespaces and CRDs stay, since they may have
+// objects of other owners.
 func (s *session) prune(ctx context.Context) (gone []string, err error) {
 	now := map[string]bool{}
 	for _, u := range append(slices.Clone(s.project.objects), s.project.others...) {
 		now[keyOf(u)] = true
 	}
-	// Registrations that go judge no other deletion.
+	// Registrations are deleted first, so that they do not affect the other deletions.
 	keys := slices.SortedFunc(maps.Keys(s.applied), func(a, b string) int {
 		return cmp.Or(cmp.Compare(order(s.applied[a]), order(s.applied[b])), strings.Compare(a, b))
 	})
@@ -140,7 +140,7 @@ func (s *session) prune(ctx context.Context) (gone []string, err error) {
 	return gone, nil
 }
 
-// order is the place of an object among those that are deleted.
+// order returns the position of an object in the deletion order.
 func order(u *unstructured.Unstructured) int {
 	if u.GroupVersionKind().Group == registration.GroupName {
 		return 0
@@ -148,7 +148,7 @@ func order(u *unstructured.Unstructured) int {
 	return 1
 }
 
-// keyOf names an object, in whatever version it is written.
+// keyOf returns a key of an object that is the same in all versions.
 func keyOf(u *unstructured.Unstructured) string {
 	return u.GroupVersionKind().GroupKind().String() + " " + nameOf(u).String()
 }

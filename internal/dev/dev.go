@@ -30,66 +30,67 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
-// Options say what a session runs.
+// Options are the options of a session.
 type Options struct {
-	// Paths and Kustomizations have the manifests; Stdin is for the path "-".
+	// Paths and Kustomizations are the manifests; Stdin is read for the path "-".
 	Paths, Kustomizations []string
 	Stdin                 io.Reader
 	// Command is the program with its arguments. ${PORT}, ${CERT_DIR} and ${KUBECONFIG} in it are replaced.
 	Command []string
 	// Build is a shell command that builds the program; empty for none.
 	Build string
-	// Watch are patterns of files whose change restarts the program, as in a .gitignore. Empty means the Go
-	// files below the working directory, if that is a module.
+	// Watch are patterns of files whose change restarts the program, as in a .gitignore. Empty means the Go files below
+	// the working directory, if it is a module.
 	Watch []string
-	// Service stands for the program, as NAMESPACE/NAME; empty for the service of the registrations. Port is
-	// where the program listens; 0 means what the manifests say, or that of controller-runtime.
+	// Service is the service of the program, as NAMESPACE/NAME; empty for the service of the registrations. Port is the
+	// program's port; 0 for the port in the manifests, or controller-runtime's default.
 	Service string
 	Port    int
-	// DataDir keeps the objects; empty for a temporary directory. KubeconfigOut, if set, is a file that
-	// gets a copy of the administrator's kubeconfig.
+	// DataDir stores the objects; empty for a temporary directory. KubeconfigOut, if set, is a file for a copy of the
+	// administrator's kubeconfig.
 	DataDir, KubeconfigOut string
 	FakeNodes              int
 	// Live is a cluster that calls the program; nil for a server of the session.
 	Live *Live
-	// Terminal is the one that keys come from; nil for none.
+	// Terminal is the terminal that reads keys; nil for none.
 	Terminal *os.File
-	// Restart asks for a restart; it has a buffer. Nil if nobody can ask.
+	// Restart is a buffered channel that requests a restart; nil if there is none.
 	Restart <-chan struct{}
-	// Output takes what the program prints.
+	// Output receives the output of the program.
 	Output io.Writer
-	// Busy, if set, is called when something begins that may take long, with what that is; the function that it
-	// returns is called at the end.
+	// Busy, if set, is called at the start of a step that may take long, with a description of the step; it returns a
+	// function to call at its end.
 	Busy func(text string) (end func())
-	// Say is called with each sentence for the user, by several goroutines, and Ready when requests are judged.
+	// Say is called with each message for the user, by several goroutines. Ready is called when the server admits
+	// requests.
 	Say   func(format string, args ...any)
 	Ready func(Ready)
 }
 
-// Ready says what a session has.
+// Ready has the addresses and the webhooks of a session that is ready.
 type Ready struct {
-	// Address is the server of the session. With a cluster, Cluster is its URL instead, and Requests names those that
-	// go to the program.
+	// Address is the server of the session. With a cluster, Cluster is its URL instead, and Requests describes the
+	// requests that go to the program.
 	server.Address
 	Cluster, Requests string
-	// Webhooks are those that the program is called for, as CONFIGURATION/NAME. Port is where.
+	// Webhooks are the webhooks that the program serves, as CONFIGURATION/NAME, and Port is its port.
 	Webhooks []string
 	Port     int
 	// Certificates is the directory with the serving certificate.
 	Certificates string
 }
 
-// certificates is where controller-runtime looks for the serving certificate, below the directory for
+// certificates is the directory in which controller-runtime looks for the serving certificate, below the directory for
 // temporary files.
 const certificates = "k8s-webhook-server/serving-certs"
 
 const (
-	// listenSoon is how long a program may take to listen before the session says so.
+	// listenSoon is the time after which the session reports that the program does not listen.
 	listenSoon = 10 * time.Second
-	// listenLate is how long requests may wait for a program that does not listen. They wait half of
-	// their own time at most.
+	// listenLate bounds the wait of requests for a program that does not listen. They wait for at most half of their
+	// own timeout.
 	listenLate = 30 * time.Second
-	// grace is how long a program may take to end when another one takes its place, and endGrace when the session ends.
+	// grace is the time for a program to end when another one replaces it, and endGrace when the session ends.
 	grace    = time.Second
 	endGrace = 3 * time.Second
 )
@@ -106,32 +107,32 @@ type session struct {
 	dir     string
 	env     []string
 	program *subprocess.Process
-	// printed has the last lines of the program.
+	// printed has the last lines of the program's output.
 	printed *subprocess.Tail
-	// said are the mistakes that were named.
+	// said are the mistakes that were reported.
 	said map[string]bool
-	// changes has the files that changed; nil if none are watched. So has manifests of those that the objects are
-	// read from; nil with a cluster.
+	// changes receives changed source files; nil if none are watched. manifests does the same for the manifests; nil
+	// with a cluster.
 	changes   <-chan string
 	manifests *manifestWatcher
-	// piped is what standard input had. broken says why the manifests could not be read the last time.
+	// piped is the content of standard input. broken is the last error of reading the manifests.
 	piped  []byte
 	broken string
-	// later are the objects that the program judges. applied are those that the server has taken, as the manifests
-	// have them, by their keys. made are the names of those that it took since the manifests were read.
+	// later are the objects that the program evaluates. applied are the objects that the server has accepted, in the
+	// form of the manifests, by key. made are the names of the objects that were created since the manifests were read.
 	later   []*unstructured.Unstructured
 	applied map[string]*unstructured.Unstructured
 	made    []string
-	// served is called when the program begins to serve, and ended, if set, when it has ended by itself.
+	// served is called when the program begins to serve, and ended, if set, after the program has ended by itself.
 	served func(context.Context) error
 	ended  func(context.Context)
 	// leaving, if set, is called before the program is stopped for good.
 	leaving func()
-	// live has a cluster call the program; nil for a server of the session.
+	// live makes a cluster call the program; nil for a server of the session.
 	live *live
 }
 
-// Run runs a session until ctx ends. The error says in one sentence what keeps the session from starting.
+// Run runs a session until ctx ends. The error is one sentence with the reason why the session does not start.
 func Run(ctx context.Context, o Options) error {
 	s := &session{Options: o, said: map[string]bool{}, applied: map[string]*unstructured.Unstructured{}, printed: &subprocess.Tail{}}
 	var err error
@@ -195,7 +196,7 @@ func Run(ctx context.Context, o Options) error {
 	return s.run(ctx)
 }
 
-// read reads the manifests, and watches the files that they are made of.
+// read reads the manifests, and watches their files.
 func (s *session) read() (*project, error) {
 	p, err := readProject(s.Paths, s.Kustomizations, s.piped, s.manifests.reading)
 	if err != nil {
@@ -204,7 +205,7 @@ func (s *session) read() (*project, error) {
 	return p, p.choose(s.Service, s.Port)
 }
 
-// free says that another process has the port of the program.
+// free returns an error if another process listens on the port of the program.
 func (s *session) free() error {
 	if s.project.port == 0 {
 		return nil
@@ -220,7 +221,7 @@ func (s *session) free() error {
 	return nil
 }
 
-// address is where the program listens.
+// address returns the address of the program.
 func (s *session) address() string {
 	return net.JoinHostPort(localhost, strconv.Itoa(s.project.port))
 }
@@ -238,7 +239,7 @@ func (s *session) certify(others ...string) (files, temporaries string, err erro
 	return files, temporaries, nil
 }
 
-// setEnvironment says what the program gets.
+// setEnvironment sets the environment of the program.
 func (s *session) setEnvironment(kubeconfig, temporaries, files string) {
 	values := map[string]string{"KUBECONFIG": kubeconfig, "TMPDIR": temporaries, "CERT_DIR": files, "PORT": strconv.Itoa(s.project.port)}
 	s.env = os.Environ()
@@ -299,7 +300,7 @@ func (s *session) run(ctx context.Context) error {
 	return s.loop(ctx, authority, files)
 }
 
-// loop runs the program, and replaces it when something changes.
+// loop runs the program, and replaces it after changes.
 func (s *session) loop(ctx context.Context, authority []byte, files string) (err error) {
 	if s.changes, err = s.watched(ctx); err != nil {
 		return err
@@ -385,7 +386,7 @@ func (s *session) open(ctx context.Context) error {
 	return err
 }
 
-// load gives the server the objects of the project, but for those that the program judges.
+// load applies the objects of the project to the server, except objects that the program evaluates.
 func (s *session) load(ctx context.Context) error {
 	s.later = nil
 	judging := stage.Judging(s.project.objects)
@@ -433,7 +434,7 @@ func (s *session) load(ctx context.Context) error {
 	return s.apply(ctx, now)
 }
 
-// judged reports whether the program judges the creation of an object.
+// judged reports whether the program is called for the creation of an object.
 func (s *session) judged(ctx context.Context, planner *offline.World, hooks map[string]bool, u *unstructured.Unstructured) bool {
 	kind := s.stage.Kinds().Of(u.GroupVersionKind())
 	if kind.Guessed {
@@ -441,7 +442,7 @@ func (s *session) judged(ctx context.Context, planner *offline.World, hooks map[
 	}
 	p, err := planner.Plan(ctx, &offline.Request{Operation: "CREATE", Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName(), Object: u})
 	if err != nil {
-		// The server says what is wrong with it.
+		// The server reports the error.
 		return false
 	}
 	for step := range p.Acting() {
@@ -452,7 +453,7 @@ func (s *session) judged(ctx context.Context, planner *offline.World, hooks map[
 	return false
 }
 
-// apply gives the server objects that it does not have yet, and says which it does not take.
+// apply creates objects that the server does not have yet, and reports the rejected ones.
 func (s *session) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
 	objects = slices.DeleteFunc(slices.Clone(objects), func(u *unstructured.Unstructured) bool {
 		had := s.applied[keyOf(u)]
@@ -489,7 +490,7 @@ func (s *session) apply(ctx context.Context, objects []*unstructured.Unstructure
 	return nil
 }
 
-// watched begins to watch the source; nil if there is nothing to watch.
+// watched starts to watch the source; nil if there is nothing to watch.
 func (s *session) watched(ctx context.Context) (<-chan string, error) {
 	patterns := s.Watch
 	if len(patterns) == 0 {
@@ -505,7 +506,7 @@ func (s *session) watched(ctx context.Context) (<-chan string, error) {
 	return changes, nil
 }
 
-// replace builds the program, and has it take the place of the one that runs. Requests wait meanwhile.
+// replace builds the program, and starts it in place of the running one. Requests wait meanwhile.
 func (s *session) replace(ctx context.Context, files string) error {
 	began := time.Now()
 	idle := func() {}
@@ -564,7 +565,7 @@ func (s *session) sayRemarks() {
 	}
 }
 
-// sayOnce says a sentence that was not said before.
+// sayOnce reports a message once.
 func (s *session) sayOnce(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !s.said[text] {
 		s.said[text] = true
@@ -572,7 +573,7 @@ func (s *session) sayOnce(format string, args ...any) {
 	}
 }
 
-// listening reports whether the program listens. It says why not. files is where the certificate is.
+// listening reports whether the program listens, and tells the user if not. files is the directory of the certificate.
 func (s *session) listening(ctx context.Context, files string) bool {
 	if s.project.port == 0 {
 		return true
@@ -591,11 +592,11 @@ func (s *session) listening(ctx context.Context, files string) bool {
 		defer cancel()
 		err = listens(late, s.program, s.address(), interrupted)
 	}
-	// The end of the program is said where it is noticed.
+	// The end of the program is reported elsewhere.
 	return err == nil
 }
 
-// elsewhere says what to do about a program that does not listen on a port, and on others.
+// elsewhere returns a remedy for a program that listens on other ports than the expected one.
 func elsewhere(port int, ports []int) string {
 	if len(ports) == 0 {
 		return "If it listens elsewhere, name its port with --webhook-port."
@@ -610,7 +611,7 @@ func elsewhere(port int, ports []int) string {
 	return fmt.Sprintf("It listens on port %s: if that is for the webhook, say so with --webhook-port.", strings.Join(names, ", "))
 }
 
-// webhooks are those of the manifests that are the program.
+// webhooks lists the webhooks of the manifests that the program serves.
 func (s *session) webhooks() (names []string) {
 	for _, u := range s.project.objects {
 		for _, c := range clients(u) {

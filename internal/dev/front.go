@@ -26,12 +26,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 )
 
-// front stands between a cluster and the program: it holds requests while the program is replaced, sees that no
-// request of others comes, and shows each.
+// front is a proxy between a cluster and the program: it holds requests while the program is replaced, rejects requests
+// that are not meant for the program, and shows each request.
 type front struct {
 	live *live
 	gate *gate
-	// way is a random path, which only the registrations name.
+	// way is a random path, which only the registrations contain.
 	way    string
 	client *http.Client
 	server *http.Server
@@ -40,14 +40,15 @@ type front struct {
 const (
 	probePath = "/probe"
 	hookPath  = "/hook/"
-	// maxReview bounds a review and an answer, in bytes: two objects of the largest size that etcd takes, and what
-	// is around them.
+	// maxReview bounds a review and a response, in bytes: two objects of etcd's maximum size, and the fields around
+	// them.
 	maxReview = 8 << 20
-	// mostPatience is how long an API server waits for a webhook at most.
+	// mostPatience is the longest timeout of a webhook.
 	mostPatience = 30 * time.Second
 )
 
-// newFront makes a front for the program at an address, whose certificate is in a directory, as is that of the front.
+// newFront makes a front for the program at an address. The directory files has the certificates of the program and of
+// the front.
 func newFront(l *live, g *gate, address, files string) (*front, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(files, selfsigned.CertificateFile), filepath.Join(files, selfsigned.KeyFile))
 	if err != nil {
@@ -78,7 +79,7 @@ func (f *front) close(ctx context.Context) {
 	f.client.CloseIdleConnections()
 }
 
-// path is where a webhook of a registration is, which the path at the program follows.
+// path returns the path of a webhook at the front; it ends with the webhook's path at the program.
 func (f *front) path(kind, configuration string, hook map[string]any) string {
 	path := text(hook, "clientConfig", "service", "path")
 	return f.way + hookPath + kind + "/" + configuration + "/" + text(hook, "name") + "/" + strings.TrimPrefix(path, "/")
@@ -88,7 +89,7 @@ func (f *front) path(kind, configuration string, hook map[string]any) string {
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost && r.URL.Path == temporary.Path(f.live.base, f.way+probePath) {
 		f.live.probe.Asked()
-		// The webhook of the try is ignored when it fails.
+		// The API server ignores a failure of the probe webhook.
 		http.NotFound(w, r)
 		return
 	}
@@ -130,7 +131,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.live.Show(recordOf(at, &in, trace.EntryRecord{Kind: parts[0], Configuration: parts[1], Name: parts[2]}, code, header.Get("Content-Type"), answer))
 }
 
-// meant reports whether a request is one of those that go to the program.
+// meant reports whether a request is meant for the program.
 func (l *live) meant(r *admissionv1.AdmissionRequest) bool {
 	switch {
 	case r.Resource.Resource == "secrets":
@@ -141,7 +142,7 @@ func (l *live) meant(r *admissionv1.AdmissionRequest) bool {
 	return slices.Contains(l.Namespaces, r.Namespace)
 }
 
-// ask asks the program. Its certificate must be for the service, as in a cluster.
+// ask calls the program. Its certificate must be valid for the service, as in a cluster.
 func (f *front) ask(ctx context.Context, path string, header http.Header, body []byte) (int, http.Header, []byte, error) {
 	service := f.live.project.services[0]
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+service.Name+"."+service.Namespace+".svc"+path, bytes.NewReader(body))
@@ -161,8 +162,8 @@ func (f *front) ask(ctx context.Context, path string, header http.Header, body [
 	return resp.StatusCode, resp.Header, answer, err
 }
 
-// recordOf is the trace of one call, whose answer is decoded as an API server does. What the webhook changed is without
-// the values.
+// recordOf returns the trace of one call. The response is decoded as an API server does. Changes of the webhook are
+// recorded without values.
 func recordOf(at time.Time, asked *admissionv1.AdmissionReview, entry trace.EntryRecord, code int, media string, answer []byte) *trace.Record {
 	q := asked.Request
 	took := time.Since(at).Microseconds()
@@ -213,7 +214,7 @@ func recordOf(at time.Time, asked *admissionv1.AdmissionReview, entry trace.Entr
 	return r
 }
 
-// cut bounds a text of the program.
+// cut shortens a text of the program.
 func cut(data []byte) string {
 	return string(data[:min(len(data), trace.MaxText)])
 }

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// gate holds the requests to the program while the program is replaced.
+// gate holds requests to the program while the program is replaced.
 type gate struct {
 	// local reports whether a host is the program.
 	local func(host string) bool
 
 	mu sync.Mutex
-	// held is closed when requests go on; nil while they pass. idle is closed when no request runs; nil
-	// when nobody waits for that.
+	// held is closed when requests may continue; nil while the gate is open. idle is closed when no
+	// request runs; nil if there is no waiter.
 	held, idle chan struct{}
 	running    int
 	// transports have the connections to the program.
@@ -51,7 +51,7 @@ func (t gated) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// body is the body of an answer, whose request is over when it is closed.
+// body is the body of a response. Its request has ended when body is closed.
 type body struct {
 	io.ReadCloser
 	leave func()
@@ -62,8 +62,8 @@ func (b body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// enter waits until requests go on, half of the time that the request has at most. The other half is
-// for the program.
+// enter waits until the gate opens, for at most half of the request's remaining time. The other half is
+// left for the program.
 func (g *gate) enter(ctx context.Context) {
 	if held := g.pass(false); held != nil {
 		patience := time.Hour
@@ -88,8 +88,8 @@ func (g *gate) enter(ctx context.Context) {
 	}
 }
 
-// pass counts a request that goes on. If requests wait and this one need not go on all the same, pass
-// returns what they wait for.
+// pass counts a request as running. If the gate is closed and anyway is not set, it does not count the
+// request, and returns the channel to wait for.
 func (g *gate) pass(anyway bool) (held chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,8 +109,8 @@ func (g *gate) leave() {
 	}
 }
 
-// hold lets no further request pass, and returns when those that had passed are answered, or after
-// some time. No connection to the program is used again.
+// hold closes the gate, and waits until the running requests are answered, at most for the time
+// patience. Existing connections to the program are not reused.
 func (g *gate) hold(patience time.Duration) {
 	g.mu.Lock()
 	if g.held == nil {
@@ -137,7 +137,7 @@ func (g *gate) hold(patience time.Duration) {
 	}
 }
 
-// release lets requests pass.
+// release opens the gate.
 func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answering answers requests once answer is closed; at once if it is nil.
+// answering is a transport that answers requests after answer is closed; at once if it is nil.
 type answering struct{ answer chan struct{} }
 
 func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
@@ -21,7 +21,7 @@ func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{Body: io.NopCloser(strings.NewReader(""))}, nil
 }
 
-// ask makes a request with a timeout, and returns how long it took.
+// ask makes a request with a timeout, and returns its duration.
 func ask(t http.RoundTripper, host string, timeout time.Duration) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -37,7 +37,8 @@ func ask(t http.RoundTripper, host string, timeout time.Duration) (took time.Dur
 	return time.Since(began), err
 }
 
-// While the program is replaced, requests to it wait: until it listens, or half of their time. Others do not.
+// While the program is replaced, requests to it wait until it listens, or for half of their time. Other
+// requests do not wait.
 func TestRequestsWaitWhileTheProgramIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{local: func(host string) bool { return host == "program" }}
@@ -68,7 +69,7 @@ func TestRequestsWaitWhileTheProgramIsReplaced(t *testing.T) {
 	})
 }
 
-// The program is replaced when the last request is answered, or after some time.
+// The program is replaced after the last request is answered, or after a timeout.
 func TestAProgramAnswersBeforeItIsReplaced(t *testing.T) {
 	for _, tc := range []struct {
 		name           string

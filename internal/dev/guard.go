@@ -12,10 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
-// script kills process groups and removes files once its standard input ends, unless the last
-// line says that there is nothing to do. Each line has the groups that run. The first argument begins an entry in the
-// environment of processes that left these groups. A terminal whose state is still
-// that of terminal.Keys is reset; a shell that edits a line turned icrnl off itself.
+// script kills process groups and removes files when its standard input ends, unless the last line dismisses it. Each
+// line lists the running groups. The first argument begins an environment entry of processes that left these groups.
+// A terminal that is still in the state set by terminal.Keys is reset; a shell that edits a line turned icrnl off
+// itself.
 const script = `while read -r line; do groups=$line; done
 [ "$groups" = end ] && exit
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
@@ -38,8 +38,8 @@ esac`
 // dismissed is the last line for the script.
 const dismissed = "end"
 
-// guard ends what a session started when the session is killed. It is a process of a few hundred
-// kilobytes, in a session of its own, so that no signal of a terminal reaches it.
+// guard cleans up after a session that is killed. It is a process of a few hundred kilobytes, in a session of its
+// own, so that no signal of a terminal reaches it.
 type guard struct {
 	pipe io.WriteCloser
 	cmd  *exec.Cmd
@@ -64,7 +64,7 @@ func newGuard(terminal *os.File, paths ...string) (*guard, error) {
 	return g, g.cmd.Start()
 }
 
-// set says whether a process group runs. A session goes on without its guard, should somebody kill it.
+// set records whether a process group runs. If the guard was killed, the session continues without it.
 func (g *guard) set(group int, runs bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

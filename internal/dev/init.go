@@ -12,24 +12,25 @@ import (
 	"strings"
 )
 
-// templates are the files of new webhooks: those of each language, and those of all. The suffix .txt keeps
-// files of Go from being part of this module.
+// templates are the files of new webhooks: one directory for each language, and one for all. The suffix
+// .txt keeps Go files out of this module.
 //
 //go:embed new
 var templates embed.FS
 
-// Languages are those that Init knows, the default first.
+// Languages are the languages that Init supports, the default first.
 var Languages = []string{"go", "python", "js"}
 
-// commands are how a webhook runs in the development of each language, and in tests, and what is watched.
+// commands are, for each language, the commands that run a webhook in development and in tests, and the
+// watched files.
 var commands = map[string]struct{ run, test, watch string }{
 	"go":     {"go run .", "[go, run, .]", ""},
 	"python": {"python3 webhook.py", "[python3, webhook.py]", "--watch '*.py' "},
 	"js":     {"node webhook.js", "[node, webhook.js]", "--watch '*.js' "},
 }
 
-// Init makes a directory with a webhook that works, its registration, its tests and a Makefile. It
-// returns the files, and the command that runs the webhook. No file is overwritten.
+// Init creates a directory with a working webhook, its registration, its tests and a Makefile. It returns
+// the files, and the command that runs the webhook. It overwrites no file.
 func Init(dir, language string) (files []string, run string, err error) {
 	if !slices.Contains(Languages, language) {
 		return nil, "", fmt.Errorf("there is no webhook in %q", language)

@@ -10,30 +10,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
-// errEnded is why a program does not listen that has ended.
+// errEnded is the error of a program that ended before it listened.
 var errEnded = errors.New("the program ended before it listened")
 
-// errInterrupted is why nobody waits for a program any more.
+// errInterrupted is the error of a wait that the user interrupted.
 var errInterrupted = errors.New("the user wants something else")
 
-// handshakeError is the end of waiting for a program that accepts connections, and with which no TLS handshake succeeds.
+// handshakeError is the timeout of a wait for a program that accepts connections, but completes no TLS handshake.
 type handshakeError struct{ cause error }
 
 // Error implements error.
 func (e *handshakeError) Error() string { return "the TLS handshake: " + e.cause.Error() }
 
-// Unwrap says that the time is over.
+// Unwrap returns context.DeadlineExceeded.
 func (e *handshakeError) Unwrap() error { return context.DeadlineExceeded }
 
 const (
-	// firstLook is how long after a connection that was refused the next one is tried, and lastLook how long after
-	// several handshakes that failed: programs log each of them.
+	// firstLook is the delay after a refused connection, and lastLook the delay after several failed handshakes:
+	// programs log each of them.
 	firstLook = 20 * time.Millisecond
 	lastLook  = 2 * time.Second
 )
 
-// listens returns when the program accepts connections and speaks: by TLS, or in a way that says
-// that it does not. interrupted reports whether the user wants something else.
+// listens waits until the program accepts connections and completes a TLS handshake, or responds without TLS.
+// interrupted reports whether the user interrupts the wait.
 func listens(ctx context.Context, p *subprocess.Process, address string, interrupted func() bool) error {
 	tick := time.NewTicker(firstLook)
 	defer tick.Stop()
@@ -76,8 +76,7 @@ func listens(ctx context.Context, p *subprocess.Process, address string, interru
 // shakePatience bounds one connection to a program.
 const shakePatience = 2 * time.Second
 
-// shake connects to a program and makes a TLS handshake. config may be nil: the certificate is not looked
-// at then.
+// shake connects to a program and makes a TLS handshake. A nil config accepts any certificate.
 func shake(ctx context.Context, address string, config *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, shakePatience)
 	defer cancel()

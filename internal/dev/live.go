@@ -34,56 +34,55 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/temporary"
 )
 
-// Live is a cluster that calls the program, instead of a server of the session.
+// Live is an existing cluster that calls the program, instead of a server of the session.
 type Live struct {
-	// Cluster is the configuration of a client, and Kubeconfig what the program gets.
+	// Cluster is a client configuration, and Kubeconfig the kubeconfig for the program.
 	Cluster    *rest.Config
 	Kubeconfig []byte
-	// Namespaces are those whose requests go to the program; none means the requests of the user of Cluster.
+	// Namespaces whose requests go to the program; if empty, the requests of the user of Cluster do.
 	Namespaces []string
 	// Place is where the session listens for the cluster.
 	Place temporary.Place
-	// Guard starts a process that calls Leave with the ID of the session should the session be killed; the function
-	// releases it.
+	// Guard starts a process that calls Leave with the ID of the session if the session is killed; released ends it.
 	Guard func(id string) (released func(), err error)
 	// Show is called with each request, by several goroutines.
 	Show func(*trace.Record)
 }
 
 const (
-	// sessionLabel has the ID of the session that a registration is of; untilAnnotation has when its term ends,
-	// and forAnnotation whose requests it is for.
+	// sessionLabel has the ID of a registration's session, untilAnnotation the end of its lease, and forAnnotation the
+	// description of its requests.
 	sessionLabel    = "gatehouse.dev/dev-session"
 	untilAnnotation = "gatehouse.dev/dev-until"
 	forAnnotation   = "gatehouse.dev/dev-for"
-	// conditionPrefix is what the names of match conditions of sessions begin with; an ID follows.
+	// conditionPrefix begins the names of match conditions of sessions; the session ID follows.
 	conditionPrefix = "gatehouse.dev/dev-"
-	// mostConditions is how many match conditions a webhook may have.
+	// mostConditions is the API's limit for match conditions of a webhook.
 	mostConditions = 64
-	// leaveWithin is how long the end may take.
+	// leaveWithin bounds the cleanup at the end.
 	leaveWithin = 20 * time.Second
 	fieldOwner  = "gatehouse-dev"
 )
 
-// registrations are the resources that register webhooks of admission.
+// registrations are the resources of webhook configurations.
 var registrations = trustful[:2]
 
-// LiveRules are the rights that a session with a cluster needs.
+// LiveRules returns the RBAC rules of a session with a cluster.
 func LiveRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, Verbs: []string{"list", "get", "create", "update", "delete"}},
-		// For a try that stores nothing.
+		// For the dry run of a write.
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 	}
 }
 
-// live has the requests of one user, or of some namespaces, judged by the program: the registrations of the program
-// in a cluster get a match condition that spares these requests, and another one next to each is for them alone. All
-// conditions end by themselves unless they are renewed.
+// live sends the requests of one user, or of some namespaces, to the program. The program's registrations in the
+// cluster get a match condition that excludes these requests, and a copy of each registration matches only them. All
+// conditions expire unless they are renewed.
 type live struct {
 	*Live
 	id string
-	// user makes the requests; empty if they are those of namespaces.
+	// user makes the requests; empty if namespaces select them.
 	user     string
 	project  *project
 	say      func(string, ...any)
@@ -94,35 +93,35 @@ type live struct {
 	front    *front
 	base     string
 	hosts    []string
-	// authority is the PEM of the certificate of the front.
+	// authority is the PEM certificate of the front's CA.
 	authority []byte
 
 	// mu is held while the registrations are written.
 	mu    sync.Mutex
 	taken []*taken
-	// idle reports whether the program does not serve: then nothing is renewed, and the cluster judges as before.
+	// idle is set if the program does not serve: nothing is renewed then, and the cluster returns to its own webhooks.
 	idle bool
 }
 
-// taken is a registration whose webhooks are, for some requests, the program.
+// taken is a registration whose webhooks are served by the program for some requests.
 type taken struct {
 	resource schema.GroupVersionResource
 	original *unstructured.Unstructured
-	// made reports whether the registration next to it was made. since is when the condition of the original was
-	// renewed last.
+	// made is set if the copy was created. since is the time of the last renewal of the original's condition.
 	made  bool
 	since time.Time
-	// gone reports whether the original was said to be gone, and spared whether it has the condition.
+	// gone is set if the deletion of the original was reported, and spared if the original has the condition.
 	gone, spared bool
 }
 
-// name is that of the registration next to the original. No other stands between the two in the order of calls.
+// name returns the name of the copy, which sorts directly after the original, so that no other webhook is called
+// between them.
 func (l *live) name(t *taken) string { return t.original.GetName() + "--gatehouse-dev-" + l.id }
 
-// kept are users whose requests keep a cluster alive.
+// kept are prefixes of users whose requests keep a cluster running.
 var kept = []string{"system:node:", "system:kube-", "system:apiserver", "system:anonymous", "system:serviceaccount:kube-system:"}
 
-// newLive finds the registrations, and whether they may be written. It writes nothing.
+// newLive finds the registrations, and checks that they may be written. It writes nothing.
 func newLive(ctx context.Context, o *Options, p *project) (_ *live, err error) {
 	l := &live{Live: o.Live, id: strings.ToLower(rand.Text()[:10]), project: p, say: o.Say}
 	for _, name := range l.Namespaces {
@@ -164,7 +163,7 @@ func newLive(ctx context.Context, o *Options, p *project) (_ *live, err error) {
 	return l, nil
 }
 
-// claim names the requests that go to the program.
+// claim describes the requests that go to the program.
 func (l *live) claim() string {
 	if l.user != "" {
 		return "user " + l.user
@@ -172,7 +171,7 @@ func (l *live) claim() string {
 	return "namespace " + strings.Join(l.Namespaces, ",")
 }
 
-// find finds the registrations of the program, and removes what sessions have left that are gone.
+// find finds the registrations of the program, and removes the remains of ended sessions.
 func (l *live) find(ctx context.Context) error {
 	sessions := map[string]bool{}
 	var found []*taken
@@ -204,7 +203,7 @@ func (l *live) find(ctx context.Context) error {
 	return takeOut(ctx, l.client, func(id string) bool { return !sessions[id] })
 }
 
-// overlaps reports whether requests of another session are those of this one.
+// overlaps reports whether another session may receive requests of this one.
 func (l *live) overlaps(who string) bool {
 	names, ok := strings.CutPrefix(who, "namespace ")
 	if !ok || l.user != "" {
@@ -213,7 +212,7 @@ func (l *live) overlaps(who string) bool {
 	return slices.ContainsFunc(strings.Split(names, ","), func(name string) bool { return slices.Contains(l.Namespaces, name) })
 }
 
-// local reports whether a client of the cluster is the program.
+// local reports whether a webhook client of the cluster calls the program.
 func (l *live) local(c client) bool { return slices.Contains(l.project.services, c.service()) }
 
 func needsRight(err error) error {
@@ -223,7 +222,7 @@ func needsRight(err error) error {
 	return err
 }
 
-// mine is an expression of the requests that go to the program. It has no error, whatever the request is.
+// mine returns the CEL expression for requests that go to the program. It evaluates without error for every request.
 func (l *live) mine(since, renewed time.Time) string {
 	who := `has(request.userInfo.username) && request.userInfo.username == ` + strconv.Quote(l.user)
 	if l.user == "" {
@@ -233,12 +232,12 @@ func (l *live) mine(since, renewed time.Time) string {
 		}
 		who = `has(request.namespace) && request.namespace in [` + strings.Join(names, ", ") + `]`
 	}
-	// Some subresources show a time to mutating webhooks and none to validating ones, such as scales.
+	// In some subresources, such as scales, mutating webhooks see a creation time and validating webhooks do not.
 	const whole = ` && request.resource.resource != "secrets" && (!has(request.subResource) || request.subResource in ["", "status"]) && `
 	return who + whole + temporary.Within(since, renewed, "false")
 }
 
-// withCondition sets the condition of a session, and reports whether that is a change. An empty expression takes it out.
+// withCondition sets the condition of a session, and reports whether it changed. An empty expression removes it.
 func withCondition(hook map[string]any, id, expression string) (changed bool) {
 	name := conditionPrefix + id
 	var conditions []any
@@ -261,7 +260,7 @@ func withCondition(hook map[string]any, id, expression string) (changed bool) {
 	return was != expression
 }
 
-// mineOf are the webhooks of a registration that are the program.
+// mineOf returns the webhooks of a registration that the program serves.
 func (l *live) mineOf(u *unstructured.Unstructured) (found []map[string]any) {
 	for _, c := range clients(u) {
 		if l.local(c) {
@@ -271,7 +270,7 @@ func (l *live) mineOf(u *unstructured.Unstructured) (found []map[string]any) {
 	return found
 }
 
-// spare returns the original with conditions that spare the requests which go to the program.
+// spare returns the original with conditions that exclude the requests for the program.
 func (l *live) spare(original *unstructured.Unstructured, now time.Time) (*unstructured.Unstructured, error) {
 	u := original.DeepCopy()
 	for _, hook := range l.mineOf(u) {
@@ -283,7 +282,7 @@ func (l *live) spare(original *unstructured.Unstructured, now time.Time) (*unstr
 	return u, nil
 }
 
-// own returns the registration for the requests that go to the program: all else is as in the original.
+// own returns the copy for the requests of the program: everything else is as in the original.
 func (l *live) own(t *taken, now time.Time) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetGroupVersionKind(t.original.GroupVersionKind())
@@ -291,7 +290,7 @@ func (l *live) own(t *taken, now time.Time) *unstructured.Unstructured {
 	u.SetLabels(map[string]string{sessionLabel: l.id, "app.kubernetes.io/managed-by": "gatehouse"})
 	annotations := map[string]string{untilAnnotation: now.Add(temporary.Term).UTC().Format(time.RFC3339), forAnnotation: l.claim()}
 	for name, value := range t.original.GetAnnotations() {
-		// A Gatehouse reads from them how a registration is enforced.
+		// Gatehouse servers read the enforcement of a registration from these annotations.
 		if strings.HasPrefix(name, "gatehouse.dev/") {
 			annotations[name] = value
 		}
@@ -304,7 +303,7 @@ func (l *live) own(t *taken, now time.Time) *unstructured.Unstructured {
 	var hooks []any
 	for _, hook := range l.mineOf(t.original.DeepCopy()) {
 		for _, c := range list(hook, "matchConditions") {
-			// What spares the requests of other sessions is about the original.
+			// Conditions that exclude the requests of other sessions belong to the original only.
 			if id, ok := strings.CutPrefix(text(c, "name"), conditionPrefix); ok {
 				withCondition(hook, id, "")
 			}
@@ -320,7 +319,7 @@ func (l *live) own(t *taken, now time.Time) *unstructured.Unstructured {
 	return u
 }
 
-// try finds out whether all that has to be written may be, and writes nothing.
+// try checks with dry runs that all required writes are allowed.
 func (l *live) try(ctx context.Context) error {
 	for _, t := range l.taken {
 		hooks := l.client.Resource(t.resource)
@@ -331,7 +330,7 @@ func (l *live) try(ctx context.Context) error {
 		if _, err = hooks.Create(ctx, l.own(t, l.clock.Now()), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
 			_, err = hooks.Update(ctx, spared, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldOwner})
 		}
-		// After a conflict, another try comes with the write itself.
+		// After a conflict, the real write retries.
 		if err != nil && !apierrors.IsConflict(err) {
 			return needsRight(fmt.Errorf("--live: nothing was written, since the cluster refuses it: %w", err))
 		}
@@ -339,7 +338,7 @@ func (l *live) try(ctx context.Context) error {
 	return nil
 }
 
-// begin has the cluster call the program. The program serves.
+// begin makes the cluster call the program, which already serves.
 func (l *live) begin(ctx context.Context) error {
 	hook := temporary.Harmless("probe.gatehouse.dev", admissionregistrationv1.WebhookClientConfig{CABundle: l.authority})
 	at := l.base + l.front.way + probePath
@@ -369,7 +368,7 @@ func (l *live) begin(ctx context.Context) error {
 	return l.renew(ctx)
 }
 
-// serves says whether the program serves.
+// serves records whether the program serves.
 func (l *live) serves(ctx context.Context, it bool) error {
 	l.mu.Lock()
 	l.idle = !it
@@ -377,7 +376,7 @@ func (l *live) serves(ctx context.Context, it bool) error {
 	return l.renew(ctx)
 }
 
-// renew has the registrations in force for another term.
+// renew extends the lease of all registrations.
 func (l *live) renew(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -391,8 +390,8 @@ func (l *live) renew(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// renewOne renews the registration next to an original first: a request that both take is judged twice, and one that
-// neither takes would not be judged.
+// renewOne renews the copy before the original: a request that matches both is evaluated twice, but a request that
+// matches neither would bypass the webhook.
 func (l *live) renewOne(ctx context.Context, t *taken) error {
 	hooks := l.client.Resource(t.resource)
 	original, err := hooks.Get(ctx, t.original.GetName(), metav1.GetOptions{})
@@ -420,7 +419,7 @@ func (l *live) renewOne(ctx context.Context, t *taken) error {
 	own := l.own(t, now)
 	if !t.made {
 		if _, err = hooks.Create(ctx, own, metav1.CreateOptions{FieldManager: fieldOwner}); apierrors.IsAlreadyExists(err) {
-			// An answer was lost.
+			// The response to the earlier write was lost.
 			err = nil
 		}
 		if t.made = err == nil; err != nil {
@@ -456,7 +455,8 @@ func deleted(err error) error {
 	return err
 }
 
-// takeOut takes out of a cluster what sessions have left: the conditions first, so that each request is judged.
+// takeOut removes the remains of ended sessions from a cluster: the conditions first, so that every request is
+// evaluated.
 func takeOut(ctx context.Context, client dynamic.Interface, gone func(id string) bool) error {
 	type left struct {
 		resource schema.GroupVersionResource
@@ -502,7 +502,7 @@ func takeOut(ctx context.Context, client dynamic.Interface, gone func(id string)
 	return nil
 }
 
-// withoutConditions takes the conditions of sessions out, and reports whether there were any.
+// withoutConditions removes the conditions of ended sessions, and reports whether there were any.
 func withoutConditions(u *unstructured.Unstructured, gone func(id string) bool) (changed bool) {
 	for _, of := range clients(u) {
 		for _, c := range list(of.hook, "matchConditions") {
@@ -514,8 +514,8 @@ func withoutConditions(u *unstructured.Unstructured, gone func(id string) bool) 
 	return changed
 }
 
-// Leave takes what a session has left out of a cluster. It tries until there is nothing, for some time: a write may
-// be on its way. It gives up when ctx ends.
+// Leave removes the remains of a session from a cluster. It repeats for the time settled, because a write may be in
+// flight. It gives up when ctx ends.
 func Leave(ctx context.Context, config *rest.Config, id string, settled time.Duration) error {
 	client, err := dynamic.NewForConfig(new(temporary.Clock).Reading(config))
 	if err != nil {
@@ -526,7 +526,8 @@ func Leave(ctx context.Context, config *rest.Config, id string, settled time.Dur
 	})
 }
 
-// leave takes what the session has written out of the cluster. No write of the session is on its way, and none follows.
+// leave removes everything that the session has written to the cluster. No write of the session is in flight, and none
+// follows.
 func (l *live) leave(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -534,7 +535,7 @@ func (l *live) leave(ctx context.Context) error {
 	return Leave(ctx, l.Cluster, l.id, 0)
 }
 
-// registered are the registrations as the program has to serve them.
+// registered returns the registrations in the form that the program has to serve.
 func (l *live) registered() (found []runtime.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -548,7 +549,7 @@ func (l *live) registered() (found []runtime.Object) {
 	return found
 }
 
-// webhooks are those that are the program, as CONFIGURATION/NAME.
+// webhooks lists the webhooks that the program serves, as CONFIGURATION/NAME.
 func (l *live) webhooks() (names []string) {
 	for _, t := range l.taken {
 		for _, hook := range l.mineOf(t.original) {
@@ -598,7 +599,7 @@ func (s *session) runLive(ctx context.Context) (err error) {
 		defer done()
 		return l.leave(end)
 	})
-	// The cluster judges as before when the program ends.
+	// The cluster uses its own webhooks again when the program ends.
 	s.leaving = func() { _ = leave() }
 	defer func() {
 		left := leave()
@@ -607,7 +608,7 @@ func (s *session) runLive(ctx context.Context) (err error) {
 		l.front.close(end)
 		running.Wait()
 		if left == nil {
-			// Otherwise the guard tries.
+			// On failure, the guard retries.
 			released()
 		}
 		if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {

@@ -23,10 +23,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// mistakes are the common ones that can be seen before the first request, each in a sentence that says what to
-// do. They are found as a server would find them: each webhook that is the program is asked about an object of
-// the project, or one that has a name only, as a dry run. What the webhook says of the object is its own affair.
-// files is where the certificate is.
+// mistakes returns common mistakes that can be detected before the first request, each as a sentence with the remedy.
+// It detects them as a server would: it calls each webhook of the program with an object of the project, or with an
+// object that has a name only, as a dry run. The webhook's decision does not matter. files is the directory of the
+// certificate.
 func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -63,7 +63,7 @@ func (s *session) mistakes(ctx context.Context, files string) (found []string) {
 	return found
 }
 
-// registrations are those of the server, or of a cluster.
+// registrations returns the registrations of the server or of a cluster.
 func (s *session) registrations(ctx context.Context) (snapshot.Registrations, error) {
 	if s.live != nil {
 		return snapshot.Registrations{Objects: s.live.registered()}, nil
@@ -75,7 +75,7 @@ func (s *session) registrations(ctx context.Context) (snapshot.Registrations, er
 	return planner.Registrations, nil
 }
 
-// remedyOf says what to do about a webhook that failed; empty for what may be the fault of the question.
+// remedyOf returns the remedy for a webhook that failed; empty if the question may be the cause.
 func remedyOf(e *call.Error, files string) string {
 	serve := fmt.Sprintf("serve TLS with tls.crt and tls.key of %s", files)
 	switch {
@@ -97,14 +97,14 @@ func remedyOf(e *call.Error, files string) string {
 	return ""
 }
 
-// asked is the name of the object that webhooks are asked about, its user, and the uid of the review.
+// asked is the name of the object, the user and the uid in the reviews for webhooks.
 const asked = "gatehouse-dev"
 
-// podKind is what a webhook for every kind is asked about.
+// podKind is the kind in the review for a webhook for every kind.
 var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
-// question is a review about an object of the kind of the first rule of a webhook; nil for a webhook that is about no object,
-// or that knows no version of reviews.
+// question returns a review about an object of the kind of a webhook's first rule; nil for a webhook for no object, or
+// without a supported review version.
 func (s *session) question(hook *registration.Entry) *review.Body {
 	version, known := review.Choose(hook.ReviewVersions)
 	if !known || len(hook.Rules) == 0 {
@@ -161,7 +161,7 @@ func (s *session) question(hook *registration.Entry) *review.Body {
 	return review.NewBody(version, r, payload)
 }
 
-// ends are what programs print before they end, and what to do.
+// ends maps the last output of failing programs to a remedy.
 var ends = []struct{ printed, sentence string }{
 	{"KUBERNETES_SERVICE_HOST", "The program looks for the files of a pod, which have a fixed place that only root can write: have it read the kubeconfig of $KUBECONFIG."},
 	{"LeaderElectionNamespace", "The program takes the namespace of its leader election from the files of a pod: turn leader election off, or name the namespace, by a flag or the configuration of the program."},
@@ -169,7 +169,7 @@ var ends = []struct{ printed, sentence string }{
 	{"permission denied", "The program may not do something. If it listens on a port below 1024, have it listen on another one and name that with --webhook-port."},
 }
 
-// explainEnd says what may have ended the program.
+// explainEnd reports the probable reason for the end of the program.
 func (s *session) explainEnd() {
 	printed := s.printed.String()
 	for _, e := range ends {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// portsOf are the TCP ports that the processes of a group listen on.
+// portsOf returns the TCP ports on which the processes of a group listen.
 func portsOf(group int) (ports []int) {
 	sockets := map[string]bool{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -2,5 +2,5 @@
 
 package dev
 
-// portsOf knows no ports: this system does not say them.
+// portsOf returns nil: this system does not report the ports of a process group.
 func portsOf(int) []int { return nil }

@@ -25,20 +25,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 )
 
-// project is what the manifests say.
+// project has the objects of the manifests and the parts that concern the program.
 type project struct {
 	objects []*unstructured.Unstructured
-	// services stand for the program. Their webhooks are called at port.
+	// services are the services of the program. Their webhooks are called at port.
 	services []types.NamespacedName
 	port     int
-	// workloads are those of the project that make pods: programs, which are the program itself, and
-	// others.
+	// workloads of the project that create pods: programs are the program itself, others the rest.
 	programs, others []*unstructured.Unstructured
-	// remarks are sentences about registrations that a cluster would refuse, and this session does not.
+	// remarks are sentences about registrations that a cluster would reject, and this session accepts.
 	remarks []string
 }
 
-// readProject reads manifests. reading is called with the path of each file or directory before it is read.
+// readProject reads manifests. It calls reading with the path of each file or directory before it reads it.
 func readProject(paths, kustomizations []string, stdin []byte, reading func(path string)) (*project, error) {
 	p := &project{}
 	for _, path := range paths {
@@ -66,7 +65,7 @@ func readProject(paths, kustomizations []string, stdin []byte, reading func(path
 	return p, nil
 }
 
-// noted is a file system that says which files are read.
+// noted is a file system that reports the files that are read.
 type noted struct {
 	filesys.FileSystem
 	reading func(path string)
@@ -96,20 +95,20 @@ func (p *project) read(paths []string, stdin []byte) error {
 	return errors.Join(problems...)
 }
 
-// text reads a string of an object.
+// text returns a string field of an object.
 func text(content any, path ...string) string {
 	m, _ := content.(map[string]any)
 	value, _, _ := unstructured.NestedString(m, path...)
 	return value
 }
 
-// nameOf is the name of an object that is in a namespace. Without a namespace of its own, it is in the one where the
-// session applies it.
+// nameOf returns the name and the namespace of a namespaced object. Without a namespace, it is the namespace in
+// which the session applies the object.
 func nameOf(u *unstructured.Unstructured) types.NamespacedName {
 	return types.NamespacedName{Namespace: cmp.Or(u.GetNamespace(), metav1.NamespaceDefault), Name: u.GetName()}
 }
 
-// list reads a list of an object.
+// list returns a list field of an object.
 func list(content any, path ...string) []any {
 	m, _ := content.(map[string]any)
 	found, _, _ := unstructured.NestedFieldNoCopy(m, path...)
@@ -117,15 +116,15 @@ func list(content any, path ...string) []any {
 	return values
 }
 
-// client is how a registration, or the definition of a kind, says where its webhook is.
+// client is the clientConfig of a webhook in a registration or in a CRD.
 type client struct {
-	// index is the place in the registration.
+	// index is the position in the registration.
 	index int
-	// hook is the webhook, or the definition, and config its clientConfig. Both may be changed.
+	// hook is the webhook or the CRD, and config its clientConfig. Both may be changed.
 	hook, config map[string]any
 }
 
-// clients are those of an object.
+// clients returns the webhook clients of an object.
 func clients(u *unstructured.Unstructured) (found []client) {
 	add := func(i int, of any, path ...string) {
 		m, _ := of.(map[string]any)
@@ -145,12 +144,12 @@ func clients(u *unstructured.Unstructured) (found []client) {
 	return found
 }
 
-// registers reports whether an object registers webhooks.
+// registers reports whether an object is a webhook configuration.
 func registers(u *unstructured.Unstructured) bool {
 	return strings.HasSuffix(u.GetKind(), "WebhookConfiguration")
 }
 
-// service is what a client names; empty for a URL.
+// service returns the service of a client; empty for a URL.
 func (c client) service() types.NamespacedName {
 	return types.NamespacedName{Namespace: text(c.config, "service", "namespace"), Name: text(c.config, "service", "name")}
 }
@@ -165,20 +164,20 @@ func (c client) here() (port int, ok bool) {
 	return port, err == nil
 }
 
-// local reports whether a client is the program.
+// local reports whether a client calls the program.
 func (p *project) local(c client) bool {
 	port, ok := c.here()
 	return ok && port == p.port || slices.Contains(p.services, c.service())
 }
 
-// localhost is where programs listen.
+// localhost is the host on which programs listen.
 const localhost = "localhost"
 
-// defaultPort is that of controller-runtime.
+// defaultPort is the port of controller-runtime.
 const defaultPort = 9443
 
-// choose finds the services that stand for the program, and its port. named and port are those of the
-// command line, if any.
+// choose finds the services of the program, and its port. named and port come from the command line; zero values
+// mean not given.
 func (p *project) choose(named string, port int) error {
 	var found []types.NamespacedName
 	p.port = port
@@ -218,7 +217,7 @@ func (p *project) choose(named string, port int) error {
 	return nil
 }
 
-// portOf is the port of the pods behind a service; 0 when the manifests do not say it.
+// portOf returns the port of the pods behind a service; 0 if the manifests do not set it.
 func (p *project) portOf(service types.NamespacedName) int {
 	for _, u := range p.objects {
 		if u.GetKind() != "Service" || nameOf(u) != service {
@@ -240,7 +239,7 @@ func (p *project) portOf(service types.NamespacedName) int {
 	return 0
 }
 
-// number reads an integer of an object.
+// number returns an integer field of an object.
 func number(content any, field string) int {
 	m, _ := content.(map[string]any)
 	switch v := m[field].(type) {
@@ -252,7 +251,7 @@ func number(content any, field string) int {
 	return 0
 }
 
-// containerPort is the port of a name in the pods behind a service.
+// containerPort returns the number of a named port in the pods behind a service.
 func (p *project) containerPort(service *unstructured.Unstructured, name string) int {
 	for _, u := range p.objects {
 		if !behind(service, u) {
@@ -269,17 +268,17 @@ func (p *project) containerPort(service *unstructured.Unstructured, name string)
 	return 0
 }
 
-// behind reports whether an object makes the pods of a service.
+// behind reports whether an object creates the pods of a service.
 func behind(service, u *unstructured.Unstructured) bool {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	made, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
 	return len(selector) > 0 && len(made) > 0 && nameOf(u).Namespace == nameOf(service).Namespace && labels.SelectorFromSet(selector).Matches(labels.Set(made))
 }
 
-// workloads are the kinds that are of no use without nodes.
+// workloads are the kinds that need nodes.
 var workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"}
 
-// hosts are the names of the services.
+// hosts returns the DNS names of the services.
 func (p *project) hosts() []string {
 	hosts := []string{localhost}
 	for _, s := range p.services {
@@ -289,7 +288,7 @@ func (p *project) hosts() []string {
 	return hosts
 }
 
-// injected are the annotations of those who ask for an authority, which cert-manager and OpenShift read.
+// injected are the annotations that request a CA bundle from cert-manager or OpenShift.
 var injected = []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca", inject}
 
 const (
@@ -298,8 +297,8 @@ const (
 	certManager   = "cert-manager.io"
 )
 
-// trust has the clients of an object that are the program trust an authority. An authority that the
-// program itself wrote stays, unless always is set. It reports whether the object changed.
+// trust sets the CA of the object's clients that call the program. A CA that the program itself wrote stays, unless
+// always is set. It reports whether the object changed.
 func (p *project) trust(u *unstructured.Unstructured, authority []byte, always bool) (changed bool) {
 	wanted := base64.StdEncoding.EncodeToString(authority)
 	asks := slices.ContainsFunc(injected, func(name string) bool { return u.GetAnnotations()[name] != "" })
@@ -312,7 +311,7 @@ func (p *project) trust(u *unstructured.Unstructured, authority []byte, always b
 	return changed
 }
 
-// remark notes what is replaced or converted here and refused in a cluster.
+// remark notes versions and placeholders that the session replaces or converts, and that a cluster rejects.
 func (p *project) remark(u *unstructured.Unstructured) {
 	if version := u.GroupVersionKind().Version; registers(u) && version != "v1" {
 		p.remarks = append(p.remarks, fmt.Sprintf("%s is written in %s, which this server takes and Kubernetes from 1.22 on does not: write %s/v1, where each webhook names its sideEffects and admissionReviewVersions.",
@@ -331,9 +330,9 @@ func (p *project) remark(u *unstructured.Unstructured) {
 // mostBundle bounds the text of a caBundle in a sentence, in bytes.
 const mostBundle = 40
 
-// prepare plays what works on the objects in a cluster: it takes out the workloads, and the certificates and
-// issuers of cert-manager, and adds the secrets of these, and namespaces that nobody defines. A secret with a
-// certificate of the program, as charts make one, gets that of the session. files is where the certificate is.
+// prepare replaces the controllers that a cluster would have: it removes the workloads and cert-manager's
+// certificates and issuers, and adds the certificates' secrets and missing namespaces. A secret with a certificate
+// for the program, as charts create one, gets the session's certificate. files is the directory of the certificate.
 func (p *project) prepare(authority []byte, files string) error {
 	defined, namespaces := map[string]bool{}, map[string]bool{"": true}
 	for _, name := range stage.Everywhere {
@@ -412,7 +411,7 @@ func (p *project) prepare(authority []byte, files string) error {
 	return nil
 }
 
-// secretOf is a secret with the certificate.
+// secretOf returns a secret with the certificate.
 func secretOf(namespace, name, files string) (*unstructured.Unstructured, error) {
 	data := map[string]any{}
 	for _, file := range []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile} {

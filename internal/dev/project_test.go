@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
-// The program behind a service is found in the namespace where objects without one are applied (S33.2).
+// The program behind a service is found in the namespace in which objects without a namespace are applied (S33.2).
 func TestObjectsWithoutANamespace(t *testing.T) {
 	p, _ := prepared(t, hook("service: {namespace: default, name: b}")+without(serviceOf("8443")+pods))
 	if len(p.programs) != 1 || len(p.others) != 0 {
@@ -30,7 +30,7 @@ func TestObjectsWithoutANamespace(t *testing.T) {
 	}
 }
 
-// The session names old versions and placeholders, which a cluster refuses (S33.2).
+// The session reports old versions and placeholders, which a cluster rejects (S33.2).
 func TestWhatAClusterRefusesIsNamed(t *testing.T) {
 	old := strings.Replace(hook("service: {namespace: a, name: b}"), "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", 1)
 	for _, tc := range []struct{ name, manifests, want string }{
@@ -46,8 +46,8 @@ func TestWhatAClusterRefusesIsNamed(t *testing.T) {
 	}
 }
 
-// A program that accepts connections and refuses TLS is not said to be silent, and is not asked again and again: it
-// logs each handshake (S33.5).
+// A program that accepts connections and refuses TLS is not reported as not listening, and gets few handshakes,
+// since it logs each of them (S33.5).
 func TestAProgramThatRefusesTLS(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -83,7 +83,7 @@ func TestAProgramThatRefusesTLS(t *testing.T) {
 	}
 }
 
-// S33.5: a port that is open at another address is not named as another port.
+// S33.5: a port that is open at another address is not reported as another port.
 func TestElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		ports []int
@@ -97,7 +97,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// An answer that API servers refuse is recorded as failed, and no other one (S25.20).
+// A response that API servers reject is recorded as failed, and no other response is (S25.20).
 func TestAnswersAreDecodedAsByAnAPIServer(t *testing.T) {
 	asked := &admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
@@ -138,7 +138,7 @@ func TestAnswersAreDecodedAsByAnAPIServer(t *testing.T) {
 	}
 }
 
-// A new webhook listens where this machine alone reaches it (S33.9).
+// A new webhook listens on localhost only (S33.9).
 func TestNewWebhooksListenOnThisMachine(t *testing.T) {
 	for language, file := range map[string]string{"go": "main.go", "python": "webhook.py", "js": "webhook.js"} {
 		dir := filepath.Join(t.TempDir(), "hook")

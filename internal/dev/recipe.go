@@ -15,24 +15,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/subprocess"
 )
 
-// recipe says how the program is built and started.
+// recipe has the commands that build and start the program.
 type recipe struct {
-	// build is what builds the program; nil for a program that is not built.
+	// build is the command that builds the program; nil if none is needed.
 	build []string
-	// pkg is the package of Go that the session builds, nil for none: each build makes another file, which stands
-	// before run.
-	pkg []string
-	run []string
-	// built counts the builds.
+	// pkg has the flags and the Go package that the session builds; nil for none. Each build writes a new file,
+	// which becomes the first word of run.
+	pkg   []string
+	run   []string
 	built int
 }
 
-// withValue are the flags of 'go run' whose value may be the next argument.
+// withValue are the flags of 'go run' that may take the next argument as their value.
 var withValue = []string{"C", "asmflags", "buildmode", "buildvcs", "compiler", "covermode", "coverpkg", "exec", "gccgoflags", "gcflags", "installsuffix",
 	"ldflags", "mod", "modfile", "overlay", "p", "pgo", "pkgdir", "tags", "toolexec"}
 
-// newRecipe reads the command line of a program. 'go run PACKAGE ARGUMENTS' is taken apart: while
-// the session builds the package, the program before serves.
+// newRecipe parses the command line of a program. 'go run PACKAGE ARGUMENTS' is split, so that the previous
+// program serves while the session builds the package.
 func newRecipe(command []string, build string) (*recipe, error) {
 	r := &recipe{run: command}
 	if build != "" {
@@ -66,7 +65,8 @@ func newRecipe(command []string, build string) (*recipe, error) {
 	return r, nil
 }
 
-// fill replaces ${NAME} in the command line by the value of the name, and nothing else: it may be a script.
+// fill replaces ${NAME} in the command line by the value of NAME. Other uses of $ stay, since the command may be
+// a script.
 func (r *recipe) fill(values map[string]string) {
 	var pairs []string
 	for name, value := range values {
@@ -78,11 +78,11 @@ func (r *recipe) fill(values map[string]string) {
 	}
 }
 
-// errBuild is a build that failed; what it printed says why.
+// errBuild is the error of a failed build; the output of the build has the reason.
 var errBuild = errors.New("the build failed")
 
-// make builds the program into dir, and returns what starts it. A package is built to a new file: the
-// program before may still run.
+// make builds the program into dir, and returns its command line. A package is built to a new file, because the
+// previous program may still run.
 func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, output io.Writer) (run []string, err error) {
 	if r.build == nil {
 		return r.run, nil
@@ -117,10 +117,10 @@ func (r *recipe) make(ctx context.Context, g *guard, env []string, dir string, o
 	return append([]string{binary}, r.run...), nil
 }
 
-// builds is the directory of the built files, with a directory for each build.
+// builds is the directory of the built files, with a subdirectory for each build.
 const builds = "builds"
 
-// clean removes the files of all builds but the last one.
+// clean removes the files of all builds except the last.
 func (r *recipe) clean(dir string) {
 	dir = filepath.Join(dir, builds)
 	entries, _ := os.ReadDir(dir)

@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// 'go run' is taken apart into a build and a program; other commands run as they are.
+// 'go run' is split into a build and a program; other commands run unchanged.
 func TestRecipes(t *testing.T) {
 	for _, tc := range []struct{ command, build, wantBuild, wantPackage, wantRun, fails string }{
 		{command: "node webhook.js", wantRun: "node webhook.js"},
@@ -54,7 +54,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// S33.3: of a command line, the names of values in braces are replaced, and what a script may mean stays.
+// S33.3: names in braces are replaced in a command line; other uses of $, which a script may need, stay.
 func TestCommandsAreFilled(t *testing.T) {
 	r := &recipe{run: []string{"--port=${PORT}", "$PORT ${OTHER} $$ $(x) a$"}}
 	r.fill(map[string]string{"PORT": "1"})
@@ -63,7 +63,7 @@ func TestCommandsAreFilled(t *testing.T) {
 	}
 }
 
-// A change of what a program is made of is reported, in directories that are new, too, and no other one.
+// A change of a source file is reported, also in new directories; changes of other files are not.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -112,7 +112,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// When its session is gone, the guard kills what the session started, and removes its files.
+// After the session has ended, the guard kills its processes and removes its files.
 func TestTheGuardCleansUp(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "files")
 	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
@@ -153,7 +153,7 @@ func TestTheGuardCleansUp(t *testing.T) {
 	}
 }
 
-// S33.1: the port is that of the command line, of the manifests, or of controller-runtime.
+// S33.1: the port comes from the command line, the manifests, or controller-runtime's default.
 func TestPorts(t *testing.T) {
 	for _, tc := range []struct {
 		name, manifests, service string
@@ -198,12 +198,12 @@ func serviceOf(target string) string {
 	return "apiVersion: v1\nkind: Service\nmetadata: {namespace: a, name: b}\nspec: {selector: {app: b}, ports: [{port: 443, targetPort: " + target + "}, {port: 80, targetPort: 80}]}\n---\n"
 }
 
-// without takes the namespaces out of manifests.
+// without removes the namespaces from manifests.
 func without(manifests string) string { return strings.ReplaceAll(manifests, "namespace: a, ", "") }
 
 const pods = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b, tier: z}}, spec: {containers: [{name: b, ports: [{name: hooks, containerPort: 10250}]}]}}}\n"
 
-// prepared is a project of manifests with the certificate of a session, which is in the directory.
+// prepared returns a project of manifests with the certificate of a session, and the directory of the certificate.
 func prepared(t *testing.T, manifests string) (p *project, dir string) {
 	t.Helper()
 	p, err := readProject([]string{"-"}, nil, []byte(manifests), nil)
@@ -224,8 +224,8 @@ func prepared(t *testing.T, manifests string) (p *project, dir string) {
 	return p, dir
 }
 
-// The certificate that a program makes for itself, and keeps in a secret that its pods mount, is where the program
-// looks for it. Others are not.
+// A certificate that the program issues itself, and stores in a secret that its pods mount, is written where the
+// program looks for it. Other secrets are not.
 func TestSecretsAreMounted(t *testing.T) {
 	const mounting = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: a, name: b}\nspec: {template: {metadata: {labels: {app: b}}, " +
 		"spec: {volumes: [{name: one, secret: {secretName: own}}, {name: two, secret: {secretName: metrics}}]}}}\n"
@@ -261,8 +261,8 @@ func TestSecretsAreMounted(t *testing.T) {
 	}
 }
 
-// S33.2: a chart that makes a certificate puts it into a secret, and its authority into the registration. The program, and who
-// reads the secret, have the certificate of the session, which the registration trusts.
+// S33.2: a chart that issues a certificate puts it into a secret, and its CA into the registration. The program and
+// readers of the secret get the session's certificate instead, which the registration trusts.
 func TestSecretsOfChartsHaveTheCertificateOfTheSession(t *testing.T) {
 	chart := t.TempDir()
 	if _, err := selfsigned.Write(chart, "b.a.svc"); err != nil {

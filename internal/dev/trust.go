@@ -19,19 +19,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 )
 
-// trustful are the resources with clients of webhooks.
+// trustful are the resources with webhook clients.
 var trustful = []schema.GroupVersionResource{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
 	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 }
 
-// secrets are what pods mount.
+// secrets is the resource of secrets, which pods mount.
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
-// keepTrust plays the controllers that inject an authority: registrations that come later, or lose their
-// caBundle, get it. And it plays the kubelet: a certificate that the program makes for itself, and keeps in a
-// secret, is in the directory of the certificate. The returned function ends both.
+// keepTrust replaces two components of a cluster. Like a CA injector, it sets the caBundle of registrations that are
+// created later or lose theirs. Like the kubelet, it writes a certificate that the program issues itself, and stores
+// in a secret, into the certificate directory. end stops both.
 func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	client, err := dynamic.NewForConfig(s.stage.Address().Admin)
@@ -76,10 +76,9 @@ func (s *session) keepTrust(ctx context.Context, authority []byte, dir string) (
 	}, nil
 }
 
-// secretKind is the kind of secrets.
 var secretKind = secrets.GroupVersion().WithKind("Secret")
 
-// serving returns the files of a secret if the pods of the program mount it, and it has a certificate for the service;
+// serving returns the files of a secret if the pods of the program mount it and its certificate is for the service;
 // nil otherwise.
 func (p *project) serving(secret *unstructured.Unstructured) map[string][]byte {
 	mounts := slices.ContainsFunc(p.programs, func(u *unstructured.Unstructured) bool {
@@ -104,7 +103,7 @@ func (p *project) serving(secret *unstructured.Unstructured) map[string][]byte {
 	return content
 }
 
-// mount writes a secret into a directory if it is one of serving.
+// mount writes the files of a serving secret into a directory.
 func (p *project) mount(secret *unstructured.Unstructured, dir string) error {
 	for file, data := range p.serving(secret) {
 		if err := files.Replace(filepath.Join(dir, file), data, 0o600, false); err != nil {

@@ -16,31 +16,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
-// goFiles are what a Go program is built from.
+// goFiles are the source files of a Go program.
 var goFiles = []string{"*.go", "!*_test.go", "go.mod", "go.sum"}
 
-// unwatched are directories that others write.
+// unwatched are directories that tools write.
 var unwatched = []string{"node_modules", "vendor", "testdata", "__pycache__"}
 
-// settle is how long after a change the next one belongs to it: editors write files in steps.
+// settle is the time after a change in which further changes belong to it: editors write files in several steps.
 const settle = 100 * time.Millisecond
 
-// mostWatched bounds the directories that are watched.
+// mostWatched bounds the watched directories.
 const mostWatched = 10_000
 
-// errManyDirectories is a tree that is too large to watch.
+// errManyDirectories is the error for a tree that is too large to watch.
 var errManyDirectories = errors.New("there are too many directories")
 
-// watcher reports changes of files.
 type watcher struct {
 	files *fsnotify.Watcher
 	// matches reports whether a change of a file counts.
 	matches func(path string) bool
-	// changes has the name of a file that changed; it has a buffer.
+	// changes receives the name of a changed file; it is buffered.
 	changes chan string
 }
 
-// newWatcher makes a watcher that watches until ctx ends. It watches nothing yet.
+// newWatcher makes a watcher that runs until ctx ends. It watches nothing yet.
 func newWatcher(ctx context.Context, matches func(path string) bool) (*watcher, error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -51,8 +50,7 @@ func newWatcher(ctx context.Context, matches func(path string) bool) (*watcher, 
 	return w, nil
 }
 
-// watchSource reports changes of files below the working directory that patterns match, which are written as those
-// of a .gitignore.
+// watchSource reports changes of files below the working directory that match patterns in the syntax of .gitignore.
 func watchSource(ctx context.Context, patterns []string) (<-chan string, error) {
 	matching, err := manifests.NewPatterns(patterns)
 	if err != nil {
@@ -68,15 +66,15 @@ func watchSource(ctx context.Context, patterns []string) (<-chan string, error) 
 	return w.changes, nil
 }
 
-// around watches a path that is about to be read: what is below a directory, or the directory of a file, since editors
-// put another file in its place.
+// around watches a path that is about to be read: a directory with its subdirectories, or the directory of a file,
+// since editors replace files.
 func (w *watcher) around(path string) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		_ = w.below(path)
 		return
 	}
-	// What cannot be watched can be read all the same.
+	// A path that cannot be watched may still be readable.
 	_ = w.files.Add(filepath.Dir(path))
 }
 
@@ -92,7 +90,7 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		case err := <-w.files.Errors:
 			if errors.Is(err, fsnotify.ErrEventOverflow) {
-				// What was lost may be a change.
+				// A lost event may be a change.
 				changed = "A file"
 				settled.Reset(settle)
 			}
@@ -117,12 +115,12 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// below watches a directory with those below it.
+// below watches a directory with its subdirectories.
 func (w *watcher) below(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || !d.IsDir():
-			// What cannot be read is not watched.
+			// An unreadable directory is not watched.
 			return nil
 		case path != dir && (strings.HasPrefix(d.Name(), ".") || slices.Contains(unwatched, d.Name())):
 			return fs.SkipDir

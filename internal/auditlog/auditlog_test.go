@@ -26,13 +26,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the records in testdata")
 
-// record is the record of a trace as a server serves it.
+// record returns the record of a trace in the form that a server serves.
 func record(t *trace.Trace) *trace.Record {
 	r := t.Record(trace.RecordOptions{})
 	return &r
 }
 
-// read makes the latest trace of each request, by its ID.
+// read returns the latest trace of each request, by ID.
 func read(c *Converter, events []string) map[string]*trace.Record {
 	found := map[string]*trace.Record{}
 	for i, e := range events {
@@ -46,7 +46,7 @@ func read(c *Converter, events []string) map[string]*trace.Record {
 	return found
 }
 
-// S30.1, S30.2, S30.3, S30.4, S30.5, S30.6, S30.8 and S30.10: what the events of a log become.
+// S30.1, S30.2, S30.3, S30.4, S30.5, S30.6, S30.8 and S30.10: the events of a log are converted to traces.
 func TestRecordsOfEvents(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -99,7 +99,7 @@ func TestRecordsOfEvents(t *testing.T) {
 	}
 }
 
-// of is an event about a request that was rejected with a status.
+// of returns an event of a request that was rejected with a status.
 func of(resource, group, object string, s metav1.Status) *event {
 	e := &event{}
 	e.Verb, e.Stage, e.ResponseStatus = "create", auditv1.StageResponseComplete, &s
@@ -107,7 +107,7 @@ func of(resource, group, object string, s metav1.Status) *event {
 	return e
 }
 
-// S30.4: who rejected a request is read of forms that are certain, and of no other.
+// S30.4: the cause of a rejection is parsed from unambiguous messages only.
 func TestWhoRejected(t *testing.T) {
 	for _, c := range []struct {
 		claim    string
@@ -148,7 +148,7 @@ func TestWhoRejected(t *testing.T) {
 	}
 }
 
-// What an event shows of an object is known by its head, wherever that is.
+// The head of an object identifies it, at any position in the event.
 func TestObjectsOfEvents(t *testing.T) {
 	const large = `"spec":{"kind":"Other","metadata":{"name":"other"},"list":[{"items":[]}]}`
 	for _, c := range []struct{ claim, object, want string }{
@@ -173,7 +173,7 @@ func TestObjectsOfEvents(t *testing.T) {
 	}
 }
 
-// BenchmarkEvents makes traces of events with two objects of 4 KiB, the first of which a webhook changed.
+// BenchmarkEvents converts events with two objects of 4 KiB, the first of which a webhook changed.
 func BenchmarkEvents(b *testing.B) {
 	object := `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web","namespace":"shop"},"spec":{"template":{"spec":{"containers":[` +
 		strings.Repeat(`{"name":"c","image":"example.com/c:1","env":[{"name":"LEVEL","value":"info"}],"resources":{"limits":{"memory":"128Mi"}}},`, 32) + `{"name":"d"}]}}}}`
@@ -192,7 +192,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// recorded are the events of the files in testdata.
+// recorded returns the events of the files in testdata.
 func recorded(t testing.TB) (events []string) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -212,11 +212,11 @@ func recorded(t testing.TB) (events []string) {
 	return events
 }
 
-// S30.7: the order in which events come, and how often, makes no difference.
+// S30.7: order and repetition of events make no difference.
 func TestOrderAndRepetitionMakeNoDifference(t *testing.T) {
 	events := recorded(t)
 	for _, e := range events {
-		// The same request at other stages, at another level, and cut.
+		// The same request at other stages, at another level, and truncated.
 		events = append(events, strings.Replace(e, `"stage":"ResponseComplete"`, `"stage":"RequestReceived"`, 1), strings.Replace(e, `"stage":"ResponseComplete"`, `"stage":"ResponseStarted"`, 1),
 			strings.Replace(e, `"level":"RequestResponse"`, `"level":"Metadata"`, 1), strings.Replace(e, `"annotations":{`, `"annotations":{"audit.k8s.io/truncated":"true",`, 1))
 	}
@@ -265,7 +265,8 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 }
 
-// S30.7: the memory of the traces that wait for the ends of their requests is bounded. What has no room is a trace at once.
+// S30.7: the memory of traces that wait for the end of their request is bounded. A trace beyond the limit is returned
+// at once.
 func TestWhatWaitsIsBounded(t *testing.T) {
 	received := recorded(t)
 	begin := received[slices.IndexFunc(received, func(e string) bool { return strings.Contains(e, `"stage":"RequestReceived"`) })]
@@ -291,7 +292,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever is in a log, a trace of it is bounded, and can be shown.
+// For every log, the traces are bounded, and can be drawn.
 func FuzzAdd(f *testing.F) {
 	for _, e := range recorded(f) {
 		f.Add([]byte(e))
@@ -318,8 +319,8 @@ func FuzzAdd(f *testing.F) {
 	})
 }
 
-// S30.3: a call has the place of its webhook in its configuration as far as the registrations say it, and -1 otherwise. A
-// configuration that the log does not name is derived, and the call is written.
+// S30.3: a call has the index of its webhook in its configuration if the registrations have it, and -1 otherwise. A
+// configuration that the log does not name is derived, while the call itself is from the log.
 func TestThePlaceOfAWebhook(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registrations.yaml")
 	const hook = "- {name: %s.example.com, admissionReviewVersions: [v1], sideEffects: None, clientConfig: {url: 'https://127.0.0.1:1/'}, rules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}\n"

@@ -22,44 +22,44 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Bounds of what is read of an event.
+// Bounds for the content of an event.
 const (
 	maxCalls       = 512
 	maxAnnotations = 64
 )
 
-// validationFailure is the key of the annotation with what validating policies found whose bindings record it.
+// validationFailure is the key of the annotation with the violations of validating policies whose bindings audit them.
 const validationFailure = "validation.policy.admission.k8s.io/validation_failure"
 
-// placed is the end of the keys that name a call by its place.
+// placed matches the end of a key that has the position of a call.
 var placed = regexp.MustCompile(`^round_([01])_index_(\d{1,6})$`)
 
-// errFailedOpen stands for the error of a webhook that failed and was ignored.
+// errFailedOpen replaces the error of a webhook that failed and was ignored.
 var errFailedOpen = errors.New("the audit log does not say how the webhook failed")
 
-// conversion makes the trace of one event.
+// conversion converts one event to a trace.
 type conversion struct {
 	e     *event
 	world World
 	about trace.Subject
 	cause cause
-	// left are the annotations that no step shows yet.
+	// left are the annotations that no step has used yet.
 	left map[string]string
-	// mutating are the calls of the two rounds, validating those that are known.
+	// mutating are the calls of the two rounds, validating the known validating calls.
 	mutating   [2][]trace.Call
 	validating []trace.Call
-	// found is what the log has of validating policies.
+	// found are the results of validating policies in the log.
 	found []trace.Judgement
-	// mutated is what mutating policies did, as far as it is known.
+	// mutated are the known results of mutating policies.
 	mutated []trace.Judgement
-	// conditions are match conditions that failed, by the source of their webhooks.
+	// conditions are failed match conditions, by the source of their webhooks.
 	conditions map[registration.Source][]trace.Condition
-	// known says how the pass of the webhook is known that rejected the request.
+	// known is the origin of the pass of the webhook that rejected the request.
 	known   trace.Known
 	unknown []string
 }
 
-// convert makes a trace of an event.
+// convert converts an event to a trace.
 func convert(e *event, w World) *trace.Trace {
 	c := &conversion{e: e, world: w, left: maps.Clone(e.Annotations), cause: e.rejection()}
 	c.about = e.subject(w.kind)
@@ -96,8 +96,8 @@ func convert(e *event, w World) *trace.Trace {
 	return t
 }
 
-// take removes the annotations whose keys begin with a prefix and name a place, and calls each with them in the
-// order of the places.
+// take removes the annotations whose keys have a prefix and a position, and calls each with them in the order of their
+// positions.
 func (c *conversion) take(prefix string, each func(round, index int, value string)) {
 	type place struct{ round, index int }
 	values := map[place]string{}
@@ -107,7 +107,7 @@ func (c *conversion) take(prefix string, each func(round, index int, value strin
 		if !ok || m == nil || len(values) >= maxCalls {
 			continue
 		}
-		// The form bounds both numbers.
+		// The pattern bounds both numbers.
 		round, _ := strconv.Atoi(m[1])
 		index, _ := strconv.Atoi(m[2])
 		values[place{round, index}] = value
@@ -124,7 +124,7 @@ func (c *conversion) take(prefix string, each func(round, index int, value strin
 // unplaced is the index of a webhook of which only the name is known.
 const unplaced = -1
 
-// call finds the call of a place; it makes one if there is none.
+// call returns the call at a position; it adds a call if there is none.
 func (c *conversion) call(round, index int) *trace.Call {
 	list := &c.mutating[round]
 	i := slices.IndexFunc(*list, func(call trace.Call) bool { return call.Position == index })
@@ -135,7 +135,7 @@ func (c *conversion) call(round, index int) *trace.Call {
 	return &(*list)[i]
 }
 
-// readMutating reads which mutating webhooks were called, and what they changed.
+// readMutating reads the calls of mutating webhooks, and their changes.
 func (c *conversion) readMutating() {
 	called := func(value string) (configuration, webhook string, mutated bool, patch []byte) {
 		var v struct {
@@ -177,7 +177,7 @@ func (c *conversion) readMutating() {
 	c.describe()
 }
 
-// place finds the webhook of a call among the registrations, for its configuration and its index in it.
+// place finds the webhook of a call among the registrations, to add its configuration and its index.
 func (c *conversion) place(call *trace.Call) {
 	if e := c.world.named(call.Entry.Source, call.Entry.Configuration, call.Entry.Name, c.at()); e != nil {
 		if call.Entry.Configuration == "" {
@@ -187,13 +187,13 @@ func (c *conversion) place(call *trace.Call) {
 	}
 }
 
-// failedOpen says of a call that it failed and was ignored.
+// failedOpen marks a call as failed and ignored.
 func failedOpen(call *trace.Call) {
 	call.Verdict, call.Ignored, call.Err, call.FailurePolicy, call.Sent = trace.Failed, true, errFailedOpen, registration.Ignore, false
 }
 
-// describe names the fields that patches changed, and the earlier values, on the object as the request sent it. The
-// API server writes it into the event with its defaults.
+// describe adds the changed fields and the earlier values of patches, based on the object of the request. The API
+// server writes that object into the event with its defaults.
 func (c *conversion) describe() {
 	var calls []*trace.Call
 	var patches []review.Patch
@@ -225,8 +225,7 @@ func (c *conversion) describe() {
 	}
 }
 
-// readValidating reads which validating webhooks failed and were ignored. The log does not say of which
-// configuration they are.
+// readValidating reads the validating webhooks that failed and were ignored. The log does not name their configuration.
 func (c *conversion) readValidating() {
 	c.take(trace.FailedOpenValidatingPrefix, func(_, index int, value string) {
 		call := trace.Call{Known: trace.Written, Matched: index, Entry: registration.Origin{Source: registration.Validating, Index: unplaced, Name: name(value)}}
@@ -236,7 +235,7 @@ func (c *conversion) readValidating() {
 	})
 }
 
-// readPolicies reads what validating policies found whose bindings record it.
+// readPolicies reads the violations of validating policies whose bindings audit them.
 func (c *conversion) readPolicies() {
 	var list []struct {
 		Message, Policy, Binding string
@@ -254,7 +253,7 @@ func (c *conversion) readPolicies() {
 	}
 }
 
-// consequence adds what a validating policy came to.
+// consequence adds the reaction to a violation of a validating policy.
 func (c *conversion) consequence(policy string, what trace.Consequence) *trace.Consequence {
 	i := slices.IndexFunc(c.found, func(j trace.Judgement) bool { return j.Policy.Configuration == name(policy) })
 	if i < 0 {
@@ -271,7 +270,7 @@ func (c *conversion) consequence(policy string, what trace.Consequence) *trace.C
 	return &j.Consequences[len(j.Consequences)-1]
 }
 
-// last is the mutating call that was made last; nil if none was.
+// last returns the last mutating call; nil if there was none.
 func (c *conversion) last() *trace.Call {
 	for _, round := range []int{1, 0} {
 		if n := len(c.mutating[round]); n > 0 {
@@ -288,8 +287,8 @@ func (c *conversion) validated() bool {
 	})
 }
 
-// decide finds the pass in which the webhook rejected the request that is the cause (S30.5). Every mutating
-// webhook that is called is in the log: one that is not the last of them did not reject the request.
+// decide finds the pass in which the webhook rejected the request (S30.5). The log has every mutating call: a webhook
+// that is not the last caller did not reject the request in the mutating pass.
 func (c *conversion) decide() (registration.Source, trace.Known) {
 	last := c.last()
 	if last == nil || last.Entry.Name != c.cause.webhook || last.Mutated || last.Ignored || c.validated() {
@@ -301,10 +300,10 @@ func (c *conversion) decide() (registration.Source, trace.Known) {
 	return registration.Mutating, trace.Unknown
 }
 
-// at is when the request came.
+// at returns the time of the request.
 func (c *conversion) at() time.Time { return c.e.RequestReceivedTimestamp.Time }
 
-// blame finds the call of the webhook that rejected the request, or makes it.
+// blame finds the call of the webhook that rejected the request, or adds it.
 func (c *conversion) blame(failure error) {
 	last := c.last()
 	if c.cause.conditions {
@@ -325,7 +324,7 @@ func (c *conversion) blame(failure error) {
 		call = &c.validating[len(c.validating)-1]
 		c.place(call)
 	}
-	// Of a call that failed, nobody knows whether the webhook got the review.
+	// If a call failed, it is unknown whether the webhook received the review.
 	call.Sent = c.cause.verdict == trace.Denied
 	call.Known, call.Verdict, call.Err, call.Code = known, c.cause.verdict, failure, int(c.e.ResponseStatus.Code)
 	if call.Verdict == trace.Failed {
@@ -337,8 +336,7 @@ func (c *conversion) blame(failure error) {
 	}
 }
 
-// condition finds the webhook whose match conditions failed, so that the request was rejected. The message has only the
-// expressions.
+// condition finds the webhook whose failed match conditions rejected the request. The message has only the expressions.
 func (c *conversion) condition(failure error) {
 	if e := c.world.conditioned(c.e.ResponseStatus.Message, c.at()); e != nil {
 		c.cause.by, c.known = e.Source.Descriptor().Plugin, trace.Derived
@@ -349,7 +347,7 @@ func (c *conversion) condition(failure error) {
 	c.unknown = append(c.unknown, "which webhook has the match condition that failed: the answer has only its expression")
 }
 
-// steps are what plugins did, in order.
+// steps returns the steps of the admission plugins, in order.
 func (c *conversion) steps() (list []trace.Step) {
 	var failure error
 	if s := c.e.ResponseStatus; s != nil && c.cause != (cause{}) {
@@ -407,13 +405,14 @@ func (c *conversion) steps() (list []trace.Step) {
 	return list
 }
 
-// compiledIn are the compiled-in plugins that are known as causes, and the pass in which they reject.
+// compiledIn are the built-in admission plugins that are recognized as causes, and the pass in which they reject.
 var compiledIn = map[string]registration.Pass{
 	"NamespaceLifecycle": registration.MutatingPass, "ServiceAccount": registration.MutatingPass, "Priority": registration.MutatingPass, "LimitRanger": registration.ValidatingPass,
 	"PodSecurity": registration.ValidatingPass, "ResourceQuota": registration.ValidatingPass,
 }
 
-// annotated gives each call the annotations that its webhook wrote, if no other call of the name is there.
+// annotated assigns annotations to the call of the webhook that wrote them, if there is only one call with the
+// webhook's name.
 func (c *conversion) annotated() {
 	named := map[string][]*trace.Call{}
 	for _, list := range [][]trace.Call{c.mutating[0], c.mutating[1], c.validating} {
@@ -437,7 +436,7 @@ func (c *conversion) annotated() {
 	}
 }
 
-// outcome is what admission came to.
+// outcome returns the outcome of admission.
 func (c *conversion) outcome() trace.Outcome {
 	_, plugin := compiledIn[c.cause.by]
 	switch {
@@ -458,7 +457,7 @@ func (c *conversion) outcome() trace.Outcome {
 	return trace.OutcomeRejected
 }
 
-// say says what the log does not say.
+// say lists the facts that the log lacks.
 func (c *conversion) say() {
 	e := c.e
 	say := func(text string) { c.unknown = append(c.unknown, text) }

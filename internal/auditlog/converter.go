@@ -10,47 +10,47 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// Converter makes traces of the events of audit logs as they come: late, twice, in any order, from several
-// servers. It remembers of the latest requests which event said most, and takes bounded memory. It is safe for
-// concurrent use.
+// Converter makes traces of audit events, which may arrive late, twice, in any order, and from several servers. It
+// remembers the most complete event of each of the latest requests, in bounded memory. It is safe for concurrent
+// use.
 type Converter struct {
 	world World
-	// remembered is how many requests are remembered, and room how many bytes the traces that wait may take.
+	// remembered bounds the remembered requests, and room the bytes of the waiting traces.
 	remembered, room int
 
 	mu   sync.Mutex
 	seen map[requestID]*list.Element
-	// latest has the requests, those of the latest events in front, as *request.
+	// latest has values of type *request, the request of the latest event at the front.
 	latest list.List
-	// waiting is the memory of the traces that wait, in bytes.
+	// waiting is the memory of the waiting traces, in bytes.
 	waiting int
 }
 
-// request is what is remembered of one.
+// request is the remembered state of a request.
 type request struct {
 	id requestID
-	// said is of the event that said most.
+	// said is the rank of the most complete event.
 	said rank
-	// waits is the trace of a request whose end was not seen, and size its memory; nil for others.
+	// waits is the trace of a request whose end was not seen, and size its memory; nil otherwise.
 	waits *trace.Trace
 	size  int
 }
 
 const (
-	// maxRemembered is how many requests a Converter remembers.
+	// maxRemembered bounds the requests that a Converter remembers.
 	maxRemembered = 100_000
-	// maxWaiting bounds the memory of the traces that wait for the ends of their requests, in bytes.
+	// maxWaiting bounds the memory of the traces that wait for the end of their request, in bytes.
 	maxWaiting = 16 << 20
 )
 
-// NewConverter returns a Converter that knows a World.
+// NewConverter returns a Converter with a World.
 func NewConverter(w World) *Converter {
 	return &Converter{world: w, remembered: maxRemembered, room: maxWaiting, seen: map[requestID]*list.Element{}}
 }
 
-// Add reads an event of audit.k8s.io/v1. source names where it was read. It returns the trace of its request, nil if
-// the event adds nothing, with the reason if it is not readable. A request has
-// one trace; a later one of the same ID says more than those before it, and replaces them.
+// Add reads an event of audit.k8s.io/v1. source is the file or client of the event. It returns the trace of its
+// request; nil if the event adds nothing, with the reason if it is unreadable. A request has one trace; a later
+// trace with the same ID is more complete, and replaces the earlier ones.
 func (c *Converter) Add(data []byte, source string) (t *trace.Trace, why string) {
 	e, why := decode(data, source)
 	if e == nil {
@@ -81,7 +81,7 @@ func (c *Converter) Add(data []byte, source string) (t *trace.Trace, why string)
 	if e.Stage != auditv1.StageRequestReceived {
 		return t, ""
 	}
-	// What has no room does not wait: a trace of the end replaces this one.
+	// A trace without room does not wait: the trace at the end of the request replaces this one.
 	if size := t.Size(); c.waiting+size <= c.room {
 		r.waits, r.size = t, size
 		c.waiting += size
@@ -90,22 +90,22 @@ func (c *Converter) Add(data []byte, source string) (t *trace.Trace, why string)
 	return t, ""
 }
 
-// SetWorld has later events be read with another World.
+// SetWorld sets the World for later events.
 func (c *Converter) SetWorld(w World) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.world = w
 }
 
-// settle has a request wait no longer. It returns the trace that waited, nil if none did.
+// settle ends the wait of a request. It returns the trace that waited, nil if none did.
 func (c *Converter) settle(r *request) (t *trace.Trace) {
 	t, c.waiting = r.waits, c.waiting-r.size
 	r.waits, r.size = nil, 0
 	return t
 }
 
-// Unanswered returns the traces of the remembered requests that were received before a time, any if it is zero,
-// and of which no later event came. It returns each once.
+// Unanswered returns the traces of the remembered requests that were received before a time, or at any time if it is
+// zero, and have no later event. It returns each once.
 func (c *Converter) Unanswered(before time.Time) (list []*trace.Trace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package auditlog makes traces of the events that an API server writes to its audit log. A trace
-// says of each fact whether the log has it, whether it follows from registrations, or that it is unknown.
+// Package auditlog converts the audit events of an API server to traces. A trace marks each fact as
+// recorded in the log, derived from registrations, or unknown.
 package auditlog

@@ -30,10 +30,10 @@ import (
 // event is an event of an audit log.
 type event struct {
 	auditv1.Event
-	// source is where the event was read.
+	// source is the file or client that the event was read from.
 	source string
-	// sent is what the request sent, and answer the object of the answer; nil if the event does not
-	// show it. What a patch sent is not an object.
+	// sent is the object of the request, and answer the object of the response; nil if the event lacks it. The body
+	// of a patch is not an object.
 	sent, answer *shown
 }
 
@@ -47,7 +47,7 @@ type shown struct {
 	raw []byte
 }
 
-// object is the whole of it, nil if there is none.
+// object returns the whole object, nil if there is none.
 func (s *shown) object() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	if s == nil || u.UnmarshalJSON(s.raw) != nil || u.IsList() {
@@ -56,7 +56,7 @@ func (s *shown) object() *unstructured.Unstructured {
 	return u
 }
 
-// before is what a patch reads and writes of an object, nil if there is nothing.
+// before returns the members of the object that a patch reads and writes; nil if there are none.
 func (s *shown) before(patch review.Patch) map[string]any {
 	if s == nil || len(patch) == 0 {
 		return nil
@@ -89,14 +89,14 @@ func (s *shown) before(patch review.Patch) map[string]any {
 	return object
 }
 
-// maxName bounds, in bytes, the names that events give.
+// maxName bounds the names in events, in bytes.
 const maxName = 1 << 10
 
-// truncated is the annotation of an event without the objects that it should have.
+// truncated is the annotation of an event whose objects were omitted.
 const truncated = "audit.k8s.io/truncated"
 
-// decode reads an event. It returns nil for one of a request that admission does not judge, and for one that is
-// not readable, with the reason.
+// decode reads an event. It returns nil for a request that does not pass admission, and nil with the reason for an
+// unreadable event.
 func decode(data []byte, source string) (e *event, why string) {
 	e = &event{source: source}
 	if !requestlog.Decode(data, &e.Event, requestlog.Lenient) {
@@ -112,7 +112,7 @@ func decode(data []byte, source string) (e *event, why string) {
 	return e, ""
 }
 
-// head returns an object of an event, of which it reads no more than the head; nil if the event shows none.
+// head decodes the head of an object of an event; nil if the event has no object.
 func head(raw *runtime.Unknown) *shown {
 	if raw == nil || len(raw.Raw) < 3 {
 		return nil
@@ -130,8 +130,8 @@ func head(raw *runtime.Unknown) *shown {
 	return s
 }
 
-// members decodes members of an object, each into its value, and reads no further than the last of them. It reports
-// whether it was an object so far.
+// members decodes some members of an object into the given values, and stops after the last of them. It reports
+// whether the input was an object so far.
 func members(raw []byte, wanted map[string]any) bool {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw), requestlog.Lenient)
 	if begin, err := d.ReadToken(); err != nil || begin.Kind() != '{' {
@@ -159,23 +159,23 @@ func members(raw []byte, wanted map[string]any) bool {
 	return err == nil && end.Kind() == '}'
 }
 
-// requestID is what a request is known by.
+// requestID identifies a request.
 type requestID [8]byte
 
 func (id requestID) String() string { return hex.EncodeToString(id[:]) }
 
-// id names the request of the event. The audit ID alone does not: clients may choose it, and an
-// aggregated server writes an event with the ID of the main one.
+// id identifies the request of the event. The audit ID alone is not unique: clients may choose it, and an
+// aggregated server writes an event with the ID of the main server.
 func (e *event) id() requestID {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(e.AuditID), e.RequestURI, e.Verb, e.User.Username, strconv.FormatInt(e.RequestReceivedTimestamp.UnixMicro(), 10)}, "\x00")))
 	return requestID(sum[:8])
 }
 
-// rank orders the events of a request by what they say of it.
+// rank orders the events of a request by completeness.
 type rank struct {
-	// class is higher for a later stage, then for a level with more, then for a whole event.
+	// class is higher for a later stage, then for a level with more data, then for an event that is not truncated.
 	class int
-	// size and sum tell events apart that are of the same class: the order in which they come does not matter.
+	// size and sum order events of the same class, so that the order of arrival does not matter.
 	size int
 	sum  [8]byte
 }
@@ -191,15 +191,15 @@ func (e *event) rank(data []byte) rank {
 	return rank{class, len(data), [8]byte(sum[:8])}
 }
 
-// compare returns a number above 0 if r says more than o.
+// compare returns a number above 0 if r is more complete than o.
 func (r rank) compare(o rank) int {
 	return cmp.Or(cmp.Compare(r.class, o.class), cmp.Compare(r.size, o.size), bytes.Compare(r.sum[:], o.sum[:]))
 }
 
-// connecting are the subresources that are connections.
+// connecting are the subresources that open connections.
 var connecting = []string{"exec", "attach", "portforward", "proxy"}
 
-// operation is what admission calls the request; empty if admission does not judge it.
+// operation returns the admission operation of the request; empty if the request does not pass admission.
 func (e *event) operation() string {
 	switch e.Verb {
 	case "update", "patch", "apply":
@@ -220,7 +220,7 @@ func (e *event) operation() string {
 	return ""
 }
 
-// subject is what the request is about. kind finds the kind of a resource.
+// subject returns the object of the request. kind returns the kind of a resource.
 func (e *event) subject(kind func(schema.GroupVersionResource) schema.GroupVersionKind) trace.Subject {
 	ref := e.ObjectRef
 	resource := schema.GroupVersionResource{Group: name(ref.APIGroup), Version: name(ref.APIVersion), Resource: name(ref.Resource)}
@@ -250,16 +250,16 @@ func (e *event) subject(kind func(schema.GroupVersionResource) schema.GroupVersi
 		s.Kind = kind(resource)
 	}
 	if resource.Group == "" && resource.Resource == "namespaces" {
-		// To admission a namespace is in itself.
+		// In admission, the namespace of a Namespace is its own name.
 		s.Namespace = s.Name
 	}
 	return s
 }
 
-// name bounds a name.
+// name shortens a name.
 func name(s string) string { return trace.Cut(s, maxName) }
 
-// latency is how long the request took.
+// latency returns the duration of the request.
 func (e *event) latency() time.Duration {
 	return max(e.StageTimestamp.Sub(e.RequestReceivedTimestamp.Time), 0)
 }

@@ -14,35 +14,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// cause is what the status of an answer says of who rejected a request.
+// cause is the cause of a rejection, according to the status of a response.
 type cause struct {
-	// by is an admission plugin, or a name that stands for a part of the server; unknown if the
-	// status does not say it for certain.
+	// by is an admission plugin, or the name of a part of the server; unknown if the status is ambiguous.
 	by string
-	// webhook is the name of the webhook, and verdict what came of its call, if a webhook is the cause.
+	// webhook is the name of the webhook, and verdict the result of its call, if a webhook is the cause.
 	webhook string
 	verdict trace.Verdict
 	// conditions is set if match conditions of a webhook failed.
 	conditions bool
-	// policy and binding are those of the policy that is the cause. The binding may be empty.
+	// policy and binding are set if a policy is the cause. The binding may be empty.
 	policy, binding string
-	// message is what the policy said.
+	// message is the message of the policy.
 	message string
 }
 
-// The names that stand for a part of the server, in addition to those of plans.
+// Names of parts of the server, in addition to the names in plans.
 const (
 	authentication = "Authentication"
 	unknown        = string(trace.Unknown)
 )
 
-// The annotations with the decision of authorization, and its value for a request that may not be made.
+// The annotation with the decision of authorization, and its value for an unauthorized request.
 const (
 	decided   = "authorization.k8s.io/decision"
 	forbidden = "forbid"
 )
 
-// rejection says who rejected the request; by is empty if nothing did.
+// rejection returns the cause of a rejection; by is empty if the request was not rejected.
 func (e *event) rejection() cause {
 	s := e.ResponseStatus
 	switch {
@@ -65,7 +64,7 @@ func (e *event) rejection() cause {
 	return cause{by: unknown}
 }
 
-// ofWebhook reads the messages about a webhook, which begin with its quoted name.
+// ofWebhook parses messages about a webhook, which begin with its quoted name.
 func ofWebhook(_ *event, s *metav1.Status) (cause, bool) {
 	for _, form := range []struct {
 		before, after string
@@ -88,8 +87,8 @@ func ofWebhook(_ *event, s *metav1.Status) (cause, bool) {
 	return cause{}, false
 }
 
-// plugins are the forms of what compiled-in plugins say after `RESOURCE "NAME" is forbidden: `. A form is
-// here only if nothing else says it.
+// plugins are the messages of built-in admission plugins after `RESOURCE "NAME" is forbidden: `. Only unambiguous
+// messages are here.
 var plugins = []struct {
 	form *regexp.Regexp
 	by   string
@@ -104,8 +103,8 @@ var plugins = []struct {
 	{regexp.MustCompile(`^User "(\\.|[^"\\])*" cannot `), plan.AuthorizationName},
 }
 
-// ofForbidden reads what NewForbidden of upstream's admission says: the resource and the quoted name
-// come first. The name of an object cannot stand for what follows, because it is quoted.
+// ofForbidden parses a message of NewForbidden in upstream's package admission: the resource and the quoted name come
+// first. The name of an object cannot imitate the rest of the message, because it is quoted.
 func ofForbidden(e *event, s *metav1.Status) (cause, bool) {
 	resource := e.ObjectRef.Resource
 	if e.ObjectRef.APIGroup != "" {
@@ -137,17 +136,17 @@ func ofForbidden(e *event, s *metav1.Status) (cause, bool) {
 	return cause{by: plugins[i].by}, true
 }
 
-// matchConditions is the form of match conditions of a webhook that failed under the failure policy Fail. The error of
-// a policy begins with the name of the policy.
+// matchConditions matches the error of a webhook's match conditions that failed under the failure policy Fail. The
+// error of a policy begins with the name of the policy instead.
 var matchConditions = regexp.MustCompile(`^\[?expression '(?s:.*)' resulted in error: `)
 
-// The forms of what policies say. A mutating policy says it without the name of the object.
+// Messages of policies. The message of a mutating policy lacks the name of the object.
 var (
 	validatingPolicy = regexp.MustCompile(`^ValidatingAdmissionPolicy '([^']*)'(?: with binding '([^']*)')? denied request: (?s:(.*))$`)
 	mutatingPolicy   = regexp.MustCompile(`^policy (?:'([^']*)' with binding '([^']*)'|"([^"]*)") denied request: (?s:(.*))$`)
 )
 
-// ofMutatingPolicy reads what a mutating policy says that fails.
+// ofMutatingPolicy parses the message of a mutating policy that failed.
 func ofMutatingPolicy(_ *event, s *metav1.Status) (cause, bool) {
 	m := mutatingPolicy.FindStringSubmatch(s.Message)
 	if m == nil || s.Code != http.StatusForbidden {
@@ -156,10 +155,10 @@ func ofMutatingPolicy(_ *event, s *metav1.Status) (cause, bool) {
 	return cause{by: registration.MutatingPolicyPlugin, policy: name(m[1] + m[3]), binding: name(m[2]), message: m[4]}, true
 }
 
-// invalid is the form of what validation says: KIND[.GROUP] "NAME" is invalid.
+// invalid matches a validation message: KIND[.GROUP] "NAME" is invalid.
 var invalid = regexp.MustCompile(`^[A-Z]\w*(\.[a-z0-9.-]+)? "(\\.|[^"\\])*" is invalid: `)
 
-// ofServer reads what other parts than admission say.
+// ofServer parses messages of parts other than admission.
 func ofServer(e *event, s *metav1.Status) (cause, bool) {
 	ref := e.ObjectRef
 	switch {

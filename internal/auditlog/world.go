@@ -23,25 +23,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// World is what is known of the cluster that wrote a log. The zero value knows the built-in kinds.
+// World is the known state of the cluster that wrote a log. The zero value knows the built-in kinds.
 type World struct {
-	// Registrations has the registrations, the namespaces and the params that judged the requests; nil if they
-	// are not known. Nothing is derived then.
+	// Registrations has the registrations, the namespaces and the params at the time of the requests; nil if unknown.
+	// Nothing is derived then.
 	Registrations *offline.World
 
 	registered func() []registered
 }
 
-// registered is an entry of a registration, and when it was changed last; zero if that is not known.
+// registered is an entry of a registration with the time of its last change; zero if unknown.
 type registered struct {
 	*registration.Entry
 	since time.Time
 }
 
-// builtin are the kinds that every cluster has.
+// builtin returns the kinds of every cluster.
 var builtin = sync.OnceValue(offline.Builtin)
 
-// NewWorld returns the World of registrations; nil if they are not known.
+// NewWorld returns the World of registrations; nil if they are unknown.
 func NewWorld(w *offline.World) World {
 	return World{Registrations: w, registered: sync.OnceValue(func() (list []registered) {
 		if w == nil {
@@ -61,7 +61,7 @@ func NewWorld(w *offline.World) World {
 	})}
 }
 
-// changed is when an object was changed last, as far as it says so.
+// changed returns the time of the last change of an object, if the object has it.
 func changed(o runtime.Object) (at time.Time) {
 	m, err := meta.Accessor(o)
 	if err != nil {
@@ -76,7 +76,6 @@ func changed(o runtime.Object) (at time.Time) {
 	return at
 }
 
-// kinds are the kinds of the cluster.
 func (w World) kinds() *offline.Kinds {
 	if w.Registrations != nil {
 		return w.Registrations.Kinds
@@ -84,7 +83,7 @@ func (w World) kinds() *offline.Kinds {
 	return builtin()
 }
 
-// kind is the kind of a resource, the zero kind if it is not known.
+// kind returns the kind of a resource, the zero kind if unknown.
 func (w World) kind(resource schema.GroupVersionResource) schema.GroupVersionKind {
 	if k := w.kinds().At(resource); k != nil {
 		return k.Kind
@@ -92,16 +91,16 @@ func (w World) kind(resource schema.GroupVersionResource) schema.GroupVersionKin
 	return schema.GroupVersionKind{}
 }
 
-// named finds the webhook of a name and a source that judged requests at a time, in a configuration, or in any one if
-// that is empty; nil if there is none, or several.
+// named finds the webhook with a name and a source that was registered at a time, in a configuration, or in any
+// configuration if that is empty; nil if there is none, or several.
 func (w World) named(source registration.Source, configuration, name string, at time.Time) *registration.Entry {
 	return w.only(at, func(e *registration.Entry) bool {
 		return e.Source == source && e.Name == name && (configuration == "" || e.Configuration == configuration)
 	})
 }
 
-// conditioned finds the webhook that rejected a request at a time because its match conditions failed, by the expressions
-// in the message; nil if there is none, or several.
+// conditioned finds the webhook whose failed match conditions rejected a request at a time, by the expressions in the
+// message; nil if there is none, or several.
 func (w World) conditioned(message string, at time.Time) *registration.Entry {
 	return w.only(at, func(e *registration.Entry) bool {
 		return e.Webhook != nil && e.FailurePolicy == registration.Fail && slices.ContainsFunc(e.MatchConditions, func(m registration.MatchCondition) bool {
@@ -110,7 +109,7 @@ func (w World) conditioned(message string, at time.Time) *registration.Entry {
 	})
 }
 
-// only finds the entry of which a condition holds among those that judged requests at a time; nil if there is none, or
+// only finds the single entry that satisfies a condition and has not changed since a time; nil if there is none, or
 // several.
 func (w World) only(at time.Time, holds func(*registration.Entry) bool) (found *registration.Entry) {
 	if w.registered == nil {
@@ -128,8 +127,8 @@ func (w World) only(at time.Time, holds func(*registration.Entry) bool) (found *
 	return found
 }
 
-// entry finds the entry of a step of a plan. changed reports whether it was changed after a time: it is not
-// known then what it was.
+// entry finds the entry of a step of a plan. changed is set if the entry changed after a time, so that its earlier
+// state is unknown.
 func (w World) entry(e *plan.Entry, at time.Time) (found *registration.Entry, changed bool) {
 	for _, r := range w.registered() {
 		if r.Source.String() == e.Kind && r.Configuration == e.Configuration && r.Index == e.Index && r.Name == e.Name {
@@ -139,8 +138,8 @@ func (w World) entry(e *plan.Entry, at time.Time) (found *registration.Entry, ch
 	return nil, false
 }
 
-// derive adds what the registrations say about the request, and who was to be asked of whom the log says
-// nothing (S30.6).
+// derive adds facts that follow from the registrations: the request's description, and entries that were asked without
+// a mark in the log (S30.6).
 func (c *conversion) derive() {
 	w := c.world
 	if w.Registrations == nil || c.e.Stage == "RequestReceived" {
@@ -185,12 +184,12 @@ func (c *conversion) derive() {
 	}
 }
 
-// reached says which sources of the validating pass the request was judged by, and whether it came to the end
-// of the mutating pass.
+// reached returns the sources of the validating pass that evaluated the request, and whether the request completed the
+// mutating pass.
 func (c *conversion) reached() (mutates bool, validates map[registration.Source]bool) {
 	both := map[registration.Source]bool{registration.ValidatingPolicies: true, registration.Validating: true}
 	if c.cause.conditions {
-		// The conditions of all webhooks are evaluated before one is called.
+		// The conditions of all webhooks are evaluated before the first call.
 		return c.cause.by == registration.ValidatingPlugin, map[registration.Source]bool{registration.ValidatingPolicies: true}
 	}
 	switch c.cause.by {
@@ -215,7 +214,7 @@ func (c *conversion) has(e *registration.Entry) bool {
 	return slices.ContainsFunc(slices.Concat(c.mutating[0], c.mutating[1], c.validating), called) || slices.ContainsFunc(slices.Concat(c.mutated, c.found), judged)
 }
 
-// excluded adds that a webhook was not called, because its match conditions failed and its failure policy is Ignore.
+// excluded records that a webhook was not called, because its match conditions failed and its failure policy is Ignore.
 func (c *conversion) excluded(e *registration.Entry, s *plan.Step) {
 	if c.conditions == nil {
 		c.conditions = map[registration.Source][]trace.Condition{}
@@ -227,7 +226,7 @@ func (c *conversion) excluded(e *registration.Entry, s *plan.Step) {
 	c.conditions[e.Source] = append(c.conditions[e.Source], failed)
 }
 
-// asked adds that an entry was asked, because the registrations say so.
+// asked records that an entry was asked according to the registrations.
 func (c *conversion) asked(e *registration.Entry, s *plan.Step) {
 	rule := 0
 	if s.Rule != nil {
@@ -257,15 +256,15 @@ func (c *conversion) asked(e *registration.Entry, s *plan.Step) {
 		Known: trace.Derived, Entry: e.Origin, FailurePolicy: e.FailurePolicy, Rule: rule, ReviewVersion: s.ReviewVersion,
 		Kind: kind, Resource: resource, Subresource: s.As.Subresource, Equivalent: s.As.Equivalent,
 	}
-	// Validating webhooks are called at the same time, and one rejection is in the answer.
+	// Validating webhooks are called in parallel, and the response has only one rejection.
 	if call.Sent = c.cause.by != registration.ValidatingPlugin; !call.Sent {
 		call.Verdict = trace.Unheard
 	}
 	c.validating = append(c.validating, call)
 }
 
-// plan is what the registrations say about the request. whole reports whether the objects are known by which
-// entries are selected.
+// plan returns the plan of the request for the registrations. whole is set if the objects that select the entries are
+// completely known.
 func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
 	about := c.about
 	kind := c.world.Registrations.Kinds.At(about.Resource)
@@ -285,7 +284,7 @@ func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
 	nothing := &unstructured.Unstructured{}
 	nothing.SetGroupVersionKind(kind.Kind)
 	if sent := kind.Takes(about.Subresource); !sent.Empty() && about.Operation == "CREATE" {
-		// Such as the Eviction of a pod.
+		// For example the Eviction of a pod.
 		nothing.SetGroupVersionKind(sent)
 	}
 	nothing.SetName(about.Name)
@@ -295,7 +294,7 @@ func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
 	case object == nil:
 		object = nothing
 	case about.Operation != "CREATE":
-		// The object before is not in the event.
+		// The event lacks the old object.
 		whole = false
 	}
 	switch about.Operation {
@@ -312,8 +311,8 @@ func (c *conversion) plan() (p *plan.Plan, whole bool, err error) {
 	return p, whole, err
 }
 
-// final is the object that the validating pass saw, as far as the event shows it: that of the answer, or what
-// was sent if nothing changed it; nil if it is not known.
+// final returns the object that the validating pass saw, as far as the event has it: the object of the response, or the
+// object of the request if nothing changed it; nil if unknown.
 func (c *conversion) final() *unstructured.Unstructured {
 	switch {
 	case c.e.answer != nil && c.about.Subresource == "":

@@ -18,55 +18,53 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Blame is what is known of who set which fields of an object.
+// Blame lists the authors of the fields of an object.
 type Blame struct {
-	// Object is the object, as the command line names it, Namespace its namespace.
+	// Object is the object in the form of the command line, Namespace its namespace.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace,omitempty"`
 	// Changes are in the order in which they were made.
 	Changes []Change `json:"changes"`
-	// KnownSince is how far the traces of the server go back. Created reports whether the one
-	// of the object's creation is among them.
+	// KnownSince is the time of the oldest trace of the server. Created is set if the trace of the object's
+	// creation is available.
 	KnownSince *metav1.MicroTime `json:"knownSince,omitempty"`
 	Created    bool              `json:"created"`
-	// Unknown says what is not known, and why.
+	// Unknown lists the gaps in the data, with reasons.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// Change is a field that somebody set.
+// Change is one change of a field.
 type Change struct {
-	// Path is a JSON pointer. Op is the operation of the patch: add, remove, replace,
-	// move or copy; or merge for a field of an apply configuration.
+	// Path is a JSON pointer. Op is the operation of the patch: add, remove, replace, move or copy; or merge
+	// for a field of an apply configuration.
 	Path string `json:"path"`
 	Op   string `json:"op"`
-	// Value is what was set, if the traces show it.
+	// Value is the new value, if the traces have it.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Field is the path with elements of lists by what names them, as in
-	// spec.containers[name=web].image. Was is what the change replaced or removed; WasBytes is
-	// set instead when that is too large for traces.
+	// Field is the path in which list elements are named by their keys, as in spec.containers[name=web].image.
+	// Was is the value that the change replaced or removed; WasBytes is set instead if that value is too large
+	// for traces.
 	Field    string          `json:"field,omitempty"`
 	Was      json.RawMessage `json:"was,omitempty"`
 	WasBytes int             `json:"wasBytes,omitempty"`
-	// Differences are the fields that the change gave another value, as far as the traces
-	// show both values.
+	// Differences are the fields whose value changed, as far as the traces have both values.
 	Differences []Difference `json:"differences,omitempty"`
-	// Plugin is the admission plugin, and By names who changed the field through it: a
-	// webhook as CONFIGURATION/NAME, a policy, an initializer, or the plugin itself. ByKind
-	// says which: webhook, policy, initializer or plugin.
+	// Plugin is the admission plugin, and By is the author of the change in the plugin: a webhook as
+	// CONFIGURATION/NAME, a policy, an initializer, or the plugin itself. ByKind is webhook, policy,
+	// initializer or plugin.
 	Plugin string `json:"plugin"`
 	By     string `json:"by"`
 	ByKind string `json:"byKind"`
 	// Now is same, changed or unknown.
 	Now string `json:"now"`
-	// Trace and Time are those of the request, Operation and User what it was.
+	// Trace, Time, Operation and User describe the request of the change.
 	Trace     string           `json:"trace"`
 	Time      metav1.MicroTime `json:"time"`
 	Operation string           `json:"operation"`
 	User      string           `json:"user,omitempty"`
 }
 
-// Difference is a field that has another value after a change. A value is absent when
-// the field was not there.
+// Difference is a field whose value a change has changed. Before or After is absent if the field was not there.
 type Difference struct {
 	Field  string          `json:"field"`
 	Before json.RawMessage `json:"before,omitempty"`
@@ -75,7 +73,7 @@ type Difference struct {
 	Now string `json:"now"`
 }
 
-// Logged says that the traces were made of audit logs, and what these do not have.
+// Logged notes that the traces come from audit logs, and lists the facts that audit logs lack.
 func (b *Blame) Logged() {
 	const unlogged = "what built-in admission plugins and mutating policies changed: an audit log does not have it"
 	if !slices.Contains(b.Unknown, unlogged) {
@@ -83,7 +81,7 @@ func (b *Blame) Logged() {
 	}
 }
 
-// Judge takes the changes from the traces. object is nil when it cannot be read.
+// Judge collects the changes from the traces. object is nil if it cannot be read.
 func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured) {
 	redacted, created, logged := false, false, false
 	for _, t := range traces {
@@ -122,10 +120,10 @@ func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured)
 	}
 }
 
-// maxUnpatched bounds the requests of which Unknown says that a patch is missing.
+// maxUnpatched bounds the requests that Unknown lists for missing patches.
 const maxUnpatched = 10
 
-// unpatched says that the audit log has no patch of a webhook that changed the object.
+// unpatched notes that the audit log lacks the patch of a webhook that changed the object.
 func (b *Blame) unpatched(webhook *trace.EntryRecord, t *trace.Record) {
 	const begin = "what webhook "
 	text := fmt.Sprintf("%s%s changed in the request of the trace %s: the audit event has no patch, which needs the level Request", begin, webhook, t.ID)
@@ -143,8 +141,8 @@ func (b *Blame) unpatched(webhook *trace.EntryRecord, t *trace.Record) {
 	}
 }
 
-// step takes the changes from one step: what it gave the object to wait for, and what a
-// compiled-in plugin, an initializer, a policy or a webhook changed.
+// step collects the changes of one step: initializers that the object waits for, and changes by a built-in
+// admission plugin, an initializer, a policy or a webhook.
 func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructured.Unstructured) {
 	from := Change{Plugin: step.Plugin, Trace: t.ID, Time: t.Start, Operation: t.Request.Operation, User: t.Request.User, Now: "unknown"}
 	for _, name := range step.Pending {
@@ -152,7 +150,7 @@ func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructur
 		c.Path, c.Op, c.By, c.ByKind = "/metadata/initializers", "add", name, trace.ByInitializer
 		b.Changes = append(b.Changes, c)
 	}
-	// version is set when the paths are those of another version than the request's.
+	// version is set if the paths refer to another version than the request's.
 	patched := func(patch []trace.PatchOperation, byKind, by, version string) {
 		for i := range patch {
 			p := &patch[i]
@@ -172,7 +170,7 @@ func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructur
 				other = t.Request.Subresource + " "
 			}
 			if other != "" {
-				// The paths are not those of the object.
+				// The paths do not refer to the stored version of the object.
 				seen, c.Path = nil, other+c.Path
 				if c.Field != "" {
 					c.Field = other + c.Field
@@ -191,7 +189,8 @@ func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructur
 	}
 }
 
-// named names the field of an operation whose trace does not: by the object if that has what the operation set.
+// named returns the field of an operation whose trace does not name it. It uses the object if the object still
+// has the value of the operation.
 func named(object *unstructured.Unstructured, p *trace.PatchOperation, now string) string {
 	var root any
 	if object != nil && now == "same" {
@@ -200,8 +199,8 @@ func named(object *unstructured.Unstructured, p *trace.PatchOperation, now strin
 	return review.FieldOf(p.Path, root)
 }
 
-// differences returns the fields that an operation gave another value; nil when the trace
-// does not show both values. object is nil when it does not show which it has.
+// differences returns the fields whose value an operation changed; nil if the trace lacks one of the values.
+// object is nil if the current values are unknown.
 func differences(object *unstructured.Unstructured, p *trace.PatchOperation, field string) []Difference {
 	if field == "" || p.WasBytes > 0 {
 		return nil
@@ -229,7 +228,7 @@ func differences(object *unstructured.Unstructured, p *trace.PatchOperation, fie
 		if object != nil {
 			part, there := partOf(object, p, d.Path)
 			if there && d.After == nil && len(d.Path) > 0 && review.Has(part, d.Before) {
-				// A default that was left out in a larger value, and filled in again.
+				// A default value that the trace omitted within a larger value and that was filled in again.
 				continue
 			}
 			one.Now = nowAt(object, p, &d)
@@ -239,7 +238,7 @@ func differences(object *unstructured.Unstructured, p *trace.PatchOperation, fie
 	return list
 }
 
-// nowAt reports whether the object has what an operation made of a part of its value.
+// nowAt reports whether the object still has the value of an operation at one of its differences.
 func nowAt(object *unstructured.Unstructured, p *trace.PatchOperation, d *review.Difference) string {
 	if len(d.Path) == 0 {
 		return now(object, p)
@@ -254,7 +253,7 @@ func nowAt(object *unstructured.Unstructured, p *trace.PatchOperation, d *review
 	return "changed"
 }
 
-// partOf returns what a path below that of an operation leads to.
+// partOf returns the part of the object at a path below the path of an operation.
 func partOf(object *unstructured.Unstructured, p *trace.PatchOperation, path []review.Segment) (part any, ok bool) {
 	part, ok = at(object.Object, p.Path)
 	for i := 0; ok && i < len(path); i++ {
@@ -263,7 +262,7 @@ func partOf(object *unstructured.Unstructured, p *trace.PatchOperation, path []r
 	return part, ok
 }
 
-// decode reads a value of a trace; none is nil.
+// decode decodes a value of a trace; an absent value is nil.
 func decode(data json.RawMessage) (value any, ok bool) {
 	if len(data) == 0 {
 		return nil, true
@@ -283,7 +282,7 @@ func encode(value any) json.RawMessage {
 	return data
 }
 
-// now reports whether the object has what an operation set.
+// now reports whether the object still has the value of an operation.
 func now(object *unstructured.Unstructured, p *trace.PatchOperation) string {
 	if object == nil {
 		return "unknown"
@@ -305,7 +304,7 @@ func now(object *unstructured.Unstructured, p *trace.PatchOperation) string {
 	return sameAs(found, p.Value)
 }
 
-// appended reports whether a list has the element that was appended to it.
+// appended reports whether a list still has the element that was appended.
 func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string {
 	list, _ := at(object.Object, strings.TrimSuffix(p.Path, "/-"))
 	elements, ok := list.([]any)
@@ -323,11 +322,11 @@ func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string
 	return "changed"
 }
 
-// taken reports whether the trace does not show all of a value, because a part of it is a credential.
+// taken reports whether the trace redacted a credential in a value.
 func taken(value json.RawMessage) bool { return bytes.Contains(value, []byte(credentials.Removed)) }
 
-// sameAs compares a value of the object with one that was set. Members that were filled
-// in with defaults later make no difference.
+// sameAs compares a value of the object with the value of a change. Members that were defaulted later make no
+// difference.
 func sameAs(found any, set json.RawMessage) string {
 	want, ok := decode(set)
 	if !ok || taken(set) {
@@ -339,7 +338,7 @@ func sameAs(found any, set json.RawMessage) string {
 	return "changed"
 }
 
-// at returns what a JSON pointer leads to.
+// at returns the value at a JSON pointer.
 func at(value any, pointer string) (any, bool) {
 	p, err := jsonpointer.New(pointer)
 	if err != nil {

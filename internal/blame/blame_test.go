@@ -35,7 +35,7 @@ func TestWhetherAnObjectStillHasWhatWasSet(t *testing.T) {
 		{"remove", "/spec/m", "", "same"},
 		{"remove", "/spec/n", "", "changed"},
 		{"add", "/spec/n", "", "unknown"},
-		// A credential that the trace does not show.
+		// A credential that the trace redacted.
 		{"add", "/metadata/labels/team", `"[removed]"`, "unknown"},
 		{"add", "/spec/containers/-", `{"name":"side","env":[{"name":"TOKEN","value":"[removed]"}]}`, "unknown"},
 	} {
@@ -49,7 +49,7 @@ func TestWhetherAnObjectStillHasWhatWasSet(t *testing.T) {
 	}
 }
 
-// S30.11: traces of an audit log, as an agent serves them, do not have everything: blame says so, whatever they show.
+// S30.11: traces from an audit log, as an agent serves them, are incomplete: blame always reports it.
 func TestWhatAnAuditLogDoesNotHave(t *testing.T) {
 	of := func(a *trace.Audit, outcome trace.Outcome, calls ...trace.CallRecord) *trace.Record {
 		return &trace.Record{ID: "t1", Outcome: outcome, Audit: a, Request: trace.RequestRecord{Operation: "CREATE"}, Steps: []trace.StepRecord{{Plugin: "P", Allowed: true, Calls: calls}}}
@@ -100,9 +100,9 @@ func TestAFieldHasOneName(t *testing.T) {
 	}
 }
 
-// Blame names who set a field of the object, and nobody whose change was not made: a soft one (S28.7),
-// a patch that was refused or changes nothing (S5.12), an answer that was not used, a request that was
-// rejected or refused after admission, an attempt that met another write.
+// Blame names the author of a field, and never the author of a change that had no effect: a warn-only change (S28.7),
+// a patch that was refused or changes nothing (S5.12), a response that was not used, a request that was rejected or
+// refused after admission, or an attempt that conflicted with another write.
 func TestWhoChangedNothingIsNotBlamed(t *testing.T) {
 	patch := []trace.PatchOperation{{Op: "add", Path: "/metadata/labels/team", Field: "metadata.labels.team", Value: json.RawMessage(`"red"`)}}
 	hook := func(name string) trace.EntryRecord { return trace.EntryRecord{Configuration: name, Name: "hook"} }

@@ -1,3 +1,3 @@
-// Package blame finds out of traces who set which fields of an object, for the command blame and for
-// the console.
+// Package blame derives from traces the authors of the fields of an object, for the command blame
+// and for the console.
 package blame

@@ -13,22 +13,22 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// ByManager is the ByKind of what is known from managedFields alone.
+// ByManager is the ByKind of authors known from managedFields only.
 const ByManager = "manager"
 
-// Owner is who set a field last, as metadata.managedFields has it: the client that sent the request,
-// also when a webhook set the field in that request.
+// Owner is the last author of a field according to metadata.managedFields: the client of the request,
+// even if a webhook set the field in that request.
 type Owner struct {
 	// Path is a JSON pointer to the field.
 	Path string
-	// Whole reports whether all that is in the field belongs to the owner.
+	// Whole is set if the owner also owns everything inside the field.
 	Whole bool
-	// By are the names of the field managers.
+	// By lists the names of the field managers.
 	By string
 }
 
-// Owners returns who owns which fields of an object, by path. Entries of managedFields that cannot be
-// read, and fields that the object does not have, are left out.
+// Owners returns the owners of an object's fields, by path. Unreadable entries of managedFields, and
+// fields that the object does not have, are omitted.
 func Owners(object *unstructured.Unstructured) []Owner {
 	names := map[string][]string{}
 	whole := map[string]bool{}
@@ -64,7 +64,7 @@ func managerName(entry *metav1.ManagedFieldsEntry) string {
 	return entry.Manager
 }
 
-// pointerTo returns a path of managedFields as a JSON pointer; ok is false when the object does not
+// pointerTo converts a path of managedFields to a JSON pointer; ok is false if the object does not
 // have the field.
 func pointerTo(object any, path fieldpath.Path) (pointer string, ok bool) {
 	var b strings.Builder
@@ -95,8 +95,8 @@ func pointerTo(object any, path fieldpath.Path) (pointer string, ok bool) {
 	return b.String(), true
 }
 
-// isElement reports whether a path means an element of a list: by the values of its keys, or by its
-// own value.
+// isElement reports whether a path element identifies a list element: by the values of its keys, or
+// by its own value.
 func isElement(one any, element *fieldpath.PathElement) bool {
 	switch {
 	case element.Value != nil:

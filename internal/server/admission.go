@@ -48,8 +48,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// admitter is the server's admission: the engine, the registrations in force, and the chain of
-// plugins that every write goes through.
+// admitter is the server's admission: the engine, the active registrations, and the chain of
+// plugins for every write.
 type admitter struct {
 	settings *settings
 	engine   *admission.Engine
@@ -69,14 +69,14 @@ type admitter struct {
 	params *params.Reader
 	// schemas are the schemas of the kinds that policies change.
 	schemas *schemas.Applied
-	// inForce holds the answer to a write of a registration until the registration is in force.
+	// inForce delays the response to a write of a registration until the registration is active.
 	inForce inforce.Holder
 	// makeAccount makes the service account of a namespace; nil if no controller of this
 	// server does.
 	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
 	// namespaces lists the namespaces that a watch has shown.
 	namespaces corelisters.NamespaceLister
-	// caches are the caches that requests are judged by.
+	// caches are the caches that admission plugins and RBAC read.
 	caches *caches.Caches
 	// rejected knows the owners whose new objects initializers rejected.
 	rejected *controllers.Rejections
@@ -95,7 +95,7 @@ type admitter struct {
 // of a deleted kind have ended by then.
 const seriesStay = 20 * time.Second
 
-// judging is the phase in which the server has the admission chain, which judges writes.
+// judging is the phase in which the server has the admission chain.
 type judging struct {
 	*framed
 	admitter *admitter
@@ -204,7 +204,7 @@ func newJudging(f *framed) (*judging, error) {
 	return &judging{f, a}, nil
 }
 
-// judges returns an error while registrations cannot be read, and no write can be judged.
+// judges returns an error while registrations cannot be read, so that no write can be admitted.
 func (a *admitter) judges() error {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -222,8 +222,8 @@ func (a *admitter) close() {
 	a.engine.Close()
 }
 
-// run keeps the registrations fresh by which requests are judged, until ctx ends. The server
-// announces itself in etcd before it reads a registration.
+// run keeps the registrations fresh, until ctx ends. The server announces itself in etcd before it
+// reads a registration.
 func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	if err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		err := a.announcer.Announce(ctx)

@@ -17,8 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// After CaughtUp, plugins judge by the objects that were stored before it, although they read
-// caches.
+// After CaughtUp, plugins see the objects that were stored before it, although they read caches.
 func TestPluginsJudgeByWhatWasStoredOnceCaughtUp(t *testing.T) {
 	speed.Server(t)
 	s, err := server.New(server.Options{

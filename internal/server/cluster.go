@@ -153,7 +153,7 @@ func (s *settings) enter(ctx context.Context) (*etcd.Member, error) {
 		return nil, fmt.Errorf("--data-dir: %s is that of the member %s, and its data are gone: run 'gatehouse cluster remove %s' on another server, and join again with an empty directory", s.DataDir, known.Name, known.Name)
 	}
 	if s.Join != "" {
-		// A server that is killed while it joins goes on by this name.
+		// A server that is killed while it joins continues under this name.
 		if err := s.member.Write(s.files(), s.DataDir); err != nil {
 			return nil, fmt.Errorf("--data-dir: %w", err)
 		}
@@ -249,7 +249,8 @@ func (s *settings) judgedBy() (map[string]string, error) {
 	return judging, nil
 }
 
-// judgingFlags are the flags that were set for the admission plugins in judgedBy. Other values have the names of their flags.
+// judgingFlags returns the flags that set the values of the admission plugins in judgedBy. Other values have the names
+// of their flags.
 func (s *settings) judgingFlags() map[string][]members.Flag {
 	var list []members.Flag
 	for _, f := range []struct {

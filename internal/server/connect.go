@@ -8,12 +8,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// connect gives parts of earlier phases the parts that were made after them. Some parts need
-// each other: policies read params, which are objects of resources, and writes of resources are
-// judged by policies. One of two such parts is made first, and connect gives it the other part.
-// No part runs before connect.
+// connect gives parts of earlier phases the parts that were made after them. Some parts need each
+// other: policies read params, which are objects of resources, and policies evaluate writes of
+// resources. One of two such parts is made first, and connect gives it the other part. No part runs
+// before connect.
 func connect(a *assembly) {
-	// Params are objects of resources, and writes of resources are judged by params.
+	// Params are objects of resources, and writes of resources are evaluated with params.
 	a.admitter.params.Serve(a.api.static, a.api.custom, a.api.custom, a.stores.place)
 	// Mutating policies change objects by the schemas of their kinds.
 	a.admitter.schemas.Serve(a.api.endpoints, a.api.custom)

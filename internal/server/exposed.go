@@ -67,7 +67,7 @@ type populated struct {
 	// afterDelete has the functions to call when an object was deleted other than through the
 	// storage of its kind.
 	afterDelete map[schema.GroupResource]func(runtime.Object)
-	// generic is the library's server.
+	// generic is the generic server of k8s.io/apiserver.
 	generic *genericapiserver.GenericAPIServer
 }
 
@@ -299,9 +299,9 @@ func latestLog(latest func() []byte) http.Handler {
 	})
 }
 
-// discover answers requests for discovery. The answer has the kinds of definitions that were
-// created a moment ago. A client that has created a definition looks for its kind next, and if
-// the kind is missing, the client looks again only after a pause.
+// discover answers requests for discovery. The response has the kinds of CRDs that were created a
+// moment ago. A client that has created a CRD looks for its kind next, and if the kind is missing,
+// the client looks again only after a pause.
 func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 	path, others := strings.CutPrefix(req.URL.Path, "/apis")
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
@@ -311,15 +311,15 @@ func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 	a.shown.Discovery.ServeHTTP(w, req)
 }
 
-// awaitResource waits for a resource whose definition was created a moment ago: a client that
-// has created a definition creates objects next.
+// awaitResource waits for a resource whose CRD was created a moment ago, because a client that has
+// created a CRD creates objects next.
 func (a *api) awaitResource(ctx context.Context, resource schema.GroupResource) bool {
 	arriving := a.custom.ArrivingResource(resource)
 	return len(arriving) > 0 && inflight.Aside(ctx, func() { customresources.Await(ctx, arriving) })
 }
 
-// install adds the API to the library's server, which has health checks, metrics and the
-// version already.
+// install adds the API to the generic server of k8s.io/apiserver, which has health checks, metrics
+// and the version already.
 func (a *api) install(generic *genericapiserver.GenericAPIServer, oldClients bool) {
 	m := generic.Handler.NonGoRestfulMux
 	for _, prefix := range []string{"/api", "/apis"} {

@@ -41,7 +41,7 @@ const (
 	maxWaiting = 10_000
 )
 
-// framed is the phase in which the library's server is configured.
+// framed is the phase in which the generic server of k8s.io/apiserver is configured.
 type framed struct {
 	*reachable
 	// config has the handlers in front of the API, and the health of the server. It is complete.
@@ -50,7 +50,7 @@ type framed struct {
 	places *serverstorage.DefaultStorageFactory
 }
 
-// newFramed configures the library's server.
+// newFramed configures the generic server of k8s.io/apiserver.
 func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	s, v, self := r.settings, r.serving, r.loopback
 	config := genericapiserver.NewConfig(legacyscheme.Codecs)

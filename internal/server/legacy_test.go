@@ -89,8 +89,8 @@ func workload(apiVersion, resource, metadata string) string {
 	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"generateName":"w-"%s},%s}`, apiVersion, kinds[resource], metadata, rest)
 }
 
-// S9.19: the compiled-in plugins judge a write through an old version as a write through the
-// version that is stored.
+// S9.19: the built-in admission plugins decide a write through an old version like a write through
+// the stored version.
 func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	var enable []string

@@ -38,7 +38,7 @@ type links struct {
 	manifestsChanged func()
 	// read counts a read of the registrations, and announces which of them the engine cannot use.
 	read func(snapshot.Read)
-	// judges returns an error while the server cannot judge writes.
+	// judges returns an error while the server cannot admit writes.
 	judges func() error
 	// discarded calls the function of afterDelete for an object that was deleted before it was
 	// initialized. That function comes from the kind of the object, and kinds are made after

@@ -41,7 +41,7 @@ type Options struct {
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
 	// Cluster makes the embedded etcd the first member of a cluster that other servers can join. Join is the URL of a
 	// server whose cluster this one joins, with the token in JoinTokenFile. Both have no effect on the data directory
-	// of a member. AllowDifferentJudging lets a server join whose flags of admission differ from those of the other
+	// of a member. AllowDifferentJudging lets a server join whose admission flags differ from the flags of the other
 	// servers.
 	Cluster, AllowDifferentJudging bool
 	Join, JoinTokenFile            string
@@ -73,8 +73,9 @@ type Options struct {
 	BackupSchedule, BackupDir string
 	BackupKeep                int
 	ProgramVersion            string
-	// UnsafeNoFsync lets the embedded etcd answer before a write is on the disk, and the server
-	// go on before its files are: a crash of the machine loses data. It is for tests.
+	// UnsafeNoFsync makes the embedded etcd answer before a write is on the disk, and the server
+	// continue before its files are on the disk: a crash of the machine loses data. It is for
+	// tests.
 	UnsafeNoFsync bool
 	// EndAtOnce lets the server end without finishing the requests that run. It is for
 	// tests.
@@ -85,8 +86,8 @@ type Options struct {
 	// authority, which always does.
 	TLSCertFile, TLSPrivateKeyFile string
 	ClientCAFile                   string
-	// SecureServing has the lowest version of TLS and the cipher suites that are accepted, certificates for single names, and the settings of HTTP/2: the library's own
-	// options, with its flags. Of other fields none counts.
+	// SecureServing has the lowest version of TLS and the accepted cipher suites, certificates for single names, and
+	// the settings of HTTP/2: the options of k8s.io/apiserver, with its flags. Its other fields are ignored.
 	SecureServing *options.SecureServingOptions
 	// AnonymousAuth says whether callers without credentials are the user system:anonymous. Nil
 	// means that they are at the paths of health and version only.
@@ -160,10 +161,10 @@ type Options struct {
 	// AdmissionConfiguration has no user, both or neither. Without them, the server presents to
 	// aggregated servers a certificate that it has made.
 	ProxyClientCertFile, ProxyClientKeyFile string
-	// RequestHeader says which proxies may name the caller of a request in headers: the
-	// library's own options, with its flags. The authorities of proxies are its ClientCAFile
-	// and, unless ProxyClientCertFile is set, the authority that the server has made for its own
-	// certificate. If there is neither, no proxy may name callers.
+	// RequestHeader configures the proxies that may name the caller of a request in headers: the
+	// options of k8s.io/apiserver, with its flags. The certificate authorities of proxies are its
+	// ClientCAFile and, unless ProxyClientCertFile is set, the authority that the server has made
+	// for its own certificate. If there is neither, no proxy may name callers.
 	RequestHeader *options.RequestHeaderAuthenticationOptions
 	// RuntimeConfig switches versions of the API on and off, each entry
 	// GROUP/VERSION or GROUP/VERSION=true or =false. On by default are
@@ -207,7 +208,7 @@ type Options struct {
 	// secrets are never shown.
 	AdmissionTraceBytes  int
 	AdmissionTraceRedact bool
-	// AdmissionTraceSkips has traces say why webhooks and policies did not judge a request.
+	// AdmissionTraceSkips adds to traces the reasons why webhooks and policies skipped a request.
 	// It is for tests: with many registrations, these reasons are most of a trace.
 	AdmissionTraceSkips bool
 	// InitializerTimeout is how long an initializer may take; InitializerRepairAfter
@@ -218,10 +219,10 @@ type Options struct {
 	// initialized is kept for initializers that have to release something; 0 means 1 h.
 	InitializerReleaseTimeout time.Duration
 
-	// Kubernetes has requests judged as by a kube-apiserver, which ignores the annotations of
-	// Gatehouse (S5.29, S28.11). It is for programs that predict what another server does.
+	// Kubernetes makes admission behave as in a kube-apiserver, which ignores the annotations of
+	// Gatehouse (S5.29, S28.11). It is for programs that predict the decisions of another server.
 	Kubernetes bool
-	// Rehearsals lets this process judge requests for tests (Server.Rehearse). It is for
+	// Rehearsals lets this process evaluate requests for tests (Server.Rehearse). It is for
 	// programs that embed a server.
 	Rehearsals bool
 
@@ -267,8 +268,8 @@ type Options struct {
 	// its flags.
 	Audit *options.AuditOptions
 
-	// Features says whether the server can be profiled: the library's own options, with its
-	// flags; nil means the library's defaults.
+	// Features configures profiling of the server: the options of k8s.io/apiserver, with its flags;
+	// nil means the defaults of k8s.io/apiserver.
 	Features *options.FeatureOptions
 	// Flags are the flags of the command line, which /flagz shows; nil means no such page.
 	Flags flagz.Reader

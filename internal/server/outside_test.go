@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/boundstest"
 )
 
-// S27.10: every endpoint outside of the API, including those that k8s.io/apiserver adds, reads a bounded
+// S27.10: every endpoint outside of the API, including the endpoints of k8s.io/apiserver, reads a bounded
 // body in a bounded time, for an unknown client and for the server itself, and has a response of a bounded
 // size.
 func TestEveryEndpointOutsideOfTheAPIIsBounded(t *testing.T) {

@@ -30,18 +30,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// Rehearsal says how the server judges a request for a test. The server judges it as any other
-// request, and stores nothing.
+// Rehearsal configures the evaluation of a request for a test. The server evaluates it like any
+// other request, and stores nothing.
 type Rehearsal struct {
 	// Stored are objects that the request finds in place of the stored objects of the same names.
 	Stored []Stored
 	// Authorize makes the server check whether the user may make the request. Otherwise every user
 	// may. Expressions that use the authorizer get the server's answer in both cases.
 	Authorize bool
-	// Connect says that the request is a CONNECT, which cannot be a dry run. Admission judges it,
-	// and nothing is connected.
+	// Connect makes the request a CONNECT, which cannot be a dry run. Admission evaluates it, and
+	// nothing is connected.
 	Connect bool
-	// DryRun makes the request a dry run for the webhooks and policies that judge it, too.
+	// DryRun makes the request a dry run for webhooks and policies, too.
 	DryRun bool
 	// Answer, if set, answers a call of a webhook. With neither a response nor an error, the
 	// webhook is called.
@@ -49,8 +49,8 @@ type Rehearsal struct {
 	// Saw, if set, is called with each evaluation of an expression, by several goroutines at the
 	// same time.
 	Saw func(*registration.Entry, *expression.Expression, *expression.Seen)
-	// Registrations, if set, returns the registrations by which the request is judged, in place of
-	// those in force.
+	// Registrations, if set, returns the registrations to use for the request in place of the
+	// active ones.
 	Registrations func(inForce *snapshot.Snapshot) *snapshot.Snapshot
 
 	trace *trace.Trace
@@ -211,7 +211,7 @@ func (a made) GetOperationOptions() runtime.Object {
 	return options
 }
 
-// rehearsalSnapshots have the registrations of a rehearsal in place of those in force.
+// rehearsalSnapshots has the registrations of a rehearsal in place of the active ones.
 type rehearsalSnapshots struct{ admission.Snapshots }
 
 func (s rehearsalSnapshots) Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error) {

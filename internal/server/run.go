@@ -18,8 +18,7 @@ import (
 // a time of their own; creators that wait for initializers get their answer after lastWait.
 const shutdownTimeout = 10 * time.Second
 
-// lastWait is how long creators may go on waiting for initializers when the server
-// is to end.
+// lastWait is how long creators may continue to wait for initializers when the server is to end.
 const lastWait = 5 * time.Second
 
 // controllersEnd is how long the controllers and informers may take to end before serving

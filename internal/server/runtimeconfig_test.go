@@ -23,8 +23,7 @@ const (
 	configMaps = "/api/v1/namespaces/default/configmaps"
 )
 
-// eventually sends a request until it gets a code: registrations are in force
-// within about a second.
+// eventually sends a request until it gets a code: registrations are active within about a second.
 func eventually(t *testing.T, h *harness.HTTP, code int, path, body string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("POST %s gets %d", path, code), func() error {
@@ -42,9 +41,9 @@ func serviceOf(h *harness.HTTP, name string) {
 		`{"metadata":{"name":%q,"labels":{"kubernetes.io/service-name":%[1]q}},"addressType":"IPv4","ports":[{"name":"","port":443}],"endpoints":[{"addresses":["10.9.0.1"]}]}`, name))
 }
 
-// TestVersionsAreSwitched proves S9.8 and S11.12: a version that is switched off is
-// not served; registrations through v1alpha1 are then not in force, which is not an error. They
-// are in force again when the version is switched on.
+// TestVersionsAreSwitched proves S9.8 and S11.12: a version that is switched off is not served;
+// registrations through v1alpha1 are then not active, which is not an error. They are active again
+// when the version is switched on.
 func TestVersionsAreSwitched(t *testing.T) {
 	const trial, secret = `{"metadata":{"name":"trial"}}`, secrets + "?dryRun=All"
 	hooks := harness.NewWebhookServer(t, []string{"hook.default.svc"})

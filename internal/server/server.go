@@ -41,9 +41,9 @@ func New(o Options) (*Server, error) {
 	return &Server{settings: settings, ready: make(chan struct{})}, nil
 }
 
-// Run serves until ctx ends, then finishes running requests and returns
-// nil. It calls ready, which may be nil, once when the server is ready. An error
-// says in one sentence why the server could not start or go on.
+// Run serves until ctx ends, then finishes running requests and returns nil. It calls ready, which
+// may be nil, once when the server is ready. An error gives in one sentence the reason why the
+// server could not start or continue.
 func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	asked := ctx
 	ctx, stop := context.WithCancelCause(s.settings.delayed(ctx))
@@ -120,10 +120,10 @@ func (s *settings) listen() (net.Listener, error) {
 	return listener, nil
 }
 
-// CaughtUp returns when requests are judged by all objects that were stored before the call. A
-// cluster needs a moment for that, because its admission plugins and its RBAC read caches.
-// Registrations need no wait: the server answers a write of a registration when the
-// registration is in force. The server must be ready. CaughtUp does not wait for deletions.
+// CaughtUp returns when admission and authorization use all objects that were stored before the
+// call. A cluster needs a moment for that, because its admission plugins and its RBAC read caches.
+// Registrations need no wait: the server answers a write of a registration when the registration is
+// active. The server must be ready. CaughtUp does not wait for deletions.
 func (s *Server) CaughtUp(ctx context.Context) error {
 	a := s.assembly.Load()
 	if a == nil {

@@ -364,8 +364,8 @@ func (v *serving) saveKubeconfig(s *settings) error {
 	return s.files().Write(s.KubeconfigOut, data, 0o600)
 }
 
-// loopback is the server as a client of itself. Its requests go through admission like those of all
-// clients.
+// loopback is the server as a client of itself. Its requests go through admission like all requests
+// of clients.
 type loopback struct {
 	config    *restclient.Config
 	client    *kubernetes.Clientset

@@ -41,8 +41,8 @@ type settings struct {
 	plugins []string
 	// versions is RuntimeConfig.
 	versions runtimeconfig.Versions
-	// notEnforced are the resources of the registrations that no request is judged by,
-	// because the kind is switched off or its plugin does not run.
+	// notEnforced are the resources of the registrations that this server does not enforce, because
+	// the kind is switched off or its plugin does not run.
 	notEnforced []string
 	// breaker is AdmissionWebhookBreaker.
 	breaker call.Breaker
@@ -67,8 +67,7 @@ type settings struct {
 // sharesEtcd reports whether other servers may store objects in the same etcd.
 func (s *settings) sharesEtcd() bool { return s.external() || s.member != nil }
 
-// strict reports whether a registration is in force everywhere when its write is
-// acknowledged.
+// strict reports whether a registration is active on all servers when its write is acknowledged.
 func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyStrict }
 
 // runs reports whether the admission plugin of a name is in the chain.
@@ -299,7 +298,7 @@ func (s *settings) checkNumbers() error {
 	return nil
 }
 
-// checkRequests checks the options of requests as the library does.
+// checkRequests checks the options of requests as k8s.io/apiserver does.
 func (s *settings) checkRequests() error {
 	o := &options.ServerRunOptions{
 		RequestTimeout: s.RequestTimeout, MinRequestTimeout: int(s.MinRequestTimeout / time.Second), GoawayChance: s.GoawayChance,

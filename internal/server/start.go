@@ -32,7 +32,8 @@ type assembly struct {
 	running, whenReady []part
 }
 
-// part is a part of the server that neither stores nor judges, so that a panic ends only the part.
+// part is a part of the server that neither stores nor admits objects, so that a panic ends only
+// the part.
 type part struct {
 	name string
 	run  func(context.Context)

@@ -73,8 +73,8 @@ func newStoring(j *judging) (*storing, error) {
 }
 
 // uncached are the resources without a watch cache: resources that are written often and hardly
-// ever read, resources with very many objects that this server reads from etcd, and definitions,
-// which take a hundred times as much memory in a cache as in etcd.
+// ever read, resources with very many objects that this server reads from etcd, and CRDs, which
+// take a hundred times as much memory in a cache as in etcd.
 var uncached = []schema.GroupResource{
 	{Resource: "events"},
 	{Group: "events.k8s.io", Resource: "events"},

@@ -12,7 +12,7 @@ import (
 )
 
 // S22.28: a controller that panics ends alone, whether it is being made or runs. The others are made
-// and go on.
+// and continue.
 func TestAControllerThatPanicsEndsAlone(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	others := make(chan string, 2)

@@ -46,7 +46,8 @@ func (t *term) forgetFences() (func(context.Context), error) {
 			after = names[len(names)-1]
 		}
 	}
-	// No namespace has an empty name: in the queue it stands for the namespaces that went before.
+	// No namespace has an empty name. In the queue the empty name means all namespaces that were
+	// deleted before.
 	queue.Add("")
 	return func(ctx context.Context) {
 		defer queue.ShutDown()

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// lingering is how long a kind is followed after its last controller has stopped following
-	// it: the events of its last objects may still arrive, and a definition may be made anew.
+	// lingering is how long a kind is followed after its last controller has stopped following it:
+	// the events of its last objects may still arrive, and a CRD may be made anew.
 	lingering = 10 * time.Second
 	// patience is how long controllers that follow all kinds wait for a kind of another server.
 	patience = 5 * time.Second

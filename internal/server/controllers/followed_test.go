@@ -64,7 +64,7 @@ func TestAKindIsFollowedWhileSomebodyWantsIt(t *testing.T) {
 		}
 		stopSecond()
 		time.Sleep(lingering / 2)
-		// The definition comes back while the informer lingers.
+		// The CRD is created again while the informer lingers.
 		again, stopAgain := follow(f, widgets, seen)
 		if name := <-seen; name != "one" {
 			t.Errorf("seen again: %q", name)

@@ -59,12 +59,11 @@ func (e everything) RoundTrip(req *http.Request) (*http.Response, error) {
 	return e.RoundTripper.RoundTrip(req)
 }
 
-// certain lets the collector take an object for absent only when the answer names the object.
-// Other answers with the code 404 say that the resource is not served: because its definition
-// or its APIService is being made anew, because this version is switched off, or because
-// another server has not heard of it yet. An owner may exist all the same, and the collector
-// would delete the objects that it owns. Such an answer becomes 503, and the collector asks
-// again.
+// certain makes the collector treat an object as absent only when the response names the object.
+// Other responses with the code 404 mean that the resource is not served: because its CRD or its
+// APIService is being made anew, because this version is switched off, or because another server
+// has not seen it yet. An owner may exist all the same, and the collector would delete its
+// dependents. Such a response becomes 503, and the collector asks again.
 type certain struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// all stands for every controller that runs by default.
+	// all means every controller that runs by default.
 	all = "*"
-	// None, as an entry of a selection, stands for no controller at all.
+	// None, as an entry of a selection, means no controller at all.
 	None = "-*"
 )
 

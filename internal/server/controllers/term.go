@@ -297,8 +297,8 @@ type monitors struct {
 	progress *progress
 }
 
-// whole are the kinds whose whole objects a term keeps, because default controllers read them. The
-// versions are the ones that these controllers read.
+// whole are the kinds whose whole objects a term keeps, because default controllers read them, in
+// the versions that these controllers read.
 var whole = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "namespaces"},
 	{Version: "v1", Resource: "nodes"},

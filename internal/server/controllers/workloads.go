@@ -94,8 +94,8 @@ func cleanTokens(_ context.Context, t *term, client kubernetes.Interface) (func(
 
 // fakeNodes plays a scheduler and nodes.
 func fakeNodes(_ context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
-	// The fake kubelets act as the server: one client stands for all of them, and a kubelet's own
-	// rights are for one node.
+	// The fake kubelets act as the server: they share one client, and a kubelet's own rights are
+	// for one node.
 	kubelet, err := kubernetes.NewForConfig(t.loopback)
 	if err != nil {
 		return nil, err

@@ -210,8 +210,7 @@ func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preco
 	return explainWrite(ctx, err)
 }
 
-// Watch begins a watch in the watch cache, or in etcd if the version is before the first one that
-// the cache has.
+// Watch begins a watch in the watch cache, or in etcd if the version is older than the watch cache.
 func (l *lazy) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (w watch.Interface, err error) {
 	err = l.cached(ctx, func(o *opened) (err error) {
 		if w, err = o.Watch(ctx, key, opts); err == nil {

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 )
 
-// explainRead returns an error with which the client may retry the read in place of an error of
-// etcd, which the library would answer with a bare 500. For an error that comes from the end of
-// the request's time it returns a timeout. Other errors stay as they are.
+// explainRead replaces an error of etcd, which k8s.io/apiserver would answer with a bare 500, by an
+// error after which the client may retry the read. It replaces an error that comes from the end of
+// the request's time by a timeout. Other errors stay as they are.
 func explainRead(ctx context.Context, err error) error {
 	if overtime(ctx, err) {
 		return apierrors.NewTimeoutError("the storage did not answer within the time of the request", 0)

@@ -139,8 +139,8 @@ func (a *Aggregator) Run(ctx context.Context) {
 	defer a.informers.Shutdown()
 	defer running.Wait()
 	running.Go(func() { survive.Run(ctx, "aggregation: local APIServices", a.registrar.run) })
-	// From now on conditions of local APIServices are written, including those of APIServices that
-	// were seen before.
+	// From now on conditions of local APIServices are written, including conditions of APIServices
+	// that were seen before.
 	a.up.Store(true)
 	a.known.Enqueue()
 	select {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// S22.3: the priorities equal those of kube-apiserver for every group version that it has.
+// S22.3: the priorities equal kube-apiserver's for every group version that it has.
 func TestPrioritiesAreUpstreams(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
 	if err != nil {

@@ -25,8 +25,8 @@ type Options struct {
 	// that upstream no longer serves.
 	Kinds          []catalog.Group
 	LegacyVersions []schema.GroupVersion
-	// Registrations has the storage of the registrations, by version and path, and NotEnforced
-	// the resources that configure admission and by which no request is judged.
+	// Registrations has the storage of the registrations, by version and path, and NotEnforced the
+	// resources that configure admission and that this server does not enforce.
 	Registrations map[string]map[string]rest.Storage
 	NotEnforced   []string
 	// Others are groups of this server that follow upstream's.
@@ -123,9 +123,8 @@ func Endpoints(o Options) (resources.Static, []*resources.Endpoint, error) {
 // rollback is a request to a controller.
 const rollback = "deployments/rollback"
 
-// warningsOf returns warnings, by path, for kinds of a version. Upstream judges requests by
-// these kinds or acts on them, and this server does not: a user who creates such an object must
-// not rely on it.
+// warningsOf returns warnings, by path, for kinds of a version that upstream enforces or acts on
+// and this server does not: a user who creates such an object must not rely on it.
 func warningsOf(v catalog.Version, notEnforced []string) map[string][]string {
 	if v.Storage[rollback] != nil {
 		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, but this server runs no controller that performs it"}}

@@ -134,7 +134,7 @@ type Hook struct {
 const repairInterval = 3 * time.Minute
 
 // Default is the configuration of upstream without flags. It names all versions that upstream has,
-// including those that are not served.
+// whether they are served or not.
 func Default() *serverstorage.ResourceConfig { return controlplane.DefaultAPIResourceConfigSource() }
 
 // Build returns the built-in groups, in the order that discovery shows them, and the hooks that
@@ -222,8 +222,8 @@ func removeOwn(groups []Group) {
 	}
 }
 
-// shareTables gives all kinds the same printers of tables: each kind of upstream comes with
-// the printers of all kinds, 3 MB together.
+// shareTables gives all kinds the same printers of tables: each kind of upstream has its own copy
+// of the printers of all kinds, 3 MB together.
 func shareTables(groups []Group) {
 	shared := printers.NewTableGenerator().With(internalversion.AddHandlers)
 	for _, g := range groups {
@@ -308,7 +308,7 @@ func (o *Options) others() []controlplaneapiserver.RESTStorageProvider {
 	}
 }
 
-// Scheme has every built-in kind except those of package registration.
+// Scheme has every built-in kind except the kinds of package registration.
 var Scheme = legacyscheme.Scheme
 
 // Codecs encode and decode the kinds of Scheme.

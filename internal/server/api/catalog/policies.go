@@ -82,8 +82,8 @@ type refinement interface {
 	warnings(ctx context.Context, obj runtime.Object) []string
 }
 
-// declarativeCreate has all methods that the library looks for in the create strategies
-// of policies and bindings: it silently skips a method that a wrapper leaves out.
+// declarativeCreate has all methods that k8s.io/apiserver looks for in the create strategies of
+// policies and bindings: it silently skips a method that a wrapper leaves out.
 type declarativeCreate interface {
 	rest.RESTCreateStrategy
 	rest.DeclarativeValidationStrategy
@@ -137,8 +137,8 @@ func (refiningLittle) errors(_, _ runtime.Object, errs field.ErrorList) field.Er
 // validatingPolicyStrategy refines ValidatingAdmissionPolicy.
 type validatingPolicyStrategy struct{ refiningLittle }
 
-// before adds the texts of stored variables to those of validations, because upstream looks only
-// there for texts that compile as stored expressions (D76).
+// before adds the texts of stored variables to the texts of validations, because upstream looks
+// only there for texts that compile as stored expressions (D76).
 func (validatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 	policy := old.(*admissionregistration.ValidatingAdmissionPolicy)
 	if len(policy.Spec.Variables) == 0 {
@@ -164,8 +164,8 @@ func (validatingPolicyStrategy) warnings(_ context.Context, obj runtime.Object) 
 // mutatingPolicyStrategy refines MutatingAdmissionPolicy.
 type mutatingPolicyStrategy struct{ refiningLittle }
 
-// before adds the texts of stored JSON patches to those of apply configurations, because upstream
-// looks only there for texts that compile as stored expressions (D76).
+// before adds the texts of stored JSON patches to the texts of apply configurations, because
+// upstream looks only there for texts that compile as stored expressions (D76).
 func (mutatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 	policy := old.(*admissionregistration.MutatingAdmissionPolicy)
 	shown := *policy

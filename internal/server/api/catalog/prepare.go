@@ -52,7 +52,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
 )
 
-// sampleAddress stands for the address that a server gives a service.
+// sampleAddress is used in place of the address that a server would give a service.
 const sampleAddress = "10.96.0.10"
 
 // Prepare runs a registry's strategy on the object of a request between the passes of admission: it
@@ -246,7 +246,7 @@ func Binds(resource schema.GroupResource, subresource string) bool {
 	return resource == core.Resource("bindings") && subresource == "" || resource == core.Resource("pods") && subresource == "binding"
 }
 
-// binder stands for the registries that bind pods to nodes, which have no strategy.
+// binder represents the registries that bind pods to nodes, which have no strategy.
 type binder struct{}
 
 // New implements rest.Storage.

@@ -38,8 +38,8 @@ func judgeAsCreate(store *genericregistry.Store) {
 	}
 }
 
-// updateStrategy has all methods that the library looks for in the update strategies of
-// pods and jobs: it silently skips a method that a wrapper leaves out.
+// updateStrategy has all methods that k8s.io/apiserver looks for in the update strategies of pods
+// and jobs: it silently skips a method that a wrapper leaves out.
 type updateStrategy interface {
 	rest.RESTUpdateStrategy
 	rest.DeclarativeValidationStrategy

@@ -7,10 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// effectiveVersion is the release that the server behaves as. The library's own
-// takes the text that clients read at /version from a variable that only the
-// build scripts of Kubernetes set; clients reject the value that the variable has in other
-// builds.
+// effectiveVersion is the release that the server behaves as. The implementation in
+// k8s.io/apiserver takes the text that clients read at /version from a variable that only the build
+// scripts of Kubernetes set; clients reject the value that the variable has in other builds.
 type effectiveVersion struct {
 	compatibility.EffectiveVersion
 }

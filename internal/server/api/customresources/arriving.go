@@ -16,10 +16,9 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
-// arrivals are the definitions that were created a moment ago through this server, and are
-// not served yet.
+// arrivals are the CRDs that were created a moment ago through this server, and are not served yet.
 type arrivals struct {
-	// patience is for how long after its creation a definition counts as arriving.
+	// patience is how long after its creation a CRD counts as arriving.
 	patience time.Duration
 
 	mu sync.Mutex
@@ -35,14 +34,14 @@ type arrival struct {
 	group string
 	// uid is the UID of the CRD, "" while it is being created.
 	uid types.UID
-	// over ends when the definition is served, or will not be served soon, and served when requests find
-	// the resource, at the latest with over.
+	// over ends when the CRD is served, or will not be served soon. served ends when requests find the
+	// resource, at the latest with over.
 	over, served context.Context
 	end, serve   context.CancelFunc
 }
 
-// add counts a definition as arriving, for patience at most. created is to be called with the
-// UID of the definition, or with "" if there is none.
+// add counts a CRD as arriving, for patience at most. The caller calls created with the UID of the
+// CRD, or with "" if there is none.
 func (a *arrivals) add(name, group string) (created func(types.UID)) {
 	one := &arrival{group: group}
 	one.over, one.end = context.WithCancel(context.Background())
@@ -68,7 +67,7 @@ func (a *arrivals) arrived(name string) {
 	a.end(name, func(*arrival) bool { return true })
 }
 
-// deleted ends the arrival of a definition that was deleted.
+// deleted ends the arrival of a CRD that was deleted.
 func (a *arrivals) deleted(name string, uid types.UID) {
 	a.end(name, func(one *arrival) bool { return one.uid == uid })
 }
@@ -87,7 +86,7 @@ func (a *arrivals) end(name string, which func(*arrival) bool) {
 	}
 }
 
-// served says that requests find the resource of a definition.
+// served records that requests find the resource of a CRD.
 func (a *arrivals) served(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,13 +110,13 @@ func (a *arrivals) of(group string) []context.Context {
 	return list
 }
 
-// Arriving lists contexts that end when the definitions of a group, "" for any, that were created a moment ago
-// and are not served yet are served and OnChange has returned, or after some seconds. They do not wait for a
-// definition that cannot be served as it is, nor for EstablishDelay.
+// Arriving returns a context for each CRD of a group that was created a moment ago and is not served yet; ""
+// means all groups. A context ends when its CRD is served and OnChange has returned, or after some seconds.
+// There is none for a CRD that cannot be served as it is, and none waits for EstablishDelay.
 func (s *Server) Arriving(group string) []context.Context { return s.arrivals.of(group) }
 
-// ArrivingResource lists contexts that end when requests find a resource whose definition was created a moment
-// ago, or after some seconds. They do not wait for a definition that cannot be served as it is.
+// ArrivingResource returns contexts that end when requests find a resource whose CRD was created a moment ago,
+// or after some seconds. There is none for a CRD that cannot be served as it is.
 func (s *Server) ArrivingResource(resource schema.GroupResource) []context.Context {
 	s.arrivals.mu.Lock()
 	defer s.arrivals.mu.Unlock()
@@ -153,7 +152,7 @@ func (d definitionStorage) Create(ctx context.Context, obj runtime.Object, valid
 	if !ok || dryrun.IsDryRun(options.DryRun) {
 		return d.REST.Create(ctx, obj, validate, options)
 	}
-	// The definition may be served before the create returns.
+	// The CRD may be served before the create returns.
 	arriving := d.arrivals.add(crd.Name, crd.Spec.Group)
 	created, err := d.REST.Create(ctx, obj, validate, options)
 	if err != nil {

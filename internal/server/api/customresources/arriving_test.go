@@ -19,7 +19,7 @@ func (e *env) shown(gv schema.GroupVersion) bool {
 	return false
 }
 
-// A client that creates a definition and awaits its arrival finds it in discovery.
+// A client that creates a CRD and awaits its arrival finds it in discovery.
 func TestArrivalsAreAwaited(t *testing.T) {
 	e := newEnv(t)
 	e.arrivals.patience = time.Hour
@@ -32,8 +32,7 @@ func TestArrivalsAreAwaited(t *testing.T) {
 	}
 }
 
-// No client waits for a definition that will not be served soon, or for a definition of another
-// group.
+// No client waits for a CRD that will not be served soon, or for a CRD of another group.
 func TestWhatIsNotAwaited(t *testing.T) {
 	for name, c := range map[string]struct {
 		option func(*Options)
@@ -93,7 +92,7 @@ func TestPatience(t *testing.T) {
 	a.arrived("widgets.example.com")
 }
 
-// A client that has created a definition and awaits its resource can use it at once.
+// A client that has created a CRD and awaits its resource can use it at once.
 func TestResourcesAreAwaited(t *testing.T) {
 	for name, option := range map[string]func(*Options){
 		"at once": func(*Options) {},

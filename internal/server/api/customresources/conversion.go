@@ -12,11 +12,11 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 )
 
-// convertor converts between the versions of one definition. It changes its
-// input; safe is the variant that does not.
+// convertor converts between the versions of one CRD. It changes its input; safe is the variant
+// that does not.
 type convertor struct {
 	// ObjectConvertor is upstream's for versions that differ in name only (strategy None). It refuses
-	// versions that the definition does not have.
+	// versions that the CRD does not have.
 	runtime.ObjectConvertor
 	versions map[schema.GroupVersion]bool
 	// webhook converts first when it is not nil.
@@ -82,9 +82,8 @@ func (c *convertor) ConvertToVersion(in runtime.Object, target runtime.GroupVers
 	return c.ObjectConvertor.ConvertToVersion(in, target)
 }
 
-// call has the webhook convert the objects that do not have a version yet to that version: in
-// itself, or the items of the list that in is. It leaves versions that the definition does not have to
-// the ObjectConvertor.
+// call makes the webhook convert objects to a version that they do not have yet: in itself, or the
+// items of the list in. It leaves versions that the CRD does not have to the ObjectConvertor.
 func (c *convertor) call(in runtime.Object, to schema.GroupVersion) error {
 	if c.webhook == nil || !c.versions[to] || !c.versions[in.GetObjectKind().GroupVersionKind().GroupVersion()] {
 		return nil

@@ -70,7 +70,7 @@ type versionStore struct {
 	scale  *customresource.ScaleREST
 }
 
-// place is where an endpoint stands in a definition.
+// place is the position of an endpoint in a definition.
 type place struct{ version, subresource string }
 
 // serves reports whether crd has the spec and the accepted names that d was built from.
@@ -127,9 +127,9 @@ type build struct {
 	replicas managedfields.ResourcePathMappings
 }
 
-// define makes the definition that serves crd. It opens no store. It compiles the schemas only
-// to check them, and not at all if they are known to be good. previous, which may be nil, is
-// the definition that the new one replaces.
+// define makes the definition that serves crd. It opens no store. It compiles the schemas only to
+// check them, and skips the check if they are known to be good. previous, which may be nil, is the
+// definition that the new one replaces.
 func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous *definition) (_ *definition, err error) {
 	names := crd.Status.AcceptedNames
 	if names.Plural == "" || names.Singular == "" || names.Kind == "" || names.ListKind == "" {
@@ -187,8 +187,8 @@ func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous 
 	return d, nil
 }
 
-// trusted reports whether the schemas of a definition are known to be good: a server has
-// established the definition with these schemas, and no server has found fault with them.
+// trusted reports whether the schemas of a CRD are known to be good: a server has established the
+// CRD with these schemas, and no server has reported an error in them.
 func (s *Server) trusted(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return established(crd) && !crd.Spec.PreserveUnknownFields &&
 		apihelpers.FindCRDCondition(crd, apiextensionsv1.NonStructuralSchema) == nil

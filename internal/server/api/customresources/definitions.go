@@ -36,7 +36,8 @@ var scheme = apiserver.Scheme
 var codecs = kserializer.NewCodecFactory(scheme,
 	kserializer.WithStreamingCollectionEncodingToJSON(), kserializer.WithStreamingCollectionEncodingToProtobuf())
 
-// Accepts returns why a server refuses a definition, or the change of an old one; old is nil for a new one.
+// Accepts returns the reason why a server refuses a CRD, or the change of an old one; old is nil for a new
+// one.
 func Accepts(ctx context.Context, object, old *unstructured.Unstructured) error {
 	ctx = request.WithNamespace(ctx, metav1.NamespaceNone)
 	internal := func(u *unstructured.Unstructured) (runtime.Object, error) {
@@ -125,10 +126,10 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 	return endpoints, nil
 }
 
-// withStoredSpec gives the statuses that controllers of this server write the spec that is stored,
-// before admission sees them. A write of the status never changes the spec, and it fails if the
-// definition has changed meanwhile, so that a controller can do without the schemas (statusWriting):
-// they are most of a definition.
+// withStoredSpec adds the stored spec to the statuses that controllers of this server write, before
+// admission sees them. A write of the status never changes the spec, and it fails if the CRD has
+// changed meanwhile, so that a controller can work without the schemas (statusWriting): they are
+// most of a CRD.
 func withStoredSpec(next admission.Interface) admission.Interface {
 	return ahead(next, admission.Update, func(a admission.Attributes) error {
 		if by := a.GetUserInfo(); by == nil || by.GetName() != user.APIServerUser {
@@ -158,7 +159,7 @@ func bindStatus(scope handlers.RequestScope, types managedfields.TypeConverter, 
 	}, err
 }
 
-// withoutSpec leaves out the spec of definitions that it converts.
+// withoutSpec removes the spec of CRDs that it converts.
 type withoutSpec struct{ runtime.ObjectConvertor }
 
 // ConvertToVersion implements runtime.ObjectConvertor.

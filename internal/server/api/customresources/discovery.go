@@ -13,15 +13,14 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 )
 
-// Version is a group version that definitions are served in, as discovery shows
-// it.
+// Version is a group version of CRDs, as discovery shows it.
 type Version struct {
 	schema.GroupVersion
 	// Resources are the resources in order of name, each followed by its
 	// subresources: status, then scale.
 	Resources []metav1.APIResource
-	// Tag changes whenever the OpenAPI document of the version may have changed, and not
-	// with definitions that have no part in it.
+	// Tag changes whenever the OpenAPI document of the version may have changed. CRDs without a
+	// part in the document do not change it.
 	Tag string
 }
 
@@ -32,12 +31,12 @@ var (
 	subresourceVerbs = metav1.Verbs{"get", "patch", "update"}
 )
 
-// Versions lists what discovery shows: the served versions of established
-// definitions, in order of group, and in a group the preferred version first.
-// The caller must not change the result.
+// Versions lists the group versions for discovery: the served versions of established CRDs, in
+// order of group, and in a group the preferred version first. The caller must not change the
+// result.
 func (s *Server) Versions() []Version {
 	byGV := map[schema.GroupVersion]*Version{}
-	// builtFrom names the definitions that the document of each version is built from.
+	// builtFrom names the CRDs that the document of each version is built from.
 	builtFrom := map[schema.GroupVersion][]string{}
 	for _, e := range *s.snapshot.Load() {
 		if !established(e.crd) {

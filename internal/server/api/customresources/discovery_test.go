@@ -10,7 +10,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Discovery shows the resources of a definition.
+// Discovery shows the resources of a CRD.
 func TestVersions(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -102,8 +102,8 @@ func hasInitializers(metadata *spec.Schema) bool {
 	return ok
 }
 
-// TestATagChangesWithItsDocumentOnly: the OpenAPI documents of a definition stay the same when
-// another definition changes, and when its own status changes.
+// TestATagChangesWithItsDocumentOnly: the OpenAPI documents of a CRD stay the same when another CRD
+// changes, and when its own status changes.
 func TestATagChangesWithItsDocumentOnly(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

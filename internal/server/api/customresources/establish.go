@@ -8,12 +8,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// establishAtOnce is called before the names of a definition are written as accepted. If the
-// definition is to be established then, and no other server has to serve it first, the
-// definition is served here, and the result is established: one write in place of two, each of
-// which takes a whole definition through a request. undo is to be called if that is not written.
-// A definition that cannot be served is left to sync, which tries again, and one with a conversion
-// webhook to upstream's controller, which checks how the webhook is reached.
+// establishAtOnce is called before the names of a CRD are written as accepted. If the CRD can be
+// established then, and no other server has to serve it first, establishAtOnce serves it here and
+// returns an established CRD: one write in place of two, each of which takes a whole CRD through a
+// request. The caller calls undo if the write fails. A CRD that cannot be served is left to sync,
+// which tries again, and a CRD with a conversion webhook to upstream's controller, which checks how
+// the webhook is reached.
 func (s *Server) establishAtOnce(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (_ *apiextensionsv1.CustomResourceDefinition, undo func()) {
 	nothing := func() {}
 	if s.options.EstablishDelay != nil || crd.DeletionTimestamp != nil || established(crd) ||

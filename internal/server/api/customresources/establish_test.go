@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// statuses has admission call f with each status of a definition that is written.
+// statuses has admission call f with each status of a CRD that is written.
 func (e *env) statuses(f func(*apiextensions.CustomResourceDefinition) error) {
 	e.admit.set(func(a admission.Attributes) error {
 		if crd, ok := a.GetObject().(*apiextensions.CustomResourceDefinition); ok && a.GetSubresource() == "status" {
@@ -33,8 +33,8 @@ func isTrue(crd *apiextensions.CustomResourceDefinition, kind apiextensions.Cust
 	return false
 }
 
-// A definition is established in the write that accepts its names, and is served before that; if
-// other servers must serve it first, it takes two writes.
+// A CRD is established in the write that accepts its names, and is served before that; if other
+// servers must serve it first, it takes two writes.
 func TestWritesUntilEstablished(t *testing.T) {
 	served := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	for name, c := range map[string]struct {
@@ -81,7 +81,7 @@ func TestWritesUntilEstablished(t *testing.T) {
 	}
 }
 
-// A definition whose names are not written as accepted is not served; it is as soon as they are.
+// A CRD whose names are not written as accepted is not served; it is as soon as they are.
 func TestNamesThatAreNotWritten(t *testing.T) {
 	e := newEnv(t)
 	refused := make(chan struct{}, 100)
@@ -109,7 +109,7 @@ func TestNamesThatAreNotWritten(t *testing.T) {
 	}
 }
 
-// Plugins that change objects see the whole definition when a controller writes its status.
+// Plugins that change objects see the whole CRD when a controller writes its status.
 func TestAdmissionOfStatusesSeesTheSchemas(t *testing.T) {
 	e := newEnv(t)
 	var mu sync.Mutex

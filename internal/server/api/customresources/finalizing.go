@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// finalizing finds the objects of definitions that are being deleted.
+// finalizing finds the objects of CRDs that are being deleted.
 type finalizing struct{ *Server }
 
-// GetCustomResourceListerCollectionDeleter returns the store of the objects of a
-// definition. It returns when the last creation is over: from then on, a list shows all
-// objects. Stores hold all objects, also uninitialized ones.
+// GetCustomResourceListerCollectionDeleter returns the store of the objects of a CRD. It returns
+// when the last creation is over: from then on, a list shows all objects. Stores hold all objects,
+// also uninitialized ones.
 func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv1.CustomResourceDefinition) (finalizer.ListerCollectionDeleter, error) {
 	e, ok := (*f.snapshot.Load())[keyOf(crd)]
 	if !ok || e.crd.UID != crd.UID {
@@ -38,18 +38,18 @@ func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv
 	}
 }
 
-// finalizerPeriod is a little more than the time that the library waits before it lists the
-// objects again.
+// finalizerPeriod is a little more than the time that upstream's finalizer waits before it lists
+// the objects again.
 const finalizerPeriod = 6 * time.Second
 
-// emptied are the objects of a definition that is being deleted. The library lists
-// them until none is left, for a minute.
+// emptied are the objects of a CRD that is being deleted. Upstream's finalizer lists them until
+// none is left, for a minute.
 type emptied struct {
 	finalizer.ListerCollectionDeleter
 }
 
-// List returns the objects. If objects are left and there is no time for another list, List
-// returns an error that names them: otherwise the library would go on until its time is over,
+// List returns the objects. If objects are left and there is no time for another list, List returns
+// an error that names them: otherwise upstream's finalizer would continue until its time is over,
 // and its error would not name them.
 func (e emptied) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	list, err := e.ListerCollectionDeleter.List(ctx, options)

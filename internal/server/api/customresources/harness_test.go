@@ -79,12 +79,12 @@ type env struct {
 	ctx    context.Context
 	url    string
 	prefix string
-	// admit, if set before a request, judges it.
+	// admit, if set before a request, is its admission.
 	admit gatekeeper
 
 	mu struct {
 		sync.Mutex
-		// changed is closed and replaced whenever the served definitions change.
+		// changed is closed and replaced whenever the served CRDs change.
 		changed chan struct{}
 	}
 }
@@ -276,7 +276,7 @@ func (e *env) must(code int, method, path, body string, headers ...string) *resp
 
 const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// define creates a definition from YAML and waits until it is established.
+// define creates a CRD from YAML and waits until it is established.
 func (e *env) define(text string) *apiextensionsv1.CustomResourceDefinition {
 	e.t.Helper()
 	crd := e.create(text)
@@ -295,8 +295,7 @@ func (e *env) create(text string) *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// until watches a definition until wanted reports true; wanted gets nil when the definition is
-// deleted.
+// until watches a CRD until wanted reports true; wanted gets nil when the CRD is deleted.
 func (e *env) until(name string, wanted func(*apiextensionsv1.CustomResourceDefinition) bool) *apiextensionsv1.CustomResourceDefinition {
 	e.t.Helper()
 	w, err := e.client.ApiextensionsV1().CustomResourceDefinitions().Watch(e.ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -333,7 +332,7 @@ func (e *env) until(name string, wanted func(*apiextensionsv1.CustomResourceDefi
 	return nil
 }
 
-// await waits until wanted reports true. It looks again whenever the served definitions change.
+// await waits until wanted reports true. It looks again whenever the served CRDs change.
 func (e *env) await(wanted func() bool) {
 	e.t.Helper()
 	for {
@@ -351,7 +350,7 @@ func (e *env) await(wanted func() bool) {
 	}
 }
 
-// update changes the spec of a definition and waits until the changed definition is served.
+// update changes the spec of a CRD and waits until the changed CRD is served.
 func (e *env) update(name string, change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
 	e.t.Helper()
 	crds := e.client.ApiextensionsV1().CustomResourceDefinitions()

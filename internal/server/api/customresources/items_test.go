@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// An object may have a field items, as lists have, and is served as an object: a watch would
-// stop for good at an object that the library takes for a list. The server refuses an object
-// that the library cannot tell from a list.
+// An object may have a field items, as lists have, and is served as an object: a watch would stop
+// for good at an object that k8s.io/apiserver treats as a list. The server refuses an object that
+// k8s.io/apiserver cannot tell from a list.
 func TestObjectsWithItemsAreNoLists(t *testing.T) {
 	e := newEnv(t)
 	e.define(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: boxes.example.com}, spec: {

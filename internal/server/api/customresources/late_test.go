@@ -110,7 +110,7 @@ func TestWhatIsLateIsThereWhileItIsDropped(t *testing.T) {
 	rounds.Wait()
 }
 
-// rich is a definition with one of everything that schemas have.
+// rich is a CRD with every feature of schemas.
 const rich = `
 spec:
   group: example.com
@@ -187,7 +187,7 @@ func TestSchemasArePackedWithoutLoss(t *testing.T) {
 	}
 }
 
-// A definition in a new state shares its packed schemas with the old one if they are the same.
+// A CRD in a new state shares its packed schemas with the old one if they are the same.
 func TestPackedSchemasAreShared(t *testing.T) {
 	before := richDefinition(t)
 	if err := pack(before, nil); err != nil {
@@ -270,8 +270,7 @@ func TestKindsAreBuiltByTheirFirstUse(t *testing.T) {
 }
 
 // Requests, updates of the schema and deletions meet while a kind is built and dropped. Each
-// request gets an answer by one of the states of the definition; no part of a deleted
-// definition stays.
+// request gets an answer by one of the states of the CRD; no part of a deleted CRD stays.
 func TestKindsAreBuiltWhileTheyChangeAndGo(t *testing.T) {
 	e := newEnv(t)
 	stop := make(chan struct{})
@@ -332,7 +331,7 @@ func TestAClosedDefinitionIsNotBuilt(t *testing.T) {
 	}
 }
 
-// Controllers write the status of definitions without having their schemas in memory. Admission
+// Controllers write the status of CRDs without having their schemas in memory. Admission
 // and the managed fields see whole definitions.
 func TestTheStatusIsWrittenWithSchemas(t *testing.T) {
 	e := newEnv(t)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// A definition that changes does not disturb the running requests, and ends
-// the watches, which clients resume.
+// A CRD that changes does not disturb the running requests, and ends the watches, which clients
+// resume.
 func TestUpdateWhileInUse(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -28,7 +28,7 @@ func TestUpdateWhileInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A creation is held up in admission while the definition changes.
+	// A creation is delayed in admission while the CRD changes.
 	held, release := make(chan struct{}), make(chan struct{})
 	e.admit.set(func(a admission.Attributes) error {
 		if a.GetName() == "held" {
@@ -112,8 +112,7 @@ func TestVersionsComeAndGo(t *testing.T) {
 	}
 }
 
-// Two definitions want the same short name and kind: the second definition gets them when the
-// first is deleted.
+// Two CRDs want the same short name and kind: the second CRD gets them when the first is deleted.
 func TestNamingConflict(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -133,7 +132,7 @@ func TestNamingConflict(t *testing.T) {
 	e.must(201, "POST", "/apis/example.com/v1/namespaces/ns/gadgets", widget("g", "{}"))
 }
 
-// Group versions of built-in kinds are not for definitions.
+// CRDs cannot use group versions of built-in kinds.
 func TestBuiltinGroupVersionsAreNotServed(t *testing.T) {
 	e := newEnv(t, func(o *Options) {
 		o.Builtin = func(gv groupVersion) bool { return gv.String() == "example.com/v1beta1" }
@@ -144,8 +143,8 @@ func TestBuiltinGroupVersionsAreNotServed(t *testing.T) {
 	e.await(func() bool { return len(e.Versions()) == 1 })
 }
 
-// Deleting a definition first deletes its objects, and nothing stays in etcd. While the
-// deletion is in progress no object can be created.
+// Deleting a CRD first deletes its objects, and nothing stays in etcd. While the deletion is in
+// progress no object can be created.
 func TestDeletion(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -205,16 +204,15 @@ func TestDeletion(t *testing.T) {
 	e.await(func() bool { return len(*e.snapshot.Load()) == 0 })
 	e.must(404, "GET", widgetsPath, "")
 
-	// The same definition can be created again, without the objects of the old one.
+	// The same CRD can be created again, without the objects of the old one.
 	e.define(widgets)
 	if items := e.must(200, "GET", widgetsPath, "").at("items"); len(items.([]any)) != 0 {
 		t.Errorf("items %v", items)
 	}
 }
 
-// Definitions that were established before a restart are served when Ready returns.
-// The status of a definition whose objects cannot be deleted names such an object, and the
-// finalizers for which it waits.
+// CRDs that were established before a restart are served when Ready returns. The status of a CRD
+// whose objects cannot be deleted names such an object, and the finalizers for which it waits.
 func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 	e := newEnv(t)
 	crd := e.define(widgets)
@@ -256,7 +254,7 @@ func TestRestart(t *testing.T) {
 	again.must(200, "GET", widgetsPath+"/w", "")
 }
 
-// While a definition changes again and again, no request fails.
+// While a CRD changes again and again, no request fails.
 func TestUpdatesUnderLoad(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

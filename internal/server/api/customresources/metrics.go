@@ -15,9 +15,9 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// durations is upstream's histogram of the calls for each definition. Upstream registers a
-// histogram of this name when it makes its first converter. The second of the two that
-// registers uses the histogram of the first.
+// durations is upstream's histogram of the calls for each CRD. Upstream registers a histogram of
+// this name when it makes its first converter. The second of the two that registers uses the
+// histogram of the first.
 var durations = sync.OnceValue(func() *metrics.HistogramVec {
 	h := metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "apiserver_crd_conversion_webhook_duration_seconds",

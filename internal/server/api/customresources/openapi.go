@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
-// OpenAPIV3 returns the document of a group version, nil if no established
-// definition is served in it. Each call builds the document; the caller must not change it.
+// OpenAPIV3 returns the document of a group version, nil if no established CRD is served in it.
+// Each call builds the document; the caller must not change it.
 func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
 	var documents []*spec3.OpenAPI
 	err := s.eachServed(func(d *definition, version string) error {
@@ -35,8 +35,8 @@ func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
 	return document, err
 }
 
-// OpenAPIV2 returns static with the definitions that are served added to it. It builds the
-// documents of all definitions, which takes some milliseconds each. static is not changed.
+// OpenAPIV2 returns a copy of static with the served CRDs added. It builds the documents of all
+// CRDs, which takes some milliseconds each. static is not changed.
 func (s *Server) OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error) {
 	var documents []*spec.Swagger
 	err := s.eachServed(func(d *definition, version string) error {
@@ -60,7 +60,7 @@ func (s *Server) OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error) {
 	return builder.MergeSpecs(static, documents...)
 }
 
-// document builds the OpenAPI v3 document of a definition in one version.
+// document builds the OpenAPI v3 document of a CRD in one version.
 func (d *definition) document(version string) (*spec3.OpenAPI, error) {
 	crd, err := d.whole.get()
 	if err != nil {

@@ -37,8 +37,8 @@ func isPacked(v *apiextensionsv1.CustomResourceValidation) bool {
 	return len(raw) > 0 && raw[0] == packedMark
 }
 
-// pack packs the schemas of a definition in place. before, which may be nil, is an earlier
-// state of the definition. Its packed schemas are used again if they are the same.
+// pack packs the schemas of a CRD in place. before, which may be nil, is an earlier state of the
+// CRD. Its packed schemas are used again if they are the same.
 func pack(crd, before *apiextensionsv1.CustomResourceDefinition) error {
 	// The generation grows with every change of the spec.
 	same := before != nil && before.UID == crd.UID && before.Generation == crd.Generation && len(before.Spec.Versions) == len(crd.Spec.Versions)
@@ -127,8 +127,8 @@ func unpackSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1
 	return out, nil
 }
 
-// unpacked returns a definition with its schemas. The definition is not changed; it is the
-// result if it has no packed schema.
+// unpacked returns a CRD with its schemas. It does not change crd, and returns crd itself if no
+// schema is packed.
 func unpacked(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	out := crd
 	for i := range crd.Spec.Versions {
@@ -149,8 +149,8 @@ func unpacked(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.C
 	return out, nil
 }
 
-// statusWriter is a client for controllers that read definitions with packed schemas, and write
-// the status of definitions.
+// statusWriter is a client for controllers that read CRDs with packed schemas, and write the status
+// of definitions.
 type statusWriter struct {
 	client clientv1.ApiextensionsV1Interface
 	// before, if set, is called before a status is written. It returns what to write, and a
@@ -189,7 +189,7 @@ func (w statusWriting) UpdateStatus(ctx context.Context, crd *apiextensionsv1.Cu
 	return &updated, nil
 }
 
-// withoutSchemas returns a copy of a definition that has no schemas.
+// withoutSchemas returns a copy of a CRD that has no schemas.
 func withoutSchemas(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	copied := *crd
 	copied.Spec.Versions = slices.Clone(crd.Spec.Versions)
@@ -213,7 +213,7 @@ func (w statusWriting) write(ctx context.Context, crd *apiextensionsv1.CustomRes
 	return updated.ObjectMeta, json.Unmarshal(text, &updated)
 }
 
-// withSchemas is the informer of definitions for a controller that reads schemas.
+// withSchemas is the informer of CRDs for a controller that reads schemas.
 type withSchemas struct {
 	informersv1.CustomResourceDefinitionInformer
 	server *Server
@@ -229,8 +229,8 @@ type listingSchemas struct {
 	server *Server
 }
 
-// Get returns a definition with its schemas, or without them if they are known to be good:
-// the controller asks again and again.
+// Get returns a CRD with its schemas, or without them if they are known to be good, because the
+// controller calls it repeatedly.
 func (l listingSchemas) Get(name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	crd, err := l.CustomResourceDefinitionLister.Get(name)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// publisher reports changes of the served definitions. The cost of a report grows with the
-// number of definitions: changes that come close together are reported once, so that a thousand
-// definitions that are created at once cost a few reports. It is safe for concurrent use.
+// publisher reports changes of the served CRDs. The cost of a report grows with the number of CRDs:
+// changes that come close together are reported once, so that a thousand CRDs that are created at
+// once cost a few reports. It is safe for concurrent use.
 type publisher struct {
 	// report is called when something has changed.
 	report func()

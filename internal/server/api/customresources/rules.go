@@ -21,7 +21,7 @@ type Rules struct {
 	schemas *schemas
 }
 
-// NewRules returns the rules of a definition. The server need not have accepted its names.
+// NewRules returns the rules of a CRD. The server need not have accepted its names.
 func NewRules(crd *apiextensionsv1.CustomResourceDefinition) *Rules {
 	accepted := *crd
 	accepted.Status.AcceptedNames = crd.Spec.Names

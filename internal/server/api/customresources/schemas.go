@@ -16,18 +16,16 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// schemas are the structural schemas of a definition.
+// schemas are the structural schemas of a CRD.
 type schemas struct {
 	kind schema.GroupKind
 	// byVersion has no entry for a version without a schema.
 	byVersion *late[map[string]*structuralschema.Structural]
-	// preserve is set for definitions from before structural schemas: nothing
-	// is pruned.
+	// preserve is set for CRDs from before structural schemas: nothing is pruned.
 	preserve bool
 }
 
-// newSchemas returns the schemas of a definition; whole returns the definition with its
-// schemas.
+// newSchemas returns the schemas of a CRD; whole returns the CRD with its schemas.
 func newSchemas(crd *apiextensionsv1.CustomResourceDefinition, k *keeper, whole func() (*apiextensionsv1.CustomResourceDefinition, error)) *schemas {
 	return &schemas{
 		kind:     schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Status.AcceptedNames.Kind},
@@ -64,7 +62,7 @@ func structuralOf(crd *apiextensionsv1.CustomResourceDefinition) (map[string]*st
 			return nil, fmt.Errorf("schema of version %s: %w", v.Name, err)
 		}
 		if !crd.Spec.PreserveUnknownFields {
-			// Defaults are shared with the definition, which is not ours.
+			// Defaults are shared with the CRD, which belongs to the informer.
 			structural = structural.DeepCopy()
 			if err := defaulting.PruneDefaults(structural); err != nil {
 				return nil, fmt.Errorf("defaults of version %s: %w", v.Name, err)
@@ -175,7 +173,7 @@ func (d defaulter) Default(obj runtime.Object) {
 	}
 }
 
-// errList refuses objects that the library would take for lists, and fail to send.
+// errList refuses objects that k8s.io/apiserver would treat as lists, and fail to send.
 var errList = errors.New(`a custom object cannot have an array named "items" at its top level: that is a list`)
 
 // coercingDecoder coerces decoded objects. If it is strict, it returns an error for unknown fields

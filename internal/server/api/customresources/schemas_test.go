@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 )
 
-// S18.22 S18.23 D51 F7: the schema of a kind is known as soon as the kind is served, in every
-// version, and a changed schema as soon as it is in force.
+// S18.22 S18.23 D51 F7: the schema of a kind is available as soon as the kind is served, in every
+// version, and a changed schema as soon as it is active.
 func TestSchemasAreKnownAtOnce(t *testing.T) {
 	e := newEnv(t)
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}

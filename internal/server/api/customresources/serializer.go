@@ -20,8 +20,8 @@ func typer(scheme *runtime.Scheme) runtime.ObjectTyper {
 	return apiserver.UnstructuredObjectTyper{Delegate: scheme, UnstructuredTyper: unstructuredscheme.NewUnstructuredObjectTyper()}
 }
 
-// serializer reads and writes the objects of one definition on the wire. Protobuf can hold objects of
-// the server itself, such as a Status or the metadata of objects, but no custom object.
+// serializer reads and writes the objects of one CRD on the wire. Protobuf can hold objects of the
+// server itself, such as a Status or the metadata of objects, but no custom object.
 type serializer struct {
 	convertor runtime.ObjectConvertor
 	schemas   *schemas

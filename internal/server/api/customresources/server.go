@@ -38,14 +38,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// resync is how often every definition is looked at again, to finish finalizations that failed.
+// resync is how often every CRD is checked again, to finish finalizations that failed.
 const resync = 5 * time.Minute
 
-// patience is how long readers of discovery wait for a definition at most.
+// patience is how long readers of discovery wait for a CRD at most.
 const patience = 5 * time.Second
 
-// Options say how definitions and their objects are served. Factory, Storage,
-// Client, Equivalents and Webhooks must be set.
+// Options configure the serving of CRDs and their objects. Factory, Storage, Client, Equivalents
+// and Webhooks must be set.
 type Options struct {
 	// Factory opens the stores; Storage is the configuration they share: where
 	// etcd is, and the prefix of its keys.
@@ -63,8 +63,8 @@ type Options struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// MaxRequestBodyBytes bounds the body of a request; 0 means no bound.
 	MaxRequestBodyBytes int64
-	// Builtin says which group versions belong to built-in kinds. A
-	// definition is not served in them. Nil means none.
+	// Builtin reports which group versions belong to built-in kinds. A CRD is not served in them.
+	// Nil means none.
 	Builtin func(schema.GroupVersion) bool
 	// Webhooks calls conversion webhooks. NewCaller makes the Caller, and its user closes it
 	// when Run has returned.
@@ -89,8 +89,7 @@ type Options struct {
 	Gone *series.Gone
 }
 
-// Server serves definitions and the kinds that they define. It is made by New and safe for
-// concurrent use.
+// Server serves CRDs and the kinds that they define. It is made by New and safe for concurrent use.
 type Server struct {
 	options     Options
 	client      clientset.Interface
@@ -195,9 +194,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Run serves definitions until ctx ends. The endpoints of DefinitionEndpoints
-// must be reachable through Options.Client, now or soon. It returns nil. It logs the error of a
-// single definition and retries.
+// Run serves CRDs until ctx ends. The endpoints of DefinitionEndpoints must be reachable through
+// Options.Client, now or soon. It returns nil. It logs the error of a single CRD and retries.
 func (s *Server) Run(ctx context.Context) error {
 	s.informers.Start(ctx.Done())
 	defer s.informers.Shutdown()
@@ -211,7 +209,7 @@ func (s *Server) Run(ctx context.Context) error {
 	close(s.ready)
 	var group sync.WaitGroup
 	for _, run := range s.controllers {
-		// They write the conditions of definitions. What serves objects must not end.
+		// They write the conditions of CRDs. If one panics, the part that serves objects continues.
 		group.Go(func() { survive.Run(ctx, "conditions of definitions", run) })
 	}
 	group.Go(func() { s.publisher.run(ctx) })
@@ -264,9 +262,9 @@ func (s *Server) ResourceOf(kind schema.GroupVersionKind) (resource schema.Group
 	return kind.GroupVersion().WithResource(d.crd.Spec.Names.Plural), true
 }
 
-// TypeConverter returns the converter that knows the schema of a custom kind as it is served
-// now; nil when no definition defines the kind in that version. Server-side apply uses the same
-// converter, which is available as soon as the kind is served.
+// TypeConverter returns the converter with the schema of a custom kind as it is served now; nil
+// when no CRD defines the kind in that version. Server-side apply uses the same converter, which is
+// available as soon as the kind is served.
 func (s *Server) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
 	d := (*s.kinds.Load())[kind.GroupKind()]
 	if d == nil || !slices.ContainsFunc(d.crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == kind.Version }) {
@@ -285,7 +283,7 @@ func (s *Server) enqueue(obj any) {
 	}
 }
 
-// look handles one definition that changed.
+// look handles one CRD that changed.
 func (s *Server) look(ctx context.Context, name string) error {
 	err := s.sync(ctx, name)
 	if err != nil {

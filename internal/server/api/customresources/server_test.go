@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// widgets has all parts that a definition may have: schema, defaults, rules, columns,
-// subresources, selectable fields.
+// widgets has all parts that a CRD may have: schema, defaults, rules, columns, subresources,
+// selectable fields.
 const widgets = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -216,7 +216,7 @@ func TestSelectableFields(t *testing.T) {
 	}
 }
 
-// kubectl get prints the columns of the definition, and with -o wide all of them.
+// kubectl get prints the columns of the CRD, and with -o wide all of them.
 func TestTable(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

@@ -29,7 +29,7 @@ type entry struct {
 	crd *apiextensionsv1.CustomResourceDefinition
 }
 
-// accepted reports whether a definition is to be served.
+// accepted reports whether a CRD is to be served.
 func accepted(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) ||
 		apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
@@ -39,8 +39,8 @@ func keyOf(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupResource {
 	return schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}
 }
 
-// load builds all definitions, in parallel, and serves them. A definition that cannot be built
-// is left to sync.
+// load builds the definitions of all CRDs, in parallel, and serves them. A CRD whose definition
+// cannot be built is left to sync.
 func (s *Server) load(ctx context.Context) {
 	// A lister fails only on the selector, which is valid.
 	crds, _ := s.definitions.Lister().List(labels.Everything())
@@ -69,7 +69,7 @@ func (s *Server) load(ctx context.Context) {
 	s.changed()
 }
 
-// sync serves one definition as it is stored now, or stops serving it.
+// sync serves one CRD as it is stored now, or stops serving it.
 func (s *Server) sync(ctx context.Context, name string) error {
 	s.serving.Lock()
 	defer s.serving.Unlock()
@@ -119,8 +119,8 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// serve serves a definition whose names are accepted, before that is stored. stop stops serving
-// it, unless sync has seen a newer state.
+// serve serves a CRD whose names are accepted, before this is stored. stop stops serving it, unless
+// sync has seen a newer state.
 func (s *Server) serve(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (stop func(), err error) {
 	s.serving.Lock()
 	defer s.serving.Unlock()
@@ -141,8 +141,8 @@ func (s *Server) serve(ctx context.Context, crd *apiextensionsv1.CustomResourceD
 	}, nil
 }
 
-// swap publishes e at key, or removes the entry at key if e is nil. It retires the definition
-// that was there. The caller holds serving.
+// swap publishes e at key, or removes the entry at key if e is nil. It retires the previous
+// definition. The caller holds serving.
 func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 	old, served := (*s.snapshot.Load())[key]
 	if e == nil && !served {
@@ -195,8 +195,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }
 
-// refused reports whether a definition cannot be established as it is, although its names are
-// accepted.
+// refused reports whether a CRD cannot be established as it is, although its names are accepted.
 func refused(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	c := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
 	return c != nil && c.Reason == "InvalidCABundle"
@@ -217,8 +216,8 @@ func (s *Server) retire(ctx context.Context, d *definition) {
 	})
 }
 
-// eachServed calls f for every version of every established definition that is
-// served, in order of name. It stops at the first error.
+// eachServed calls f for every version of every established CRD that is served, in order of name.
+// It stops at the first error.
 func (s *Server) eachServed(f func(d *definition, version string) error) error {
 	snapshot := *s.snapshot.Load()
 	keys := slices.SortedFunc(maps.Keys(snapshot), func(a, b schema.GroupResource) int {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// storedCodec stores and reads definitions as if they were stored in JSON, as upstream stores them.
-// A client that sends protobuf can send values of schemas that JSON cannot express, such as
+// storedCodec stores and reads CRDs as if they were stored in JSON, as upstream stores them. A
+// client that sends protobuf can send values of schemas that JSON cannot express, such as
 // additionalProperties with a schema and allows set to false, Go's zero value. JSON drops allows
 // there. Decode changes these values, too, because earlier releases stored them.
 type storedCodec struct{ runtime.Codec }
@@ -39,7 +39,7 @@ func (c storedCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into
 	return obj, kind, err
 }
 
-// validationsOf returns the schemas of a definition.
+// validationsOf returns the schemas of a CRD.
 func validationsOf(crd *apiextensions.CustomResourceDefinition) []*apiextensions.CustomResourceValidation {
 	all := []*apiextensions.CustomResourceValidation{crd.Spec.Validation}
 	for i := range crd.Spec.Versions {

@@ -32,7 +32,7 @@ func through(t *testing.T, codec runtime.Codec, crd *apiextensions.CustomResourc
 	return read.(*apiextensions.CustomResourceDefinition)
 }
 
-// sent returns a definition as the server has it after a client sent it in protobuf.
+// sent returns a CRD as the server has it after a client sent it in protobuf.
 func sent(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *apiextensions.CustomResourceDefinition {
 	t.Helper()
 	internal := &apiextensions.CustomResourceDefinition{}
@@ -83,8 +83,8 @@ func FuzzDefinitionsAreStoredAsInJSON(f *testing.F) {
 	})
 }
 
-// An object with additional properties is valid by a definition that was sent in protobuf, with
-// Go's zero value of allows; also if an earlier release stored the definition.
+// An object with additional properties is valid for a CRD that was sent in protobuf, with Go's zero
+// value of allows; also if an earlier release stored the CRD.
 func TestAdditionalPropertiesSentInProtobuf(t *testing.T) {
 	crd := sent(t, &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{

@@ -16,9 +16,8 @@ func errTerminating(resource schema.GroupResource, name string) error {
 	return apierrors.NewForbidden(resource, name, errors.New("create not allowed while custom resource definition is terminating"))
 }
 
-// beginCreate counts the creations that are about to be stored. It refuses new creations once
-// the definition terminates. When the gate is closed and empty, nothing will be stored any
-// more.
+// beginCreate counts the creations that are about to be stored. It refuses new creations once the
+// CRD terminates. When the gate is closed and empty, no object will be stored any more.
 func beginCreate(creations *gate, resource schema.GroupResource) registry.BeginCreateFunc {
 	return func(_ context.Context, obj runtime.Object, _ *metav1.CreateOptions) (registry.FinishFunc, error) {
 		if !creations.enter() {

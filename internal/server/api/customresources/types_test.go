@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The type converter of a definition has the types of its OpenAPI documents.
+// The type converter of a CRD has the types of its OpenAPI documents.
 func TestTypesAreThoseOfTheDocuments(t *testing.T) {
 	for name, c := range map[string]struct {
 		schema string

@@ -97,8 +97,8 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 	return p, nil
 }
 
-// groupList answers at /apis as the aggregator of kube-apiserver does: without the addresses of
-// the server, and with an apiVersion, which the library's own handler leaves out.
+// groupList answers at /apis as the aggregator of kube-apiserver does: without the addresses of the
+// server, and with an apiVersion, which the handler of k8s.io/apiserver leaves out.
 type groupList []metav1.APIGroup
 
 // ServeHTTP implements http.Handler.

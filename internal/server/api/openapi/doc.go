@@ -24,6 +24,6 @@
 //
 // A URL with a hash always gives the document with that hash, and may be cached for ever; if the
 // document has changed since, the answer is a redirect to the current one, which may not be cached.
-// A document that cannot be built, because of a broken custom resource definition, is missing from
-// the list and does not affect the others.
+// A document that cannot be built, because of a broken CRD, is missing from the list and does not
+// affect the others.
 package openapi

@@ -36,13 +36,13 @@ type Models struct {
 	// released leaves out metadata.initializers.
 	released bool
 
-	// mu is held as long as definitions are used, since the library that makes
-	// schemas of them writes into them.
+	// mu is held as long as definitions are used, because k8s.io/kube-openapi writes into them when
+	// it makes schemas of them.
 	mu struct {
 		sync.Mutex
 		definitions weak.Pointer[definitions]
 	}
-	// named has the namer that names definitions, under a lock of its own, and resolving what finds schemas.
+	// named has the namer of definitions, under a lock of its own, and resolving the resolver of schemas.
 	named struct {
 		sync.Mutex
 		namer weak.Pointer[apiopenapi.DefinitionNamer]
@@ -88,8 +88,8 @@ func (m *Models) TypeConverter(scheme *runtime.Scheme, kinds []schema.GroupVersi
 	return managedfields.NewTypeConverter(schemas, false)
 }
 
-// shapes returns the definitions of the types with the given names and of all that they
-// refer to, without the descriptions of upstream's. The caller owns them.
+// shapes returns the definitions of the types with the given names and of all types that they refer
+// to, without upstream's descriptions. The caller owns them.
 func (m *Models) shapes(names []string) *definitions {
 	d := &definitions{name: m.namer()}
 	var extra common.GetOpenAPIDefinitions
@@ -203,7 +203,7 @@ func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefi
 }
 
 // complete adds the definitions of extra and metadata.initializers to definitions of upstream,
-// including those of metadata. extra may be nil.
+// including the definitions of metadata. extra may be nil.
 func complete(some, extra common.GetOpenAPIDefinitions, ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(some)(ref)
 	if extra != nil {
@@ -220,8 +220,8 @@ func complete(some, extra common.GetOpenAPIDefinitions, ref common.ReferenceCall
 	return defs
 }
 
-// InitializersSchema describes metadata.initializers (S11.1). It refers to no
-// other definition, so that it can stand in any document.
+// InitializersSchema describes metadata.initializers (S11.1). It refers to no other definition, so
+// that any document can include it.
 func InitializersSchema() spec.Schema {
 	text := func(description string) spec.Schema {
 		return *spec.StringProperty().WithDescription(description)

@@ -80,8 +80,8 @@ func (p Places) Prefixes(elsewhere func(group string) bool) lazyinformer.Prefix 
 // definitions define custom resources.
 var definitions = apiextensions.Resource("customresourcedefinitions")
 
-// Definitions makes the requests of the informer of definitions through etcd, below root: next
-// sends all other requests.
+// Definitions sends the requests of the informer of CRDs to etcd, below root, and all other
+// requests to next.
 func Definitions(root string, etcd lazyinformer.Etcd, values *encryption.Transformers, next http.RoundTripper) http.RoundTripper {
 	return &lazyinformer.Transport{
 		Next: next, Etcd: etcd, Values: values,
@@ -105,8 +105,8 @@ func placeOfDefinitions(root string) string {
 }
 
 // Read returns a function that reports whether the metadata of a resource's objects may be read
-// from etcd: the objects are, or would be, custom objects that this server stores, or the
-// definitions of such objects, which cost much to decode.
+// from etcd: the objects are, or would be, custom objects that this server stores, or CRDs, which
+// are expensive to decode.
 func (p Places) Read(elsewhere func(group string) bool) func(schema.GroupResource) bool {
 	groups := map[string]bool{aggregation.GroupVersion.Group: true}
 	for gvr := range p.Static {

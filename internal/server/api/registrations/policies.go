@@ -2,10 +2,10 @@ package registrations
 
 import "github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 
-// HoldPolicies has the server answer writes of admission policies and of their bindings when
-// these are in force, like writes of other registrations (S11.8, S20.7). A write of a policy or
-// binding that refers to an object or kind that does not exist gets a warning (S20.9). A write of a status
-// does not change which requests are judged.
+// HoldPolicies delays the responses to writes of admission policies and of their bindings until the
+// objects are active, like writes of other registrations (S11.8, S20.7). A write of a policy or binding
+// that refers to an object or kind that does not exist gets a warning (S20.9). A write of a status does
+// not change which requests match.
 func HoldPolicies(groups []catalog.Group, hold Hold, warn func(resource string) Warn) {
 	for _, g := range groups {
 		if g.Name != Group {

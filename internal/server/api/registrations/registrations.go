@@ -118,7 +118,7 @@ func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold, 
 	return versions, nil
 }
 
-// Warn returns the warnings for the writer of an object, once it is in force.
+// Warn returns the warnings for the writer of an object, once the object is active.
 type Warn func(ctx context.Context, name string) []string
 
 // served is a store whose writes are held. It also has the names that discovery shows of the
@@ -130,7 +130,7 @@ type served struct {
 	warn Warn
 }
 
-// told warns the writer of an object if it was stored. The write is in force by then.
+// told warns the writer of an object if it was stored. The write is active by then.
 func (s served) told(ctx context.Context, obj runtime.Object, err error, dryRun []string) {
 	if s.warn == nil || err != nil || len(dryRun) > 0 {
 		return

@@ -39,7 +39,7 @@ type Handler struct {
 	// Await, if set, is called for a resource that no source has. It waits for a resource that
 	// is about to be served, and reports whether it did.
 	Await func(context.Context, schema.GroupResource) bool
-	// Admission judges every write.
+	// Admission is the admission chain for every write.
 	Admission admission.Interface
 	// Initializers is set when the plugin of that name is on: objects that are
 	// not yet initialized are kept from readers that do not ask for them, and

@@ -11,7 +11,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// explain turns errors that come from a client's mistake, and that the library answers with
+// explain turns errors that come from a client's mistake, and that k8s.io/apiserver answers with
 // 500, into errors with the right status.
 func explain(kind schema.GroupVersionKind, name string, err error) error {
 	if err == nil || errors.As(err, new(apierrors.APIStatus)) {

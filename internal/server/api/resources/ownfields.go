@@ -20,7 +20,7 @@ type ownFields struct {
 	// fields were taken out of the object taken.
 	fields []metav1.ManagedFieldsEntry
 	taken  metav1.Object
-	// updated is set when the library has tried to update the object. If the object was too large, the library
+	// updated is set when k8s.io/apiserver has tried to update the object. If the object was too large, it
 	// tries again, without the fields.
 	updated bool
 }
@@ -41,7 +41,7 @@ func (o *ownFields) Admit(ctx context.Context, a admission.Attributes, i admissi
 	if err := chain.Admit(ctx, a, i); err != nil || len(before) == 0 || o.updated {
 		return err
 	}
-	// If the fields are those of the stored object, k8s.io/apiserver has encoded nothing.
+	// If the fields are the stored ones, k8s.io/apiserver has encoded nothing.
 	_, old := managedFields(a.GetOldObject())
 	if after := object.GetManagedFields(); slices.Equal(before, after) && !slices.Equal(before, old) {
 		o.fields, o.taken = after, object

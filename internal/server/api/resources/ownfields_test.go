@@ -65,7 +65,7 @@ func TestManagedFieldsThatAdmissionLeavesNeedNoCheck(t *testing.T) {
 	for _, fields := range []struct {
 		name string
 		of   func() []metav1.ManagedFieldsEntry
-		// fast says that the library need not check them.
+		// fast means that k8s.io/apiserver need not check them.
 		fast bool
 	}{
 		{"encoded", valid, true},

@@ -74,15 +74,15 @@ func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.H
 			responsewriters.ErrorNegotiated(err, e.Scope.Serializer, e.Kind.GroupVersion(), w, req)
 			return
 		}
-		// The library reads the object, encodes it, merges this empty patch and
-		// decodes the result; the real patch is applied while the result is decoded.
+		// k8s.io/apiserver reads the object, encodes it, merges this empty patch and decodes the
+		// result; the real patch is applied while the result is decoded.
 		const empty = "{}"
 		req = req.Clone(req.Context())
 		req.Header.Set("Content-Type", string(types.MergePatchType))
 		req.Body = io.NopCloser(bytes.NewReader([]byte(empty)))
 		req.ContentLength = int64(len(empty))
 		handlers.PatchResource(strategicPatcher{storage, serializer}, scope, admit, e.PatchTypes)(w, req)
-		// The library has noted the empty patch.
+		// k8s.io/apiserver has logged the empty patch.
 		audit.LogRequestPatch(req.Context(), body)
 	}
 }
@@ -102,7 +102,7 @@ func mentions(body []byte, inYAML bool) (touched, annotation bool) {
 			return false, false
 		}
 	}
-	// If a member occurs twice, the library takes the last one, and so does this function.
+	// If a member occurs twice, k8s.io/apiserver uses the last one, and so does this function.
 	var patch map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(body, &patch) != nil {
 		return false, false
@@ -155,7 +155,7 @@ func (e *Endpoint) strategicScope(body []byte) (*handlers.RequestScope, *strateg
 }
 
 // strategicPatcher is a storage for writes with a strategicSerializer. Its error names only the
-// patch: the library would take it for an error about the object, and quote the object.
+// patch: k8s.io/apiserver would treat it as an error about the object, and quote the object.
 type strategicPatcher struct {
 	rest.Patcher
 	s *strategicSerializer

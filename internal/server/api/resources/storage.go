@@ -125,7 +125,7 @@ func (c *call) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	return c.shown(deleted), immediately, err
 }
 
-// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: the library asks its
+// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: k8s.io/apiserver asks its
 // storage for the deleter of objects that cannot be read. The deleter does not return these objects.
 func (c *call) GetCorruptObjDeleter() rest.GracefulDeleter {
 	if p, ok := c.Storage.(rest.CorruptObjectDeleterProvider); ok {

@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
-// transforms reports whether the client may get tables or bare metadata instead of
-// objects. The library encodes tables and metadata with a codec of its own, which would show
-// the annotation of initializers: they are made of objects without that annotation.
+// transforms reports whether the client may get tables or bare metadata instead of objects.
+// k8s.io/apiserver encodes tables and metadata with a codec of its own, which would show the
+// annotation of initializers. They are therefore made of objects without that annotation.
 func transforms(req *http.Request) bool {
 	for _, accept := range req.Header.Values("Accept") {
 		// A parameter's name and its value may have blanks around them.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Trial is a write that is judged and not made.
+// Trial is a write that is evaluated and not made.
 type Trial struct {
 	Resource    schema.GroupVersionResource
 	Subresource string
@@ -25,7 +25,7 @@ type Trial struct {
 	Namespace, Name string
 	// Body is the object that is sent, in JSON; a deletion has none.
 	Body []byte
-	// Invalid has a Create judged whose object the validation of its kind would reject.
+	// Invalid allows a Create whose object the validation of its kind would reject.
 	Invalid bool
 	// Strict leaves a Create to its handler if the object has unknown fields or exists, or if the kind has warnings.
 	Strict bool
@@ -40,7 +40,7 @@ type Tried struct {
 	Encode func(runtime.Object) ([]byte, error)
 }
 
-// ErrOnlyServed says that a write can only be judged by serving a request for it.
+// ErrOnlyServed means that a write can only be evaluated by serving a request for it.
 var ErrOnlyServed = errors.New("only a request can try this")
 
 // errLetPass ends a write that admission let pass.

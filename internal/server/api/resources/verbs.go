@@ -27,7 +27,7 @@ type verb struct {
 	has func(rest.Storage) bool
 	// at says which paths have the verb.
 	at func(*call) bool
-	// serve returns the library's handler for the storage, which this server wraps in its
+	// serve returns the handler of k8s.io/apiserver for the storage, which this server wraps in its
 	// additions. It returns nil for a path that does not have the verb.
 	serve func(*call) http.HandlerFunc
 }
@@ -83,8 +83,8 @@ var connectVerbs = map[string]string{
 	"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
 }
 
-// call is one request at an endpoint. It also is the storage of the request for the library's handlers
-// (storage.go).
+// call is one request at an endpoint. It also is the storage of the request for the handlers of
+// k8s.io/apiserver (storage.go).
 type call struct {
 	*Endpoint
 	info *request.RequestInfo

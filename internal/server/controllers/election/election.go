@@ -25,7 +25,7 @@ type Options struct {
 const (
 	// duration is for how long after its last renewal other servers leave the Lease alone.
 	duration = 15 * time.Second
-	// deadline is how long a server that cannot renew the Lease goes on.
+	// deadline is how long a server that cannot renew the Lease continues to act.
 	deadline = 10 * time.Second
 	// retry is how often a server reads or renews the Lease.
 	retry = 2 * time.Second

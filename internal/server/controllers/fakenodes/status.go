@@ -239,7 +239,7 @@ func (o *observation) restart(c *corev1.Container, status *corev1.ContainerStatu
 	o.judge(c, status)
 }
 
-// judge sets whether a running container is ready. It is ready after the initial delay of its
+// judge sets the readiness of a running container. It is ready after the initial delay of its
 // readiness probe.
 func (o *observation) judge(c *corev1.Container, status *corev1.ContainerStatus) {
 	status.Started, status.Ready = new(true), true

@@ -21,7 +21,7 @@ type leases struct {
 	ttl    time.Duration
 }
 
-// rpcTimeout bounds how long etcd may take for one step.
+// rpcTimeout is the timeout of etcd for one step.
 const rpcTimeout = 5 * time.Second
 
 func (l leases) key(ip string) string { return path.Join(l.prefix, ip, l.server) }

@@ -122,7 +122,7 @@ func (t *Transport) list(req *http.Request, gr schema.GroupResource, prefix stri
 	return answer(req, as.mediaType(), data), nil
 }
 
-// position returns where a list goes on, and at which revision; 0 means the newest.
+// position returns where a list continues, and at which revision; 0 means the newest.
 func position(token, prefix string) (from string, revision int64, err error) {
 	if token == "" {
 		return prefix, 0, nil

@@ -44,7 +44,7 @@ func (p counting) Admit(ctx context.Context, a admission.Attributes, o admission
 	if namespace == "" || a.GetOperation() != admission.Create || a.IsDryRun() {
 		return p.MutationInterface.Admit(ctx, a, o)
 	}
-	// A create counts before inner judges it: if the count is zero after the deletion began,
+	// A create counts before inner evaluates it: if the count is zero after the deletion began,
 	// inner refuses every later create.
 	p.creations.add(namespace, 1)
 	end := func() { p.creations.add(namespace, -1) }

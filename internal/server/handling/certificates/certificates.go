@@ -27,10 +27,10 @@ const (
 	readEvery = time.Minute
 )
 
-// reloading lets a provider of certificates read its files when they change. The library's own
-// loop would wait for ever on a file that has become a named pipe, and would read a device until
-// the memory is full. reloading does not read such a file, and keeps the content that was read
-// before.
+// reloading lets a provider of certificates read its files when they change. The loop of
+// k8s.io/apiserver would wait for ever on a file that has become a named pipe, and would read a
+// device until the memory is full. reloading does not read such a file, and keeps the content that
+// was read before.
 type reloading struct {
 	paths []string
 	from  dynamiccertificates.ControllerRunner

@@ -15,10 +15,10 @@ const (
 	maxAnswering    = 100 * time.Millisecond
 )
 
-// Deadline returns a handler that gives next a little less time than the
-// request has. The library's own timeout resets the stream of a request whose answer is just
-// being written. If a handler waited for etcd or a webhook until that timeout, its client would
-// get no answer, or a bare 504, by chance.
+// Deadline returns a handler that gives next a little less time than the request has. The timeout
+// of k8s.io/apiserver resets the stream of a request whose response is just being written. If a
+// handler waited for etcd or a webhook until that timeout, its client would get no response, or a
+// bare 504, by chance.
 func Deadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		deadline, limited := req.Context().Deadline()

@@ -37,11 +37,11 @@ type Options struct {
 	// Before, if set, is a filter that runs after authentication and before the request waits for
 	// seats.
 	Before Filter
-	// LikeTheRelease limits warnings to those that a server of the emulated release sends.
+	// LikeTheRelease limits warnings to those of the emulated release.
 	LikeTheRelease bool
 }
 
-// Library returns api behind the library's filters.
+// Library returns api behind the filters of k8s.io/apiserver.
 func Library(api http.Handler, c *genericapiserver.Config, o Options) http.Handler {
 	authorizer, longRunning := c.Authorization.Authorizer, c.LongRunningFunc
 	var tracer trace.Tracer

@@ -192,7 +192,7 @@ func (s *spanning) Start(ctx context.Context, name string, options ...trace.Span
 	return s.Tracer.Start(ctx, name, options...)
 }
 
-// If spans are exported, each filter has its span, in the library's order.
+// If spans are exported, each filter has its span, in the order of k8s.io/apiserver.
 func TestFiltersHaveTheLibrarysSpans(t *testing.T) {
 	of := func(build func(http.Handler, *genericapiserver.Config) http.Handler) []string {
 		c, s := newConfig(t), &spans{}
@@ -213,7 +213,7 @@ func TestFiltersHaveTheLibrarysSpans(t *testing.T) {
 	}
 }
 
-// The time that a request is in each filter is counted under the library's names.
+// The time that a request is in each filter is counted under the names of k8s.io/apiserver.
 func TestFiltersAreTimed(t *testing.T) {
 	count := func() map[string]uint64 {
 		families, err := legacyregistry.DefaultGatherer.Gather()

@@ -220,8 +220,8 @@ func (b *budget) give(user string, n int64) {
 	}
 }
 
-// answer ends the connection or the stream of a client that does not take its answer. The
-// library's handler with the timeout cannot do that: it waits for a write that has begun.
+// answer ends the connection or the stream of a client that does not read its response. The timeout
+// handler of k8s.io/apiserver cannot do that: it waits for a write that has begun.
 type answer struct {
 	http.ResponseWriter
 	seats *seats

@@ -22,8 +22,8 @@ import (
 type Options struct {
 	// Reads and Writes bound the read-only requests and the writes that are handled at once.
 	Reads, Writes int
-	// Yielded bounds the requests that gave back their place and go on; those
-	// beyond it keep theirs.
+	// Yielded bounds the requests that gave back their place and continue; requests beyond it keep
+	// theirs.
 	Yielded int
 	// Fair says that Fair bounds the requests of all but members of system:masters. They are
 	// counted here, and never refused.
@@ -39,8 +39,8 @@ type Options struct {
 // Limiter bounds the requests of one server. It is safe for concurrent use.
 type Limiter struct {
 	options Options
-	// reads and writes are the places of ordinary users; masterReads and masterWrites are those of
-	// system:masters.
+	// reads and writes are the places of ordinary users; masterReads and masterWrites are the
+	// places of system:masters.
 	reads, writes             places
 	masterReads, masterWrites places
 	yielded                   atomic.Int64
@@ -175,10 +175,10 @@ const (
 
 type placeKey struct{}
 
-// Yield gives back the place of the write or list that ctx belongs to, which goes on
-// without one. It does nothing when that is done already, when there is no place
-// to give back, and when too many requests have done so. Other updates of the object that
-// the request updates do not wait for it any more.
+// Yield gives back the place of the write or list that ctx belongs to, which continues without one.
+// It does nothing if the place was given back before, if there is no place to give back, or if too
+// many requests have yielded. Other updates of the object that the request updates do not wait for
+// it any more.
 func Yield(ctx context.Context) {
 	if p, ok := ctx.Value(placeKey{}).(*place); ok {
 		p.leaveLines()

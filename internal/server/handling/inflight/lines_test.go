@@ -50,7 +50,7 @@ func TestUpdatesTakeTurns(t *testing.T) {
 		for i, turn := range turns {
 			stored := object(fmt.Sprint("number ", i))
 			u.Leave(stored)
-			// The request goes on with the object that it has stored.
+			// The request continues with the object that it has stored.
 			stored.Labels = map[string]string{"changed": "later"}
 			u.End()
 			u = <-turn

@@ -12,12 +12,12 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
-// Fair is the library's API priority and fairness, in which a request that waits for somebody
-// else's request gives back its seats meanwhile. The library's filter calls Handle; Reserve must
-// stand in front of that filter.
+// Fair is the API priority and fairness of k8s.io/apiserver, in which a request that waits for a
+// request of another client gives back its seats meanwhile. The filter of k8s.io/apiserver calls
+// Handle; Reserve must come before that filter.
 //
-// The library holds the seats of a request until a function returns. So Handle lets a goroutine hold
-// the seats of a write or a list, and handles the request on its own.
+// k8s.io/apiserver holds the seats of a request until a function returns. So Handle lets a goroutine
+// hold the seats of a write or a list, and handles the request on its own.
 type Fair struct {
 	flowcontrol.Interface
 	// Delegated reports whether a request is for another server, which has its own bound.
@@ -83,7 +83,8 @@ func (s *seats) release() {
 	}
 }
 
-// takeAgain queues for the seats again. A request whose time to queue is over goes on without.
+// takeAgain queues for the seats again. A request whose time to queue is over continues without
+// them.
 func (s *seats) takeAgain() {
 	if s == nil {
 		return
@@ -140,7 +141,7 @@ func (f *Fair) Handle(ctx context.Context, digest flowcontrol.RequestDigest,
 	}
 }
 
-// rethrow goes on with a panic of another goroutine.
+// rethrow continues a panic of another goroutine.
 func rethrow(fault any) {
 	if fault != nil {
 		panic(fault)

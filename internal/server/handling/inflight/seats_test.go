@@ -43,7 +43,7 @@ func (h *hall) Handle(_ context.Context, _ flowcontrol.RequestDigest,
 	execute()
 }
 
-// fairly returns a handler behind the library's filter with the seats of a hall.
+// fairly returns a handler behind the filter of k8s.io/apiserver with the seats of a hall.
 func fairly(h *hall, delegated bool, handler http.HandlerFunc) http.Handler {
 	l := New(Options{Reads: 10, Writes: 10, Yielded: 10, Fair: true, Serializer: scheme.Codecs,
 		LongRunning: func(*http.Request, *request.RequestInfo) bool { return false }})

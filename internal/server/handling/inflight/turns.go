@@ -12,8 +12,8 @@ import (
 // sooner, and each would hold its copies meanwhile.
 var longLists = places{limit: runtime.GOMAXPROCS(0)}
 
-// turnPatience is how long a list waits for its turn. It then goes on without one: lists that are
-// not ready for so long hold up no other one for longer.
+// turnPatience is how long a list waits for its turn. It then continues without one, so that slow
+// lists delay other lists no longer than this.
 const turnPatience = 5 * time.Second
 
 type turnKey struct{}

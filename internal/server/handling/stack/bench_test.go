@@ -7,7 +7,7 @@ import "testing"
 const depth = room - 2<<10
 
 // BenchmarkRequest is a request in a goroutine of its own, as in k8s.io/apiserver: its stack grows
-// from the smallest one by doubling, each time with a copy of what is on it, or at once.
+// from the smallest one by doubling, each time with a copy of its contents, or at once.
 //
 //	go test ./internal/server/handling/stack -bench . -count 10
 func BenchmarkRequest(b *testing.B) {

@@ -53,7 +53,7 @@ func after(grow func(), next http.Handler) http.Handler {
 	})
 }
 
-// Creater returns a creater whose caller goes on with a large stack. The library handles a create
+// Creater returns a creater that gives its caller a large stack. k8s.io/apiserver handles a create
 // in a goroutine of its own, and first calls New there.
 func Creater(c apiruntime.ObjectCreater) apiruntime.ObjectCreater { return creater{c} }
 

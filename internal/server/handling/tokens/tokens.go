@@ -27,8 +27,8 @@ import (
 const issuer = "https://kubernetes.default.svc.cluster.local"
 
 const (
-	// signerPatience bounds how long an external signer may take for its first keys, and
-	// signerAnswer how long it may take for its metadata, as in kube-apiserver.
+	// signerPatience is the timeout for the first keys of an external signer, and signerAnswer for
+	// its metadata, as in kube-apiserver.
 	signerPatience = 60 * time.Second
 	signerAnswer   = 10 * time.Second
 )

@@ -62,7 +62,7 @@ func (f *finishing) respond(w http.ResponseWriter, req *http.Request) {
 	}
 	if logger := klog.V(3); logger.Enabled() {
 		received, _ := request.ReceivedTimestampFrom(req.Context())
-		// The library's own line has these names.
+		// The log line of k8s.io/apiserver has these names.
 		logger.InfoS("HTTP", "verb", req.Method, "URI", req.RequestURI, "latency", time.Since(received),
 			"audit-ID", w.Header().Get("Audit-Id"), "srcIP", req.RemoteAddr, "resp", code)
 	}
@@ -96,8 +96,8 @@ func audited(ctx context.Context) *audit.AuditContext {
 	return record
 }
 
-// AuditBackend returns a backend that drops the events by which the library reports requests that
-// have left as answered. A server with an audit log needs this backend.
+// AuditBackend returns a backend that drops the events in which k8s.io/apiserver reports requests
+// that have left as answered. A server with an audit log needs this backend.
 func (r *Room) AuditBackend(inner audit.Backend) audit.Backend { return auditBackend{inner, r} }
 
 type auditBackend struct {

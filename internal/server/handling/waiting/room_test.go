@@ -26,8 +26,8 @@ func says(text string) http.HandlerFunc {
 	}
 }
 
-// leaving is the handler of a create whose storage leaves, and then answers as the library
-// does to ErrLeft. answer is the later answer.
+// leaving is the handler of a create whose storage leaves, and which then answers as
+// k8s.io/apiserver does to ErrLeft. answer is the later answer.
 func leaving(t *testing.T, wait func(), answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if !Serve(func(w http.ResponseWriter, req *http.Request) {
@@ -215,8 +215,8 @@ func (*events) Run(<-chan struct{}) error { return nil }
 func (*events) Shutdown()                 {}
 func (*events) String() string            { return "events" }
 
-// TestTheAuditLogHasTheAnswerOnly: the library reports a request that has left as if the request
-// were answered; nothing else is kept out of the log.
+// TestTheAuditLogHasTheAnswerOnly: k8s.io/apiserver reports a request that has left as if the
+// request were answered; no other event is kept out of the log.
 func TestTheAuditLogHasTheAnswerOnly(t *testing.T) {
 	r, log := NewRoom(1), &events{}
 	backend := r.AuditBackend(log)

@@ -72,7 +72,7 @@ func Serve(handler http.HandlerFunc, w http.ResponseWriter, req *http.Request) (
 		return false
 	}
 	if record := audited(req.Context()); record != nil {
-		// The library took ErrLeft for an answer.
+		// k8s.io/apiserver treated ErrLeft as a response.
 		record.LogResponseObject(nil, nil)
 		record.SetEventResponseStatus(v.room.unanswered)
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
 
-// Caches are the caches that plugins and RBAC read when they judge requests. They are safe for
-// concurrent use.
+// Caches are the caches that admission plugins and RBAC read. They are safe for concurrent use.
 type Caches struct {
 	resources []schema.GroupVersionResource
 	factory   informers.SharedInformerFactory
@@ -27,14 +26,14 @@ type Caches struct {
 	awaited atomic.Pointer[map[schema.GroupResource]cache.SharedIndexInformer]
 }
 
-// New returns the caches of a factory that requests are judged by, given the names of the
-// admission plugins that run, and whether RBAC decides what callers may do.
+// New returns the caches of a factory that plugins and RBAC read, given the names of the admission
+// plugins that run, and whether RBAC authorizes requests.
 func New(factory informers.SharedInformerFactory, running []string, rbac bool) *Caches {
 	return &Caches{resources: read(running, rbac), factory: factory}
 }
 
-// notAwaited are resources by which requests are judged and whose writes are answered at once,
-// because there are very many such writes.
+// notAwaited are resources that admission reads and whose writes are answered at once, because
+// there are very many such writes.
 var notAwaited = []string{"persistentvolumeclaims", "persistentvolumes"}
 
 // readLive are resources whose new objects are read from the storage until the cache has them.
@@ -59,8 +58,8 @@ func (c *Caches) Await() error {
 	return nil
 }
 
-// Written is called with each write, before the write is answered, and returns when the caches
-// have the write: the next request is judged by it (S20.8).
+// Written is called with each write, before the write is answered, and returns when the caches have
+// the write: the next request is evaluated against it (S20.8).
 func (c *Caches) Written(ctx context.Context, w storage.Write) {
 	if all := c.awaited.Load(); all != nil && w.Object != nil {
 		if informer := (*all)[w.Resource]; informer != nil {
@@ -93,8 +92,8 @@ func awaitCache(ctx context.Context, informer cache.SharedIndexInformer, w stora
 	_ = wait.PollUntilContextTimeout(ctx, cacheInterval, cacheWait, true, seen)
 }
 
-// isShown reports whether the cache will have the object that was written, and whether the
-// object might change how a request is judged.
+// isShown reports whether the cache will have the object that was written, and whether the object
+// might change how a request is decided.
 func isShown(ctx context.Context, w storage.Write) bool {
 	if initializers.Has(w.Object) {
 		return false

@@ -1,3 +1,3 @@
-// Package inforce holds the answer to a write of a registration until this server judges
-// requests by the registration.
+// Package inforce delays the response to a write of a registration until this server enforces the
+// registration.
 package inforce

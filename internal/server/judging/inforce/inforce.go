@@ -19,9 +19,9 @@ const timeToAnswer = 500 * time.Millisecond
 
 // Holder holds the answers to writes of registrations.
 type Holder struct {
-	// Refresher has the registrations that requests are judged by.
+	// Refresher has the registrations that admission uses.
 	Refresher *snapshot.Refresher
-	// MaxStaleness is how old registrations may be that requests are judged by.
+	// MaxStaleness is the greatest age of registrations that admission may use.
 	MaxStaleness time.Duration
 }
 
@@ -37,13 +37,14 @@ func (h Holder) Hold(ctx context.Context) (writing context.Context, done func())
 	}
 }
 
-// await returns when requests are judged by all registrations of a revision.
-// Two times bound the wait: the request's own time, and MaxStaleness, after which the server
-// judges no request while it cannot read registrations (S11.10). When the wait ends and the
-// registrations are not in force, the client gets a warning: the write itself was done.
+// await returns when admission uses all registrations of a revision.
 //
-// The wait cannot hold up the read that it waits for: reading registrations needs no request,
-// and writes of registrations are judged by no webhook (S2.38).
+// Two times bound the wait: the request's own time, and MaxStaleness, after which the server admits
+// no request while it cannot read registrations (S11.10). If the wait ends and the registrations
+// are not active, the client gets a warning: the write itself was done.
+//
+// The wait cannot delay the read that it waits for: reading registrations needs no request, and no
+// webhook is called for writes of registrations (S2.38).
 func (h Holder) await(ctx context.Context, revision int64) {
 	defer inflight.StepAside(ctx)()
 	until := time.Now().Add(h.MaxStaleness)

@@ -40,7 +40,7 @@ type warnings struct{ texts []string }
 func (w *warnings) AddWarning(_, text string) { w.texts = append(w.texts, text) }
 
 // TestAWriteWaitsUntilItIsInForce proves S11.8 for the server through which a registration is
-// written: the answer waits until the registration is in force, for a bounded time.
+// written: the response waits until the registration is active, for a bounded time.
 func TestAWriteWaitsUntilItIsInForce(t *testing.T) {
 	away := errors.New("etcd is away")
 	for _, tt := range []struct {

@@ -43,7 +43,7 @@ type Options struct {
 	Directories map[string]string
 	// ServerID names the server in metrics.
 	ServerID string
-	// Exclusions are the rules that are in force until SetExclusions is called.
+	// Exclusions are the rules that are active until SetExclusions is called.
 	Exclusions *exclusion.Rules
 	// Changed, if set, is called when another set has taken effect.
 	Changed func()

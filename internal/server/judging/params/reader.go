@@ -28,7 +28,7 @@ import (
 
 // Options say how a Reader works.
 type Options struct {
-	// Strict makes every request be judged by a read that began after the request did.
+	// Strict evaluates every request with params from a read that began after the request did.
 	Strict bool
 	// Timeout is how long one read may take. A request that has time left then begins another
 	// read, which may take twice as long. Zero means 5 s.

@@ -253,8 +253,8 @@ func TestAKindThatVanishedHasNoObjects(t *testing.T) {
 	})
 }
 
-// After the answer to a write of an object, a read of that object serves no new request, also
-// if the read is in progress then. Reads of other objects go on serving. S20.8.
+// After the response to a write of an object, a read of that object serves no new request, also if
+// the read is in progress then. Reads of other objects continue to serve. S20.8.
 func TestAWriteEndsTheReadsOfWhatItWrote(t *testing.T) {
 	type ask struct {
 		// namespace is the namespace of the param; a list has no name.

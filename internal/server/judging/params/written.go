@@ -16,7 +16,7 @@ const (
 )
 
 // Written notes that this server wrote, or may have written, the object at a key below a place.
-// Requests that come after Written returns are judged by that object (S20.8). It is cheap when
+// Requests that come after Written returns are evaluated with that object (S20.8). It is cheap when
 // no param is stored there.
 func (r *Reader) Written(place, key string) {
 	// In strict mode a read serves no request that comes after it began.

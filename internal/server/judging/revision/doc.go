@@ -1,2 +1,3 @@
-// Package revision says in the answer to a write by which registrations the write was judged.
+// Package revision adds to the response to a write the revision of the registrations that the write
+// was evaluated against.
 package revision

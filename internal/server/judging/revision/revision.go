@@ -9,22 +9,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// header is in the answer to every write that admission judged: the
-// storage revision of the registrations by which admission judged the write. Every registration
-// whose resourceVersion is not greater was in force. If admission used several snapshots, the
-// header has the revision of the oldest.
+// header is in the response to every write that passed through admission: the storage revision of
+// the registrations that the write was evaluated against. Every registration whose resourceVersion
+// is not greater was active. If admission used several snapshots, the header has the revision of
+// the oldest.
 const header = "Gatehouse-Registration-Revision"
 
-// oldest is kept in the context of a request that writes: the first snapshot by which admission
-// judged the request, which is the oldest one. After a timeout the response may be written
-// while admission goes on, so that access is atomic.
+// oldest is kept in the context of a write: the first snapshot that admission used for the request,
+// which is the oldest one. After a timeout the response may be written while admission continues,
+// so that access is atomic.
 type oldest struct {
 	atomic.Pointer[snapshot.Snapshot]
 }
 
 type oldestKey struct{}
 
-// Snapshots has the registrations in force, and notes by which of them a request was judged.
+// Snapshots has the active registrations, and notes which of them were used for a request.
 type Snapshots struct{ *snapshot.Refresher }
 
 // Acquire implements admission.Snapshots.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// policy returns a policy for resources of groups; "/" stands for a policy without constraints.
+// policy returns a policy for resources of groups; "/" means a policy without constraints.
 func policy(param string, groups ...string) *v1.ValidatingAdmissionPolicy {
 	p := &v1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}}
 	if param != "" {

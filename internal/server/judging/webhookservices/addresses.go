@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 )
 
-// servicePort is a port of a service; 0 stands for every port.
+// servicePort is a port of a service; 0 means every port.
 type servicePort struct {
 	namespace, name string
 	port            int32

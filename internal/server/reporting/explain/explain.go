@@ -73,7 +73,7 @@ func (e *Explanations) Serve(remote func(schema.GroupVersion) string, sources ..
 var _ rest.Creater = (*Explanations)(nil)
 
 // elsewhere returns the plan for a request that is passed on to another server: this server does
-// not judge it (S22.11).
+// not admit it (S22.11).
 func elsewhere(spec *v1alpha1.AdmissionExplanationSpec, who user.Info, server string) *plan.Plan {
 	r := spec.Resource
 	about := plan.About{

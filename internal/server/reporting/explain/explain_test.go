@@ -36,7 +36,7 @@ func (r rights) may(a authorizer.AttributesRecord) (bool, error) {
 	return false, nil
 }
 
-// reads is a compiled-in plugin.
+// reads is a built-in admission plugin.
 type reads struct{ list []admission.Read }
 
 var _ admission.Described = reads{}

@@ -17,9 +17,9 @@ import (
 // lintTime bounds how long the answer to a write of a registration waits for warnings of lint.
 const lintTime = time.Second
 
-// dangers returns the problems by which a registration stops the cluster or never works. It finds
-// them by the rules of gatehouse lint that need only what this server knows anyway. A write calls
-// it once its registration is in force, and no request that is judged waits for it.
+// dangers returns the problems by which a registration stops the cluster or never works. It uses
+// the rules of gatehouse lint that need only data that this server has anyway. A write calls it
+// once its registration is active, and no other request waits for it.
 func (r *Reporter) dangers(ctx context.Context, kind, name string) []string {
 	s := r.Current()
 	if s == nil {

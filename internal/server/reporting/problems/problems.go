@@ -20,7 +20,7 @@ import (
 // Reporter finds problems of registrations. All fields must be set.
 type Reporter struct {
 	Engine *admission.Engine
-	// Current returns the registrations by which this server judges requests; nil before the
+	// Current returns the registrations that this server evaluates requests against; nil before the
 	// first read.
 	Current func() *snapshot.Snapshot
 	// Namespaces are the namespaces that an informer has.
@@ -56,7 +56,7 @@ func warnedByStrategy(resource, code string) bool {
 	return false
 }
 
-// Of returns the problems of a registration, in the version by which this server judges requests.
+// Of returns the problems of a registration, in the version that this server enforces.
 func (r *Reporter) Of(ctx context.Context, resource, name string) []v1alpha1.Problem {
 	s, entry := r.policyEntry(resource, name)
 	if entry == nil {
@@ -77,8 +77,8 @@ func (r *Reporter) Of(ctx context.Context, resource, name string) []v1alpha1.Pro
 // highCost is the code of an expression whose cost is half of its limit or more (S16.22).
 const highCost = "HighCost"
 
-// policyEntry returns the entry of a policy or binding by which this server judges requests, nil
-// when there is none.
+// policyEntry returns the entry of a policy or binding that this server enforces, nil when there is
+// none.
 func (r *Reporter) policyEntry(resource, name string) (*snapshot.Snapshot, *snapshot.Entry) {
 	s := r.Current()
 	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Resource == resource })
@@ -101,7 +101,7 @@ func (r *Reporter) CostsOf(resource, name string) []v1alpha1.ExpressionCost {
 	return r.CostsOfEntry(entry)
 }
 
-// CostsOfEntry returns the costs of the expressions of a policy, which need not be in force.
+// CostsOfEntry returns the costs of the expressions of a policy, which need not be active.
 func (r *Reporter) CostsOfEntry(entry *snapshot.Entry) []v1alpha1.ExpressionCost {
 	var list []v1alpha1.ExpressionCost
 	for _, c := range r.Costs.Of(entry) {

@@ -31,7 +31,8 @@ const (
 	// and not for load tests: hintBurst hints come at once, then one in each hintEvery.
 	maxHints             = 64
 	hintBurst, hintEvery = 20, time.Second
-	// An object is stored a moment after it was judged: write looks for it again and again, for so long.
+	// An object is stored a moment after its admission. write looks for it repeatedly until hintWait is
+	// over.
 	hintWait, hintAgain = 2 * time.Second, 100 * time.Millisecond
 )
 

@@ -108,7 +108,7 @@ func TestWhoIsTold(t *testing.T) {
 	}
 }
 
-// No goroutine writes events here: the requests go on all the same.
+// No goroutine writes events here, and the requests continue all the same.
 func TestNoRequestWaitsForAnEvent(t *testing.T) {
 	yes := true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: &yes}}}}

@@ -34,8 +34,8 @@ type Options struct {
 	// ID names the server; no other server may ever have the same ID. Address is where clients
 	// reach the server, for people.
 	ID, Address string
-	// MaxStaleness is how long after the beginning of a read the server may judge requests by
-	// that read.
+	// MaxStaleness is how long after the beginning of a read the server may use the registrations
+	// of that read.
 	MaxStaleness time.Duration
 	// Off are the resources of registrations that the server never uses, whatever is stored.
 	Off []string
@@ -63,9 +63,9 @@ func NewAnnouncer(o Options) *Announcer {
 	return &Announcer{Log: announce.NewLog(o.Address, o.MaxStaleness, o.Off), options: o, key: path.Join(o.Prefix, o.ID), reencrypts: make(chan struct{}, 1)}
 }
 
-// Announce makes the server known. It must have returned before the first read begins by which
-// the server may judge requests. When the database of etcd is full, Announce returns nil, and Run
-// makes the server known when there is room.
+// Announce announces the server to others. It must have returned before the first read of
+// registrations begins. When the database of etcd is full, Announce returns nil, and Run announces
+// the server when there is room.
 func (a *Announcer) Announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
@@ -85,10 +85,10 @@ func (a *Announcer) noting(err error) error {
 	return err
 }
 
-// Covers returns an error unless the announcement is sure to last as long as a request may be
-// judged by a read that began at the given time. While the database of etcd is full, no server can
-// write a registration, or delete one, since each such write moves a mark. No server then has to
-// wait for this one.
+// Covers returns an error unless the announcement is sure to last as long as admission may use a
+// read that began at the given time. While the database of etcd is full, no server can write a
+// registration, or delete one, since each such write moves a mark. No server then has to wait for
+// this one.
 func (a *Announcer) Covers(begin time.Time) error {
 	if err := a.Log.Covers(begin); err != nil && !a.full.Load() {
 		return err

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A server that judges nothing by registrations of a kind enforces none of them, whatever it has
+// A server that does not use the registrations of a kind enforces none of them, whatever it has
 // read. Other servers do. A client that waits for a deletion does not wait for such a server.
 func TestStatesOfKindsThatAreOff(t *testing.T) {
 	s := newStore(t)

@@ -263,8 +263,8 @@ func TestStatesThatAreNot(t *testing.T) {
 	}
 }
 
-// A server whose lease was revoked announces itself again. It does not judge requests by reads
-// from the time in between.
+// A server whose lease was revoked announces itself again. Admission does not use reads from the
+// time in between.
 func TestLostAnnouncementIsMadeAgain(t *testing.T) {
 	s := newStore(t)
 	first := s.write("podpolicy")

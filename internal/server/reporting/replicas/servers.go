@@ -26,14 +26,13 @@ import (
 // Servers is the plural under which AdmissionServers are served.
 const Servers = "admissionservers"
 
-// maxLifetime bounds how long an announcement lasts, in seconds. A server that ends without
-// withdrawing its announcement keeps registrations from being in force until the announcement
-// expires.
+// maxLifetime bounds how long an announcement lasts, in seconds. If a server ends without
+// withdrawing its announcement, registrations do not become active until the announcement expires.
 const maxLifetime = 300
 
-// AdmissionServers is a storage of the announcements of servers. Gatehouse servers write theirs
-// to etcd. Other servers that judge requests by the registrations here, such as aggregated
-// servers, write theirs through this storage (S22.20). It is safe for concurrent use.
+// AdmissionServers is a storage of the announcements of servers. Gatehouse servers write theirs to
+// etcd. Other servers that enforce the registrations here, such as aggregated servers, write theirs
+// through this storage (S22.20). It is safe for concurrent use.
 type AdmissionServers struct {
 	resources.Computed
 	etcd   *clientv3.Client

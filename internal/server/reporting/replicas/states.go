@@ -131,7 +131,7 @@ func (s *server) ignores(name string) bool {
 	return slices.Contains(s.Off, resource)
 }
 
-// static stands for the revision of a registration of a manifest file.
+// static is the revision of the registrations of manifest files.
 const static = -1
 
 // read returns the states of the registrations that the operations get, and of the registrations of
@@ -194,7 +194,7 @@ func (s *States) read(ctx context.Context, wanted string, at func(revision int64
 // write. newest is the latest revision that the server has taken in.
 func (s *States) enforced(ctx context.Context, at func(int64) []clientv3.Op, newest, last int64) (versions, error) {
 	if newest == 0 {
-		// The server has read nothing and judges nothing.
+		// The server has read nothing and admits nothing.
 		return versions{}, nil
 	}
 	response, err := s.etcd.Txn(ctx).Then(at(newest)...).Commit()

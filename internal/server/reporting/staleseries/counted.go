@@ -31,7 +31,7 @@ var prefixes = map[string][]string{
 
 var ofPolicies = []string{"apiserver_validating_admission_policy_", "apiserver_mutating_admission_policy_", "gatehouse_admission_policy_"}
 
-// Registrations are the registrations in force. The zero value with Gone set has none.
+// Registrations are the active registrations. The zero value with Gone set has none.
 type Registrations struct {
 	// Gone drops series.
 	Gone *series.Gone

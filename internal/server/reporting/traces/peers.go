@@ -30,7 +30,7 @@ const (
 )
 
 // Peers are the other servers on the same etcd. Each has the traces of the requests that it
-// handled. A Peers is safe for concurrent use; nil stands for no other servers.
+// handled. A Peers is safe for concurrent use; nil means no other servers.
 type Peers struct {
 	// Addresses returns the URLs of the servers. The servers may be gone.
 	Addresses func(context.Context) ([]string, error)

@@ -266,8 +266,8 @@ func TestAWatcherThatIsFarBehindEnds(t *testing.T) {
 
 // BenchmarkTracing measures how much time a request takes longer because its trace is written and
 // kept. Batches with and without traces take turns, and the benchmark reports the difference of
-// their medians. The request is a create that goes through both passes, with a compiled-in plugin
-// and, in the second case, the run of one webhook.
+// their medians. The request is a create that goes through both passes, with a built-in admission
+// plugin and, in the second case, the run of one webhook.
 func BenchmarkTracing(b *testing.B) {
 	for _, calls := range []int{0, 1} {
 		b.Run(fmt.Sprintf("calls=%d", calls), func(b *testing.B) {

@@ -34,9 +34,9 @@ type Storage struct {
 	options trace.RecordOptions
 }
 
-// NewStorage returns a storage of the traces in a ring; a nil ring stands for a server that keeps
-// no traces. When a client asks for a trace by its name and the ring does not have it, the
-// storage asks peers.
+// NewStorage returns a storage of the traces in a ring; a nil ring means that the server keeps no
+// traces. When a client asks for a trace by its name and the ring does not have it, the storage
+// asks peers.
 func NewStorage(ring *Ring, peers *Peers, o trace.RecordOptions) *Storage {
 	if ring == nil {
 		ring = NewRing(0)
@@ -134,8 +134,8 @@ func selectors(o *metainternalversion.ListOptions) (fields.Selector, labels.Sele
 	return o.FieldSelector, o.LabelSelector
 }
 
-// convert returns a trace as it is served, nil when it is not in the namespace or not selected.
-// An empty namespace stands for all namespaces.
+// convert returns a trace as it is served, nil when it is not in the namespace or not selected. An
+// empty namespace means all namespaces.
 func (s *Storage) convert(k kept, namespace string, fields fields.Selector, selector labels.Selector) *v1alpha1.AdmissionTrace {
 	subject := k.trace.Subject()
 	own := subject.Namespace

@@ -129,7 +129,7 @@ func (w *watcher) run(ctx context.Context, initial []kept, bookmark bool, versio
 	}
 }
 
-// pass passes on an event about a trace that the watcher wants, and reports whether to go on.
+// pass sends an event about a trace that the watcher wants, and reports whether to continue.
 func (w *watcher) pass(ctx context.Context, event watch.EventType, k kept) bool {
 	t := w.convert(k)
 	return t == nil || w.send(ctx, watch.Event{Type: event, Object: t})

@@ -446,8 +446,8 @@ func TestRevisionsOnlyRise(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, parts[0], "snap", "db"), []byte("damaged"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// Only the clock bounds the revision now. The restores of this test take less time
-			// than the revisions that they add stand for.
+			// Only the clock bounds the revision now. The restores of this test take less time than
+			// the time that their additional revisions account for.
 			seen -= 2 * moreRevisions
 		}
 		if _, err := Restore(dir, bytes.NewReader(data)); err != nil {
@@ -608,7 +608,7 @@ func TestSchedule(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		}
-		// The directory cannot be made: each time fails, and the schedule goes on.
+		// The directory cannot be made: each backup fails, and the schedule continues.
 		if err := errors.Join(os.RemoveAll(at), os.WriteFile(at, nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}

@@ -128,7 +128,7 @@ func (t *Transformers) Run(ctx context.Context, lookNow <-chan struct{}, used fu
 }
 
 // Reload uses the file as it is now. With a file that cannot be used, or whose KMS plugins do not
-// answer, the server goes on with the configuration of before.
+// answer, the server continues with the previous configuration.
 func (t *Transformers) Reload(ctx context.Context) error {
 	t.loading.Lock()
 	defer t.loading.Unlock()
@@ -240,7 +240,7 @@ type Transformer struct {
 }
 
 // Unreadable returns the error about a value that could not be decrypted since the last call; nil if
-// there was none. The library turns such an error into text.
+// there was none. k8s.io/apiserver turns such an error into text.
 func (t *Transformer) Unreadable() *Unreadable { return t.unreadable.Swap(nil) }
 
 // TransformToStorage implements value.Transformer.

@@ -96,11 +96,11 @@ func checkData(dir string) error {
 	return nil
 }
 
-// lastEntry returns the number of the last entry in a file of the write-ahead log, or the
-// number of the last entry before the file when the file has no entry. A snapshot, which a member
-// gets from another one, stands for all entries before it. An entry is on disk
-// before it gets into the database. etcd would give the numbers of lost entries to new entries,
-// and would not write these to the database.
+// lastEntry returns the number of the last entry in a file of the write-ahead log, or the number of
+// the last entry before the file when the file has no entry. A snapshot, which a member gets from
+// another member, includes all entries before it. An entry is on disk before it gets into the
+// database. etcd would give the numbers of lost entries to new entries, and would not write these
+// to the database.
 func lastEntry(path string) (uint64, error) {
 	var sequence, next uint64
 	if _, err := fmt.Sscanf(filepath.Base(path), "%016x-%016x.wal", &sequence, &next); err != nil {

@@ -154,7 +154,7 @@ func TestAStartCanBeEnded(t *testing.T) {
 		if err := endsAt(t, dir, 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the end of the context", err)
 		}
-		// The reader of the pipe goes on, and finds that it is not a database.
+		// The reader of the pipe continues, and finds that it is not a database.
 		f, err := os.OpenFile(db, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Reads fail, and the process goes on, when etcd ends by itself under them.
+// Reads fail, and the process continues, when etcd ends by itself under them.
 func TestReadsWhileEtcdEnds(t *testing.T) {
 	s, err := Start(t.Context(), Options{Dir: t.TempDir()})
 	if err != nil {

@@ -72,7 +72,7 @@ type Server struct {
 	space   *space
 	reads   reads
 	ending  ending
-	// closing ends, by close, when the etcd is about to be closed: no watch by a call goes on.
+	// closing ends, by close, when the etcd is about to be closed; watches by calls end with it.
 	closing context.Context
 	close   context.CancelFunc
 	// member is nil for an etcd alone, and unheard is set when it has started again (errUnheard).

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// failure is the error after which etcd cannot go on. Where etcd itself would end the process,
+// failure is the error after which etcd cannot continue. Where etcd itself would end the process,
 // or panic in a goroutine where the server cannot recover, only that goroutine ends, and the
-// failure has the reason. The server then has to end in order, and to report the reason.
+// failure has the reason. The server then has to shut down in order, and to report the reason.
 type failure struct {
 	once sync.Once
 	// happened is closed when err is set.

@@ -51,12 +51,12 @@ const (
 	maxMembers = 1 << 20
 )
 
-// front is the TLS listener between the other members and the handlers of etcd. A certificate that the authority has
-// signed opens it, and each request must come with the key of a present member (Identity): each member has the key of the
-// authority, and so has the thief of a removed member's disk.
+// front is the TLS listener between the other members and the handlers of etcd. Connecting takes a certificate that the
+// certificate authority has signed, and each request must come with the key of a present member (Identity): each member
+// has the key of the authority, and so has the thief of a removed member's disk.
 //
 // A present member without a record runs an older release, or the record has not arrived here yet. The front then
-// connects to the peer address of the member and compares the keys. This also tells a member that was away
+// connects to the peer address of the member and compares the keys. In this way a member that was away also learns of
 // the members that joined meanwhile.
 type front struct {
 	member   *Member

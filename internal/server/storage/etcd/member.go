@@ -134,7 +134,7 @@ func (s *Server) awaitMember(ctx context.Context) error {
 func (s *Server) leaderless(ctx context.Context) error {
 	others := s.askOthers(ctx)
 	text := fmt.Sprintf("etcd in %s: the members have no leader for %s: %s", s.dir, startTimeout, describe(others, s.member.expired(time.Now())))
-	// Two clusters would go on if another member could come back.
+	// Two clusters would continue if another member could come back.
 	if recoverable(others) {
 		text += "; if the others are lost for good, run 'gatehouse cluster recover --from-this-member'"
 	}

@@ -39,7 +39,7 @@ func makeSocketDir(data string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The directory may have come with the data.
+		// The directory may have been copied with the data.
 		return f, f.Chmod(0o700)
 	}
 	f, err := makeTemporarySocketDir()

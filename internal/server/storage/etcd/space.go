@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// DefaultMinFree is how many bytes of the disk must be free for clients to write. etcd
-	// writes a log in files of 64 MB and reserves the space for the next one as soon as it
-	// begins one; it cannot go on when this reservation fails.
+	// DefaultMinFree is how many bytes of the disk must be free for clients to write. etcd writes a
+	// log in files of 64 MB and reserves the space for the next one as soon as it begins one; it
+	// cannot continue when this reservation fails.
 	DefaultMinFree = 128 << 20
 	// spaceInterval is how often the free space is checked.
 	spaceInterval = 100 * time.Millisecond

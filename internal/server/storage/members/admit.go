@@ -50,9 +50,9 @@ type ask struct {
 	Address string            `json:"address"`
 	Request []byte            `json:"request"`
 	Judging map[string]string `json:"judging"`
-	// Set are the flags that the values of Judging come from, by their names in Judging. Servers of older releases send none.
+	// Set are the flags that set the values of Judging, by their names in Judging. Servers of older releases send none.
 	Set map[string][]Flag `json:"set,omitempty"`
-	// Different says that the server may judge requests by other flags.
+	// Different allows admission flags of the server to differ.
 	Different bool `json:"different,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type Admitter struct {
 	// Judging are the inputs of this server's admission: values of flags, by their names, and
 	// DataFormat.
 	Judging map[string]string
-	// Set are the flags of this server that the values of Judging come from, by their names in Judging.
+	// Set are the flags of this server that set the values of Judging, by their names in Judging.
 	Set map[string][]Flag
 
 	rate *rate.Limiter
@@ -194,7 +194,7 @@ func tokenError(err error) error {
 // joining is the stored record of a server that was added.
 type joining struct {
 	Name string `json:"name"`
-	// Key is the hash of its public key: no other server can go on in its place.
+	// Key is the hash of its public key, so that no other server can continue in its place.
 	Key   string    `json:"key"`
 	Added time.Time `json:"added"`
 }

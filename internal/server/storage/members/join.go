@@ -45,7 +45,7 @@ type Join struct {
 	// different ones.
 	Judging   map[string]string
 	Different bool
-	// Set are the flags that the values of Judging come from, by their names in Judging.
+	// Set are the flags that set the values of Judging, by their names in Judging.
 	Set map[string][]Flag
 }
 

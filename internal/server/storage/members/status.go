@@ -19,7 +19,7 @@ type Status struct {
 	// SizeBytes and InUse are the size of the database and its used part.
 	SizeBytes int64 `json:"sizeBytes"`
 	InUse     int64 `json:"inUseBytes"`
-	// Registrations is the revision of the registrations that the server judges requests by.
+	// Registrations is the revision of the registrations that the server enforces.
 	Registrations string `json:"registrations"`
 	// Keys are nil for a server of an older release, which cannot replace its keys while it runs.
 	Keys     *Keys    `json:"keys,omitempty"`

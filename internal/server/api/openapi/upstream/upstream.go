@@ -100,7 +100,7 @@ func open(ref common.ReferenceCallback) *reader {
 	return &reader{contents: c, ref: ref, refs: map[string]spec.Ref{}}
 }
 
-// read reads all but the definitions and the descriptions.
+// read reads everything except the definitions and the descriptions.
 func read() *contents {
 	r := &reader{contents: &contents{}, rest: data}
 	names := r.sizes()

@@ -55,7 +55,7 @@ func TestDefinitionsAreUpstreams(t *testing.T) {
 	}
 }
 
-// A caller does not see the changes of another caller, such as those that k8s.io/kube-openapi makes
+// A caller does not see the changes of another caller, such as the changes of k8s.io/kube-openapi
 // when it builds schemas of definitions.
 func TestDefinitionsAreTheCallersOwn(t *testing.T) {
 	const pod = "io.k8s.api.core.v1.PodSpec"

@@ -7,26 +7,24 @@ import (
 )
 
 const (
-	// maxReadTimeout is how long a Refresher accepts the answer to a read. An overloaded store
-	// answers late, and to give up an attempt early means one more read that the store has to
+	// maxReadTimeout is the time after which a Refresher gives up a read. An overloaded store
+	// answers late, and abandoning an attempt early adds one more read that the store has to
 	// answer.
 	maxReadTimeout = 30 * time.Second
-	// maxAttempts bounds the reads that have no answer yet; when there would be more, the
-	// oldest one is cancelled.
+	// maxAttempts bounds the unanswered reads; beyond it, the oldest one is cancelled.
 	maxAttempts = 16
 )
 
-// attempts are the reads that a Refresher began and that have no answer yet. Only the goroutine
-// of Run uses them.
+// attempts are the unanswered reads of a Refresher. Only the goroutine of Run uses them.
 type attempts struct {
-	// answers has room for the answers of all attempts.
+	// answers has capacity for the answers of all attempts.
 	answers chan attempt
 	begun   int
 	open    []attempt
 	running *sync.WaitGroup
 }
 
-// attempt is one read, and its answer.
+// attempt is one read and its answer.
 type attempt struct {
 	number int
 	begin  time.Time
@@ -55,14 +53,13 @@ func (a *attempts) begin(ctx context.Context, reader Reader, since Version, begi
 		select {
 		case a.answers <- one:
 		default:
-			// Run has not taken the answers of many others, and needs none any more.
+			// Run has stopped taking answers and needs no more.
 		}
 	})
 	return one.number
 }
 
-// over forgets an attempt that has its answer. If the attempt succeeded, over cancels those
-// that began earlier.
+// over removes an answered attempt. If the attempt succeeded, over cancels all earlier attempts.
 func (a *attempts) over(answered attempt) {
 	answered.cancel()
 	var open []attempt

@@ -14,9 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Bindings are the bindings of one policy, by name. Bindings that match the same requests and
-// name the same params are one Group: if one of them matches a request, all do. Bindings are
-// immutable.
+// Bindings are the bindings of one policy, by name. Bindings that match the same requests and name
+// the same params form one Group: if one of them matches a request, all do. Bindings are immutable.
 type Bindings struct {
 	// All are the bindings, by name.
 	All []*Entry
@@ -26,14 +25,14 @@ type Bindings struct {
 	table Table
 }
 
-// Group is bindings that differ in nothing but their names and actions.
+// Group is a set of bindings that differ only in their names and actions.
 type Group struct {
 	// Bindings are by name; there is at least one.
 	Bindings []*Entry
 }
 
-// Table returns the table that finds groups by the rules of their bindings. Its entries stand
-// for the Groups, in the same order. If there is only one group, the table does not file its
+// Table returns the table that finds groups by the rules of their bindings. It has one entry for
+// each group, in the order of Groups. If there is only one group, the table does not index its
 // rules.
 func (b *Bindings) Table() *Table { return &b.table }
 
@@ -59,7 +58,7 @@ func newBindings(list []*Entry) *Bindings {
 	return b
 }
 
-// bound is what the bindings of a policy have in common: their kind and its name.
+// bound identifies the bindings of one policy by their kind and the policy's name.
 type bound struct {
 	source registration.Source
 	policy string
@@ -70,15 +69,15 @@ type bindingsOf struct {
 	list ordered[*Entry]
 	// common are values that the entries of bindings may share.
 	common []*registration.Binding
-	// packed is how many of the bindings that were added to the list are packed.
+	// packed is the number of packed bindings in list.added.
 	packed int
-	// made is nil when the list has changed.
+	// made is nil after a change of the list.
 	made *Bindings
 }
 
 func byName(a, b *Entry) int { return cmp.Compare(a.Configuration, b.Configuration) }
 
-// bind adds a binding to those of its policy.
+// bind adds a binding to its policy.
 func (c *Compiler) bind(key id, e *Entry) {
 	if c.bindings == nil {
 		c.bindings, c.bound = map[id]*Entry{}, map[bound]*bindingsOf{}
@@ -89,11 +88,11 @@ func (c *Compiler) bind(key id, e *Entry) {
 	b.list.add(e)
 }
 
-// A pack has from fewest to most bindings. Its memory is kept as long as one of them is in use.
+// A pack has fewest to most bindings. Its memory is kept as long as one of them is in use.
 const fewest, most = 16, 128
 
-// pack copies the bindings that were just compiled into one block of memory. Without this, each
-// lies between temporary values of its compilation, and the bindings take twice the memory.
+// pack copies the recently compiled bindings into one block of memory. Otherwise temporary values
+// of the compilation lie between them, and the bindings take twice the memory.
 func (c *Compiler) pack() {
 	for place, b := range c.bound {
 		if len(b.list.added) < b.packed {
@@ -130,7 +129,7 @@ func (c *Compiler) pack() {
 					// Another binding of the same name has replaced this one.
 					continue
 				}
-				// The key must refer to the text of the pack, too.
+				// The key must refer to the text in the pack, too.
 				delete(c.bindings, key)
 				c.bindings[key] = &compiled[i]
 				part[i] = &compiled[i]
@@ -139,10 +138,10 @@ func (c *Compiler) pack() {
 	}
 }
 
-// mostCommon bounds how many other bindings share compares a binding with.
+// mostCommon bounds the number of bindings with which share compares a binding.
 const mostCommon = 8
 
-// share returns an equal binding, one that other bindings use already if possible.
+// share returns an equal binding, preferably a copy that other bindings already share.
 func (b *bindingsOf) share(one *registration.Binding) *registration.Binding {
 	for _, other := range b.common {
 		if other.ParamRef == one.ParamRef && slices.Equal(other.Actions, one.Actions) {
@@ -163,7 +162,7 @@ func (c *Compiler) unbind(key id, e *Entry) {
 	c.alike.release(e.Selectors)
 }
 
-// changed returns the bindings of the same policy as e, and marks them as changed.
+// changed returns the bindings of the policy of e, and marks them as changed.
 func (c *Compiler) changed(e *Entry) *bindingsOf {
 	place := bound{e.Source, e.Binding.PolicyName}
 	b := c.bound[place]
@@ -175,7 +174,7 @@ func (c *Compiler) changed(e *Entry) *bindingsOf {
 	return b
 }
 
-// bindingsOf returns the bindings of a policy, nil when there are none.
+// bindingsOf returns the bindings of a policy; nil if there are none.
 func (c *Compiler) bindingsOf(place bound) *Bindings {
 	b := c.bound[place]
 	if b == nil {
@@ -192,7 +191,7 @@ func (c *Compiler) bindingsOf(place bound) *Bindings {
 	return b.made
 }
 
-// bindingTable returns the table of a source of bindings, which lists them when asked to.
+// bindingTable returns the table of a source of bindings, which lists them on demand.
 func (c *Compiler) bindingTable(source registration.Source, local *Local, last *Snapshot) Table {
 	if last.local.Static() == local.Static() && !c.rebound[source] && last.Table(source).listed != nil {
 		return *last.Table(source)
@@ -226,24 +225,22 @@ func (c *Compiler) bindingTable(source registration.Source, local *Local, last *
 	})}
 }
 
-// alike are the selectors that bindings share, by a hash of what the bindings match and of the
-// params that they name.
+// alike has the selectors that bindings share, by a hash of their match and paramRef.
 type alike map[[sum]byte]*Selectors
 
-// sum is how many bytes of that hash are kept.
+// sum is the number of bytes of the hash that are kept.
 const sum = 16
 
-// shared is what the bindings with the same Selectors have in common.
+// shared is the data shared by bindings with the same Selectors.
 type shared struct {
 	sum      [sum]byte
 	match    *registration.Match
 	paramRef *registration.ParamRef
-	// users is how many bindings have the Selectors. Only the Compiler uses it.
+	// users is the number of bindings with the Selectors. Only the Compiler uses it.
 	users int
 }
 
-// share returns the selectors of a binding: those of a binding that matches the same if there
-// is one, else new ones.
+// share returns the selectors of a binding, shared with an equal binding if there is one.
 func (a alike) share(h *registration.Entry) *Selectors {
 	text, err := json.Marshal([]any{h.Match, h.Binding.ParamRef})
 	if err != nil {
@@ -262,16 +259,15 @@ func (a alike) share(h *registration.Entry) *Selectors {
 	return s
 }
 
-// release forgets the selectors when their last binding is gone.
+// release deletes the selectors when their last binding is removed.
 func (a alike) release(s *Selectors) {
 	if s.shared.users--; s.shared.users == 0 {
 		delete(a, s.shared.sum)
 	}
 }
 
-// Bound returns the policy that a binding puts into force; nil when no policy has that name.
-// Bindings of manifest files bind policies of files, and bindings of the API bind policies of
-// the API (S21.15).
+// Bound returns the policy of a binding; nil if no policy has that name. Bindings of manifest files
+// bind policies of files, and bindings of the API bind policies of the API (S21.15).
 func (s *Snapshot) Bound(binding *Entry) *Entry {
 	table := s.Table(binding.Source.Descriptor().Bound)
 	policies := table.entries[table.manifests:]

@@ -18,21 +18,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// ClientReader reads registrations from an API server, which may be the one it is
-// part of, or the main one of a cluster (S9.15). It lists each kind with its own
-// consistent LIST, all at the same time. It is safe for concurrent use.
+// ClientReader reads webhook configurations, policies, bindings and initializers from an API
+// server: the server that contains it, or the main server of a cluster (S9.15). It lists each kind
+// with its own consistent LIST, all at the same time. It is safe for concurrent use.
 type ClientReader struct {
 	client rest.Interface
 	seed   maphash.Seed
 }
 
-// NewClientReader makes a ClientReader. The client's group and version do not
-// matter; it needs the right to list the kinds of registration.Sources.
+// NewClientReader returns a ClientReader. The client's group and version do not matter; it needs
+// permission to list the kinds of registration.Sources.
 func NewClientReader(client rest.Interface) *ClientReader {
 	return &ClientReader{client: client, seed: maphash.MakeSeed()}
 }
 
-// list is one kind as it was listed.
+// list is the result of listing one kind.
 type list struct {
 	registration.Descriptor
 	revision  string
@@ -42,10 +42,10 @@ type list struct {
 	err       error
 }
 
-// Read implements Reader. A kind that the server answers with 404 or 403 is disabled (S11.12).
-// Policies and bindings that the server has in v1beta1 only are read in that version (S26.14).
-// A read that finds the same as the read before decodes no objects. The error names the first
-// kind that could not be listed.
+// Read implements Reader. A kind for which the server responds with 404 or 403 is disabled
+// (S11.12). Policies and bindings that the server has only in v1beta1 are read in that version
+// (S26.14). If nothing has changed since the last read, Read decodes no objects. The error names
+// the first kind that could not be listed.
 func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, error) {
 	kinds := registration.Sources()
 	lists := make([]list, len(kinds))
@@ -88,7 +88,7 @@ func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, 
 func (c *ClientReader) list(ctx context.Context, k registration.Descriptor) list {
 	l := c.listVersion(ctx, k, k.Versions[0])
 	if l.disabled && !l.forbidden && (k.Policies || k.Binds) {
-		// A release that has policies in beta only: the objects have the same fields there.
+		// The release has policies in beta only, with the same fields.
 		return c.listVersion(ctx, k, "v1beta1")
 	}
 	return l
@@ -96,7 +96,7 @@ func (c *ClientReader) list(ctx context.Context, k registration.Descriptor) list
 
 func (c *ClientReader) listVersion(ctx context.Context, k registration.Descriptor, version string) list {
 	l := list{Descriptor: k}
-	// Without a resourceVersion, a list is consistent.
+	// A list without a resourceVersion is consistent.
 	body, err := c.client.Get().
 		AbsPath("/apis", registration.GroupName, version, k.Resource).
 		SetHeader("Accept", "application/json").
@@ -120,8 +120,7 @@ func (c *ClientReader) listVersion(ctx context.Context, k registration.Descripto
 	return l
 }
 
-// decode appends the objects of the list. The objects themselves need not have a kind and
-// version.
+// decode appends the objects of the list. The objects themselves need not have a kind and version.
 func (l *list) decode(objects *[]runtime.Object) error {
 	if len(l.items) == 0 {
 		return nil
@@ -148,9 +147,8 @@ func (l *list) decode(objects *[]runtime.Object) error {
 	return nil
 }
 
-// earlier returns the earlier of two revisions, which are numbers in practice. An empty
-// revision does not count. Lists of two revisions together contain every write up to the
-// earlier one.
+// earlier returns the earlier of two revisions, which are numbers in practice. An empty revision
+// does not count. Lists of two revisions together contain every write up to the earlier one.
 func earlier(a, b string) string {
 	if a == "" || b != "" && cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) < 0 {
 		return b

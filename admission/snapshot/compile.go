@@ -17,57 +17,57 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// Compile makes a snapshot of registrations, which are not Partial and have no Rest. An object
-// that cannot be understood is left out and reported in Problems; only an object that was
-// stored without validation can be like that.
+// Compile returns a snapshot of registrations that are not Partial and have no Rest. An object that
+// cannot be parsed is left out and reported in Problems; this happens only to objects that were
+// stored without validation.
 func Compile(r Registrations) *Snapshot {
 	return new(Compiler).Compile(r)
 }
 
-// Compiler makes snapshots, one after the other. It reuses the parts of the last snapshot that
-// have not changed (S2.37), and keeps no registration object. Its zero value is ready. Only one
-// goroutine may use a Compiler.
+// Compiler compiles snapshots, one after the other. It reuses the parts of the last snapshot that
+// have not changed (S2.37), and keeps no API object. Its zero value is ready. Only one goroutine
+// may use a Compiler.
 type Compiler struct {
-	// objects has the compiled form of all objects except bindings, which are in bindings.
+	// objects has the compiled form of all objects except bindings, which are in the field
+	// bindings.
 	objects  map[id]*compiled
 	bindings map[id]*Entry
 	// strange are the objects of other kinds.
 	strange []*compiled
-	// broken is how many of the objects cannot be understood.
+	// broken is the number of objects that cannot be parsed.
 	broken int
-	// lists have the objects of each source, by name.
+	// lists has the objects of each source, by name.
 	lists [sources]ordered[*compiled]
-	// bound has the bindings of each policy. rebound has the sources of bindings of which some
-	// have changed.
+	// bound has the bindings of each policy. rebound has the sources of bindings with changes.
 	bound   map[bound]*bindingsOf
 	rebound [sources]bool
 	// alike has the selectors that bindings share.
 	alike alike
 	// expressions are shared by all snapshots.
 	expressions expression.Cache
-	// last is the snapshot that was made last.
+	// last is the last snapshot.
 	last *Snapshot
-	// kubernetes is Registrations.Kubernetes of the snapshot that is being made.
+	// kubernetes is Registrations.Kubernetes for the current snapshot.
 	kubernetes bool
 	// witness is Options.Witness of a Refresher.
 	witness func(*registration.Entry) expression.Witness
 }
 
-// sources is how many sources there are.
+// sources is the number of sources.
 const sources = int(registration.MutatingBindings) + 1
 
-// id identifies an object. Objects that are not in a cluster may have the same name: copy
-// distinguishes them.
+// id identifies an object. Objects outside of a cluster may have the same name: copy distinguishes
+// them.
 type id struct {
 	source registration.Source
 	copy   uint16
 	name   string
 }
 
-// compiled is one object in compiled form. It is never changed.
+// compiled is one object in compiled form. It is immutable.
 type compiled struct {
 	id
-	// uid and version identify the state of the object that was compiled; empty when unknown.
+	// uid and version identify the compiled state of the object; empty if unknown.
 	uid     types.UID
 	version string
 	// generation is the generation of a policy.
@@ -76,15 +76,15 @@ type compiled struct {
 	err        error
 }
 
-// Compile makes a snapshot of registrations, which are not Partial and have no Rest.
+// Compile returns a snapshot of registrations that are not Partial and have no Rest.
 func (c *Compiler) Compile(r Registrations) *Snapshot {
 	// Only a Rest has errors.
 	s, _ := c.CompileAll(context.Background(), r)
 	return s
 }
 
-// CompileAll is Compile for registrations that may have a Rest. When Rest fails, CompileAll
-// returns its error, and the Compiler has objects of two versions: the next call must compile all
+// CompileAll is Compile for registrations that may have a Rest. If Rest fails, CompileAll returns
+// its error, and the Compiler has objects of two versions: the next call must compile all
 // registrations, and not a Change.
 func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, error) {
 	c.strange, c.kubernetes = nil, r.Kubernetes
@@ -98,10 +98,10 @@ func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, 
 	return c.finish(r, seen), nil
 }
 
-// seen are the objects that exist now.
+// seen is the set of existing objects.
 type seen map[id]struct{}
 
-// take compiles some of the objects, and notes that they exist.
+// take compiles some of the objects, and adds them to seen.
 func (c *Compiler) take(objects []runtime.Object, seen seen) {
 	for _, obj := range objects {
 		source, ok := registration.SourceOf(obj)
@@ -122,7 +122,7 @@ func (c *Compiler) take(objects []runtime.Object, seen seen) {
 	c.pack()
 }
 
-// finish forgets the objects that do not exist any more and makes a snapshot.
+// finish removes the objects that no longer exist and returns a snapshot.
 func (c *Compiler) finish(r Registrations, seen seen) *Snapshot {
 	for key := range c.objects {
 		if _, there := seen[key]; !there {
@@ -137,9 +137,9 @@ func (c *Compiler) finish(r Registrations, seen seen) *Snapshot {
 	return c.assemble(&r)
 }
 
-// Change makes a snapshot of registrations that are Partial: the ones that were compiled last,
-// with their Changes. It returns nil when the two do not fit together; the caller must then
-// compile all registrations.
+// Change returns a snapshot of Partial registrations: the last compiled registrations with the
+// Changes. It returns nil if the two do not fit together; the caller must then compile all
+// registrations.
 func (c *Compiler) Change(r Registrations) *Snapshot {
 	c.kubernetes = r.Kubernetes
 	for _, change := range r.Changes {
@@ -167,8 +167,7 @@ func (c *Compiler) Change(r Registrations) *Snapshot {
 	return c.assemble(&r)
 }
 
-// known returns the uid and version of an object that was compiled; ok is false for an object
-// that was not.
+// known returns the uid and version of a compiled object; ok is false for other objects.
 func (c *Compiler) known(key id) (uid types.UID, version string, ok bool) {
 	if e := c.bindings[key]; e != nil {
 		return e.ConfigurationUID, e.ConfigurationVersion, true
@@ -179,8 +178,8 @@ func (c *Compiler) known(key id) (uid types.UID, version string, ok bool) {
 	return "", "", false
 }
 
-// put compiles an object, unless this state of it is compiled already. file is the manifest
-// file that has the object, if any.
+// put compiles an object, unless this state of it is already compiled. file is the object's
+// manifest file, if any.
 func (c *Compiler) put(key id, obj runtime.Object, file string) {
 	if m, ok := obj.(metav1.Object); ok && m.GetUID() != "" && m.GetResourceVersion() != "" {
 		uid, version, _ := c.known(key)
@@ -209,7 +208,7 @@ func (c *Compiler) put(key id, obj runtime.Object, file string) {
 	}
 }
 
-// remove forgets an object.
+// remove removes an object.
 func (c *Compiler) remove(key id) {
 	if e := c.bindings[key]; e != nil {
 		c.unbind(key, e)
@@ -223,7 +222,7 @@ func (c *Compiler) remove(key id) {
 	}
 }
 
-// assemble makes a snapshot of the objects that were compiled last, and of what is local.
+// assemble returns a snapshot of the compiled objects and of the local files.
 func (c *Compiler) assemble(r *Registrations) *Snapshot {
 	local := r.Local
 	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled, Kubernetes: r.Kubernetes, Problems: c.problems(), local: local, sources: make([]Table, sources)}
@@ -239,8 +238,8 @@ func (c *Compiler) assemble(r *Registrations) *Snapshot {
 		if d.Binds {
 			continue
 		}
-		// Policies refer to their bindings. Policies of manifest files have their bindings,
-		// also of files, already (S21.15), and come before all others (S21.13).
+		// Policies refer to their bindings. Policies of manifest files already have their bindings,
+		// which are also in files (S21.15), and come before all others (S21.13).
 		manifests := static.Entries(d.Source)
 		t := Table{manifests: len(manifests)}
 		for _, e := range manifests {
@@ -266,7 +265,7 @@ func (c *Compiler) assemble(r *Registrations) *Snapshot {
 	return s
 }
 
-// problems returns the errors of objects that cannot be understood, by name.
+// problems returns the errors of objects that cannot be parsed, by name.
 func (c *Compiler) problems() []error {
 	if c.broken == 0 && len(c.strange) == 0 {
 		return nil
@@ -289,7 +288,7 @@ func byID(a, b *compiled) int {
 	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.name, b.name), cmp.Compare(a.copy, b.copy))
 }
 
-// arrange puts the entries of the objects of a source into the order in which they act.
+// arrange returns the entries of the objects of a source in the order in which they act.
 func arrange(objects []*compiled) []*Entry {
 	entries := make([]*Entry, 0, len(objects))
 	asked := false
@@ -340,8 +339,8 @@ func (c *Compiler) compile(key id, obj runtime.Object) *compiled {
 	return o
 }
 
-// inherit takes over the compiled expressions of a policy from its earlier state, if only its
-// metadata or its status has changed since. This keeps the costs that were measured.
+// inherit keeps the compiled expressions of a policy if only its metadata or its status has
+// changed. This preserves the measured costs.
 func (o *compiled) inherit(before *compiled) {
 	if before == nil || len(o.entries) != 1 || len(before.entries) != 1 || o.entries[0].Policy == nil {
 		return
@@ -351,7 +350,7 @@ func (o *compiled) inherit(before *compiled) {
 	}
 }
 
-// ofWebhooks is what match conditions of webhooks may use.
+// ofWebhooks is the scope of match conditions of webhooks.
 var ofWebhooks = expression.Scope{Authorizer: true}
 
 func (c *Compiler) entry(h *registration.Entry) *Entry {
@@ -389,7 +388,7 @@ func selectorsOf(h *registration.Entry) *Selectors {
 	return s
 }
 
-// parse parses a selector; name is its field.
+// parse parses a selector; name is the field name.
 func parse(name string, s *metav1.LabelSelector) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -399,8 +398,8 @@ func parse(name string, s *metav1.LabelSelector) (labels.Selector, error) {
 }
 
 // add gives an entry its position and its bindings. If an earlier snapshot has the entry with
-// another position or other bindings, add copies the entry, because that snapshot may still be
-// in use.
+// another position or other bindings, add copies the entry, because that snapshot may still be in
+// use.
 func (t *Table) add(h *Entry, bindings *Bindings, last *Table) {
 	position := len(t.entries)
 	switch before := last.at(position); {
@@ -421,7 +420,7 @@ func (t *Table) at(position int) *Entry {
 	return nil
 }
 
-// file files the entries by their rules. It takes the index of the last table if the rules are
+// file indexes the entries by their rules. It reuses the index of the last table if the rules are
 // the same.
 func (t *Table) file(last *Table) {
 	if len(t.entries) == len(last.entries) && !slices.ContainsFunc(t.entries, func(e *Entry) bool {
@@ -438,10 +437,10 @@ func (t *Table) file(last *Table) {
 	}
 }
 
-// inactive reports whether an entry cannot apply: no rule finds it then.
+// inactive reports whether an entry cannot apply. It is then not indexed.
 func (e *Entry) inactive() bool { return e.Entry.Policy != nil && e.Bindings == nil }
 
-// find files an entry by its rules, so that lookups find it.
+// find adds an entry to the index.
 func (t *Table) find(e *Entry) {
 	rules := e.Rules
 	if e.Binding != nil && len(rules) == 0 {
@@ -453,16 +452,16 @@ func (t *Table) find(e *Entry) {
 	}
 }
 
-// everything is the rules of a binding that has none of its own (S14.5).
+// everything are the rules of a binding without rules of its own (S14.5).
 var everything = []registration.Rule{{
 	Operations: []string{"*"}, APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: "*",
 }}
 
-// ordered is a sorted list of which few elements change at a time. Its zero value is empty.
+// ordered is a sorted list with few changes at a time. Its zero value is empty.
 type ordered[T comparable] struct {
 	list []T
-	// added are elements that are not yet in the list, and removed are elements that are still
-	// in it.
+	// added are elements that are not yet in the list, and removed are elements that are still in
+	// the list.
 	added   []T
 	removed map[T]struct{}
 }
@@ -476,7 +475,7 @@ func (o *ordered[T]) remove(x T) {
 	o.removed[x] = struct{}{}
 }
 
-// take returns the list, in order. The returned slice never changes.
+// take returns the sorted list. The returned slice never changes.
 func (o *ordered[T]) take(compare func(T, T) int) []T {
 	if len(o.added) == 0 && len(o.removed) == 0 {
 		return o.list

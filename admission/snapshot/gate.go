@@ -13,36 +13,36 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// ReasonLoadingConfiguration is the reason of the status that a request gets when there is no
-// snapshot that may judge it.
+// ReasonLoadingConfiguration is the reason of the status if there is no usable snapshot for a
+// request.
 const ReasonLoadingConfiguration metav1.StatusReason = "LoadingConfiguration"
 
 // Subject describes the request that needs a snapshot.
 type Subject struct {
-	// Source has the entries that the request is to be judged by. The message of a
-	// NotReadyError depends on it.
+	// Source is the source of the entries that the request needs. It appears in the message of a
+	// NotReadyError.
 	Source    registration.Source
 	Resource  schema.GroupResource
 	Operation admission.Operation
 }
 
-// NotReadyError is why a request cannot be evaluated now. It is an API status, to be tried again
-// after a second: 500 LoadingConfiguration (S11.11), or 503 ServiceUnavailable while the server is
-// not announced to the main server (S22.20).
+// NotReadyError is the error of a request that cannot be evaluated now. It is an API status, to be
+// retried after a second: 500 LoadingConfiguration (S11.11), or 503 ServiceUnavailable while the
+// server is not announced to the main server (S22.20).
 type NotReadyError struct {
 	Subject Subject
-	// Never reports whether no read has succeeded yet. Otherwise Since is when the last
-	// successful read began.
+	// Never reports whether no read has succeeded yet. Otherwise Since is the beginning of the last
+	// successful read.
 	Never bool
 	Since time.Time
-	// Err is why the last read failed; nil when it did not fail but has not ended,
-	// or none was begun.
+	// Err is the error of the last read; nil if it did not fail but has not ended, or none was
+	// begun.
 	Err error
 }
 
 var errNotRead = errors.New("configuration is not ready")
 
-// notReady returns the error that says why there is no snapshot.
+// notReady returns the error for a request without a usable snapshot.
 func (r *Refresher) notReady(subject Subject) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *Refresher) notReady(subject Subject) error {
 	return e
 }
 
-// cause returns the last error, or a text when there is none.
+// cause returns the last error, or an error with a default text.
 func (e *NotReadyError) cause() error {
 	switch {
 	case e.Err != nil:
@@ -77,10 +77,10 @@ func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("Unable to refresh the %s configuration: %v", e.Subject.Source.Descriptor().Noun, e.cause())
 }
 
-// Unwrap returns why the last read failed.
+// Unwrap returns the error of the last read.
 func (e *NotReadyError) Unwrap() error { return e.Err }
 
-// Status implements the interface of errors that are API statuses.
+// Status implements apierrors.APIStatus.
 func (e *NotReadyError) Status() metav1.Status {
 	kind := e.Subject.Source.Descriptor().Kind
 	name, blocked := string(e.Subject.Operation), "created, updated, deleted or connected to"

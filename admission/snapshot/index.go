@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Target is the part of a request that rules are compared with.
+// Target is the part of a request that is compared with rules.
 type Target struct {
 	Operation   admission.Operation
 	Resource    schema.GroupVersionResource
@@ -20,16 +20,15 @@ type Target struct {
 	Namespaced bool
 }
 
-// index finds hooks by their rules. It may return hooks that do not match a request, but never
-// misses a hook that does.
+// index finds webhooks by their rules. It may return webhooks that do not match a request, but
+// never misses a match.
 //
-// A rule is filed under every combination of its groups, versions and resources,
-// wildcards as they are written. A lookup tries the target's own group, version and
-// resource, and each combination with wildcards that is in use: eight lookups at
-// most.
+// A rule is indexed under every combination of its groups, versions and resources, with wildcards
+// as written. A lookup tries the target's own group, version and resource, and each combination
+// with wildcards that is in use: at most eight lookups.
 type index struct {
 	buckets map[schema.GroupVersionResource]*bucket
-	// patterns has bit m set when a key with the wildcards of m is in use.
+	// patterns has bit m set if a key with the wildcards of m is in use.
 	patterns uint8
 }
 
@@ -39,19 +38,19 @@ const (
 	anyResource
 )
 
-// bucket has the hooks of one key.
+// bucket has the webhooks of one key.
 type bucket struct {
-	// main has the hooks for requests without a subresource, subresources those for one
-	// subresource, and anySubresource those for requests with any subresource or none.
+	// main has the webhooks for requests without a subresource, subresources the webhooks for one
+	// subresource, and anySubresource the webhooks for requests with any subresource or none.
 	main           lists
 	subresources   map[string]*lists
 	anySubresource lists
 }
 
-// lists has ascending positions, per operation and scope.
+// lists has ascending positions, by operation and scope.
 type lists [4][2][]int32
 
-// operationNumber is an operation's place in lists, -1 when there is none.
+// operationNumber returns an operation's index in lists; -1 if there is none.
 func operationNumber(o admission.Operation) int {
 	switch o {
 	case admission.Create:
@@ -66,7 +65,7 @@ func operationNumber(o admission.Operation) int {
 	return -1
 }
 
-// add files a hook's rules. Positions must be added in ascending order.
+// add indexes a webhook's rules. Positions must be added in ascending order.
 func (x *index) add(position int32, rules []registration.Rule) {
 	for i := range rules {
 		r := &rules[i]
@@ -147,7 +146,7 @@ func (l *lists) of(operation int, t *Target) []int32 {
 	return l[operation][0]
 }
 
-// candidates appends the positions of the hooks that may match.
+// candidates appends the positions of the webhooks that may match.
 func (x *index) candidates(dst []int32, t *Target) []int32 {
 	operation := operationNumber(t.Operation)
 	if x.patterns == 0 || operation < 0 {

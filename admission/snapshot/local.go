@@ -11,15 +11,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
-// Manifest is a registration object of a file (S21).
+// Manifest is a webhook configuration, policy or binding in a file (S21).
 type Manifest struct {
 	runtime.Object
 	// File is the path of the file; it must be set.
 	File string
 }
 
-// Local has what judges requests and does not come from the API: manifest files and exclusion
-// rules. It is immutable. Nil has neither.
+// Local has the manifest files and exclusion rules, which do not come from the API. It is
+// immutable. Nil has neither.
 type Local struct {
 	static *Snapshot
 	hashes map[string]string
@@ -27,10 +27,10 @@ type Local struct {
 	exclusions *exclusion.Rules
 }
 
-// NewLocal compiles manifests, which may come in any order. A binding must find its policy
-// among them, and no two objects may have the same name and kind. hashes identify the state of
-// the files, by plugin. The error names an object that cannot be understood; this happens only
-// to objects that were not validated.
+// NewLocal compiles manifests in any order. They must contain the policy of each binding, and no
+// two objects with the same name and kind. hashes identify the state of the files, by plugin. The
+// error names an object that cannot be parsed; this happens only to objects that were not
+// validated.
 func NewLocal(manifests []Manifest, hashes map[string]string) (*Local, error) {
 	var c Compiler
 	for _, m := range manifests {
@@ -49,7 +49,7 @@ func NewLocal(manifests []Manifest, hashes map[string]string) (*Local, error) {
 	return l, nil
 }
 
-// WithExclusions returns a copy of l whose exclusion rules are rules.
+// WithExclusions returns a copy of l with the given exclusion rules.
 func (l *Local) WithExclusions(rules *exclusion.Rules) *Local {
 	out := &Local{exclusions: rules}
 	if l != nil {
@@ -63,7 +63,7 @@ func (l *Local) WithExclusions(rules *exclusion.Rules) *Local {
 	return out
 }
 
-// Static returns the registrations of the manifests; nil when there are none.
+// Static returns the snapshot of the manifests; nil if there are none.
 func (l *Local) Static() *Snapshot {
 	if l == nil {
 		return nil
@@ -71,8 +71,8 @@ func (l *Local) Static() *Snapshot {
 	return l.static
 }
 
-// Hashes returns the hash of the manifest files of each plugin that has some (S21.23). The
-// caller must not change it.
+// Hashes returns the hash of the manifest files of each plugin that has any (S21.23). The caller
+// must not change it.
 func (l *Local) Hashes() map[string]string {
 	if l == nil {
 		return nil
@@ -80,8 +80,7 @@ func (l *Local) Hashes() map[string]string {
 	return l.hashes
 }
 
-// Names returns the names of the registration objects of the manifests, as resource.name, in
-// order.
+// Names returns the names of the objects of the manifests, as resource.name, in order.
 func (l *Local) Names() []string {
 	static := l.Static()
 	if static == nil {
@@ -98,8 +97,8 @@ func (l *Local) Names() []string {
 	return slices.Compact(names)
 }
 
-// IsStatic reports whether an object has a name that only objects of manifest files have
-// (S21.8, S13.13).
+// IsStatic reports whether an object has a name that is reserved for manifest files (S21.8,
+// S13.13).
 func IsStatic(obj runtime.Object) bool {
 	m, ok := obj.(metav1.Object)
 	return ok && registration.IsStaticName(m.GetName())

@@ -15,117 +15,115 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// Reader reads registrations from where they are stored.
+// Reader reads registrations from their store.
 type Reader interface {
 	// Read reads all registrations. It is consistent: the result reflects every write that was
-	// acknowledged before Read was called. since is the Version of the read before, empty when
-	// there is none; when nothing has changed, Read may return Unchanged instead of the
-	// objects, and when little has changed, Partial and Changes. Read must end when the context
-	// does. Several reads may run at the same time. An error that is ErrUnanswered means that
-	// the store may answer later.
+	// acknowledged before Read was called. since is the Version of the previous read, empty if
+	// there is none. If nothing has changed, Read may return Unchanged instead of the objects, and
+	// if little has changed, Partial and Changes. Read must end with the context. Several reads may
+	// run at the same time. An error that wraps ErrUnanswered means that the store may answer
+	// later.
 	Read(ctx context.Context, since Version) (Registrations, error)
 }
 
-// ErrUnanswered is wrapped by errors of a Reader that mean only that the store has not answered
-// yet. Requests then wait for the answer until their deadline.
+// ErrUnanswered is wrapped by errors of a Reader if the store has not answered yet. Requests then
+// wait for the answer until their deadline.
 var ErrUnanswered = errors.New("the store did not answer")
 
 // ErrUnannounced is wrapped by errors of a Reader that does not read because the main server does
-// not know of this server. Requests that need a snapshot get 503 then.
+// not know this server. Requests that need a snapshot then get 503.
 var ErrUnannounced = errors.New("this server is not announced to the main server")
 
-// mayAnswer reports whether the store may still answer, given the error of the last read, which
-// may be nil.
+// mayAnswer reports whether the store may still answer, given the error of the last read, which may
+// be nil.
 func mayAnswer(err error) bool {
 	return err == nil || errors.Is(err, ErrUnanswered) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Options say how a Refresher works.
+// Options configure a Refresher.
 type Options struct {
 	// Reader must be set.
 	Reader Reader
-	// Interval is the time from the beginning of one read to the beginning of the next. Zero
-	// means 1 s (S11.8). After a failed read, the next one begins after a quarter of that. A
-	// request waits for a read that is later than a quarter of an Interval (S11.9).
+	// Interval is the time from the beginning of one read to the beginning of the next. Zero means
+	// 1 s (S11.8). After a failed read, the next one begins after a quarter of it. A request waits
+	// for a read that is late by more than a quarter of an Interval (S11.9).
 	Interval time.Duration
-	// MaxStaleness is how long ago the last successful read may have begun. Zero
-	// means 5 s (S11.10).
+	// MaxStaleness bounds the time since the beginning of the last successful read. Zero means 5 s
+	// (S11.10).
 	MaxStaleness time.Duration
-	// Strict makes Acquire wait for a read that began after the request did, so that
-	// a request is judged by every registration acknowledged anywhere before it. A
-	// request begins when the server received it, if its context says when that was
-	// (request.WithReceivedTimestamp), else when Acquire is called. One read serves
-	// all requests that wait. Reads should be cheap then.
+	// Strict makes Acquire wait for a read that began after the request, so that the request is
+	// evaluated against every registration acknowledged anywhere before it. A request begins at the
+	// received timestamp in its context (request.WithReceivedTimestamp), or else when Acquire is
+	// called. One read serves all waiting requests. Reads should then be cheap.
 	Strict bool
-	// Local, when set, returns what does not come from the API. The Refresher calls Local
+	// Local, if set, returns the manifest files and exclusion rules. The Refresher calls Local
 	// before every read; after a change, call Poke. The returned value must not change.
 	Local func() *Local
-	// Observer, when set, is called by Run with the outcome of every read.
+	// Observer, if set, is called by Run with the outcome of every read.
 	Observer func(Read)
-	// Witness, when set, returns the Witness that sees how the expressions of an entry are
-	// evaluated.
+	// Witness, if set, returns the Witness that observes the evaluation of an entry's expressions.
 	Witness func(*registration.Entry) expression.Witness
 
-	// readTimeout is how long a read may take until it counts as failed and another one begins.
-	// An answer that comes later, but within maxReadTimeout, is used all the same. Only tests
-	// set readTimeout. Zero means a time that leaves room, after a read that hangs, for another
-	// read before MaxStaleness is over: 2 s with the defaults.
+	// readTimeout is the time after which a read counts as failed and another one begins. A later
+	// answer is still used, if it comes within maxReadTimeout. Only tests set readTimeout. Zero
+	// means a time that leaves room, after a read that hangs, for another read within MaxStaleness:
+	// 2 s with the defaults.
 	readTimeout time.Duration
 }
 
-// slackShares is the part of an Interval that a regular read may be late without any request
-// that waits for it.
+// slackShares is the part of an Interval by which a regular read may be late before requests wait
+// for it.
 const slackShares = 4
 
-// patience is how long Acquire waits when no snapshot may be used, counted from the first
-// request that had to wait (S11.13). While the store does not answer, a request whose context
-// has a deadline waits until then.
+// patience bounds how long Acquire waits for a usable snapshot, counted from the first request that
+// had to wait (S11.13). While the store does not answer, a request whose context has a deadline
+// waits until the deadline.
 const patience = 4 * time.Second
 
 // Read is the outcome of one read.
 type Read struct {
-	// Begin is when the read began, and Latency how long it took, compiling included.
+	// Begin is the beginning of the read, and Latency its duration, including compilation.
 	Begin   time.Time
 	Latency time.Duration
-	// Err is why the read failed; nil when it succeeded.
+	// Err is the error of the read; nil if it succeeded.
 	Err error
-	// Late reports whether the read succeeded after it had counted as failed, because it took
-	// longer than a read may.
+	// Late reports whether the read succeeded after it had counted as failed, because it exceeded
+	// the read timeout.
 	Late bool
-	// Snapshot is the snapshot in use after the read; nil when there is none yet.
+	// Snapshot is the current snapshot after the read; nil if there is none yet.
 	Snapshot *Snapshot
-	// Changed reports whether the read found other registrations than the one before.
+	// Changed reports whether the registrations differ from the previous read.
 	Changed bool
 }
 
-// Refresher keeps a snapshot fresh. It is safe for concurrent use, except that Run
-// must be called once.
+// Refresher keeps a snapshot fresh. It is safe for concurrent use, except that Run must be called
+// once.
 type Refresher struct {
 	options Options
 	current atomic.Pointer[Snapshot]
 	poke    chan struct{}
 	// over is closed when Run has returned.
 	over chan struct{}
-	// attempts are the reads that Run began.
+	// attempts are the reads of Run.
 	attempts attempts
 
-	// mu guards the fields below. No goroutine waits for anything while it holds mu.
+	// mu guards the fields below. No goroutine blocks while it holds mu.
 	mu struct {
 		sync.Mutex
 		// next is closed by the next read that succeeds or fails.
 		next chan struct{}
-		// err is why the last read failed; nil when it succeeded, or there was none.
+		// err is the error of the last read; nil if it succeeded, or there was none.
 		err error
-		// failed is when the last read began that failed.
+		// failed is the beginning of the last failed read.
 		failed time.Time
-		// succeeded is when a read last succeeded. waiting is when the first request after that
-		// had to wait; it is not later than succeeded if none had to.
+		// succeeded is the time of the last success. waiting is the time when the first request
+		// after it had to wait; it is not later than succeeded if none had to.
 		succeeded, waiting time.Time
 	}
 }
 
-// NewRefresher makes a Refresher. It has no snapshot until Run has read one. The
-// error names the option that is wrong.
+// NewRefresher returns a Refresher, which has no snapshot until the first read of Run. The error
+// names the invalid option.
 func NewRefresher(o Options) (*Refresher, error) {
 	if o.Reader == nil {
 		return nil, errors.New("snapshot: Options.Reader is nil")
@@ -141,8 +139,8 @@ func NewRefresher(o Options) (*Refresher, error) {
 	return r, nil
 }
 
-// retries is how many reads begin in an Interval while they fail at once: requests may be
-// waiting for the first read that succeeds.
+// retries is the number of reads in an Interval while they fail immediately: requests may be
+// waiting for the first success.
 const retries = 4
 
 // Run reads until the context ends, and returns the context's error.
@@ -172,16 +170,15 @@ func (r *Refresher) Run(ctx context.Context) error {
 		if version, err = r.refresh(ctx, &compiler, version, begin); err != nil {
 			next /= retries
 		} else {
-			// The answer may be that to an earlier attempt.
+			// An earlier attempt may have answered.
 			begin = r.current.Load().ReadAt
 		}
 		timer.Reset(max(0, next-time.Since(begin)))
 	}
 }
 
-// Poke makes the next read begin now instead of at its regular time. A watch on the
-// registrations may call Poke, so that changes are seen at once, but need not. Poke does not
-// block.
+// Poke makes the next read begin now instead of at its regular time. A watch may call Poke, so that
+// changes take effect at once, but need not. Poke does not block.
 func (r *Refresher) Poke() {
 	select {
 	case r.poke <- struct{}{}:
@@ -189,8 +186,8 @@ func (r *Refresher) Poke() {
 	}
 }
 
-// refresh reads once. It returns the version of the registrations that the Compiler has now,
-// and the error of the read.
+// refresh reads once. It returns the version of the registrations in the Compiler, and the error of
+// the read.
 func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Version, begin time.Time) (Version, error) {
 	local := r.local()
 	found, began, err := r.read(ctx, version, begin)
@@ -204,15 +201,15 @@ func (r *Refresher) local() *Local {
 	return r.options.Local()
 }
 
-// helps reports whether a late read succeeded and found registrations that are newer than those
-// in use.
+// helps reports whether a late read succeeded with registrations that are newer than the current
+// ones.
 func (r *Refresher) helps(late attempt, version Version) bool {
 	last := r.current.Load()
 	return late.err == nil && late.since == version && (last == nil || late.begin.After(last.ReadAt))
 }
 
-// use compiles what a read found and puts the snapshot into use, or notes the error of the
-// read, which began at the given time. Its results are those of refresh.
+// use compiles the result of a read and stores the snapshot, or records the error of the read,
+// which began at the given time. It returns the results of refresh.
 func (r *Refresher) use(ctx context.Context, compiler *Compiler, version Version, begin time.Time, local *Local, found Registrations, err error, late bool) (Version, error) {
 	last := r.current.Load()
 	changed := false
@@ -256,8 +253,8 @@ func (r *Refresher) use(ctx context.Context, compiler *Compiler, version Version
 	return version, err
 }
 
-// read begins a read, and waits as long as a read may take. It may return the late answer to an
-// earlier attempt, and therefore also returns when that attempt began.
+// read begins a read, and waits for the read timeout. It may return the late answer to an earlier
+// attempt, and therefore also returns the beginning of the answered attempt.
 func (r *Refresher) read(ctx context.Context, since Version, begin time.Time) (Registrations, time.Time, error) {
 	own := r.attempts.begin(ctx, r.options.Reader, since, begin)
 	timer := time.NewTimer(r.options.readTimeout)
@@ -277,7 +274,7 @@ func (r *Refresher) read(ctx context.Context, since Version, begin time.Time) (R
 	}
 }
 
-// failed notes why the read failed that began at the given time, and wakes the waiting requests:
+// failed records the error of a read that began at the given time, and wakes the waiting requests:
 // some of them need not wait any longer.
 func (r *Refresher) failed(begin time.Time, err error) {
 	r.mu.Lock()
@@ -287,7 +284,7 @@ func (r *Refresher) failed(begin time.Time, err error) {
 	r.mu.next = make(chan struct{})
 }
 
-// succeed puts a snapshot into use and wakes the requests that wait for it.
+// succeed stores a snapshot and wakes the requests that wait for it.
 func (r *Refresher) succeed(s *Snapshot) {
 	r.current.Store(s)
 	r.mu.Lock()
@@ -299,11 +296,12 @@ func (r *Refresher) succeed(s *Snapshot) {
 }
 
 // Current returns the last good snapshot, however old (S11.9); nil before the first. It is for
-// inspection, not for judging requests.
+// inspection, not for admission.
 func (r *Refresher) Current() *Snapshot { return r.current.Load() }
 
-// Static returns the registrations of manifest files, nil when there are none. It needs no
-// read, so that the files judge requests about registrations of the API at any time (S21.17).
+// Static returns the snapshot of manifest files; nil if there are none. It needs no read, so that
+// the files apply at any time to requests for webhook configurations and policies of the API
+// (S21.17).
 func (r *Refresher) Static() *Snapshot {
 	if r.options.Local == nil {
 		return nil
@@ -311,8 +309,8 @@ func (r *Refresher) Static() *Snapshot {
 	return r.options.Local().Static()
 }
 
-// Await makes the next read begin now, and returns nil when the snapshot in use is enough; that
-// may be the case already. An error means that the context or Run has ended before.
+// Await begins a read now, and returns nil once the current snapshot is enough, which may be
+// immediately. It returns an error if the context or Run ends first.
 func (r *Refresher) Await(ctx context.Context, enough func(*Snapshot) bool) error {
 	for poked := false; ; poked = true {
 		r.mu.Lock()
@@ -337,8 +335,8 @@ func (r *Refresher) Await(ctx context.Context, enough func(*Snapshot) bool) erro
 	}
 }
 
-// Acquire keeps a tenth of a request's time, and at most maxAnswering, for the answer that says
-// why the request cannot be judged.
+// Acquire reserves a tenth of a request's time, and at most maxAnswering, for the response with the
+// reason of the failure.
 const (
 	answeringShares = 10
 	maxAnswering    = 500 * time.Millisecond
@@ -346,19 +344,18 @@ const (
 
 var errOver = errors.New("reading registrations has stopped")
 
-// Acquire returns a snapshot that may judge a request. That of a read that began more than one and
-// a quarter Intervals before may do so only when a younger read has failed (S11.9). If there is
-// none, Acquire waits for the next read that succeeds. If none succeeds in time, it returns a *NotReadyError, which is the
-// API status for the client (S11.11). While the store does not answer, it waits until the
-// context ends. When reads fail for another reason, or the context has no deadline, it waits a
-// few seconds at most. Once a request has waited that long without a snapshot, later requests
-// are refused at once (S11.13). Normally it takes about a hundred nanoseconds.
+// Acquire returns a usable snapshot for a request. A snapshot whose read began more than one and a
+// quarter Intervals ago is usable only if a later read has failed (S11.9). If there is none,
+// Acquire waits for the next successful read. If none succeeds in time, it returns a
+// *NotReadyError, which is the API status for the client (S11.11). While the store does not answer,
+// it waits until the context ends. If reads fail for another reason, or the context has no
+// deadline, it waits at most a few seconds. Once a request has waited that long without a snapshot,
+// later requests are refused at once (S11.13). Normally Acquire takes about a hundred nanoseconds.
 func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, error) {
 	now := time.Now()
 	began := now
 	if r.options.Strict {
-		// Of the passes that judge a request, the first one waits, and the later ones find the
-		// snapshot that it waited for.
+		// The first pass of a request waits, and the later passes use the same snapshot.
 		if received, ok := request.ReceivedTimestampFrom(ctx); ok {
 			began = received
 		}
@@ -369,9 +366,9 @@ func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, er
 	return r.await(ctx, subject, began, now)
 }
 
-// usable returns the snapshot in use if it may judge a request now. began is when the request
-// began, and asked when it called Acquire. A snapshot whose read began after asked is never too
-// old for the request, however long the read took.
+// usable returns the current snapshot if a request may use it now. began is the beginning of the
+// request, and asked the time of its call of Acquire. A snapshot whose read began after asked is
+// never too old for the request, however long the read took.
 func (r *Refresher) usable(began, asked, now time.Time) *Snapshot {
 	s := r.current.Load()
 	switch {
@@ -385,10 +382,10 @@ func (r *Refresher) usable(began, asked, now time.Time) *Snapshot {
 	return s
 }
 
-// overdue reports whether a request that asks at the given time must wait for another read,
-// because no read is over that began as late as a regular one would have. That is so after the
-// process did not run for a while. Without a bound in time, a process that goes on would judge by
-// registrations from before its pause. A read that failed is enough (S11.9).
+// overdue reports whether a request at the given time must wait for another read, because no read
+// has ended that began as late as a regular one would have. This happens after the process was
+// paused: without this check, the process would use registrations from before its pause. A failed
+// read is enough (S11.9).
 func (r *Refresher) overdue(s *Snapshot, asked time.Time) bool {
 	oldest := asked.Add(-r.options.Interval - r.options.Interval/slackShares)
 	if !s.ReadAt.Before(oldest) {
@@ -402,8 +399,8 @@ func (r *Refresher) overdue(s *Snapshot, asked time.Time) bool {
 func (r *Refresher) await(ctx context.Context, subject Subject, began, asked time.Time) (*Snapshot, error) {
 	next, end := r.wait(ctx, began)
 	if r.options.Strict {
-		// The read that Poke starts begins after the request did. If it fails, the next regular
-		// read takes its place.
+		// The read that Poke starts begins after the request. If it fails, the next regular read
+		// takes its place.
 		r.Poke()
 	}
 	timer := time.NewTimer(time.Until(end))
@@ -428,7 +425,8 @@ func (r *Refresher) await(ctx context.Context, subject Subject, began, asked tim
 	return nil, r.notReady(subject)
 }
 
-// wait returns a channel that is closed when the next read succeeds or fails. end is when a request that began at the given time stops waiting.
+// wait returns a channel that is closed when the next read succeeds or fails. end is the time at
+// which a request that began at the given time stops waiting.
 func (r *Refresher) wait(ctx context.Context, began time.Time) (next <-chan struct{}, end time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -440,8 +438,8 @@ func (r *Refresher) wait(ctx context.Context, began time.Time) (next <-chan stru
 	}
 	end = r.mu.waiting.Add(patience)
 	if deadline, limited := ctx.Deadline(); limited {
-		// At the deadline itself, the server would answer with a time-out that does not say
-		// why.
+		// At the deadline itself, the server would respond with a timeout that does not contain the
+		// reason.
 		deadline = deadline.Add(-min(deadline.Sub(began)/answeringShares, maxAnswering))
 		if mayAnswer(r.mu.err) || deadline.Before(end) {
 			end = deadline

@@ -15,37 +15,35 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// Entry is a registered entry, compiled: selectors parsed, expressions compiled.
+// Entry is a compiled entry: selectors parsed, expressions compiled.
 type Entry struct {
 	*registration.Entry
-	// Position is the place in the whole ordered list of entries of the same
-	// Source, from 0 (S5.1, S5.25).
+	// Position is the index in the ordered list of all entries of the same Source (S5.1, S5.25).
 	//
-	// The Position of a binding is the place of its group in its policy. Only package snapshot
-	// and its Table use it.
+	// The Position of a binding is the index of its group in its policy. Only package snapshot and
+	// its Table use it.
 	Position int
 	// Selectors are never nil. The bindings of a Group share them.
 	*Selectors
-	// Conditions are the compiled match conditions of a webhook; nil when there are none. The
-	// match conditions of a policy are in Policy.
+	// Conditions are the compiled match conditions of a webhook; nil if there are none. The match
+	// conditions of a policy are in Policy.
 	Conditions *condition.Set
-	// Policy has the compiled expressions of a policy, and Bindings are the bindings that put
-	// it into force; a policy without bindings does nothing (S14.18). Both are nil for all
-	// other entries.
+	// Policy has the compiled expressions of a policy, and Bindings are its bindings; a policy
+	// without bindings has no effect (S14.18). Both are nil for all other entries.
 	Policy   *policy.Policy
 	Bindings *Bindings
 }
 
 // Selectors are the parsed selectors of an entry.
 type Selectors struct {
-	// NamespaceSelector and ObjectSelector are nil when they cannot be parsed; the error says
-	// why (S2.2).
+	// NamespaceSelector and ObjectSelector are nil if they cannot be parsed; the error is in
+	// NamespaceSelectorError or ObjectSelectorError (S2.2).
 	NamespaceSelector      labels.Selector
 	NamespaceSelectorError error
 	ObjectSelector         labels.Selector
 	ObjectSelectorError    error
-	// ParamSelector is the selector of a binding's paramRef. It is nil when there is none, or
-	// when it cannot be parsed; ParamSelectorError says why.
+	// ParamSelector is the selector of a binding's paramRef. It is nil if there is none, or if it
+	// cannot be parsed with ParamSelectorError.
 	ParamSelector      labels.Selector
 	ParamSelectorError error
 
@@ -53,40 +51,40 @@ type Selectors struct {
 	shared *shared
 }
 
-// Registrations is what one consistent read found.
+// Registrations is the result of one consistent read.
 type Registrations struct {
-	// Version identifies what was read. Two reads with the same Version found the same. Empty
-	// means that the version is not known: every read then counts as a change.
+	// Version identifies the content. Two reads with the same Version have the same content. Empty
+	// means that the version is unknown: every read then counts as a change.
 	Version Version
-	// Unchanged reports whether Version is the since of the Read; Objects are then not needed.
+	// Unchanged reports whether Version equals the since of the Read; Objects are then not needed.
 	Unchanged bool
 	// Revision is the storage revision of the read, for people.
 	Revision string
-	// Objects are all registration objects, typed or unstructured, in any order and
-	// in any mixture of kinds and versions. They are not changed, and must not
-	// change.
+	// Objects are all webhook configurations, policies, bindings and initializer configurations,
+	// typed or unstructured, in any order and in any mixture of versions. They are not changed, and
+	// must not change.
 	Objects []runtime.Object
-	// Rest reads the objects that are not among Objects and calls a function with them, some
-	// at a time; nil when there are no more. It may take longer than a Read.
+	// Rest reads the objects that are not among Objects and passes them to a function, some at a
+	// time; nil if there are no more. It may take longer than a Read.
 	Rest func(ctx context.Context, take func([]runtime.Object)) error
-	// Partial reports whether Changes are all differences from the since of the Read. Objects
-	// are not needed then.
+	// Partial reports whether Changes are all differences from the since of the Read. Objects are
+	// then not needed.
 	Partial bool
 	Changes []Change
-	// Kept, if not nil, lists the objects that exist in addition to those of Changes; all
-	// others were deleted. If one of these objects differs from what was compiled last, the
-	// store has another history, and all objects must be read.
+	// Kept, if not nil, lists the existing objects that are not in Changes; all others were
+	// deleted. If one of these objects differs from its compiled state, the store has another
+	// history, and all objects must be read.
 	Kept []Kept
-	// Disabled names the kinds that could not be read because the API is switched
-	// off or the reader is not allowed to (S11.12). They count as empty.
+	// Disabled names the kinds that could not be read because the API is disabled or the reader is
+	// not authorized (S11.12). They count as empty.
 	Disabled []string
-	// Forbidden are those of Disabled that the reader is not allowed to read.
+	// Forbidden are the kinds in Disabled that the reader is not authorized to read.
 	Forbidden []string
 	// Kubernetes reports whether a kube-apiserver enforces these registrations. It ignores the
-	// annotations about the order of webhooks and policies (S5.29) and about their enforcement
+	// annotations for the order of webhooks and policies (S5.29) and for their enforcement
 	// (S28.11).
 	Kubernetes bool
-	// Local is what does not come from the API; nil for nothing. A Refresher sets it.
+	// Local has the manifest files and exclusion rules; nil for none. A Refresher sets it.
 	Local *Local
 }
 
@@ -94,11 +92,11 @@ type Registrations struct {
 type Change struct {
 	Source registration.Source
 	Name   string
-	// Object is the object as it is now, typed; nil when it was deleted.
+	// Object is the current object, typed; nil if it was deleted.
 	Object runtime.Object
 }
 
-// Kept is an object that was not modified.
+// Kept is an object that has not changed.
 type Kept struct {
 	Source registration.Source
 	Name   string
@@ -106,35 +104,34 @@ type Kept struct {
 	Version string
 }
 
-// Version identifies the content of a set of registrations.
+// Version identifies the content of Registrations.
 type Version string
 
-// Snapshot is every registration of one moment, compiled. It is immutable and
-// safe for concurrent use.
+// Snapshot has all registrations of one moment, compiled. It is immutable and safe for concurrent
+// use.
 type Snapshot struct {
-	// Revision is the storage revision the registrations were read at.
+	// Revision is the storage revision of the read.
 	Revision string
-	// ReadAt is when the read that gave this snapshot began.
+	// ReadAt is the beginning of the read.
 	ReadAt time.Time
-	// Disabled names the kinds that are switched off or not readable; they count as
-	// empty (S11.12).
+	// Disabled names the kinds that are disabled or not readable; they count as empty (S11.12).
 	Disabled []string
 	// Kubernetes is Registrations.Kubernetes.
 	Kubernetes bool
-	// Problems are the objects that could not be understood, and count as empty.
+	// Problems are the errors of objects that could not be parsed, and count as empty.
 	Problems []error
 
 	// local is Registrations.Local.
 	local *Local
-	// sources are indexed by registration.Source; there are fewer in the zero Snapshot.
+	// sources are indexed by registration.Source; the zero Snapshot has fewer.
 	sources []Table
 }
 
-// Table has entries, and finds them by their rules. It is immutable.
+// Table has the entries of a source, and finds them by their rules. It is immutable.
 type Table struct {
 	entries []*Entry
-	// listed, if set, makes the entries when Entries is first called: there may be very many
-	// bindings, and judging a request needs no list of them all.
+	// listed, if set, builds the entries when Entries is first called: there may be very many
+	// bindings, and admission of a request does not need a list of all.
 	listed func() []*Entry
 	// parts are the entries if listed is set: one part for each policy, in order of name.
 	parts [][]*Entry
@@ -142,12 +139,11 @@ type Table struct {
 	// equivalent resources.
 	exact      index
 	equivalent index
-	// manifests is how many entries come from manifest files; they are the first ones.
+	// manifests is the number of entries from manifest files; they come first.
 	manifests int
 }
 
-// Local returns the part of the snapshot that does not come from the API; nil when there is
-// none.
+// Local returns the manifest files and exclusion rules; nil if there are none.
 func (s *Snapshot) Local() *Local { return s.local }
 
 // Exclusions returns the exclusion rules of the server; nil for none (S23).
@@ -172,8 +168,8 @@ func (s *Snapshot) Entries(source registration.Source) []*Entry {
 	return s.Table(source).Entries()
 }
 
-// Configuration returns the entry of a policy or binding of a name, nil when there is none.
-// Objects of the API come before those of manifest files.
+// Configuration returns the entry of a policy or binding with a name; nil if there is none. Objects
+// of the API take precedence over manifest files.
 func (t *Table) Configuration(name string) *Entry {
 	parts := t.parts
 	if t.listed == nil {
@@ -187,8 +183,8 @@ func (t *Table) Configuration(name string) *Entry {
 	return nil
 }
 
-// find returns the entry of the object with a name, nil when there is none. Entries are sorted
-// by name unless some of them ask for another order.
+// find returns the entry of the object with a name; nil if there is none. Entries are sorted by
+// name unless some of them have order annotations.
 func find(list []*Entry, name string) *Entry {
 	i, ok := slices.BinarySearchFunc(list, name, func(e *Entry, name string) int { return strings.Compare(e.Configuration, name) })
 	if !ok && slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
@@ -201,7 +197,7 @@ func find(list []*Entry, name string) *Entry {
 	return list[i]
 }
 
-// Constraints lists what the entries of a source ask of their order, in this order. Entries of
+// Constraints returns the order constraints of the entries of a source, in order. Entries of
 // manifest files and entries of the API do not constrain each other.
 func (s *Snapshot) Constraints(source registration.Source) []registration.Constraint {
 	t := s.Table(source)
@@ -216,8 +212,8 @@ func (s *Snapshot) Constraints(source registration.Source) []registration.Constr
 	return list
 }
 
-// Initializer returns the initializer with a name, nil when none is registered. Of several with
-// the same name, it returns the first one, which is the one that acts (S11.6).
+// Initializer returns the initializer with a name; nil if there is none. If several have the same
+// name, it returns the first one, which is used (S11.6).
 func (s *Snapshot) Initializer(name string) *Entry {
 	for _, e := range s.Entries(registration.Initializing) {
 		if e.Name == name {
@@ -235,19 +231,19 @@ func (t *Table) Entries() []*Entry {
 	return t.entries
 }
 
-// Manifests returns how many of the entries come from manifest files. They come before all
-// others (S21.13).
+// Manifests returns the number of entries from manifest files. They come before all others
+// (S21.13).
 func (t *Table) Manifests() int { return t.manifests }
 
-// Candidates appends to dst the positions of the entries of which a rule may match the target
+// Candidates appends to dst the positions of the entries with a rule that may match the target
 // itself, ascending and without repeats. It does not allocate unless dst has to grow.
 func (t *Table) Candidates(dst []int32, target *Target) []int32 {
 	return t.exact.candidates(dst, target)
 }
 
-// EquivalentCandidates is like Candidates, for the entries with matchPolicy Equivalent only.
-// The target is a resource that is equivalent to the requested one. The positions that it
-// appends are ascending.
+// EquivalentCandidates is like Candidates, for the entries with matchPolicy Equivalent only. The
+// target is a resource that is equivalent to the requested one. The appended positions are
+// ascending.
 func (t *Table) EquivalentCandidates(dst []int32, target *Target) []int32 {
 	return t.equivalent.candidates(dst, target)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// With returns the snapshot that there would be if some registrations were stored, too. Each of them
-// takes the place of the stored object of its kind and name. It is for plans about what is not
-// registered, and for tests of what would be noticed.
+// With returns the snapshot as if some objects were stored, too. Each of them replaces the stored
+// object of its kind and name. It is for plans with objects that are not stored, and for mutation
+// tests.
 func (s *Snapshot) With(objects []runtime.Object) *Snapshot {
 	extra := Compile(Registrations{Objects: objects, Kubernetes: s.Kubernetes})
 	out := *s
@@ -51,8 +51,7 @@ func (s *Snapshot) With(objects []runtime.Object) *Snapshot {
 	return &out
 }
 
-// replace returns entries of which each is an object, by name: those that are added, and those of
-// the others that have other names.
+// replace returns added and the entries with other names, sorted by name. Each entry is one object.
 func replace(entries, added []*Entry) []*Entry {
 	names := make(map[string]bool, len(added))
 	for _, e := range added {

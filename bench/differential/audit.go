@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// auditPolicy records what was decided about each request, when it is answered.
+// auditPolicy logs each request once, at the metadata level, when it is answered.
 const auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived","ResponseStarted"],"rules":[{"level":"Metadata"}]}`
 
-// auditLog is the audit log of a server. One request at a time is looked for.
+// auditLog reads the audit log of a server. It is used for one request at a time.
 type auditLog struct {
 	policy, log string
 	reader      *bufio.Reader
-	// part is the beginning of a line that is not written yet.
+	// part is the beginning of a line that is not completely written yet.
 	part string
 }
 
@@ -37,9 +37,9 @@ func (a *auditLog) flags() []string {
 	return []string{"--audit-policy-file=" + a.policy, "--audit-log-path=" + a.log}
 }
 
-// annotations returns those of a request, but for the authorizer's, whose text names
-// the implementation, and the latencies of slow requests. Both servers write the log before they have answered, or soon
-// after.
+// annotations returns the audit annotations of a request, without the authorizer's, whose text names the
+// implementation, and without the latencies of slow requests. It waits for the event: a server may write it shortly
+// after the answer.
 func (a *auditLog) annotations(ctx context.Context, id string) (map[string]any, error) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		found, err := a.next(id)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// namespace is where objects of namespaced kinds are made.
+// namespace contains the objects of namespaced kinds.
 const namespace = "differential"
 
 //go:embed cases known.yaml webhooks.yaml
@@ -26,17 +26,17 @@ type kind struct {
 	Resource string `json:"resource"`
 	// ClusterScoped kinds have no namespace.
 	ClusterScoped bool `json:"clusterScoped"`
-	// Name is for kinds whose names must have a form; others get a common one.
+	// Name is set if names of the kind need a special form. By default, a common name is used.
 	Name string `json:"name"`
 	// Object is valid.
 	Object map[string]any `json:"object"`
-	// Invalid and Updates are merge patches onto Object: changes that make it invalid at
-	// creation, and updates of any outcome.
+	// Invalid and Updates are merge patches onto Object: changes that make it invalid at creation, and updates with
+	// any outcome.
 	Invalid []map[string]any `json:"invalid"`
 	Updates []map[string]any `json:"updates"`
 	// Status is written through the status subresource.
 	Status map[string]any `json:"status"`
-	// Async kinds are changed by controllers inside the server after a write.
+	// Async reports whether controllers inside the server change objects of the kind after a write.
 	Async bool `json:"async"`
 }
 
@@ -48,7 +48,7 @@ func (k kind) version() schema.GroupVersion {
 	return gv
 }
 
-// path is the collection's.
+// path returns the path of the collection.
 func (k kind) path() string {
 	gv := k.version()
 	path := "/apis/" + gv.String()
@@ -90,8 +90,8 @@ func loadKinds() ([]kind, error) {
 
 func loadScripts() ([]script, error) { return documents[script]("cases/scripts.yaml") }
 
-// documents decodes every document of an embedded YAML file, strictly. {ns} in
-// the file stands for the namespace, except where every case has its own.
+// documents decodes every document of an embedded YAML file, strictly. It replaces {ns} by the namespace, except in
+// files whose cases have their own namespaces.
 func documents[T any](path string) ([]T, error) {
 	data, err := files.ReadFile(path)
 	if err != nil {

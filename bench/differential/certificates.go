@@ -21,7 +21,7 @@ func certificateRequest(user string, groups ...string) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), err
 }
 
-// selfSigned returns the certificate of an authority, in PEM.
+// selfSigned returns the certificate of a CA, in PEM.
 func selfSigned() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

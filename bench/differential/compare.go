@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Values that no two servers share: identities, times, and random ones.
+// Values that differ between any two servers: identities, times, and random values.
 var (
 	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	times     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
@@ -27,7 +27,7 @@ func normalizeText(s string) string {
 	return ages.ReplaceAllString(s, "<age>")
 }
 
-// normalize replaces such values, leaving what they are there for to see.
+// normalize replaces such values by placeholders.
 func normalize(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -43,7 +43,7 @@ func normalize(v any) any {
 			switch {
 			case key == "resourceVersion" && isText && text != "" && text != "0":
 				v[key] = "<version>"
-			// Ports of services, and those the servers listen on.
+			// Ports of services, and ports that the servers listen on.
 			case (key == "nodePort" || key == "healthCheckNodePort" || key == "targetPort" || key == "port") && isNumber && number >= 30000:
 				v[key] = "<port>"
 			case key == "manager" && (text == "kube-apiserver" || text == "gatehouse"):
@@ -68,8 +68,8 @@ func normalize(v any) any {
 	return v
 }
 
-// keyed turns a list of objects whose order means nothing into an object, by
-// what identifies each; it leaves anything else alone.
+// keyed turns an unordered list of objects into an object; its keys are the values of the identifying fields. It
+// returns any other value unchanged.
 func keyed(list any, keys ...string) any {
 	items, ok := list.([]any)
 	if !ok {
@@ -93,8 +93,8 @@ func keyed(list any, keys ...string) any {
 	return out
 }
 
-// members turns a list of texts whose order means nothing into an object that has each of them;
-// it leaves anything else alone.
+// members turns an unordered list of strings into an object with the strings as keys. It returns any other value
+// unchanged.
 func members(list any) any {
 	items, ok := list.([]any)
 	if !ok {
@@ -111,7 +111,7 @@ func members(list any) any {
 	return out
 }
 
-// sorted orders a list whose order is drawn by lot.
+// sorted sorts a list whose order is random.
 func sorted(list any) any {
 	items, ok := list.([]any)
 	if !ok {
@@ -128,13 +128,13 @@ func text(v any) string {
 
 // difference is one place where two answers differ.
 type difference struct {
-	// Case and Step say which request; Path where in the answer.
+	// Case and Step identify the request, Path the place in the answer.
 	Case, Step, Path string
-	// Kube and Gatehouse are the values, nil for none.
+	// Kube and Gatehouse are the values; nil means that there is no value.
 	Kube, Gatehouse any
 }
 
-// compare lists where two answers differ.
+// compare lists the differences between two answers.
 func compare(kube, gatehouse answer) []difference {
 	var out []difference
 	if kube.Code != gatehouse.Code {

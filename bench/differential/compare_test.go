@@ -54,8 +54,7 @@ func TestNormalizeKeepsThatAValueIsMissing(t *testing.T) {
 	}
 }
 
-// Every case must be readable, and every kind must give steps with paths of its
-// own group and version.
+// Every case must be readable, and the steps of every kind must have paths of its group and version.
 func TestCasesAreReadable(t *testing.T) {
 	kinds, err := loadKinds()
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// serveImagePolicy serves a webhook of the API imagepolicy.k8s.io and writes a kubeconfig
-// that leads to it. An image is judged by its name: bad, silent, broken and audited ones are
-// not like others.
+// serveImagePolicy serves a webhook of the API imagepolicy.k8s.io and writes a kubeconfig for it. The webhook decides
+// by the name of the image: bad, silent, broken and audited have a special meaning.
 func serveImagePolicy(kubeconfig string) (path string, stop func(), err error) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var review imagepolicyv1alpha1.ImageReview
@@ -37,7 +36,7 @@ func serveImagePolicy(kubeconfig string) (path string, stop func(), err error) {
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		// A client that does not read the answer has gone.
+		// An error means that the client has disconnected.
 		_ = json.NewEncoder(w).Encode(&review)
 	}))
 	config := clientcmdapi.NewConfig()

@@ -6,21 +6,20 @@ import (
 	"strings"
 )
 
-// known is a difference that has a reason. known.yaml is a list of them.
+// known is a difference with a known reason, one entry of known.yaml.
 type known struct {
-	// Title is what differs, in a few words; Reason why, in whole sentences.
+	// Title names the difference in a few words; Reason explains it in whole sentences.
 	Title  string `json:"title"`
 	Reason string `json:"reason"`
-	// Request matches "case: step", and Path the place in the answer; both are
-	// regular expressions.
+	// Request matches "case: step", and Path the place in the answer; both are regular expressions.
 	Request string `json:"request"`
 	Path    string `json:"path"`
-	// OnlyIf, when set, is a text that kube-apiserver's value must hold.
+	// OnlyIf, when set, is a text that kube-apiserver's value must contain.
 	OnlyIf string `json:"onlyIf"`
-	// Emulated entries count only when the servers emulate another release.
+	// Emulated entries are used only if the servers emulate another release.
 	Emulated bool `json:"emulated"`
-	// Kube and Gatehouse, when set, match the two values as JSON, "-" for none. They are
-	// regular expressions.
+	// Kube and Gatehouse, when set, are regular expressions that must match the two values in JSON; "-" represents a
+	// missing value.
 	Kube      string `json:"kube"`
 	Gatehouse string `json:"gatehouse"`
 
@@ -28,8 +27,8 @@ type known struct {
 	seen                           int
 }
 
-// The files of known differences: between kube-apiserver and gatehouse, and between plugins
-// that are compiled in and those that are webhooks.
+// The files of known differences: between kube-apiserver and gatehouse, and between built-in admission plugins and
+// the same plugins as webhooks.
 const knownFile, knownOfWebhooks = "known.yaml", "webhooks.yaml"
 
 func loadKnown(file string) ([]*known, error) {
@@ -60,8 +59,8 @@ func loadKnown(file string) ([]*known, error) {
 	return all, nil
 }
 
-// explain returns the entry that d falls under, nil for none. emulated reports whether the servers
-// emulate another release.
+// explain returns the first entry that matches d, or nil. emulated reports whether the servers emulate another
+// release.
 func explain(all []*known, d difference, emulated bool) *known {
 	for _, k := range all {
 		if k.Emulated && !emulated {

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// settle is how long the answers to an asynchronous step may differ; expected is how
-// long they may differ from what a case expects.
+// settle is the time in which the answers to an asynchronous step must become equal; expected is the time in which
+// they must meet the expectation of a case.
 const settle, expected = 3 * time.Second, 15 * time.Second
 
 var errDifferent = errors.New("the servers differ")
@@ -103,11 +103,11 @@ type runner struct {
 	// The servers that requests are sent to.
 	*pair
 	tally tally
-	// unsettled are objects that are not waited for any more.
+	// unsettled are the paths of objects for which the runner does not wait any more.
 	unsettled map[string]bool
 }
 
-// everything compares kube-apiserver with gatehouse by all cases.
+// everything compares kube-apiserver with gatehouse in all cases.
 func (r *runner) everything(ctx context.Context, only *regexp.Regexp) (err error) {
 	if r.tally.known, err = loadKnown(knownFile); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (r *runner) run(ctx context.Context, name string, steps []step) error {
 	otherwise := false
 	for _, st := range steps {
 		if otherwise {
-			// Nothing is waited for that the release may not do.
+			// The release may not have the feature: do not wait for its effects.
 			st.expect, st.async = nil, false
 		}
 		differences, err := r.step(ctx, st)
@@ -197,15 +197,15 @@ func (r *runner) run(ctx context.Context, name string, steps []step) error {
 	return nil
 }
 
-// step sends a step to both servers. Reads of what a server's controllers work
-// on are repeated until the answers agree, or for a while.
+// step sends a step to both servers. If controllers of the servers change the object, it repeats the read until the
+// answers agree, or until a timeout.
 func (r *runner) step(ctx context.Context, st step) ([]difference, error) {
 	if st.settled != "" && st.method != http.MethodGet && !r.unsettled[st.settled] {
 		differences, err := r.step(ctx, step{method: http.MethodGet, path: st.settled, async: true})
 		if err != nil {
 			return nil, err
 		}
-		// Where the servers have not agreed in time they never will.
+		// Servers that have not agreed in time never will.
 		r.unsettled[st.settled] = len(differences) > 0
 	}
 	deadline := time.Now().Add(settle)

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// writeObjects writes the objects of the cases as manifests, for programs that compare what
-// is said about them: a directory for each set of objects that can be applied together, and
-// in it a file for each case.
+// writeObjects writes the objects of the cases as manifests, for programs that compare messages about them. Each set
+// of objects that can be applied together gets a directory, and each case a file in it.
 func writeObjects(dir string) error {
 	kinds, err := loadKinds()
 	if err != nil {
@@ -42,7 +41,7 @@ func writeObjects(dir string) error {
 			if k.ClusterScoped {
 				objects, metadata = nil, map[string]any{"name": name}
 				if k.Name != "" {
-					// The same name cannot be there twice.
+					// Two objects with the same name cannot be in one set.
 					set = n
 				}
 			}
@@ -80,14 +79,14 @@ func invalidObjects(k kind) []map[string]any {
 	return list
 }
 
-// kindsOf are the kinds of the collections that cases use.
+// kindsOf maps the short names of collections in cases to their kinds.
 var kindsOf = map[string][2]string{
 	"{cm}": {"v1", "ConfigMap"}, "{secrets}": {"v1", "Secret"}, "{pods}": {"v1", "Pod"}, "{svc}": {"v1", "Service"},
 	"{deploy}": {"apps/v1", "Deployment"}, "{widgets}": {"policies.example.com/v1", "Widget"},
 }
 
-// objects are what a case creates in a namespace. All cases are in force at the same time
-// then, so that names are made different and bindings are for the namespace only.
+// objects returns the objects that a case creates, in one namespace. Unlike in the comparison, the policies of all
+// cases are active at the same time: their names are made unique, and their bindings select only the namespace.
 func (c policyCase) objects(ns string) ([]map[string]any, error) {
 	made := map[string][2]string{}
 	for _, r := range c.Requests {

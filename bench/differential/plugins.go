@@ -17,24 +17,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// pluginCases has a directory for each profile, with a file for each plugin. The cases are
-// written as those of admission policies.
+// pluginCases has a directory for each profile, with a file for each plugin. The cases have the same form as the
+// cases of admission policies.
 const pluginCases = "cases/plugins"
 
-// profile is how both servers run for the cases of some plugins.
+// profile is the server configuration for the cases of some plugins.
 type profile struct {
-	// name is that of the directory.
+	// name is the name of the directory.
 	name string
-	// enabled are the plugins that run besides those that do by default.
+	// enabled lists the plugins to enable in addition to the default ones.
 	enabled []string
-	// configuration of plugins, as in the file of --admission-control-config-file.
-	// {images} stands for a kubeconfig of the webhook that judges images.
+	// configuration is the content of the file of --admission-control-config-file. {images} is replaced by a
+	// kubeconfig of the image policy webhook.
 	configuration string
-	// Answers of fair servers are compared by the FlowSchema and the
-	// PriorityLevelConfiguration that they name.
+	// If fair, the comparison includes the FlowSchema and the PriorityLevelConfiguration that the answers name.
 	fair bool
-	// refusing servers let nothing be made: what the cases need is made before, while the
-	// plugins are off.
+	// If refusing, the servers reject every create. The objects that the cases need are created before, while the
+	// plugins are disabled.
 	refusing bool
 }
 
@@ -95,7 +94,7 @@ func loadPlugins(profile string) ([]policyCase, error) {
 	return cases, err
 }
 
-// flags are those of servers of the profile.
+// flags returns the server flags of the profile.
 func (p profile) flags(dir, images string) ([]string, error) {
 	var flags []string
 	if len(p.enabled) > 0 {
@@ -109,8 +108,7 @@ func (p profile) flags(dir, images string) ([]string, error) {
 	return append(flags, "--admission-control-config-file="+file), os.WriteFile(file, []byte(text), 0o600)
 }
 
-// plugins runs the cases of compiled-in plugins. Those of the default profile run on the
-// servers that are there.
+// plugins runs the cases of built-in admission plugins. The default profile uses the running servers.
 func (r *runner) plugins(ctx context.Context, only *regexp.Regexp) error {
 	hook, err := peer.StartWebhook(ctx, r.lab.binaries, filepath.Join(r.lab.dir, "webhook"))
 	if err != nil {
@@ -202,13 +200,13 @@ func (r *runner) profile(ctx context.Context, p profile, wanted func(name string
 	return nil
 }
 
-// anyPod is what the pods of cases are changes of.
+// anyPod is the base of the pods of the cases.
 var anyPod = map[string]any{
 	"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"generateName": "made-"},
 	"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}},
 }
 
-// newValues returns what is filled in for words in braces besides namespaces.
+// newValues returns the replacements of words in braces, except {ns}.
 func newValues() (map[string]string, error) {
 	values := map[string]string{}
 	for word, make := range map[string]func() ([]byte, error){
@@ -227,7 +225,7 @@ func newValues() (map[string]string, error) {
 	return values, err
 }
 
-// podsFilled returns the requests with the pods that they are about.
+// podsFilled completes the requests that contain a pod.
 func podsFilled(requests []policyRequest) []policyRequest {
 	filled := slices.Clone(requests)
 	for i, q := range filled {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 )
 
-// Every plugin of kube-apiserver has cases, and every case gives requests.
+// Every plugin of kube-apiserver has cases, and every case has requests.
 func TestEveryPluginHasCases(t *testing.T) {
-	// cases/policies has those of the plugins for policies.
+	// The cases of these plugins are in cases/policies.
 	elsewhere := []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
 	values, err := newValues()
 	if err != nil {

@@ -18,24 +18,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// policyCase is one document of cases/policies/*.yaml: admission policies that are
-// put in force on both servers, and requests that they judge. cases/policies/README.md
-// describes the fields and what is filled in.
+// policyCase is one document of cases/policies/*.yaml: admission policies that are created on both servers, and
+// requests that are evaluated against them. cases/policies/README.md describes the fields and their defaults.
 type policyCase struct {
 	Name string `json:"name"`
 	// Given are objects that exist before the policies, such as params.
 	Given []map[string]any `json:"given"`
-	// Policies and Bindings are what the requests are judged by.
+	// Policies and Bindings are active while the requests are sent.
 	Policies []map[string]any `json:"policies"`
 	Bindings []map[string]any `json:"bindings"`
-	// Unbound policies get no binding of their own.
+	// Unbound policies get no default binding.
 	Unbound bool `json:"unbound"`
-	// Requests are sent when all of this is in force.
+	// Requests are sent as soon as the policies and bindings are active.
 	Requests []policyRequest `json:"requests"`
 }
 
-// policyRequest is a request, with what kube-apiserver must answer for the case to say
-// what its name claims.
+// policyRequest is a request with the answer that kube-apiserver must give; it verifies the claim of the case's name.
 type policyRequest struct {
 	Do     string   `json:"do"`
 	Type   string   `json:"type"`
@@ -44,37 +42,34 @@ type policyRequest struct {
 	Body   any      `json:"body"`
 	// Expect is kube-apiserver's code: 0 means 200 or 201.
 	Expect int `json:"expect"`
-	// Says is a text in kube-apiserver's answer: its body, warnings or audit
-	// annotations.
+	// Says is a text in kube-apiserver's answer: its body, warnings or audit annotations.
 	Says string `json:"says"`
-	// Decided is what Gatehouse must answer, if that differs from kube-apiserver's answer by
-	// decision.
+	// Decided is the expected answer of Gatehouse, if it differs from kube-apiserver's answer by decision.
 	Decided *struct {
 		Expect int    `json:"expect"`
 		Says   string `json:"says"`
 	} `json:"decided"`
-	// Async requests are repeated for a while if the answers differ, or kube-apiserver's
-	// is not the one expected.
+	// Async requests are repeated for a while if the answers differ, or if kube-apiserver's answer is not the
+	// expected one.
 	Async bool `json:"async"`
-	// Times is how often the request is sent; 0 means once.
+	// Times is the number of times that the request is sent; 0 means once.
 	Times int `json:"times"`
-	// Pod is merged onto a pod with one container, and becomes the body; the pod is created
-	// if Do is empty.
+	// Pod is merged onto a pod with one container and becomes the body. If Do is empty, the request creates the pod.
 	Pod map[string]any `json:"pod"`
 }
 
 const (
 	policyCases  = "cases/policies"
 	fixturesFile = policyCases + "/fixtures.yaml"
-	// markers is the namespace in which requests show what is in force.
+	// markers is the namespace of the requests that check whether policies are active.
 	markers = "markers"
-	// inForceWithin is how long policies may take to be in force.
+	// inForceWithin is the time in which policies must become active.
 	inForceWithin = time.Minute
 )
 
 const admissionregistration = "/apis/admissionregistration.k8s.io/v1/"
 
-// collections are the short forms of paths that cases use.
+// collections maps the short names in cases to the paths of collections.
 var collections = map[string]string{
 	"{cm}":      "/api/v1/namespaces/{ns}/configmaps",
 	"{secrets}": "/api/v1/namespaces/{ns}/secrets",
@@ -121,10 +116,10 @@ func loadPolicies() (cases []policyCase, fixtures []map[string]any, err error) {
 	return cases, fixtures, err
 }
 
-// in returns a case for a namespace, with what it leaves out filled in.
+// in returns a copy of the case for a namespace, with the defaults filled in.
 func (c policyCase) in(ns string) (policyCase, error) { return c.with(ns, nil) }
 
-// with is in, with values for more words in braces.
+// with is like in, and replaces more words in braces.
 func (c policyCase) with(ns string, values map[string]string) (policyCase, error) {
 	c.Requests = podsFilled(c.Requests)
 	data, err := json.Marshal(c)
@@ -210,7 +205,7 @@ var plurals = map[string]string{
 	"RuntimeClass": "runtimeclasses", "VolumeAttributesClass": "volumeattributesclasses",
 }
 
-// collectionOf is where an object is created.
+// collectionOf returns the path of the collection of an object.
 func collectionOf(object map[string]any) string {
 	gv, _ := schema.ParseGroupVersion(text(object["apiVersion"]))
 	kind := text(object["kind"])
@@ -239,8 +234,7 @@ func (r *runner) policies(ctx context.Context, only *regexp.Regexp) error {
 	if len(cases) == 0 {
 		return nil
 	}
-	// Objects from before the policies are made while there are no policies: a deleted
-	// policy may be in force a little longer.
+	// These objects are created while there are no policies: a deleted policy may stay active for a moment.
 	objects := append(namespaceObjects(markers), fixtures...)
 	for i, c := range cases {
 		ns := fmt.Sprintf("case-%03d", i)
@@ -262,8 +256,7 @@ func (r *runner) policies(ctx context.Context, only *regexp.Regexp) error {
 	return nil
 }
 
-// namespaceObjects are a namespace and the service account that pods in it need: no
-// controller makes it.
+// namespaceObjects returns a namespace and the service account that its pods need: no controller creates it.
 func namespaceObjects(name string) []map[string]any {
 	return []map[string]any{
 		{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}},
@@ -323,8 +316,8 @@ func (r *runner) forget(ctx context.Context, c policyCase) error {
 	return nil
 }
 
-// create makes what a case needs on both servers. Objects that an emulated release does not
-// accept must be refused by both.
+// create creates the objects of a case on both servers. If an emulated release does not accept an object, both
+// servers must reject it.
 func (r *runner) create(ctx context.Context, name string, objects []map[string]any) error {
 	refused := map[int]answer{}
 	for at, s := range r.sessions() {
@@ -353,17 +346,17 @@ func (r *runner) create(ctx context.Context, name string, objects []map[string]a
 	return nil
 }
 
-// create makes an object that a case needs.
+// create creates an object of a case.
 func (s *session) create(ctx context.Context, object map[string]any) error {
 	_, err := s.make(ctx, object)
 	return err
 }
 
-// make is create, and returns the last answer.
+// make creates an object, and returns the last answer.
 func (s *session) make(ctx context.Context, object map[string]any) (answer, error) {
 	path := collectionOf(object)
 	var last answer
-	// A kind may be so new that it is not served yet.
+	// A new kind may not be served yet.
 	for deadline := time.Now().Add(inForceWithin); time.Now().Before(deadline); {
 		var err error
 		if last, err = s.send(ctx, step{method: http.MethodPost, path: path, body: object}); err != nil {
@@ -372,7 +365,7 @@ func (s *session) make(ctx context.Context, object map[string]any) (answer, erro
 		if last.Code == http.StatusCreated {
 			return last, s.complete(ctx, path, object)
 		}
-		// No release begins to serve its own groups later.
+		// The groups of the release itself are served from the start.
 		own := s.emulates && !strings.Contains(path, ".example.com/")
 		if last.Code != http.StatusNotFound && last.Code != http.StatusServiceUnavailable || own && last.Code == http.StatusNotFound {
 			break
@@ -386,7 +379,7 @@ func (s *session) make(ctx context.Context, object map[string]any) (answer, erro
 	return last, fmt.Errorf("%w: %s: creating %s %s: %d: %s", errUnexpected, s.name, object["kind"], nameOf(object), last.Code, show(last.Body))
 }
 
-// complete writes the status that an object is to have, which a create leaves out.
+// complete writes the status of an object, because a create ignores it.
 func (s *session) complete(ctx context.Context, path string, object map[string]any) error {
 	if object["status"] == nil {
 		return nil
@@ -399,13 +392,12 @@ func (s *session) complete(ctx context.Context, path string, object map[string]a
 	return err
 }
 
-// awaitInForce returns when every policy and binding written before is in force, and
-// every one deleted before no longer is: when two policies made now are. Upstream
-// reads each kind in order, policies of one moment with the bindings of that moment,
-// and says nothing about when.
+// awaitInForce waits until all policies and bindings written before are active, and all deleted ones are inactive. It
+// creates two marker policies and waits until both are active: upstream does not report when a policy becomes active,
+// but it reads each kind in order, and the policies of a moment together with the bindings of that moment.
 func (s *session) awaitInForce(ctx context.Context, number int) error {
 	name := fmt.Sprintf("marker-%03d", number)
-	// Cases have no policies for leases.
+	// No policy of the cases matches leases.
 	constraints := map[string]any{"resourceRules": []any{map[string]any{
 		"apiGroups": []any{"coordination.k8s.io"}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"leases"},
 		"resourceNames": []any{name},
@@ -431,7 +423,7 @@ func (s *session) awaitInForce(ctx context.Context, number int) error {
 	for _, object := range objects {
 		err := s.create(ctx, object)
 		if s.emulates && errors.Is(err, errUnexpected) && strings.HasPrefix(text(object["kind"]), "Mutating") {
-			// The release has no such policies: the lease comes with what they add.
+			// The release has no mutating policies: create the lease with the labels that the policy would add.
 			lease = map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{"marked": "yes"}}}
 		} else if err != nil {
 			return err
@@ -467,7 +459,7 @@ func (s *session) awaitInForce(ctx context.Context, number int) error {
 	}
 }
 
-// expectation is what a case relies on.
+// expectation is the answer that a case requires.
 type expectation struct {
 	code int
 	says string
@@ -475,7 +467,7 @@ type expectation struct {
 
 var errUnexpected = errors.New("not what the case expects")
 
-// met reports whether an answer is the one that a case relies on.
+// met returns an error if an answer does not meet the expectation.
 func (e *expectation) met(a answer) error {
 	if e == nil {
 		return nil

@@ -14,12 +14,12 @@ type tally struct {
 	unknown               []difference
 	// unexpected are answers of kube-apiserver that a case does not expect.
 	unexpected []string
-	// otherwise are steps at which an emulated release does something else than the cases expect.
+	// otherwise are steps where an emulated release does not meet the expectation of the case.
 	otherwise []string
 	known     []*known
 }
 
-// print writes the differences that have no reason, and the sums.
+// print writes the differences without a known reason, and the totals.
 func (t *tally) print(w io.Writer) {
 	at := ""
 	for _, d := range t.unknown {

@@ -10,18 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// lab starts the servers that are compared.
+// lab starts the servers to compare.
 type lab struct {
 	binaries peer.Binaries
 	dir      string
-	// upstream leaves Gatehouse out.
+	// upstream leaves out Gatehouse.
 	upstream bool
-	// release is what both servers emulate; empty for nothing.
+	// release is the release that both servers emulate; empty for none.
 	release string
 	started int
 }
 
-// pair is a kube-apiserver and a gatehouse, which is nil if kube-apiserver alone is asked.
+// pair is a kube-apiserver and a gatehouse. gatehouse is nil if only kube-apiserver runs.
 type pair struct {
 	kube, gatehouse *session
 	stops           []func() error
@@ -43,8 +43,8 @@ func (p *pair) stop() error {
 	return errors.Join(errs...)
 }
 
-// start starts both servers with more flags. before, if set, is called with servers
-// without the flags, which then end: the others find what it made.
+// start starts both servers with additional flags. If before is set, start first calls it with servers without these
+// flags, and stops these servers. The objects that before created are kept.
 func (l *lab) start(ctx context.Context, before func(*session) error, flags ...string) (_ *pair, err error) {
 	p := &pair{}
 	defer func() {
@@ -81,8 +81,8 @@ func (l *lab) start(ctx context.Context, before func(*session) error, flags ...s
 	return p, nil
 }
 
-// emulating are the flags by which a server emulates the release. Gatehouse is nearer to the release
-// itself than kube-apiserver that emulates it (S26.1, S26.13) without the further flags.
+// emulating returns the flags that make a server emulate the release. Without the additional flags, Gatehouse follows
+// the release itself more closely than an emulating kube-apiserver (S26.1, S26.13).
 func (l *lab) emulating(kind peer.Kind) []string {
 	if l.release == "" {
 		return nil
@@ -107,7 +107,7 @@ func (l *lab) one(ctx context.Context, kind peer.Kind, dir string, flags ...stri
 	flags = append(flags, audit.flags()...)
 	flags = append(flags, l.emulating(kind)...)
 	if kind == peer.Gatehouse {
-		// No other controller runs with kube-apiserver.
+		// kube-apiserver runs with this controller only.
 		flags = append(flags, "--controllers=validatingadmissionpolicy-status-controller")
 	}
 	server, err := peer.Start(ctx, l.binaries, kind, dir, flags...)

@@ -19,40 +19,38 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is how long one request may take.
+// patience is the timeout of one request.
 const patience = 15 * time.Second
 
-// answer is what a server said, with what differs between any two servers
-// already taken out.
+// answer is the answer of a server. Values that differ between any two servers are removed.
 type answer struct {
 	Code        int
 	ContentType string
 	Warnings    []string
 	Body        any
-	// Audit has the annotations of the request's audit event, if they were asked for.
+	// Audit contains the annotations of the request's audit event, if they were requested.
 	Audit map[string]any
-	// Flow names the FlowSchema and the PriorityLevelConfiguration of the request, where API priority
-	// and fairness runs.
+	// Flow names the FlowSchema and the PriorityLevelConfiguration of the request, if API priority and fairness is
+	// enabled.
 	Flow []string
 }
 
-// session talks to one server.
+// session is the connection to one server.
 type session struct {
-	// name is the server's.
+	// name is the name of the server.
 	name   string
 	host   string
 	client *http.Client
-	// audit is its audit log.
+	// audit is the audit log of the server.
 	audit *auditLog
-	// config is the administrator's.
+	// config has the credentials of an administrator.
 	config *rest.Config
 	// adapt, if set, changes answers before they are compared.
 	adapt func(*answer)
-	// emulates reports whether the server behaves as an older release, which does not have
-	// everything that cases use.
+	// emulates reports whether the server emulates an older release, which does not have everything that cases use.
 	emulates bool
-	// flows has the names of FlowSchemas and PriorityLevelConfigurations by their uids; nil where
-	// nobody asks which one a request belongs to.
+	// flows maps the UIDs of FlowSchemas and PriorityLevelConfigurations to their names. It is nil if the flows of
+	// requests are not compared.
 	flows map[string]string
 }
 
@@ -64,7 +62,7 @@ func newSession(name string, admin *rest.Config, audit *auditLog) (*session, err
 	return &session{name: name, host: config.Host, client: client, audit: audit, config: admin}, err
 }
 
-// do sends a step. Its error says that there was no answer at all.
+// do sends a step. It returns an error only if there was no answer.
 func (s *session) do(ctx context.Context, st step) (answer, error) {
 	body := st.body
 	if st.edit != nil {
@@ -155,7 +153,7 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 	}
 	a.ContentType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if a.ContentType == runtime.ContentTypeProtobuf {
-		// The content is compared, not the bytes, which have versions and times in them.
+		// The content is compared, not the bytes, which contain versions and times.
 		obj, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), data)
 		if err == nil {
 			data, err = json.Marshal(obj)
@@ -171,8 +169,8 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 	return a, nil
 }
 
-// flow returns the name of a FlowSchema or PriorityLevelConfiguration; that of one that is gone, or of no
-// uid, is empty.
+// flow returns the name of a FlowSchema or PriorityLevelConfiguration by its UID. The name is empty if the UID is
+// empty or the object does not exist any more.
 func (s *session) flow(ctx context.Context, uid string) (string, error) {
 	if name, known := s.flows[uid]; known || uid == "" {
 		return name, nil

@@ -21,27 +21,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// sharing are two pairs of servers: of each kind, one that behaves as its own release and one that
-// emulates an older release share an etcd.
+// sharing contains two pairs of servers. In each pair there is a kube-apiserver and a gatehouse. The two servers of a
+// kind share an etcd: the newer one runs as its own release, the older one emulates an older release.
 type sharing struct {
 	newer, older *pair
-	// etcds are those of kube-apiserver and of gatehouse.
+	// etcds are the etcds of kube-apiserver and of gatehouse.
 	etcds [2]string
 }
 
-// sharedCases has kinds for these comparisons alone.
+// sharedCases contains additional kinds for this comparison.
 const sharedCases = "cases/shared.yaml"
 
 var (
-	// judging are the groups whose objects change what becomes of others. They are not kept.
+	// judging are the groups whose objects affect other requests. Their objects are not kept.
 	judging = []string{"admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"}
-	// asynchronous are the groups whose objects change, or go, some time after the answer.
+	// asynchronous are the groups whose objects change, or are removed, some time after the answer.
 	asynchronous = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
 )
 
-// shared compares kube-apiserver with gatehouse when servers of two releases share an etcd. First,
-// servers that emulate a release start on what newer ones stored, as after a downgrade. Then each
-// object is written and read by turns. What is in etcd is compared, too.
+// shared compares kube-apiserver with gatehouse when servers of two releases share an etcd. First, servers that
+// emulate a release start on the data of newer servers, as after a downgrade. Then the servers of both releases take
+// turns to write and read each object. The content of etcd is compared, too.
 func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 	if r.tally.known, err = loadKnown(knownFile); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 	for i, kind := range []peer.Kind{peer.KubeAPIServer, peer.Gatehouse} {
 		var flags []string
 		if kind == peer.Gatehouse {
-			// No controller runs with kube-apiserver.
+			// kube-apiserver runs without controllers.
 			flags = append(flags, "--controllers=-*")
 		}
 		if servers[i], err = peer.Start(ctx, r.lab.binaries, kind, filepath.Join(r.lab.dir, "newer", string(kind)), flags...); err != nil {
@@ -80,7 +80,7 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 	}
 	kept := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool {
 		return slices.Contains(judging, k.version().Group) && k.Resource != "mutatingadmissionpolicies" || k.Resource == "resourcequotas" || k.Resource == "limitranges" || k.Resource == "namespaces" ||
-			// Events are those of v1. A service would have an address of any range.
+			// Events are already covered in v1. A second service CIDR would make the addresses of services random.
 			k.version().Group == "events.k8s.io" || k.Resource == "servicecidrs"
 	})
 	for _, k := range kept {
@@ -132,7 +132,7 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 	return nil
 }
 
-// add adds a server to a pair, which stops it.
+// add adds a server to a pair; the pair's stop stops it.
 func (p *pair) add(server *peer.Server) error {
 	p.stops = append([]func() error{server.Stop}, p.stops...)
 	s, err := newSession(string(server.Kind), server.Config, nil)
@@ -148,7 +148,7 @@ func (p *pair) add(server *peer.Server) error {
 	return nil
 }
 
-// turns sends some of the requests that an object of a kind gets to the servers of a release.
+// turns sends the given requests about an object of a kind to the servers of one release.
 func (r *runner) turns(ctx context.Context, s *sharing, k kind, when string, by *pair, does ...string) error {
 	r.pair = by
 	release := "newer"
@@ -180,7 +180,7 @@ func (r *runner) turns(ctx context.Context, s *sharing, k kind, when string, by 
 	return nil
 }
 
-// etcd compares in which version the objects are stored.
+// etcd compares the versions in which the objects are stored.
 func (r *runner) etcd(ctx context.Context, s *sharing, name string, kinds []kind) error {
 	var names []string
 	for _, k := range kinds {
@@ -207,7 +207,7 @@ func (r *runner) etcd(ctx context.Context, s *sharing, name string, kinds []kind
 	return nil
 }
 
-// storedIn lists the objects in an etcd that the cases made: their versions and kinds, by their keys.
+// storedIn returns the versions and kinds of the cases' objects in an etcd, by their keys.
 func storedIn(ctx context.Context, endpoint string, names []string) (map[string]any, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second})
 	if err != nil {

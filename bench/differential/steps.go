@@ -30,20 +30,19 @@ type step struct {
 	groups []string
 	// body is sent as JSON, unless it is a string.
 	body any
-	// edit, when set, makes the body from the object at read, which each server
-	// is asked for first.
+	// edit, when set, creates the body from the object at the path read. Each server is asked for that object first.
 	edit func(live map[string]any) any
 	read string
-	// async reads are repeated for a while if the answers differ. settled, when
-	// set, is an object to read so before the step.
+	// async reads are repeated for a while if the answers differ. settled, when set, is the path of an object that is
+	// read in this way before the step.
 	async   bool
 	settled string
-	// audited steps compare what the audit log says of the request.
+	// audited steps also compare the audit annotations of the request.
 	audited bool
-	// expect is what kube-apiserver must answer; nil means anything.
+	// expect is the answer that kube-apiserver must give; nil allows any answer.
 	expect *expectation
-	// decided is what Gatehouse must answer where it differs by decision; nil means that it
-	// need not be anything but the same.
+	// decided is the answer that Gatehouse must give if it differs by decision. If it is nil, both answers must be
+	// equal.
 	decided *expectation
 }
 
@@ -61,7 +60,7 @@ func (s script) steps() ([]step, error) {
 	return steps, nil
 }
 
-// steps is the life of an object of the kind, as requests.
+// steps returns the requests of the life cycle of an object of the kind.
 func (k kind) steps() []step {
 	name := k.Name
 	if name == "" {

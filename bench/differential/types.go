@@ -17,9 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 )
 
-// checkTypes runs the controller that writes status.typeChecking of kube-apiserver,
-// until ctx ends. In a cluster it is part of kube-controller-manager; Gatehouse
-// does this itself.
+// checkTypes runs the controller that writes status.typeChecking for kube-apiserver, until ctx ends. In a cluster it
+// is part of kube-controller-manager; Gatehouse includes it.
 func checkTypes(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -17,24 +17,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// The cases of the default profile, on two kube-apiservers: one has plugins compiled in, the
-// other has them as webhooks of gatehouse webhook.
+// The cases of the default profile, on two kube-apiservers: the first runs its built-in admission plugins, the second
+// calls the same plugins as webhooks of gatehouse webhook.
 
 const (
-	// rounds and perRound are how often latency is measured, with the servers taking turns.
+	// Latency is measured in this number of rounds, with perRound requests to each server in turn.
 	rounds, perRound = 5, 100
-	// callMetric counts calls of webhooks and how long they took.
+	// callMetric counts the calls of webhooks and the seconds that they took.
 	callMetric = "apiserver_admission_webhook_admission_duration_seconds"
 )
 
 var (
-	// What the API server says of a webhook's refusal, before the plugin's own words.
+	// The text that the API server puts before the message of a webhook that denies a request.
 	deniedBy = regexp.MustCompile(`^admission webhook "[a-z]+\.policies\.gatehouse\.dev" denied the request: `)
 	callSum  = regexp.MustCompile(callMetric + `_(sum|count)\{name="([a-z]+)\.policies\.gatehouse\.dev",operation="[A-Z]+",rejected="(?:true|false)",type="([a-z]+)"\} (\S+)`)
 )
 
-// asWebhooks compares the plugins compiled into kube-apiserver with those that gatehouse
-// webhook serves.
+// asWebhooks compares the built-in plugins of kube-apiserver with the plugins that gatehouse webhook serves.
 func (r *runner) asWebhooks(ctx context.Context, plugins []string, only *regexp.Regexp, out io.Writer) (err error) {
 	if r.tally.known, err = loadKnown(knownOfWebhooks); err != nil {
 		return err
@@ -74,8 +73,8 @@ func (r *runner) asWebhooks(ctx context.Context, plugins []string, only *regexp.
 	return r.latency(ctx, out)
 }
 
-// withoutSender takes off what tells a webhook from a compiled-in plugin: the beginning of a
-// refusal, and the beginning of the keys of audit annotations.
+// withoutSender removes the parts that distinguish a webhook from a built-in plugin: the beginning of a denial, and
+// the prefix of the keys of audit annotations.
 func withoutSender(a *answer) {
 	if body, ok := a.Body.(map[string]any); ok && body["kind"] == "Status" {
 		body["message"] = deniedBy.ReplaceAllString(text(body["message"]), "")
@@ -90,12 +89,12 @@ func withoutSender(a *answer) {
 	a.Audit = kept
 }
 
-// pod is one that is judged and not stored.
+// pod returns a dry run of the creation of a pod.
 func (r *runner) pod() step {
 	return step{method: http.MethodPost, path: "/api/v1/namespaces/" + namespace + "/pods?dryRun=All", body: anyPod}
 }
 
-// awaitCalls returns when webhooks of both kinds are called.
+// awaitCalls waits until the server calls webhooks of both kinds.
 func (r *runner) awaitCalls(ctx context.Context, s *session) error {
 	for deadline := time.Now().Add(inForceWithin); time.Now().Before(deadline); {
 		if _, err := s.send(ctx, r.pod()); err != nil {
@@ -121,13 +120,13 @@ func (r *runner) awaitCalls(ctx context.Context, s *session) error {
 	return fmt.Errorf("the webhooks are not called %s after they were registered", inForceWithin)
 }
 
-// place is a plugin in one of the passes.
+// place is a plugin in one of the admission passes.
 type place struct{ plugin, kind string }
 
-// spent is how many calls there were, and how many seconds they took together.
+// spent is a number of calls and their total duration in seconds.
 type spent struct{ count, seconds float64 }
 
-// calls asks a server what it has called.
+// calls reads the webhook calls of a server from its metrics.
 func (r *runner) calls(ctx context.Context, s *session) (map[place]spent, error) {
 	a, err := s.send(ctx, step{method: http.MethodGet, path: "/metrics", accept: "text/plain"})
 	if err != nil {
@@ -151,7 +150,7 @@ func (r *runner) calls(ctx context.Context, s *session) (map[place]spent, error)
 	return all, nil
 }
 
-// latency prints how long a pod takes on either side, and a call of each webhook.
+// latency prints the time of a pod's creation on both servers, and the time of a call of each webhook.
 func (r *runner) latency(ctx context.Context, out io.Writer) error {
 	before, err := r.calls(ctx, r.gatehouse)
 	if err != nil {

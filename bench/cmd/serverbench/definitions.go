@@ -24,22 +24,22 @@ import (
 )
 
 const (
-	// perGroup is how many definitions are in one API group.
+	// perGroup is the number of CRDs in one API group.
 	perGroup = 20
-	// quiet is how long a server is left alone before its memory with definitions is read.
+	// quiet is the idle time before the memory of a server with CRDs is read.
 	quiet = 15 * time.Second
-	// served is how long a server may take until it serves all definitions.
+	// served is the time in which a server must serve all CRDs.
 	served = 5 * time.Minute
 )
 
-// definitionsExplained stands above the table.
+// definitionsExplained is printed above the table.
 const definitionsExplained = `Medians, with the smallest and largest value. 16 clients create definitions and, as soon as the
 server takes it, an object of each; twenty definitions share a group. Half of the fields of a definition are also in the
 others. Everything is served when the last object is created. What is said of memory and of CPU includes etcd's.
 
 `
 
-// definitions is how many definitions there are, and how many fields each has.
+// definitions is a number of CRDs, and the number of fields of each.
 type definitions struct{ number, fields int }
 
 func (d definitions) String() string {
@@ -50,8 +50,8 @@ func resource(i int) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: fmt.Sprintf("g%d.bench.gatehouse.dev", i/perGroup), Version: "v1", Resource: fmt.Sprintf("things%d", i)}
 }
 
-// definition returns one of a namespaced kind. Its fields stand ten in an object; half of these
-// objects are the same in all definitions, as those of operators are, and half are its own.
+// definition returns the CRD of a namespaced kind. Each object of its schema contains ten fields. Half of these
+// objects are the same in all CRDs, like the shared types of an operator's CRDs; the other half are unique.
 func (d definitions) definition(i int) *apiextensionsv1.CustomResourceDefinition {
 	gvr := resource(i)
 	object := func(properties map[string]apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
@@ -99,7 +99,7 @@ func (d definitions) definition(i int) *apiextensionsv1.CustomResourceDefinition
 	}
 }
 
-// object returns one of the kind that a definition defines.
+// object returns a custom resource of a CRD.
 func object(i int) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": resource(i).GroupVersion().String(), "kind": fmt.Sprintf("Thing%d", i),
@@ -108,7 +108,7 @@ func object(i int) *unstructured.Unstructured {
 	}}
 }
 
-// create makes one definition and, as soon as the server takes it, an object.
+// create creates a CRD and, as soon as the server accepts it, a custom resource.
 func (d definitions) create(ctx context.Context, crds clientset.Interface, objects dynamic.Interface, i int) error {
 	if _, err := crds.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, d.definition(i), metav1.CreateOptions{}); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (d definitions) create(ctx context.Context, crds clientset.Interface, objec
 	}
 }
 
-// definitions measures a server with definitions.
+// withDefinitions measures a server with CRDs.
 func (o *options) withDefinitions(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, d definitions, r *report.Table) (err error) {
 	s, err := peer.Start(ctx, b, kind, dir)
 	if err != nil {
@@ -197,7 +197,7 @@ func (o *options) withDefinitions(ctx context.Context, b peer.Binaries, kind pee
 	if objects, err = dynamic.NewForConfig(s.Config); err != nil {
 		return err
 	}
-	// Nothing is lost: each kind has its object.
+	// Each kind still has its object.
 	if err := atOnce(ctx, d.number, func(ctx context.Context, i int) error {
 		_, err := objects.Resource(resource(i)).Namespace(metav1.NamespaceDefault).Get(ctx, "one", metav1.GetOptions{})
 		return err
@@ -223,8 +223,7 @@ func (o *options) withDefinitions(ctx context.Context, b peer.Binaries, kind pee
 	return nil
 }
 
-// withoutDefinitions measures creates on a server of its own: what they leave behind would count as
-// memory of the definitions.
+// withoutDefinitions measures creates on a separate server: the created objects would count as memory of the CRDs.
 func (o *options) withoutDefinitions(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, r *report.Table) (err error) {
 	s, err := peer.Start(ctx, b, kind, dir)
 	if err != nil {
@@ -240,8 +239,8 @@ func (o *options) withoutDefinitions(ctx context.Context, b peer.Binaries, kind 
 	return nil
 }
 
-// creates measures how many ConfigMaps 16 clients create in a second, and the server's CPU time for
-// each, in microseconds.
+// creates measures how many ConfigMaps 16 clients create per second, and the server's CPU time for each, in
+// microseconds.
 func (o *options) creates(ctx context.Context, s *peer.Server) (rate, cost float64, err error) {
 	m, err := measure(ctx, s, load.ConfigMap, 16, o.duration)
 	return m.rate, m.cpu.Seconds() * 1e6, err
@@ -274,7 +273,7 @@ func memory(s *peer.Server, add func(what string, mib float64)) error {
 	return nil
 }
 
-// metric reads one that has no labels.
+// metric reads a metric without labels.
 func metric(ctx context.Context, s *peer.Server, name string) (float64, error) {
 	c := load.NewClient(s)
 	defer c.Close()
@@ -291,7 +290,7 @@ func metric(ctx context.Context, s *peer.Server, name string) (float64, error) {
 	return 0, fmt.Errorf("/metrics has no %s", name)
 }
 
-// profile has the server write its profiles, and moves them to files that begin with a name.
+// profile makes the server write its profiles, and renames the files to begin with a name.
 func (o *options) profile(s *peer.Server, name string) error {
 	if o.profiles == "" || s.Kind == peer.KubeAPIServer {
 		return nil

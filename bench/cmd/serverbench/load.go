@@ -12,34 +12,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// warmup is how long a load runs before it counts.
+// warmup is the time before a load is measured.
 const warmup = time.Second
 
-// result is what one load showed.
+// result contains the measurements of one load.
 type result struct {
-	// rate is requests in a second; p50, p99 and p999 percentiles of their latency.
+	// rate is the number of requests per second; p50, p99 and p999 are percentiles of their latency.
 	rate           float64
 	p50, p99, p999 time.Duration
-	// cpu is the CPU time of the server's process for one request, all that of its etcd, too.
+	// cpu is the CPU time of the server's process per request; all includes the CPU time of its etcd.
 	cpu, all time.Duration
-	// allocated is what the server's process allocates for one request, in bytes.
+	// allocated is the number of bytes that the server's process allocates per request.
 	allocated float64
 }
 
-// measure creates objects from n clients, each with a connection of its own,
-// one after the other, for a duration.
+// measure creates objects with n clients for a duration. Each client has its own connection and sends one request at
+// a time.
 func measure(ctx context.Context, s *peer.Server, of load.Object, n int, duration time.Duration) (result, error) {
 	return measureFor(ctx, s, n, duration, of.Create)
 }
 
-// measureFor makes requests from n clients for a duration, after a warm-up.
+// measureFor sends requests from n clients for a duration, after a warm-up.
 func measureFor(ctx context.Context, s *peer.Server, n int, duration time.Duration, request func() load.Request) (result, error) {
 	return measureTurns(ctx, s, n, duration, func(ctx context.Context, c *load.Client, _ int) error {
 		return c.Do(ctx, request(), io.Discard)
 	})
 }
 
-// measureTurns has n clients take turns for a duration, after a warm-up.
+// measureTurns runs turns of n clients for a duration, after a warm-up.
 func measureTurns(ctx context.Context, s *peer.Server, n int, duration time.Duration, turn func(context.Context, *load.Client, int) error) (result, error) {
 	clients := make([]*load.Client, n)
 	for i := range clients {
@@ -49,7 +49,7 @@ func measureTurns(ctx context.Context, s *peer.Server, n int, duration time.Dura
 	return measureClients(ctx, s, clients, duration, turn)
 }
 
-// measureClients has clients take turns for a duration, after a warm-up.
+// measureClients runs turns of the given clients for a duration, after a warm-up.
 func measureClients(ctx context.Context, s *peer.Server, clients []*load.Client, duration time.Duration, turn func(context.Context, *load.Client, int) error) (result, error) {
 	within := func(duration time.Duration) (result, error) {
 		return watched(ctx, s, func() ([]time.Duration, error) {
@@ -68,12 +68,12 @@ func measureClients(ctx context.Context, s *peer.Server, clients []*load.Client,
 	return within(duration)
 }
 
-// measureEach makes count requests, from n clients.
+// measureEach sends count requests from n clients.
 func measureEach(ctx context.Context, s *peer.Server, n, count int, request func(i int) load.Request) (result, error) {
 	return watched(ctx, s, func() ([]time.Duration, error) { return load.Run(ctx, s, n, numbered(count, request)) })
 }
 
-// numbered returns count requests, one after the other.
+// numbered returns a function that returns count requests, one at a time.
 func numbered(count int, request func(i int) load.Request) func() (load.Request, bool) {
 	var made atomic.Int64
 	return func() (load.Request, bool) {
@@ -85,7 +85,7 @@ func numbered(count int, request func(i int) load.Request) func() (load.Request,
 	}
 }
 
-// watched reads what a server uses while a load runs.
+// watched measures the resources that a server uses during a load.
 func watched(ctx context.Context, s *peer.Server, run func() ([]time.Duration, error)) (result, error) {
 	allocatedBefore, err := metric(ctx, s, "go_memstats_alloc_bytes_total")
 	if err != nil {

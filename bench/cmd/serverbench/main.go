@@ -1,14 +1,11 @@
-// Serverbench measures kube-apiserver and gatehouse with the same load in
-// alternating rounds: time to ready, resident memory when idle, and how many
-// small ConfigMaps are created in a second, with and without webhooks or, with
-// -policies, admission policies. With -definitions, it measures what many
-// CustomResourceDefinitions cost; with -operations, what a request of each kind costs;
-// with -scale, how both servers do as there is more of something, until one fails. It prints Markdown tables of
-// medians with the smallest and largest value.
+// Serverbench measures kube-apiserver and gatehouse with the same load in alternating rounds: time to ready, resident
+// memory when idle, and the number of small ConfigMaps created per second, with and without webhooks or, with
+// -policies, admission policies. With -definitions, it measures the cost of many CustomResourceDefinitions; with
+// -operations, the cost of each kind of request; with -scale, how both servers behave under growing load or data,
+// until one of them fails. It prints Markdown tables of medians with the smallest and largest value.
 //
-// In every round each server starts on empty data, is left idle, is loaded, and
-// starts a second time on what it stored; only one runs at a time. The servers'
-// order changes from round to round.
+// In every round each server starts on empty data, stays idle, is loaded, and restarts on its stored data; only one
+// server runs at a time. The order of the servers changes from round to round.
 package main
 
 import (
@@ -38,21 +35,21 @@ type options struct {
 	idle, duration time.Duration
 	// policies measures admission policies instead of webhooks.
 	policies bool
-	// definitions measures these instead of webhooks, in the sizes of the list.
+	// definitions lists the sets of CRDs to measure instead of webhooks.
 	definitions []definitions
-	// operations are measured instead of webhooks, on so many objects.
+	// operations are measured instead of webhooks, on this number of objects.
 	operations []operation
 	objects    int
-	// scales are measured instead of webhooks, each until it takes longer than patience.
+	// scales are measured instead of webhooks. A scale ends when a step takes longer than patience.
 	scales   []scale
 	patience time.Duration
-	// profiles is where profiles go; empty means none.
+	// profiles is the directory of the profiles; empty means no profiles.
 	profiles string
-	// as is the user who makes the requests of operations; empty means the administrator.
+	// as is the user of the requests of operations; empty means the administrator.
 	as string
 }
 
-// shortNames are how the servers are named in flags.
+// shortNames are the names of the servers in flags.
 var shortNames = map[string]peer.Kind{
 	"kube-apiserver": peer.KubeAPIServer, "gatehouse": peer.Gatehouse, "embedded": peer.GatehouseEmbedded,
 	"uncontrolled": peer.GatehouseUncontrolled, "untraced": peer.GatehouseUntraced,
@@ -94,7 +91,7 @@ func main() {
 	})
 }
 
-// parseDefinitions reads how many definitions there are.
+// parseDefinitions parses the numbers of CRDs.
 func (o *options) parseDefinitions(numbers string, fields int) error {
 	if numbers == "" {
 		return nil
@@ -110,7 +107,7 @@ func (o *options) parseDefinitions(numbers string, fields int) error {
 	return nil
 }
 
-// parse reads the flags that are lists.
+// parse parses the flags that are lists.
 func (o *options) parse(servers, scenarios, clients string) error {
 	for _, name := range strings.Split(servers, ",") {
 		kind, known := shortNames[name]
@@ -194,7 +191,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	return o.Finish(out, "The server compared with kube-apiserver", explanation, table.String())
 }
 
-// explanation stands above the table.
+// explanation is printed above the table.
 const explanation = `Medians, with the smallest and largest value. Both servers run with RBAC, the same serving certificate and the
 same token, on etcd 3.7.0 with fsync, and with all admission plugins that are on by default. Gatehouse also runs its
 controllers, except in the last column; no kube-controller-manager runs with kube-apiserver. The load comes from the same machine, over HTTP/2, one connection a client, and takes its share of the cores, as etcd does.
@@ -245,7 +242,7 @@ func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 	}
 	r.Add("anonymous memory when idle, server", "MiB", string(kind), float64(server)/mib)
 	r.Add("anonymous memory when idle, server and etcd", "MiB", string(kind), float64(server+etcd)/mib)
-	// without is what a create costs when nothing is registered, by the number of clients.
+	// without is the CPU time of a create without webhooks and policies, by the number of clients.
 	without := map[int]time.Duration{}
 	for _, sc := range o.scenarios {
 		if sc.only != "" && sc.only != kind {

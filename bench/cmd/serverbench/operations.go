@@ -32,21 +32,22 @@ import (
 )
 
 const (
-	// operators is how many clients there are, watchers how many of them only watch.
+	// operators is the number of clients, watchers the number of additional clients that only watch.
 	operators, watchers = 16, 60
-	// mixedConfigMaps is how many there are before a mix, and manyConfigMaps when memory is read.
+	// mixedConfigMaps is the number of ConfigMaps before a mix, manyConfigMaps the number when memory is read.
 	mixedConfigMaps, manyConfigMaps = 40_000, 60_000
-	// fewObjects is how many objects are applied, or updated, in turns.
+	// fewObjects is the number of objects that are applied, or updated, in turns.
 	fewObjects = 200
-	// manyLists lists of manyTimes the objects are read at once, each listsEach times.
+	// For lists, there are manyTimes the objects. manyLists clients read the list at the same time, each listsEach
+	// times.
 	manyLists, manyTimes, listsEach = 20, 4, 3
-	// hotClients patch one object.
+	// hotClients is the number of clients that patch the same object.
 	hotClients = 64
-	// settled is how long a server is left alone before its memory is read a second time.
+	// settled is the idle time before the memory of a server is read again.
 	settled = 10 * time.Second
 )
 
-// operationsExplained stands above the table.
+// operationsExplained is printed above the table.
 const operationsExplained = `Medians, with the smallest and largest value. 16 clients, each with an HTTP/2 connection of its own, make one request
 after the other to a server with its defaults. The CPU time is that of the server and of its etcd for one request. What the
 server allocates for one is that of its process, so that of etcd only where that is embedded. The load comes from the same
@@ -55,13 +56,13 @@ for resource version 0, a consistent one for none. A ratio is that of the second
 
 `
 
-// operation is one kind of requests.
+// operation is one kind of request.
 type operation struct {
 	name, title string
 	run         func(ctx context.Context, w *world, title string) error
 }
 
-// world is what operations work on.
+// world is the test environment of the operations.
 type world struct {
 	*options
 	server *peer.Server
@@ -70,12 +71,12 @@ type world struct {
 	number atomic.Int64
 }
 
-// podsPath is the collection of the pods that operations work on.
+// podsPath is the path of the pods that operations use.
 const podsPath = "/api/v1/namespaces/default/pods"
 
 const protobuf = runtime.ContentTypeProtobuf
 
-// allOperations are in an order in which each finds what it needs.
+// allOperations are ordered: later operations use the objects of earlier ones.
 var allOperations = []operation{
 	{"configmaps", "create ConfigMaps", func(ctx context.Context, w *world, title string) error {
 		return w.during(ctx, title, load.ConfigMap.Create)
@@ -136,7 +137,7 @@ func joinNames[T any](all []T, name func(T) string) string {
 	return strings.Join(names, ", ")
 }
 
-// parseOperations reads the lists of operations and of scales.
+// parseOperations parses the lists of operations and of scales.
 func (o *options) parseOperations(operations, scales string) (err error) {
 	if o.operations, err = choose("-operations", operations, allOperations, func(o operation) string { return o.name }); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (o *options) parseOperations(operations, scales string) (err error) {
 	return nil
 }
 
-// choose returns those of all that a list names, in the order of all.
+// choose returns the elements of all that a list names, in the order of all.
 func choose[T any](flag, list string, all []T, name func(T) string) ([]T, error) {
 	switch list {
 	case "":
@@ -187,7 +188,7 @@ func (o *options) operate(ctx context.Context, s *peer.Server, hook *peer.Webhoo
 	}
 	w := &world{options: o, server: s, hook: hook, table: r}
 	if !slices.ContainsFunc(o.operations, func(op operation) bool { return op.name == "pods" }) {
-		// The others need them.
+		// The other operations need the pods.
 		if err := w.pods(ctx, "", o.objects); err != nil {
 			return err
 		}
@@ -204,7 +205,7 @@ func (o *options) operate(ctx context.Context, s *peer.Server, hook *peer.Webhoo
 	return nil
 }
 
-// trust lets a user do everything, and waits until the server knows it.
+// trust grants a user all rights, and waits until they are active.
 func trust(ctx context.Context, s *peer.Server, who string) error {
 	c := load.NewClient(s)
 	defer c.Close()
@@ -217,7 +218,7 @@ func trust(ctx context.Context, s *peer.Server, who string) error {
 	})
 }
 
-// add adds the rows of an operation; those without a title are not measured.
+// add adds the rows of an operation. Operations without a title are not reported.
 func (w *world) add(title string, r result) {
 	if title == "" || r.rate == 0 {
 		return
@@ -227,14 +228,14 @@ func (w *world) add(title string, r result) {
 	w.table.Add(title+": allocated", "KiB", string(w.server.Kind), r.allocated/(1<<10))
 }
 
-// during makes requests for the duration that the flags say.
+// during sends requests for the duration of the flags.
 func (w *world) during(ctx context.Context, title string, request func() load.Request) error {
 	r, err := measureFor(ctx, w.server, operators, w.duration, request)
 	w.add(title, r)
 	return err
 }
 
-// pods creates so many pods. One has the label that only one has.
+// pods creates count pods. Only the first pod has the label only=one.
 func (w *world) pods(ctx context.Context, title string, count int) error {
 	r, err := measureEach(ctx, w.server, operators, count, func(i int) load.Request {
 		only := "other"
@@ -250,7 +251,7 @@ func (w *world) pods(ctx context.Context, title string, count int) error {
 
 func (w *world) anyPod() string { return fmt.Sprintf("%s/pod-%d", podsPath, rand.IntN(w.objects)) }
 
-// list reads a list. The number of objects in it is checked once.
+// list reads a list. It checks the number of objects once.
 func list(name, title, query, accept string, compressed bool) operation {
 	return operation{name, title, func(ctx context.Context, w *world, title string) error {
 		want := w.objects
@@ -268,7 +269,7 @@ func list(name, title, query, accept string, compressed bool) operation {
 	}}
 }
 
-// holds fails if a list has another number of objects.
+// holds returns an error if a list does not contain the expected number of objects.
 func (w *world) holds(ctx context.Context, r load.Request, want int) error {
 	c := load.NewClient(w.server)
 	defer c.Close()
@@ -286,7 +287,7 @@ func (w *world) holds(ctx context.Context, r load.Request, want int) error {
 	return nil
 }
 
-// leases has each client update a lease of its own, as a kubelet does.
+// leases makes each client update its own lease, like a kubelet.
 func leases(ctx context.Context, w *world, title string) error {
 	const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 	versions := make([]string, operators)
@@ -309,7 +310,7 @@ func leases(ctx context.Context, w *world, title string) error {
 	return err
 }
 
-// hot has many clients patch one ConfigMap, while another client creates ConfigMaps.
+// hot makes many clients patch one ConfigMap, while another client creates ConfigMaps.
 func hot(ctx context.Context, w *world, title string) error {
 	const name, updates = "hot", `etcd_requests_total{group="",operation="update",resource="configmaps"}`
 	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, name)
@@ -369,7 +370,7 @@ func hooked(name, title string) operation {
 	}}
 }
 
-// lines counts those that are written to it, one writer at a time, and keeps the last one.
+// lines counts the lines written to it, and keeps the last one. It allows one writer at a time.
 type lines struct {
 	atomic.Int64
 	last, rest []byte
@@ -381,7 +382,7 @@ func (l *lines) Write(data []byte) (int, error) {
 		l.rest = append(l.rest, data...)
 		return len(data), nil
 	}
-	// The last line begins in data, or in what was written before.
+	// The last line begins in data, or in an earlier write.
 	if begin := bytes.LastIndexByte(data[:whole], '\n'); begin >= 0 {
 		l.last = append(l.last[:0], data[begin+1:whole]...)
 	} else {
@@ -392,7 +393,7 @@ func (l *lines) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// fanOut creates ConfigMaps that watchers are sent, and waits until all are.
+// fanOut creates ConfigMaps that are sent to watchers, and waits until all watchers have received them.
 func fanOut(ctx context.Context, w *world, title string) error {
 	watching, stop := context.WithCancel(ctx)
 	group, watching := errgroup.WithContext(watching)
@@ -406,7 +407,7 @@ func fanOut(ctx context.Context, w *world, title string) error {
 	for i := range seen {
 		group.Go(func() error { return keepWatching(watching, load.NewClient(w.server), version, &seen[i], &ended) })
 	}
-	// When a watcher was sent one, it is there.
+	// A watcher is ready when it has received one ConfigMap.
 	if err := load.CreateOne(ctx, w.server); err != nil {
 		return err
 	}
@@ -430,8 +431,8 @@ func fanOut(ctx context.Context, w *world, title string) error {
 	return nil
 }
 
-// awaitLines waits until each has so many. It fails when what writes them, which lasts until a
-// context ends, has failed.
+// awaitLines waits until each element of all has count lines. It returns the error of the writers if they end, which
+// they should do only with the context lasting.
 func awaitLines(ctx, lasting context.Context, writing *errgroup.Group, all []lines, count int64) error {
 	for i := range all {
 		for all[i].Load() < count {
@@ -447,10 +448,10 @@ func awaitLines(ctx, lasting context.Context, writing *errgroup.Group, all []lin
 	return nil
 }
 
-// configMaps is the collection that is watched.
+// configMaps is the path of the watched ConfigMaps.
 const configMaps = "/api/v1/namespaces/default/configmaps"
 
-// version is that of the ConfigMaps now.
+// version returns the current resource version of the ConfigMaps.
 func version(ctx context.Context, s *peer.Server) (string, error) {
 	list, err := one(ctx, s)
 	return list.ResourceVersion, err
@@ -469,7 +470,7 @@ func one(ctx context.Context, s *peer.Server) (list metav1.PartialObjectMetadata
 
 var errWatchEnded = errors.New("the server ended a watch")
 
-// watch watches ConfigMaps from a version on, until the context ends.
+// watch watches ConfigMaps from a resource version until the context ends.
 func watch(ctx context.Context, c *load.Client, version string, to io.Writer) error {
 	defer c.Close()
 	err := c.Do(ctx, load.Request{Path: configMaps + "?watch=true&resourceVersion=" + version}, to)
@@ -479,8 +480,7 @@ func watch(ctx context.Context, c *load.Client, version string, to io.Writer) er
 	return cmp.Or(err, errWatchEnded)
 }
 
-// keepWatching watches again, from the last event, when the server has ended the watch. It counts in
-// ended how often that was.
+// keepWatching restarts the watch at the last event whenever the server ends it. ended counts the restarts.
 func keepWatching(ctx context.Context, c *load.Client, from string, to *lines, ended *atomic.Int64) error {
 	for {
 		if err := watch(ctx, c, from, to); !errors.Is(err, errWatchEnded) {
@@ -500,7 +500,7 @@ func keepWatching(ctx context.Context, c *load.Client, from string, to *lines, e
 			return fmt.Errorf("the last event of a watch: %w", err)
 		}
 		if event.Object.Code == http.StatusGone {
-			// The first objects come in the order of their names, so that the last one may be old.
+			// The initial objects arrive in the order of their names, so the version of the last one may be old.
 			from, to.rest = "0", nil
 			continue
 		}
@@ -511,10 +511,10 @@ func keepWatching(ctx context.Context, c *load.Client, from string, to *lines, e
 	}
 }
 
-// mix measures the tail of creates while others list, watch, update, delete and wait for a
-// webhook that hangs, and a policy judges what is created.
+// mix measures the tail latency of creates while other clients list, watch, update, delete and wait for a webhook
+// that hangs, and a policy evaluates the created objects.
 func mix(ctx context.Context, w *world, title string) error {
-	// Each watcher is sent all of them first.
+	// Each watcher first receives all of them.
 	if err := w.fill(ctx, mixedConfigMaps); err != nil {
 		return err
 	}
@@ -538,7 +538,7 @@ func mix(ctx context.Context, w *world, title string) error {
 	}
 	background, stop := context.WithCancel(ctx)
 	group, background := errgroup.WithContext(background)
-	// The other requests come at a rate of their own: a server that is fast gets no more of them.
+	// The other requests have a fixed rate: a faster server does not get more of them.
 	also := func(clients int, every time.Duration, request func() load.Request) {
 		group.Go(func() error {
 			turns := time.NewTicker(every)
@@ -602,7 +602,7 @@ func mix(ctx context.Context, w *world, title string) error {
 	return nil
 }
 
-// fill creates ConfigMaps until there are so many: a server that was faster has more of them.
+// fill creates ConfigMaps until there are count of them: earlier measurements created more on a faster server.
 func (w *world) fill(ctx context.Context, count int) error {
 	list, err := one(ctx, w.server)
 	if err != nil {
@@ -619,7 +619,7 @@ func (w *world) fill(ctx context.Context, count int) error {
 	return err
 }
 
-// memoryAfter reads how much memory is resident, now and when the server was left alone.
+// memoryAfter reads the resident memory, immediately and after an idle time.
 func memoryAfter(ctx context.Context, w *world, title string) error {
 	if err := w.fill(ctx, manyConfigMaps); err != nil {
 		return err
@@ -640,7 +640,7 @@ func memoryAfter(ctx context.Context, w *world, title string) error {
 	return errors.Join(read(fmt.Sprintf(", %s later", settled)), w.profile(w.server, "operations"))
 }
 
-// lists reads many long lists at once, and how much memory was resident at most.
+// lists reads many long lists at the same time, and the peak of the resident memory.
 func lists(ctx context.Context, w *world, title string) error {
 	c := load.NewClient(w.server)
 	defer c.Close()
@@ -678,9 +678,8 @@ func lists(ctx context.Context, w *world, title string) error {
 	return nil
 }
 
-// profileCPU has the server write a profile of its CPU to a file that begins with a name, until
-// the function that is returned is called. Two files have what was allocated until the begin and
-// until the end.
+// profileCPU starts a CPU profile of the server, which is written to a file with the given name until end is called.
+// Two more files contain the allocations until the start and until the end.
 func (o *options) profileCPU(s *peer.Server, name string) (end func() error, err error) {
 	if o.profiles == "" || s.Kind != peer.GatehouseEmbedded {
 		return func() error { return nil }, nil

@@ -22,23 +22,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
-// policyScenarios are the default of -scenarios with -policies.
+// policyScenarios is the default of -scenarios with -policies.
 const policyScenarios = "none,bindings=1,bindings=64,bindings=256,bindings=1024,params=1000,policies=1000"
 
-// writers is how many policies are written at once.
+// writers is the number of concurrent writes of policies.
 const writers = 16
 
-// policies is which ValidatingAdmissionPolicies are registered during a load.
+// policies are the ValidatingAdmissionPolicies that are registered during a load.
 type policies struct {
-	// bindings is how many bindings a policy has that matches what is created, params how many
-	// objects its one binding selects.
+	// bindings is the number of bindings of the policy that matches the created objects. params is the number of
+	// objects that its only binding selects.
 	bindings, params int
-	// others is how many policies there are that do not match, each with its own expression
-	// and binding.
+	// others is the number of policies that do not match. Each has its own expression and binding.
 	others int
 }
 
-// policy judges the creation of one kind of objects.
+// policy returns a policy for the creation of the given resources.
 func policy(name, group, resource, expression string) *admissionv1.ValidatingAdmissionPolicy {
 	return &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -61,11 +60,10 @@ func binding(name, policy string) *admissionv1.ValidatingAdmissionPolicyBinding 
 	}
 }
 
-// reads is what the expression of the policy that matches begins with: it reads the object.
+// reads is the beginning of the expression of the matching policy: it reads the object.
 const reads = "object.metadata.name.startsWith('bench-') && object.data.all(k, k.size() < 100)"
 
-// register registers the policies and waits until they are in force. What it returns takes
-// them away again.
+// register creates the policies and waits until they are active. remove deletes them.
 func (p *policies) register(ctx context.Context, server *peer.Server) (remove func(context.Context) error, err error) {
 	client, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {
@@ -93,7 +91,7 @@ func (p *policies) register(ctx context.Context, server *peer.Server) (remove fu
 		b.Spec.ParamRef = &admissionv1.ParamRef{Namespace: "default", Selector: &metav1.LabelSelector{MatchLabels: labels}, ParameterNotFoundAction: &deny}
 		bindings = append(bindings, b)
 	}
-	// The last one denies what the probes create: when it does, all are in force.
+	// The last policy denies the objects that the probes create. When it does, all policies are active.
 	probe := policy("probe", "", "secrets,serviceaccounts", "false")
 	forbidden := metav1.StatusReasonForbidden
 	probe.Spec.Validations[0].Reason = &forbidden
@@ -126,7 +124,7 @@ func (p *policies) register(ctx context.Context, server *peer.Server) (remove fu
 		mine := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})}
 		list, bindings := append(list, probe), append(bindings, binding("probe", "probe"))
 		return errors.Join(
-			// One after the other, as a collection is deleted, they would take longer than a request may.
+			// Deleting them as collections would delete one object at a time, and exceed the timeout of a request.
 			atOnce(ctx, len(bindings), func(ctx context.Context, i int) error {
 				return registrations.ValidatingAdmissionPolicyBindings().Delete(ctx, bindings[i].Name, metav1.DeleteOptions{})
 			}),
@@ -138,7 +136,7 @@ func (p *policies) register(ctx context.Context, server *peer.Server) (remove fu
 	}, nil
 }
 
-// atOnce calls a function for the numbers below n, several at once.
+// atOnce calls f for the numbers below n, up to writers of them concurrently.
 func atOnce(ctx context.Context, n int, f func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
@@ -148,11 +146,11 @@ func atOnce(ctx context.Context, n int, f func(context.Context, int) error) erro
 	return group.Wait()
 }
 
-// readyTimeout is how long a server may take to have read the policies that it starts on.
+// readyTimeout is the time in which a server must have read the policies that exist when it starts.
 const readyTimeout = 3 * time.Minute
 
-// accepted waits until the server accepts what the load creates: it may still read the
-// params of the policies.
+// accepted waits until the server accepts the objects that the load creates: it may still be reading the params of
+// the policies.
 func accepted(ctx context.Context, s *peer.Server) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
@@ -165,19 +163,18 @@ func accepted(ctx context.Context, s *peer.Server) error {
 	return nil
 }
 
-// The names of the policy and the binding that are copied, and what of them differs from copy
-// to copy.
+// The names of the policy and the binding to copy, and the parts of the names that differ between the copies.
 const (
 	policyName    = "policy-0000"
 	bindingName   = "binding-0000-000"
 	policyNumber  = "0000"
 	bindingNumber = "0000-000"
-	// perTransaction is how many copies are written at once.
+	// perTransaction is the number of copies written in one transaction.
 	perTransaction = 100
 )
 
-// crowd is a number of policies that do not match, with so many bindings each. They are put
-// into etcd, past the server, which is then started on them.
+// crowd is a number of policies that do not match, and the number of bindings of each. They are written directly into
+// etcd before the server starts.
 type crowd struct{ policies, bindings int }
 
 func (c crowd) String() string {
@@ -187,11 +184,10 @@ func (c crowd) String() string {
 	return fmt.Sprintf("%d policies in etcd that do not match, with %d bindings each", c.policies, c.bindings)
 }
 
-// crowds are measured one after the other. The first one takes more memory than a machine
-// has with kube-apiserver.
+// crowds are measured one after the other. With the first one, kube-apiserver needs more memory than the machine has.
 var crowds = []crowd{{10000, 1}, {1000, 100}}
 
-// crowd measures a server that starts on a crowd: its memory, and what a create costs.
+// crowd measures a server that starts on a crowd: its memory, and the cost of a create.
 func (o *options) crowd(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, c crowd, r *report.Table) (err error) {
 	if kind == peer.GatehouseEmbedded || kind == peer.GatehouseUncontrolled || kind == peer.KubeAPIServer && c == crowds[0] {
 		return nil
@@ -253,7 +249,7 @@ func (o *options) crowd(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 	return nil
 }
 
-// multiply copies the one policy and the one binding that an etcd has.
+// multiply copies the only policy and the only binding of an etcd.
 func (c crowd) multiply(ctx context.Context, url string) error {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: time.Minute})
 	if err != nil {
@@ -301,7 +297,7 @@ func (c crowd) multiply(ctx context.Context, url string) error {
 	return nil
 }
 
-// policiesExplained stands above the table.
+// policiesExplained is printed above the table.
 const policiesExplained = `Medians, with the smallest and largest value, of both servers as in the comparison above: 16 clients that create
 ConfigMaps, each judged by what the row says. The policy that matches has one validation, which reads the object; with
 params it is evaluated once for each of 1,000 Secrets that its binding selects. The policies that do not match are for

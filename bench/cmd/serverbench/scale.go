@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
-// scaleExplained stands below what is said of one scale.
+// scaleExplained is printed below the description of a scale.
 const scaleExplained = `Each server starts on empty data. In each step there is more of it, until a step fails or takes longer than %s: a dash
 says that a size was not tried or has no such value. If nothing else is said, 16 clients create ConfigMaps in each step. The
 memory and the CPU time are those of the server and of its etcd. The load comes from the same machine. A ratio is that of the
@@ -30,22 +30,22 @@ second server to the first. Where there are several rounds, the values are media
 
 `
 
-// scale is something of which there is more and more.
+// scale is a quantity that grows in steps.
 type scale struct {
-	// name is that of the flag, title says what there is more of, and explained how. one is the
-	// title of a single one.
+	// name is the value of the flag, title names the growing quantity, explained describes the measurement, and one
+	// is the title for size 1.
 	name, title, one, explained string
 	sizes                       []int
-	// grow makes what is missing, from one size to another; nil if nothing is made.
+	// grow creates the missing objects from one size to the next; nil if there is nothing to create.
 	grow func(ctx context.Context, g *growth, from, to int) error
-	// measure measures a size; nil means creates alone.
+	// measure measures a size; nil measures only creates.
 	measure func(ctx context.Context, g *growth, size int) error
-	// made says what grow does; empty means "made".
+	// made is the verb for grow; empty means "made".
 	made string
-	// drawn are the measures that the picture shows; nil means those of creates.
+	// drawn are the measures in the picture; nil means ofCreates.
 	drawn []measured
-	// shared is set for servers that share an etcd, which is not embedded then; controllers
-	// if kube-apiserver needs those of a kube-controller-manager.
+	// shared is set for servers that share an etcd, which is then not embedded. controllers is set if kube-apiserver
+	// needs a kube-controller-manager.
 	shared, controllers bool
 }
 
@@ -55,10 +55,10 @@ type measured struct{ what, unit string }
 // ofCreates are the measures of creates.
 var ofCreates = []measured{{"creates", "/s"}, {"CPU for a create", "us"}, {"memory", "MiB"}}
 
-// growth is a server on which something grows.
+// growth is a server on which a quantity grows.
 type growth struct {
 	*peer.Server
-	// kind is that of the column; the server may be of another one.
+	// kind names the column; the kind of the server may be a different one.
 	kind     peer.Kind
 	options  *options
 	scale    scale
@@ -66,28 +66,28 @@ type growth struct {
 	dir      string
 	hook     *peer.Webhook
 	table    *report.Table
-	// size is the present one.
+	// size is the current size.
 	size int
-	// done of count things are made, or gone, in a step.
+	// done counts the created or deleted objects of a step, up to count.
 	done  atomic.Int64
 	count int
 	// others share the etcd of the server.
 	others []*peer.Server
-	// sent counts what watchers were sent.
+	// sent counts the events that watchers received.
 	sent [][]lines
 	// ended counts the watches that the server ended.
 	ended atomic.Int64
-	// named and deleted are how many namespaces were made, and deleted last; first is the number
-	// of the first one that the present step made.
+	// named is the number of namespaces created so far, deleted the number of the last deletions; first is the number
+	// of the first namespace that the current step created.
 	named, deleted, first int
-	// group has what lasts until the server is stopped; its context is lasting.
+	// group contains the goroutines that run until the server is stopped; lasting is its context.
 	group   *errgroup.Group
 	lasting context.Context
 }
 
 func scaleNames() string { return joinNames(allScales, func(s scale) string { return s.name }) }
 
-// row names the row of a measure at a size.
+// row returns the title of the row of a measure at a size.
 func (sc scale) row(size int, what string) string {
 	title := sc.title
 	if size == 1 && sc.one != "" {
@@ -96,7 +96,7 @@ func (sc scale) row(size int, what string) string {
 	return fmt.Sprintf("%s %s: %s", thousands(size), title, what)
 }
 
-// thousands writes a number with commas between thousands.
+// thousands formats a number with commas between thousands.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -105,8 +105,8 @@ func thousands(n int) string {
 	return text
 }
 
-// runScales measures one scale after the other, and writes a section of the report for each as
-// soon as it is measured.
+// runScales measures one scale after the other, and writes the section of each to the report as soon as it is
+// measured.
 func (o *options) runScales(ctx context.Context, b peer.Binaries, hook *peer.Webhook, out, progress io.Writer) error {
 	columns := make([]string, len(o.servers))
 	for i, kind := range o.servers {
@@ -156,7 +156,7 @@ func (o *options) draw(sc scale, r *report.Table) (string, error) {
 		for _, kind := range o.servers {
 			line := pictures.Line{Name: string(kind)}
 			for _, size := range sc.sizes {
-				// A logarithmic scale has no place for nothing.
+				// A logarithmic scale has no zero.
 				if v, ok := r.Median(sc.row(size, m.what), string(kind)); ok && v > 0 {
 					line.Points = append(line.Points, pictures.Point{Size: float64(size), Value: v})
 				}
@@ -173,8 +173,8 @@ func (o *options) draw(sc scale, r *report.Table) (string, error) {
 	return fmt.Sprintf("![With more and more %s, as in the table: %s](%s/%s)\n\n", sc.title, strings.Join(titles, ", "), dir, name), nil
 }
 
-// scaleOne measures all sizes of a scale on a server. A server that fails is a result; the error
-// is that of the context.
+// scaleOne measures all sizes of a scale on a server. The failure of a server is a result; it returns only the error
+// of the context.
 func (o *options) scaleOne(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, sc scale, hook *peer.Webhook, progress io.Writer, r *report.Table) error {
 	lasting, end := context.WithCancel(ctx)
 	g := &growth{kind: kind, options: o, scale: sc, binaries: b, dir: dir, hook: hook, table: r}
@@ -213,7 +213,7 @@ func (o *options) scaleOne(ctx context.Context, b peer.Binaries, kind peer.Kind,
 	return err
 }
 
-// start starts the server, and what it needs for the scale.
+// start starts the server, and the helpers that the scale needs.
 func (g *growth) start(ctx context.Context) (err error) {
 	kind := g.kind
 	if g.scale.shared && kind == peer.GatehouseEmbedded {
@@ -233,7 +233,7 @@ func (g *growth) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// restart starts the server anew.
+// restart stops the server and starts it again.
 func (g *growth) restart(ctx context.Context) error {
 	err := g.Stop()
 	g.Server = &peer.Server{}
@@ -243,7 +243,7 @@ func (g *growth) restart(ctx context.Context) error {
 	return g.start(ctx)
 }
 
-// mostText is how much of an error a cell of a table has.
+// mostText is the maximum length of an error in a cell of a table.
 const mostText = 400
 
 // outcome describes an error in a cell of a table.
@@ -283,7 +283,7 @@ func (o *options) step(ctx context.Context, g *growth, sc scale, from, to int) e
 	return err
 }
 
-// bound ends a step when one of the processes takes more than half of the memory of the machine.
+// bound cancels a step when a process uses more than half of the memory of the machine.
 func bound(ctx context.Context, processes []*peer.Process, cancel context.CancelCauseFunc) {
 	most, err := report.Memory()
 	if err != nil {
@@ -300,7 +300,7 @@ func bound(ctx context.Context, processes []*peer.Process, cancel context.Cancel
 		case <-tick.C:
 		}
 		for _, p := range processes {
-			// A process that was stopped has none.
+			// A stopped process has no memory.
 			if used, err := p.RSS(); err == nil && used > most {
 				cancel(fmt.Errorf("it takes more than %d GiB of memory", most>>30))
 				return
@@ -328,7 +328,7 @@ func (o *options) tryStep(ctx context.Context, g *growth, sc scale, from, to int
 	return g.creates(ctx)
 }
 
-// add adds a value of the present size.
+// add adds a value for the current size.
 func (g *growth) add(what, unit string, value float64) {
 	g.table.Add(g.scale.row(g.size, what), unit, string(g.kind), value)
 }
@@ -338,7 +338,7 @@ func (g *growth) creates(ctx context.Context) error {
 	return g.requests(ctx, operators, load.ConfigMap.Create)
 }
 
-// requests measures creates by a number of clients.
+// requests measures requests from a number of clients.
 func (g *growth) requests(ctx context.Context, clients int, request func() load.Request) error {
 	connected, err := g.connect(ctx, clients)
 	defer closeAll(connected)
@@ -367,7 +367,7 @@ func (g *growth) memory() error {
 	return err
 }
 
-// make makes so many requests, and counts those that are answered.
+// make sends count requests, and counts the answered ones.
 func (g *growth) make(ctx context.Context, count int, request func(i int) load.Request) error {
 	g.done.Store(0)
 	g.count = count
@@ -386,7 +386,7 @@ func (g *growth) make(ctx context.Context, count int, request func(i int) load.R
 	return err
 }
 
-// get returns an answer.
+// get returns the body of an answer.
 func (g *growth) get(ctx context.Context, r load.Request) (string, error) {
 	c := load.NewClient(g.Server)
 	defer c.Close()
@@ -395,8 +395,8 @@ func (g *growth) get(ctx context.Context, r load.Request) (string, error) {
 	return answer.String(), err
 }
 
-// connect opens connections, some at a time: a server waits two seconds for what a client says
-// first, and on a machine that is busy, clients that all connect at once take longer.
+// connect opens connections, a limited number at a time: a server waits two seconds for the first bytes of a client,
+// and on a busy machine, clients that all connect at the same time take longer.
 func (g *growth) connect(ctx context.Context, count int) ([]*load.Client, error) {
 	clients := make([]*load.Client, count)
 	for i := range clients {
@@ -413,7 +413,7 @@ func closeAll(clients []*load.Client) {
 	}
 }
 
-// waitFor waits for a time, or until the context ends.
+// waitFor waits for a duration, or until the context ends.
 func waitFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

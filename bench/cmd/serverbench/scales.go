@@ -89,8 +89,7 @@ func growObjects(ctx context.Context, g *growth, from, to int) error {
 	return g.make(ctx, to-from, func(int) load.Request { return load.ConfigMap.Create() })
 }
 
-// listAndRestart measures creates, lists all ConfigMaps, opens a watch that is sent them, and
-// starts the server anew.
+// listAndRestart measures creates, lists all ConfigMaps, opens a watch with initial events, and restarts the server.
 func listAndRestart(ctx context.Context, g *growth, _ int) error {
 	if err := g.creates(ctx); err != nil {
 		return err
@@ -118,7 +117,7 @@ func listAndRestart(ctx context.Context, g *growth, _ int) error {
 	return nil
 }
 
-// initialEvents is a writer that fails when it was sent all that a watch begins with.
+// initialEvents is a writer that fails when it has received all initial events of a watch.
 type initialEvents struct {
 	tail []byte
 	seen bool
@@ -135,7 +134,7 @@ func (e *initialEvents) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// growNamespaces also makes those anew that were deleted. A tenth of all is marked.
+// growNamespaces creates the missing namespaces, including the deleted ones. It labels a tenth of all namespaces.
 func growNamespaces(ctx context.Context, g *growth, from, to int) error {
 	g.first = g.named
 	g.named += to - from + g.deleted
@@ -149,7 +148,7 @@ func growNamespaces(ctx context.Context, g *growth, from, to int) error {
 	})
 }
 
-// deleteNamespaces measures creates, and until a tenth of the namespaces is gone.
+// deleteNamespaces measures creates, and the time until a tenth of the namespaces is deleted.
 func deleteNamespaces(ctx context.Context, g *growth, size int) error {
 	if err := g.creates(ctx); err != nil {
 		return err
@@ -207,7 +206,7 @@ func growWatchers(ctx context.Context, g *growth, from, to int) error {
 	return awaitLines(ctx, g.lasting, g.group, sent, 1)
 }
 
-// sendToWatchers measures creates, and what the watchers are sent of them.
+// sendToWatchers measures creates, and the events that the watchers receive for them.
 func sendToWatchers(ctx context.Context, g *growth, _ int) error {
 	events := func() (sum int64) {
 		for _, some := range g.sent {
@@ -243,7 +242,7 @@ func growWebhooks(ctx context.Context, g *growth, from, to int) error {
 	})
 }
 
-// ofJudged are the measures of creates that are judged by webhooks.
+// ofJudged are the measures of creates that webhooks review.
 var ofJudged = slices.Concat([]measured{{"one create", "ms"}}, ofCreates)
 
 func growValidating(ctx context.Context, g *growth, from, to int) error {
@@ -258,7 +257,7 @@ func growMutating(ctx context.Context, g *growth, from, to int) error {
 	})
 }
 
-// growMatching registers webhooks, and waits until all are called for a create.
+// growMatching registers webhooks, and waits until all of them are called for a create.
 func (g *growth) growMatching(ctx context.Context, from, to int, kind string, hook func(name string) any) error {
 	missing := to - from
 	if err := g.make(ctx, (missing+perConfiguration-1)/perConfiguration, func(i int) load.Request {
@@ -268,7 +267,7 @@ func (g *growth) growMatching(ctx context.Context, from, to int, kind string, ho
 		}
 		text, err := json.Marshal(hooks)
 		if err != nil {
-			panic(err) // The types have no value that JSON does not have.
+			panic(err) // Values of these types can always be encoded.
 		}
 		return registration(strings.ToLower(kind)+"s", fmt.Sprintf(`"kind":%q,"metadata":{"name":"bench-%d-%d"},"webhooks":%s`, kind, to, i, text))
 	}); err != nil {
@@ -295,7 +294,7 @@ func (g *growth) growMatching(ctx context.Context, from, to int, kind string, ho
 	}
 }
 
-// judged measures a create by one client, and creates by many.
+// judged measures a single create by one client, and creates by many clients.
 func judged(ctx context.Context, g *growth, _ int) error {
 	clients, err := g.connect(ctx, 1)
 	defer closeAll(clients)
@@ -346,8 +345,7 @@ func growBindings(ctx context.Context, g *growth, from, to int) error {
 	return g.inForce(ctx, from)
 }
 
-// inForce waits until the server judges by a binding that is made last, and no more by it when it
-// is deleted.
+// inForce waits until the binding that is created last is active, and then until its deletion has taken effect.
 func (g *growth) inForce(ctx context.Context, from int) error {
 	client, err := kubernetes.NewForConfig(g.Config)
 	if err != nil {
@@ -374,7 +372,7 @@ func (g *growth) inForce(ctx context.Context, from int) error {
 	return await(ctx, client, false)
 }
 
-// registration is the creation of one.
+// registration returns the request that creates a webhook configuration, policy or binding.
 func registration(resource, content string) load.Request {
 	return load.Request{Method: http.MethodPost, Path: "/apis/admissionregistration.k8s.io/v1/" + resource, Body: `{"apiVersion":"admissionregistration.k8s.io/v1",` + content + "}"}
 }
@@ -382,7 +380,7 @@ func registration(resource, content string) load.Request {
 // created numbers the objects of createLarge and createEvents.
 var created atomic.Int64
 
-// createLarge creates objects of so many KiB. The answers are results, also those that refuse.
+// createLarge creates objects of the given number of KiB. Every answer is a result, including rejections.
 func createLarge(ctx context.Context, g *growth, kib int) error {
 	text := strings.Repeat("x", kib<<10)
 	revision := func(int) load.Request {
@@ -420,7 +418,7 @@ func createLarge(ctx context.Context, g *growth, kib int) error {
 	return g.memory()
 }
 
-// createEvents creates Events from so many clients.
+// createEvents creates Events from the given number of clients.
 func createEvents(ctx context.Context, g *growth, clients int) error {
 	return g.requests(ctx, clients, func() load.Request {
 		n := created.Add(1)
@@ -443,8 +441,8 @@ func growServers(ctx context.Context, g *growth, _, to int) error {
 	return nil
 }
 
-// useServers has clients that are spread over the servers create ConfigMaps, and change their own
-// and one that all share.
+// useServers spreads clients over the servers. They create ConfigMaps, and change their own ConfigMap and a shared
+// one.
 func useServers(ctx context.Context, g *growth, _ int) error {
 	servers := append([]*peer.Server{g.Server}, g.others...)
 	clients := make([]*load.Client, operators)

@@ -20,24 +20,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// inForce is how long a server may take to act on a registration.
+// inForce is the time in which a webhook configuration must become active.
 const inForce = 30 * time.Second
 
-// perConfiguration is how many webhooks one configuration has; an object must
-// not be larger than 1.5 MiB, CA bundles included.
+// perConfiguration is the number of webhooks in one configuration; an object must not be larger than 1.5 MiB, CA
+// bundles included.
 const perConfiguration = 100
 
-// labels are on every configuration made here.
+// labels are on every configuration that this program creates.
 var labels = map[string]string{"app": "serverbench"}
 
-// webhookScenarios are the default of -scenarios.
+// webhookScenarios is the default of -scenarios.
 const webhookScenarios = "none,pods,nonmatching=2000,patch+validate,validating=10"
 
-// scenario is which webhooks, or policies, are registered during a load.
+// scenario is the set of webhooks, or policies, that are registered during a load.
 type scenario struct {
 	name, title                     string
 	nonmatching, patch, validations int
-	// pods reports whether pods are created, and not ConfigMaps.
+	// pods creates pods instead of ConfigMaps.
 	pods bool
 	// policies is nil for webhooks.
 	policies *policies
@@ -72,7 +72,7 @@ func parseScenario(text string) (scenario, error) {
 	return scenario{}, fmt.Errorf("%q is not known", text)
 }
 
-// object is what the load creates.
+// object is the object that the load creates.
 func (s scenario) object() load.Object {
 	if s.pods {
 		return load.Pod
@@ -80,7 +80,7 @@ func (s scenario) object() load.Object {
 	return load.ConfigMap
 }
 
-// account makes the service account that pods need. In a cluster, a controller makes it.
+// account creates the service account that pods need. In a cluster, a controller creates it.
 func account(ctx context.Context, server *peer.Server) error {
 	client, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {
@@ -93,8 +93,7 @@ func account(ctx context.Context, server *peer.Server) error {
 	return err
 }
 
-// register registers the webhooks and waits until they are in force. The
-// returned function deletes them.
+// register creates the webhook configurations and waits until they are active. remove deletes them.
 func (s scenario) register(ctx context.Context, server *peer.Server, hook *peer.Webhook) (remove func(context.Context) error, err error) {
 	if s.name == "none" {
 		return func(context.Context) error { return nil }, nil
@@ -132,7 +131,7 @@ func (s scenario) register(ctx context.Context, server *peer.Server, hook *peer.
 	for i := range s.validations {
 		addValidating(fmt.Sprintf("v%d.bench.gatehouse.dev", i), "/allow", "configmaps")
 	}
-	// The last of each deny something else: when both do, all are in force.
+	// The last webhook of each kind denies the objects of the probes. When both do, all webhooks are active.
 	addMutating("probe-mutating.bench.gatehouse.dev", "/deny", "secrets")
 	addValidating("probe-validating.bench.gatehouse.dev", "/deny", "serviceaccounts")
 	for some := range slices.Chunk(mutatingHooks, perConfiguration) {
@@ -159,7 +158,7 @@ func (s scenario) register(ctx context.Context, server *peer.Server, hook *peer.
 	}, nil
 }
 
-// await waits until the probes are denied, or until they are not any more.
+// await waits until the probes are denied, or until they are allowed again.
 func await(ctx context.Context, client kubernetes.Interface, denied bool) error {
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	probe := metav1.ObjectMeta{Name: "probe"}

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// requests are the requests of the differential corpus that are known to be answered with
-// another message, as CASE: STEP.
+// requests match the requests of the differential corpus whose answers are known to have different messages. They
+// match CASE: STEP.
 var requests = sync.OnceValues(func() ([]*regexp.Regexp, error) {
 	data, err := os.ReadFile(filepath.Join("differential", "known.yaml"))
 	if err != nil {
@@ -35,8 +35,8 @@ var requests = sync.OnceValues(func() ([]*regexp.Regexp, error) {
 	return list, nil
 })
 
-// fromCorpus is the name of a file of the corpus: the number of the kind, that of the object, and the
-// resource.
+// fromCorpus matches the name of a file of the corpus: the number of the kind, the number of the object, the API
+// version, and the resource.
 var fromCorpus = regexp.MustCompile(`^\d{3}-(\d{2})-(.*)-([a-z]+)\.yaml$`)
 
 // decided reports whether the message about an object is known to differ.

@@ -28,7 +28,7 @@ import (
 
 func newReader(data []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(data)) }
 
-// stageOf are the kinds that other objects need, in the order in which they are made.
+// stageOf contains the kinds that other objects need, with the stage in which they are created.
 var stageOf = map[string]int{
 	"Namespace": 1, "CustomResourceDefinition": 1, "APIService": 1,
 	"ServiceAccount": 2, "LimitRange": 2, "ResourceQuota": 2, "PriorityClass": 2, "RuntimeClass": 2, "StorageClass": 2,
@@ -38,7 +38,7 @@ var stageOf = map[string]int{
 	"ValidatingAdmissionPolicyBinding": 6, "MutatingAdmissionPolicyBinding": 6,
 }
 
-// webhookKinds are judged and not made: nobody answers.
+// webhookKinds are only dry runs and are not created: no webhook server would answer.
 var webhookKinds = []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
 
 const (
@@ -48,7 +48,7 @@ const (
 	lastStage     = 7
 )
 
-// stages puts the objects of a set into their order.
+// stages returns the indexes of the objects of a set by stage.
 func (s *set) stages() [][]int {
 	params := map[string]bool{}
 	for _, o := range s.objects {
@@ -79,10 +79,10 @@ func (s *set) stages() [][]int {
 	return stages
 }
 
-// inForce is how long policies and what plugins read may take to be in force.
+// inForce is the time in which policies, and the objects that plugins read, must become active.
 const inForce = 4 * time.Second
 
-// kubeAPIServer is a server that is asked.
+// kubeAPIServer is a running kube-apiserver.
 type kubeAPIServer struct {
 	kubectl    string
 	kubeconfig string
@@ -91,7 +91,7 @@ type kubeAPIServer struct {
 	config     *rest.Config
 }
 
-// kubeAPIServer asks a new kube-apiserver about a set.
+// kubeAPIServer starts a kube-apiserver and evaluates a set on it.
 func (a asked) kubeAPIServer(ctx context.Context, s *set, dir string) (_ map[string]answer, _ map[string]schemaVerdict, _ really, err error) {
 	server, err := peer.Start(ctx, a.binaries, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), append(a.flags, "--service-cluster-ip-range=10.96.0.0/12")...)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a asked) kubeAPIServer(ctx context.Context, s *set, dir string) (_ map[str
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	// What only a real request is refused for.
+	// Only a real request is rejected for some reasons.
 	return answers, schemas, func(ids []int) (found map[string]answer, err error) {
 		if len(ids) > 0 {
 			found, err = k.apply(ctx, withoutConversion(s), ids, "real")
@@ -151,11 +151,10 @@ func (a asked) kubeAPIServer(ctx context.Context, s *set, dir string) (_ map[str
 	}, nil
 }
 
-// really applies objects for real, and stops the server.
+// really applies objects without dry run, and stops the server.
 type really func(ids []int) (map[string]answer, error)
 
-// withoutConversion is a set whose definitions want no webhook for conversions: none is
-// there.
+// withoutConversion returns a copy of a set whose CRDs have no conversion webhook: no server would answer.
 func withoutConversion(s *set) *set {
 	out := *s
 	out.objects = slices.Clone(s.objects)
@@ -185,19 +184,19 @@ func writeKubeconfig(path string, config *rest.Config) error {
 	}, path)
 }
 
-// sentinel is wrong, so that kubectl always has several errors: it leaves out the file of an
-// only one.
+// sentinel is an invalid object, so that kubectl always reports several errors: it does not print the file of a
+// single error.
 const sentinel = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"sentinel","namespace":"default"},"spec":{"containers":[]}}`
 
 const sentinelFile = "999999.json"
 
-// about finds the file that a line of kubectl's errors is about, and what follows.
+// about matches the file name in a line of kubectl's errors; the message follows.
 var about = regexp.MustCompile(`"?[^" ]*/(\d{5,6}\.json)"?: `)
 
-// starts are how kubectl begins to say something new.
+// starts matches the beginning of a new message of kubectl.
 var starts = regexp.MustCompile(`^(Error from server|error:|Error:|Warning:|The |unable to |resource mapping not found|\[?error (parsing|validating|when retrieving))`)
 
-// apply runs kubectl apply over objects and returns what it says about each file.
+// apply runs kubectl apply on objects and returns its message about each file.
 func (k *kubeAPIServer) apply(ctx context.Context, s *set, which []int, name string, flags ...string) (map[string]answer, error) {
 	dir := filepath.Join(k.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -224,7 +223,7 @@ func (k *kubeAPIServer) apply(ctx context.Context, s *set, which []int, name str
 	for line := range strings.Lines(problems.String()) {
 		if matches := about.FindAllStringSubmatchIndex(line, -1); matches != nil {
 			for _, m := range matches[:len(matches)-1] {
-				// kubectl checks kinds that it cannot apply by the schemas of the server, and goes on in the
+				// kubectl validates kinds that it cannot apply against the schemas of the server. It continues in the
 				// same line.
 				if said := line[m[1]:]; strings.HasPrefix(said, "error validating data: ") {
 					answers[line[m[2]:m[3]]] = answer{rejected: true, message: strings.TrimSpace(said)}
@@ -236,7 +235,7 @@ func (k *kubeAPIServer) apply(ctx context.Context, s *set, which []int, name str
 			continue
 		}
 		if strings.HasPrefix(line, `The Pod "sentinel" is invalid: `) {
-			// It is the only one.
+			// There is no other error.
 			answers[sentinelFile] = answer{rejected: true}
 			continue
 		}
@@ -265,11 +264,11 @@ func (k *kubeAPIServer) apply(ctx context.Context, s *set, which []int, name str
 	return answers, err
 }
 
-// tooLong is in the error about an object that only the server can apply. gatehouse check judges it so, and reports
-// that it needs --server-side.
+// tooLong is a part of the error about an object that only server-side apply can apply. gatehouse check evaluates the
+// object with server-side apply, and reports that it needs --server-side.
 const tooLong = "metadata.annotations: Too long: "
 
-// furnish makes what controllers make in a cluster: the service account of each namespace.
+// furnish creates the service account of each namespace. In a cluster, a controller creates it.
 func (k *kubeAPIServer) furnish(ctx context.Context) error {
 	namespaces, err := k.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -278,14 +277,14 @@ func (k *kubeAPIServer) furnish(ctx context.Context) error {
 	for _, ns := range namespaces.Items {
 		cmd := serviceAccount(ns.Name)
 		if _, err := k.client.CoreV1().ServiceAccounts(ns.Name).Create(ctx, cmd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) && !strings.Contains(err.Error(), " denied request: ") {
-			// A policy may forbid it. The account was made before.
+			// A policy may deny it. The account was created earlier.
 			return err
 		}
 	}
 	return nil
 }
 
-// settle waits until what was made is in force.
+// settle waits until the created objects are active.
 func (k *kubeAPIServer) settle(ctx context.Context, at int) error {
 	if err := k.furnish(ctx); err != nil {
 		return err

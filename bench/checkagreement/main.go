@@ -1,15 +1,15 @@
-// Checkagreement compares what gatehouse check says about manifests with what kubectl apply
-// --dry-run=server says on a kube-apiserver with its default admission plugins.
+// Checkagreement compares the results of gatehouse check on manifests with the results of kubectl apply
+// --dry-run=server on a kube-apiserver with its default admission plugins.
 //
-// The manifests are those of the directories that it is given, each a set, or else the objects of the
-// differential corpus and the examples in the modules of modules.txt, as the module cache has them. Each set of manifests gets a new kube-apiserver.
-// As gatehouse check does, it makes what other objects need for real, in an order of its own:
-// namespaces and definitions, what admission plugins read, policies. Every object is judged by
-// a dry run of kubectl. A verdict or a message that differs is printed, and the program
-// exits with 1.
+// The manifests are in the directories of its arguments; each directory is a set. Without arguments, the sets are the
+// objects of the differential corpus and the examples in the modules of modules.txt, from the module cache. Each set
+// of manifests gets a new kube-apiserver. Like gatehouse check, the program first creates the objects that others
+// need, in a fixed order: namespaces and CRDs, objects that admission plugins read, policies. Each object is then
+// evaluated by a dry run of kubectl. The program prints every verdict or message that differs, and exits with 1 if
+// there is one.
 //
-// Next to it, kubeconform checks the same objects by the OpenAPI schemas of the same
-// kube-apiserver, and the program counts the rejected objects that schemas let pass.
+// In addition, kubeconform validates the same objects against the OpenAPI schemas of the same kube-apiserver, and the
+// program counts the rejected objects that pass the schemas.
 package main
 
 import (
@@ -104,41 +104,41 @@ func run(ctx context.Context, binaries, gatehouse, only, keep, release string, d
 	}
 	fmt.Println()
 	sum.print(os.Stdout, "all")
-	// A real older release has words of its own.
+	// The messages of a real older release may differ.
 	if sum.falsePasses+sum.falseFailures > 0 || sum.worded > 0 && !a.real {
 		failures = append(failures, errDifferent)
 	}
 	return errors.Join(failures...)
 }
 
-// asked are the programs that are asked.
+// asked contains the programs to compare.
 type asked struct {
 	binaries peer.Binaries
-	// release is what gatehouse check judges as; empty for its own. real reports whether
-	// kube-apiserver is of that release itself.
+	// release is the release that gatehouse check emulates; empty for its own. real reports whether kube-apiserver is
+	// a build of that release.
 	release string
 	real    bool
-	// flags are more of them, for kube-apiserver.
+	// flags are additional flags of kube-apiserver.
 	flags []string
 }
 
-// answer is what one side said about an object.
+// answer is the result of one side for an object.
 type answer struct {
 	rejected bool
 	message  string
 }
 
-// tally counts.
+// tally counts outcomes.
 type tally struct {
 	sets, objects, rejected            int
 	falsePasses, falseFailures, worded int
-	// schemas counts the rejected objects that the schemas let pass, unschemed those
-	// without a schema, and overzealous those that only the schemas refuse.
+	// schemas counts the rejected objects that pass the schemas, unschemed the rejected objects without a schema, and
+	// overzealous the accepted objects that the schemas reject.
 	schemas, unschemed, overzealous int
-	// real counts the rejections that only a real request gets, known the messages that
-	// differ for a reason that differential/known.yaml has.
+	// real counts the rejections that only a real request reveals, known the messages whose difference is explained
+	// in differential/known.yaml.
 	real, known int
-	// left are objects that nobody was asked about, by reason.
+	// left counts the objects that neither side evaluated, by reason.
 	left        map[string]int
 	differences []string
 }
@@ -187,7 +187,7 @@ func keys[V any](m map[string]V) func(func(string) bool) {
 	}
 }
 
-// compare asks both sides about a set.
+// compare evaluates a set on both sides.
 func (a asked) compare(ctx context.Context, s *set, dir string) (*tally, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (a asked) compare(ctx context.Context, s *set, dir string) (*tally, error) 
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("gatehouse check: %w", err), func() error { _, err := confirm(nil); return err }())
 	}
-	// A dry run allocates nothing. Where check is stricter, a real request says who is right.
+	// A dry run does not allocate anything. If check is stricter, a real request decides which side is right.
 	var stricter []int
 	for i := range s.objects {
 		if k, g := kube[fileOf(i)], ours[fileOf(i)]; g.rejected && !same(k, g) {
@@ -211,12 +211,12 @@ func (a asked) compare(ctx context.Context, s *set, dir string) (*tally, error) 
 		}
 	}
 	if slices.ContainsFunc(stricter, func(i int) bool { return strings.Contains(ours[fileOf(i)].message, "exceeded quota") }) {
-		// Quotas count what was applied before.
+		// Quotas count the objects that were applied before.
 		stages := s.stages()
 		stricter = stages[lastStage]
 	}
 	if slices.ContainsFunc(stricter, func(i int) bool { return strings.Contains(ours[fileOf(i)].message, "already allocated") }) {
-		// Two services want one port.
+		// Two services request the same port.
 		for _, i := range s.stages()[lastStage] {
 			if s.objects[i].content["kind"] == "Service" && !slices.Contains(stricter, i) {
 				stricter = append(stricter, i)
@@ -274,14 +274,14 @@ func (a asked) compare(ctx context.Context, s *set, dir string) (*tally, error) 
 	return t, nil
 }
 
-// same reports whether two answers say the same.
+// same reports whether two answers agree.
 func same(kube, gatehouse answer) bool {
 	return kube.rejected == gatehouse.rejected && (!kube.rejected ||
 		normal(kube.message) == normal(gatehouse.message) || sameInOtherWords(kube.message, gatehouse.message))
 }
 
-// deniedByPolicies reports whether policies denied an object on both sides. Where several do,
-// kube-apiserver shows that of any of them; ours is the first by name (S17.2).
+// deniedByPolicies reports whether policies denied an object on both sides. If several policies deny it,
+// kube-apiserver returns any of their messages; Gatehouse returns the first by name (S17.2).
 func deniedByPolicies(kube, gatehouse answer) bool {
 	const by = "is forbidden: ValidatingAdmissionPolicy '"
 	return kube.rejected && gatehouse.rejected && strings.Contains(kube.message, by) && strings.Contains(gatehouse.message, by)
@@ -298,7 +298,7 @@ func title(content map[string]any) string {
 	return fmt.Sprintf("%v %v %v/%v", content["apiVersion"], content["kind"], metadataOf(content)["namespace"], metadataOf(content)["name"])
 }
 
-// What no two servers can share: identities, addresses, and what is drawn by lot.
+// Values that differ between servers: identities, addresses, and random values.
 var (
 	uids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	times    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
@@ -311,7 +311,7 @@ func normal(message string) string {
 	message = times.ReplaceAllString(message, "<time>")
 	message = revision.ReplaceAllString(message, "$1<version>")
 	message = files.ReplaceAllString(message, "$1")
-	// The order of what is wrong with a custom resource is left to chance.
+	// The errors about a custom resource are in random order.
 	parts := strings.Split(strings.NewReplacer("[", "", "]", "").Replace(strings.Join(strings.Fields(message), " ")), ", ")
 	opening, first, _ := strings.Cut(parts[0], " is invalid: ")
 	parts[0] = first
@@ -319,27 +319,27 @@ func normal(message string) string {
 	return opening + ": " + strings.Join(parts, ", ")
 }
 
-// noKind is how kubectl says that a kind is not served.
+// noKind matches kubectl's message that a kind is not served.
 var noKind = regexp.MustCompile(`no matches for kind "[^"]*" in version "[^"]*"`)
 
-// sameInOtherWords reports whether two messages differ in what is said around the server's.
+// sameInOtherWords reports whether two messages differ only in the words around the message of the server.
 func sameInOtherWords(kube, gatehouse string) bool {
 	if k := noKind.FindString(kube); k != "" {
 		return k == noKind.FindString(gatehouse)
 	}
-	// A failure of a mutating policy names the policy here, and not there.
+	// Gatehouse names the mutating policy that failed, kube-apiserver does not.
 	if cause, ok := strings.CutPrefix(kube, "Internal error occurred: "); ok && strings.HasSuffix(gatehouse, " denied request: "+cause) {
 		return true
 	}
-	// An answer to a method that a kind does not have.
+	// The kind does not support the method.
 	if strings.Contains(kube, "does not allow this method") && strings.Contains(gatehouse, " is not supported on resources of kind ") {
 		return true
 	}
-	// kubectl looks for the object first, and refuses to look for one without a name.
+	// kubectl looks up the object first, and cannot look up an object without a name.
 	return strings.Contains(kube, "resource name may not be empty") && strings.Contains(gatehouse, "name or generateName is required")
 }
 
-// check asks gatehouse check.
+// check runs gatehouse check.
 func (a asked) check(ctx context.Context, dir string) (map[string]answer, error) {
 	var out, problems strings.Builder
 	cmd := exec.CommandContext(ctx, a.binaries.Gatehouse, "check", dir, "-o", "json", "--kubernetes-version", a.release)

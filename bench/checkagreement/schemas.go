@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// schemaVerdict is what a check by schemas says about an object.
+// schemaVerdict is the result of schema validation for an object.
 type schemaVerdict int
 
 const (
@@ -25,8 +25,8 @@ const (
 	schemaRefuses
 )
 
-// schemas checks the objects of a set with kubeconform, strictly, by the schemas of the
-// server, custom resources included.
+// schemas validates the objects of a set with kubeconform, strictly, against the schemas of the server, custom
+// resources included.
 func (k *kubeAPIServer) schemas(ctx context.Context, s *set) (map[string]schemaVerdict, error) {
 	data, err := k.client.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func (k *kubeAPIServer) schemas(ctx context.Context, s *set) (map[string]schemaV
 	return verdicts, nil
 }
 
-// writeSchemas writes a JSON schema for each kind of an OpenAPI document, as those are that
-// kubeconform is used with: unknown fields are refused, absent values may be null.
+// writeSchemas writes a JSON schema for each kind of an OpenAPI document, in the form that kubeconform expects:
+// unknown fields are invalid, and optional values may be null.
 func writeSchemas(document []byte, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -108,7 +108,7 @@ func writeSchemas(document []byte, dir string) error {
 	return nil
 }
 
-// strict changes a schema of OpenAPI into one of JSON schema that refuses unknown fields.
+// strict turns an OpenAPI schema into a JSON schema that rejects unknown fields.
 func strict(schema map[string]any) {
 	if schema["format"] == "int-or-string" || schema["x-kubernetes-int-or-string"] == true {
 		schema["type"] = []string{"string", "integer", "null"}
@@ -135,7 +135,7 @@ func strict(schema map[string]any) {
 	}
 }
 
-// nullable is a type that allows null, too.
+// nullable returns a type that also allows null.
 func nullable(t any) any {
 	switch t := t.(type) {
 	case string:
@@ -153,7 +153,7 @@ func serviceAccount(namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault, Namespace: namespace}}
 }
 
-// zero is the usage of what is not used.
+// zero returns a usage of zero for each resource of a quota.
 func zero(hard corev1.ResourceList) corev1.ResourceList {
 	used := corev1.ResourceList{}
 	for name := range hard {

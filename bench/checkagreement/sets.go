@@ -23,16 +23,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/celcalls"
 )
 
-// modules are where examples come from, MODULE@VERSION a line.
+// modules are the sources of the examples, one MODULE@VERSION per line.
 //
 //go:embed modules.txt
 var modules string
 
-// set is manifests that are applied together.
+// set is a set of manifests that are applied together.
 type set struct {
 	name    string
 	objects []object
-	// left counts what was left out, by reason.
+	// left counts the objects that were left out, by reason.
 	left map[string]int
 	seen map[string]bool
 }
@@ -43,7 +43,8 @@ type object struct {
 	origin  string
 }
 
-// allSets returns those of directories; if there are none, the corpus, which is written below dir, and the modules.
+// allSets returns the sets of the directories. Without directories, it returns the corpus, which it writes below dir,
+// and the modules.
 func allSets(ctx context.Context, dir string, dirs []string) (sets []*set, err error) {
 	for _, at := range dirs {
 		s, err := read(filepath.Base(at), at)
@@ -93,7 +94,7 @@ func allSets(ctx context.Context, dir string, dirs []string) (sets []*set, err e
 	return sets, nil
 }
 
-// functions is a policy for each function of CEL.
+// functions returns a set with a policy for each CEL function.
 func functions() *set {
 	s := &set{name: "functions of CEL", left: map[string]int{}, seen: map[string]bool{}}
 	calls := celcalls.Expressions()
@@ -103,7 +104,7 @@ func functions() *set {
 	return s
 }
 
-// moduleDir is where the module cache has a module, which is downloaded if it is missing.
+// moduleDir returns the directory of a module in the module cache. It downloads a missing module.
 func moduleDir(ctx context.Context, name string) (string, error) {
 	path, version, ok := strings.Cut(name, "@")
 	if !ok {
@@ -119,7 +120,7 @@ func moduleDir(ctx context.Context, name string) (string, error) {
 	}
 	dir := filepath.Join(strings.TrimSpace(string(cache)), escaped+"@"+version)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		// A module may want a later Go to be built; its files are there all the same.
+		// The build of a module may need a later Go, but its files are downloaded anyway.
 		out, err := exec.CommandContext(ctx, "go", "mod", "download", name).CombinedOutput()
 		if _, missing := os.Stat(dir); missing != nil {
 			return "", fmt.Errorf("%s: %w\n%s", name, err, out)
@@ -177,7 +178,7 @@ func metadataOf(content map[string]any) map[string]any {
 	return m
 }
 
-// clusterScoped are kinds of the cluster of which examples name a namespace.
+// clusterScoped are cluster-scoped kinds with a namespace in some examples.
 var clusterScoped = []string{"StorageClass", "PersistentVolume", "PriorityClass", "RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
 
 // add adds an object, or the items of a list.
@@ -212,7 +213,7 @@ func (s *set) add(origin string, content map[string]any) {
 		return
 	}
 	if namespace == "default" || slices.Contains(clusterScoped, kind) {
-		// An object without a namespace goes to default, and one of the cluster has none.
+		// Namespaced objects without a namespace go to default. Cluster-scoped objects have no namespace.
 		namespace = ""
 	}
 	if kind == "LimitRange" {
@@ -232,14 +233,15 @@ func (s *set) add(origin string, content map[string]any) {
 			s.left["objects are there twice"]++
 			return
 		}
-		// Another name keeps the rest of the object in the comparison.
+		// A different name keeps the rest of the object in the comparison.
 		metadata["name"] = fmt.Sprintf("%s-x%d", name, len(s.objects))
 	}
 	s.seen[key] = true
 	s.objects = append(s.objects, object{content, origin})
 }
 
-// namespaces adds those that the objects name, so that more than their absence is judged.
+// namespaces adds the namespaces that the objects name. Without them, every object would be rejected for its
+// namespace.
 func (s *set) namespaces() {
 	var more []object
 	for _, o := range s.objects {
@@ -256,7 +258,7 @@ func (s *set) namespaces() {
 
 func fileOf(i int) string { return fmt.Sprintf("%05d.json", i) }
 
-// write writes every object to a file of its own.
+// write writes each object to a separate file.
 func (s *set) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

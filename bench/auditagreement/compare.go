@@ -14,16 +14,16 @@ import (
 // score counts claims.
 type score struct{ right, wrong, unknown int }
 
-// tally is what came of comparing records with what happened.
+// tally contains the results of comparing records with the actual requests.
 type tally struct {
 	level string
-	// known reports whether the records were made with registrations.
+	// known reports whether the records were created with webhook configurations and policies.
 	known bool
 
 	written, derived score
-	// by counts the requests by what rejected them.
+	// by counts the rejected requests by the part of the server that rejected them.
 	by map[string]int
-	// unclear counts those of which the record does not say what rejected them.
+	// unclear counts the rejected requests whose record does not tell which part of the server rejected them.
 	unclear     map[string]int
 	differences []string
 	guesses     []string
@@ -40,7 +40,7 @@ func (t *tally) print(known []string) {
 	}
 }
 
-// says compares a claim with what happened.
+// says compares a claim with the actual value.
 func (t *tally) says(known trace.Known, d *done, what string, said, was any) {
 	s := &t.written
 	if known == trace.Derived {
@@ -60,7 +60,7 @@ func (t *tally) says(known trace.Known, d *done, what string, said, was any) {
 	}
 }
 
-// got is what webhooks did.
+// got lists the actions of the webhooks.
 func got(d *done) string {
 	var list []string
 	for _, c := range d.heard {
@@ -69,7 +69,7 @@ func got(d *done) string {
 	return strings.Join(list, ", ")
 }
 
-// compare compares a record with what happened.
+// compare compares a record with the actual request.
 func (t *tally) compare(d *done, r *trace.Record) {
 	if r == nil {
 		t.says(trace.Written, d, "the record", "missing", "made")
@@ -86,7 +86,7 @@ func (t *tally) compare(d *done, r *trace.Record) {
 	t.policies(d, r)
 }
 
-// firstAttempt are the calls until the request was judged anew, which an event has nothing of.
+// firstAttempt returns the calls of the first attempt of a request. The audit event has no data about later attempts.
 func firstAttempt(calls []call) []call {
 	for i := 1; i < len(calls); i++ {
 		if calls[i-1].validating && !calls[i].validating {
@@ -96,7 +96,7 @@ func firstAttempt(calls []call) []call {
 	return calls
 }
 
-// rejection compares who rejected the request.
+// rejection compares the claims about the part of the server that rejected the request.
 func (t *tally) rejection(d *done, r *trace.Record) {
 	was, hooks := "", []string{}
 	if d.code >= 300 {
@@ -139,19 +139,20 @@ func (t *tally) rejection(d *done, r *trace.Record) {
 		t.says(known, d, "the webhook that rejected it", who, "one")
 		return
 	}
-	// Several validating webhooks may have rejected it; the answer has one. Its configuration may be unknown.
+	// Several validating webhooks may have rejected the request; the answer contains one of them. Its configuration
+	// may be unknown.
 	t.says(known, d, "whether the webhook rejected it: "+who[0], slices.ContainsFunc(hooks, func(h string) bool {
 		configuration, name, _ := strings.Cut(h, "/")
 		return (who[0] == h || who[0] == name || who[0] == "/"+name || strings.TrimPrefix(who[0], configuration) == "/"+name) && strings.Contains(d.message, name)
 	}), true)
 }
 
-// mutating compares the calls of mutating webhooks, which the log has.
+// mutating compares the calls of mutating webhooks. The log contains all of them.
 func (t *tally) mutating(d *done, r *trace.Record) {
 	var said, was []string
 	var calls []*trace.CallRecord
 	for s := range r.Each() {
-		// A step of a pass that is not known has the calls of the mutating pass.
+		// A step without a known pass contains the calls of the mutating pass.
 		if s.Plugin != registration.MutatingPlugin && s.Known != trace.Unknown {
 			continue
 		}
@@ -171,7 +172,7 @@ func (t *tally) mutating(d *done, r *trace.Record) {
 		}
 		mutated := c.is("p")
 		if n := len(was); c.is("n") && n < len(calls) {
-			// The API server also calls it a change if it is the patch by which the object gets its defaults.
+			// The API server also reports a change if the defaults of the object are set with the patch.
 			mutated = calls[n].Mutated
 		}
 		text := fmt.Sprintf("%s/%s mutated=%t open=%t", c.configuration, c.webhook, mutated, c.failedOpen())
@@ -183,7 +184,7 @@ func (t *tally) mutating(d *done, r *trace.Record) {
 	t.says(trace.Written, d, "what mutating webhooks did", said, was)
 }
 
-// patchText is a patch of a record.
+// patchText formats the patch of a record.
 func patchText(patch []trace.PatchOperation) string {
 	var b strings.Builder
 	for _, p := range patch {
@@ -192,7 +193,7 @@ func patchText(patch []trace.PatchOperation) string {
 	return b.String()
 }
 
-// sentText is the patch that a webhook sent, if it came to something.
+// sentText formats the patch that a webhook sent, if the patch was applied.
 func sentText(c *call) string {
 	var list []trace.PatchOperation
 	if c.is("pn") {
@@ -203,8 +204,8 @@ func sentText(c *call) string {
 	return patchText(list)
 }
 
-// validating compares the calls of validating webhooks: the log has those that failed open, and the one that
-// rejected the request.
+// validating compares the calls of validating webhooks. The log contains the calls that failed open, and the one call
+// that rejected the request.
 func (t *tally) validating(d *done, r *trace.Record) {
 	var open, opened, derived, got []string
 	for s := range r.Each() {
@@ -237,7 +238,7 @@ func (t *tally) validating(d *done, r *trace.Record) {
 	slices.Sort(open)
 	slices.Sort(opened)
 	if rejects {
-		// The answer does not wait for those that fail open.
+		// A rejection does not wait for calls that fail open.
 		open = slices.DeleteFunc(open, func(name string) bool { return slices.Contains(opened, name) })
 		opened = nil
 	}
@@ -255,7 +256,7 @@ func (t *tally) validating(d *done, r *trace.Record) {
 	}
 }
 
-// policies compares what validating policies found, and which of them were asked.
+// policies compares the findings of validating policies, and the list of evaluated policies.
 func (t *tally) policies(d *done, r *trace.Record) {
 	var said, asked []string
 	for s := range r.Each() {
@@ -274,7 +275,7 @@ func (t *tally) policies(d *done, r *trace.Record) {
 			}
 		}
 	}
-	// They judge creates and updates of whole objects, if nothing rejected these before.
+	// The policies match creates and updates of whole objects, if no earlier check rejected the request.
 	reached := d.subresource == "" && (d.operation == "CREATE" || d.operation == "UPDATE") && slices.Contains([]string{"", "ValidatingAdmissionPolicy", "ResourceQuota"}, d.trouble) &&
 		!slices.ContainsFunc(d.heard, func(c call) bool { return !c.validating && c.rejects() }) || d.trouble == "Storage" && d.operation == "CREATE" && !slices.ContainsFunc(d.heard, func(c call) bool { return !c.validating && c.rejects() })
 	var was []string

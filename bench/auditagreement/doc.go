@@ -1,7 +1,7 @@
-// Auditagreement makes random requests to a kube-apiserver with webhooks, policies, Pod Security and quotas,
-// and compares what gatehouse trace makes of its audit log with what the webhooks got, and with the answers:
-// at level RequestResponse and at level Metadata, without registrations, with those of the cluster and with those
-// of a snapshot. Then it makes the same requests to gatehouse, and compares what gatehouse blame says of objects
-// on both. It exits with 1 if something is not so that a record calls written, or if more than 1 % is wrong of what
-// records call derived.
+// Auditagreement sends random requests to a kube-apiserver with webhooks, policies, Pod Security and quotas. It
+// compares the records that gatehouse trace creates from the audit log with the calls that the webhooks received, and
+// with the answers. It does so at level RequestResponse and at level Metadata, and reads the webhook configurations
+// and policies from the cluster, from a snapshot, or not at all. Then it sends the same requests to gatehouse, and
+// compares the results of gatehouse blame for objects on both servers. It exits with 1 if any claim that a record
+// marks as written is wrong, or more than 1 % of the claims that records mark as derived.
 package main

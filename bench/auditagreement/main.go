@@ -55,14 +55,14 @@ type agreement struct {
 	seed             uint64
 	keep             string
 	program          string
-	// flags are more flags of kube-apiserver.
+	// flags are additional flags of kube-apiserver.
 	flags []string
 }
 
-// mutatingPolicies have a kube-apiserver serve mutating policies of v1beta1.
+// mutatingPolicies are the flags that make an older kube-apiserver serve mutating policies of v1beta1.
 var mutatingPolicies = []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"}
 
-// auditPolicy has the level of the requests of makers.
+// auditPolicy contains a placeholder for the level of the requests of makers.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -105,8 +105,8 @@ func (r *agreement) run(ctx context.Context, binaries, server string) (err error
 	return nil
 }
 
-// level plays the requests on a kube-apiserver with a level of its audit policy, and at level RequestResponse on
-// gatehouse, too.
+// level runs the requests on a kube-apiserver with the given audit level. For level RequestResponse, it also runs
+// them on gatehouse.
 func (r *agreement) level(ctx context.Context, b peer.Binaries, dir, level string) (different bool, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return false, err
@@ -161,19 +161,19 @@ func (r *agreement) level(ctx context.Context, b peer.Binaries, dir, level strin
 	return different || differs, err
 }
 
-// played is a server to which the requests were made.
+// played is a server, with the requests that were sent to it.
 type played struct {
 	*peer.Server
 	hooks      *hooks
 	kubeconfig string
 	done       []done
-	// alive are the objects that are there at the end.
+	// alive are the objects that exist at the end.
 	alive []made
 }
 
 func (p *played) end() error { return errors.Join(p.Stop(), p.hooks.listener.Close()) }
 
-// done is a request that was made: what webhooks got of it, and its answer.
+// done is a request that was sent, with the calls that webhooks received for it, and its answer.
 type done struct {
 	attempt
 	heard   []call
@@ -181,7 +181,8 @@ type done struct {
 	message string
 }
 
-// play starts a server, and makes the requests to it one after the other: those that another server got, or new ones.
+// play starts a server, and sends the requests to it one after the other: the requests of another server, or new
+// ones.
 func (r *agreement) play(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, again []done, flags ...string) (_ *played, err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func (r *agreement) play(ctx context.Context, b peer.Binaries, kind peer.Kind, d
 	return p, nil
 }
 
-// do makes a request, and returns the code and, of a failure, the status.
+// do sends a request, and returns the code and, for a failure, the status.
 func (p *played) do(ctx context.Context, client *http.Client, q *attempt) (int, metav1.Status, error) {
 	req, err := http.NewRequestWithContext(ctx, q.method, p.Config.Host+q.path, bytes.NewReader([]byte(q.body)))
 	if err != nil {
@@ -271,7 +272,7 @@ func (p *played) do(ctx context.Context, client *http.Client, q *attempt) (int, 
 	return resp.StatusCode, s, err
 }
 
-// awaitForce returns when the registrations judge.
+// awaitForce waits until the webhook configurations and policies are active.
 func (p *played) awaitForce(ctx context.Context, client *http.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -316,15 +317,15 @@ func (r *agreement) gatehouse(ctx context.Context, args ...string) ([]byte, erro
 	return out, nil
 }
 
-// blame compares what gatehouse blame says of objects by the audit log of kube-apiserver with what it says on
-// gatehouse, of what webhooks changed.
+// blame compares the output of gatehouse blame from the audit log of kube-apiserver with its output on gatehouse, as
+// far as changes by webhooks are concerned.
 func (r *agreement) blame(ctx context.Context, kube, serve *played, log string) (different bool, err error) {
 	asked, changes := 0, 0
 	for _, o := range kube.alive {
 		if asked >= r.blames {
 			break
 		}
-		// Both servers answered all requests for it with the same code.
+		// Both servers must have answered all requests for the object with the same code.
 		same := slices.ContainsFunc(serve.alive, func(other made) bool {
 			return other.kind == o.kind && other.namespace == o.namespace && other.name == o.name
 		})
@@ -346,7 +347,7 @@ func (r *agreement) blame(ctx context.Context, kube, serve *played, log string) 
 		if err != nil {
 			return false, err
 		}
-		// The event of a patch does not have the object, and so not the values before.
+		// The event of a patch does not contain the object, and so not the previous values.
 		for i, w := range whole {
 			if w == "" && i < len(shown) {
 				shown[i] = ""
@@ -364,8 +365,8 @@ func (r *agreement) blame(ctx context.Context, kube, serve *played, log string) 
 	return different, nil
 }
 
-// changes are what webhooks changed of an object in requests that succeeded, as gatehouse blame says it: who changed
-// what, and which fields that gave another value.
+// changes returns the changes that webhooks made to an object in successful requests, from gatehouse blame: the
+// author of each change, and the fields that changed an existing value.
 func (p *played) changes(ctx context.Context, r *agreement, args ...string) (list, fields []string, err error) {
 	out, err := r.gatehouse(ctx, args...)
 	if err != nil {
@@ -377,8 +378,8 @@ func (p *played) changes(ctx context.Context, r *agreement, args ...string) (lis
 	}
 	for _, c := range b.Changes {
 		i := slices.IndexFunc(p.done, func(d done) bool { return d.user == c["user"] })
-		// A trace of gatehouse does not say that a write was not stored since another one came first. To
-		// kube-apiserver, a patch is a change if the object gets its defaults with it.
+		// A trace of gatehouse does not record that a write was not stored because another write came first. For
+		// kube-apiserver, a patch is also a change if the defaults of the object are set with it.
 		if c["byKind"] != trace.ByWebhook || i < 0 || p.done[i].code >= 300 || c["value"] == "n" {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// object is one to create.
+// object is an object to create.
 type object struct{ path, body string }
 
 func encode(v any) string {
@@ -21,7 +21,7 @@ func encode(v any) string {
 
 const admission = "/apis/admissionregistration.k8s.io/v1/"
 
-// policy is a validating policy on a label, with a binding.
+// policy returns a validating policy that checks a label, and its binding.
 func policy(name, condition, expression, message string, actions ...string) []object {
 	spec := map[string]any{
 		"matchConstraints": map[string]any{
@@ -39,16 +39,16 @@ func policy(name, condition, expression, message string, actions ...string) []ob
 	}
 }
 
-// says is an expression that is true unless the label policy has a value.
+// says returns an expression that is false only if the label policy has the given value.
 func says(value string) string {
 	return "object.metadata.?labels['policy'].orValue('') != '" + value + "'"
 }
 
-// policies are the names of the validating policies that judge each create and update, and what the label policy
-// must say for each to find something.
+// policies maps the validating policies, which match each create and update, to the value of the label policy that
+// each of them reports.
 var policies = map[string]string{"denies": "d", "records": "r", "warns": "w", "both": "b", "breaks": "x"}
 
-// setup are the objects of the cluster, in order.
+// setup returns the objects of the cluster, in order of creation.
 func setup() []object {
 	list := []object{
 		{"/api/v1/namespaces", `{"metadata":{"name":"red","labels":{"judged":"yes"}}}`},
@@ -72,13 +72,13 @@ func setup() []object {
 	return append(list, policy("some", "'some' in object.metadata.?labels.orValue({})", "true", "never", "Deny")...)
 }
 
-// attempt is a request, and what may end it that no webhook sees.
+// attempt is a request, with the expected rejection by other parts of the server than webhooks.
 type attempt struct {
 	user, group                     string
 	method, path, contentType, body string
-	// trouble is the part of the server that rejects it, if no webhook does before. Empty for none.
+	// trouble is the part of the server that rejects the request, unless a webhook rejects it before. Empty for none.
 	trouble string
-	// labels are those that the object has if it is a create or a whole update.
+	// labels are the labels of the object in a create or a whole update.
 	labels                 map[string]string
 	kind, namespace, name  string
 	operation, subresource string
@@ -86,23 +86,23 @@ type attempt struct {
 
 var paths = map[string]string{"configmaps": "/api/v1/namespaces/%s/configmaps", "pods": "/api/v1/namespaces/%s/pods", "deployments": "/apis/apps/v1/namespaces/%s/deployments"}
 
-// made is an object that was made.
+// made is an object that was created.
 type made struct {
 	kind, namespace, name string
 	labels                map[string]string
 }
 
-// maker makes random requests.
+// maker generates random requests.
 type maker struct {
 	*rand.Rand
 	made []made
-	// hangs is how many requests may still meet a webhook that hangs.
+	// hangs is the number of requests that may still call a webhook that hangs.
 	hangs int
 }
 
 func one[T any](m *maker, list ...T) T { return list[m.IntN(len(list))] }
 
-// labels are those of an object: which webhook does what, and what a policy finds.
+// labels returns the labels of an object. They control the actions of each webhook, and the findings of the policies.
 func (m *maker) labels() map[string]string {
 	labels := map[string]string{"n": fmt.Sprint(m.IntN(9))}
 	for i := range registered {
@@ -120,7 +120,7 @@ func (m *maker) labels() map[string]string {
 			m.hangs--
 		}
 		if !w.ignores && m.IntN(2) == 0 {
-			// Too few requests would come to the end.
+			// Otherwise too few requests would reach the end of the chain.
 			labels[w.label] = one(m, "p", "n", "w", "a")
 			if w.validating {
 				labels[w.label] = one(m, "w", "a", "")
@@ -149,7 +149,7 @@ func (m *maker) object(kind, name string, labels map[string]string) map[string]a
 	return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "template": template}}
 }
 
-// judges is the trouble that a policy makes to the object of a create or a whole update.
+// judges returns the plugin that rejects a create or a whole update of an object with these labels.
 func judges(labels map[string]string) string {
 	switch labels["policy"] {
 	case "d", "b", "x":
@@ -158,7 +158,7 @@ func judges(labels map[string]string) string {
 	return ""
 }
 
-// next is the next request.
+// next returns the next request.
 func (m *maker) next(i int) attempt {
 	q := attempt{user: fmt.Sprintf("maker-%d", i), group: "makers"}
 	if len(m.made) > 5 && m.IntN(2) == 0 {
@@ -194,7 +194,7 @@ func (m *maker) next(i int) attempt {
 	case n == 4:
 		q.labels["map"] = "yes"
 	case n == 5 || n == 6:
-		// Validation is before the policies.
+		// Validation precedes the policies.
 		q.trouble = "Validation"
 		if q.kind == "configmaps" {
 			o["data"] = map[string]any{"not a key!": "x"}
@@ -240,7 +240,7 @@ func (m *maker) next(i int) attempt {
 	return q
 }
 
-// about makes a request about an object that was made.
+// about generates a request about an existing object.
 func (m *maker) about(q *attempt, had made) {
 	q.kind, q.namespace, q.name = had.kind, had.namespace, had.name
 	q.path = fmt.Sprintf(paths[q.kind], q.namespace) + "/" + q.name
@@ -274,7 +274,7 @@ func (m *maker) about(q *attempt, had made) {
 			return
 		}
 	}
-	// A patch leaves the labels that it does not name.
+	// A patch keeps the labels that it does not name.
 	q.method, q.contentType, q.operation = http.MethodPatch, one(m, "application/merge-patch+json", "application/strategic-merge-patch+json"), "UPDATE"
 	patch := map[string]any{}
 	for _, w := range registered {
@@ -287,7 +287,7 @@ func (m *maker) about(q *attempt, had made) {
 	q.body, q.labels, q.trouble = encode(map[string]any{"metadata": map[string]any{"labels": patch}}), labels, judges(labels)
 }
 
-// took notes what a request has made or removed.
+// took records the objects that a request created or deleted.
 func (m *maker) took(q *attempt, code int) {
 	i := slices.IndexFunc(m.made, func(had made) bool { return had.kind == q.kind && had.namespace == q.namespace && had.name == q.name })
 	dry := len(q.path) > 10 && q.path[len(q.path)-10:] == "dryRun=All"

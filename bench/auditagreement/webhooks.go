@@ -12,36 +12,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// call is what a webhook got and did.
+// call is a call that a webhook received, and its action.
 type call struct {
 	validating             bool
 	configuration, webhook string
 	// ignores reports whether a failure is ignored.
 	ignores bool
-	// did is the letter of what it did, as behaviours has it.
+	// did is the letter of the action, see behaviours.
 	did string
-	// patch is what it sent.
+	// patch is the patch that it sent.
 	patch string
 }
 
-// is reports whether it did one of some things.
+// is reports whether the action is one of the given letters.
 func (c *call) is(letters string) bool { return c.did != "" && strings.Contains(letters, c.did) }
 
-// failedOpen reports whether it failed, and the request went on.
+// failedOpen reports whether the call failed, and the request continued.
 func (c *call) failedOpen() bool { return c.is("eguh") && c.ignores }
 
-// rejects reports whether the request ends by the call. A patch that cannot be applied ends it even if
-// failures are ignored.
+// rejects reports whether the request ends with the call. A patch that cannot be applied ends it even if failures are
+// ignored.
 func (c *call) rejects() bool { return c.is("drbx") || c.is("eguh") && !c.ignores }
 
-// behaviours are what webhooks can do. The value of the label that is named after a webhook has the letter:
+// behaviours are the possible actions of webhooks. The value of the label with the name of a webhook is the letter of
+// its action:
 //
-//	d denies, r denies with a status of its own, e answers 500, g no review, u with another uid,
-//	b with a patch that does not apply, x with a patch of nothing known, h not in time,
-//	p changes the object, n sends a patch that changes nothing, w warns, a annotates.
+// d denies, r denies with its own status, e answers 500, g answers without a review, u with another UID, b with a
+// patch that does not apply, x with a patch of an unknown type, h too late, p changes the object, n sends a patch
+// that changes nothing, w warns, a annotates.
 const mutatingBehaviours, validatingBehaviours = "dregubxpppppnwa", "dregunwa"
 
-// webhook is one that is registered.
+// webhook is a registered webhook.
 type webhook struct {
 	validating           bool
 	configuration, label string
@@ -50,7 +51,7 @@ type webhook struct {
 	name                 string
 }
 
-// registered are the webhooks, in the order of the configurations' names. Two names stand in both passes.
+// registered are the webhooks, in the order of the configurations' names. Two names occur in both passes.
 var registered = []webhook{
 	{configuration: "a-first", label: "m0", name: "m0.example.com"},
 	{configuration: "a-first", label: "m1", name: "m1.example.com", ignores: true, again: true},
@@ -64,7 +65,7 @@ var registered = []webhook{
 	{validating: true, configuration: "c-checks", label: "v4", name: "v4.example.com", ignores: true, blue: true},
 }
 
-// hooks is an HTTPS server with all webhooks. It keeps what they got, by user.
+// hooks is an HTTPS server for all webhooks. It keeps the received calls by user.
 type hooks struct {
 	listener *hooktest.Listener
 
@@ -79,7 +80,7 @@ func newHooks() (*hooks, error) {
 	return h, err
 }
 
-// configurations are the registrations of the webhooks.
+// configurations returns the webhook configurations.
 func (h *hooks) configurations() (list []object) {
 	lists := map[string][]any{}
 	for i := range registered {
@@ -117,7 +118,7 @@ func (h *hooks) configurations() (list []object) {
 	return list
 }
 
-// take returns what webhooks got of the request of a user, in order, and forgets it.
+// take returns the calls that webhooks received for the request of a user, in order, and deletes them.
 func (h *hooks) take(user string) []call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,7 +160,7 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := "/metadata/annotations/" + key
 	switch c.did {
 	case "p":
-		// The first change adds the field, the later ones replace it and add a label.
+		// The first change adds the annotation, the later ones replace it and add a label.
 		switch seen := annotations[key]; {
 		case annotations == nil:
 			c.patch = `[{"op":"add","path":"/metadata/annotations","value":{"` + key + `":"1"}}]`

@@ -46,7 +46,7 @@ type cluster struct {
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 	hooks  *hooks
-	// rounds numbers the worlds.
+	// rounds is the number of test environments created so far.
 	rounds int
 }
 
@@ -65,7 +65,7 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	return c, nil
 }
 
-// of is the client of an object.
+// of returns the client for an object.
 func (c *cluster) of(u *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	gvk := u.GroupVersionKind()
 	m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -88,8 +88,8 @@ func copied(o object) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}
 }
 
-// define makes the definitions of all suites, and lets all users make requests. kube-apiserver reads
-// kinds anew every half minute, and a policy whose params are of a new kind fails until then.
+// define creates the CRDs of all suites, and authorizes all requests of all users. kube-apiserver reads kinds anew
+// every half minute, and a policy with params of a new kind fails until then.
 func (c *cluster) define(ctx context.Context, list []*played) error {
 	seen := map[string]bool{}
 	for _, p := range list {
@@ -135,29 +135,29 @@ func (c *cluster) define(ctx context.Context, list []*played) error {
 	}
 }
 
-// world is what was made for some tests.
+// world is the test environment of some tests.
 type world struct {
 	*cluster
 	objects []*unstructured.Unstructured
-	// labels are those that namespaces have.
+	// labels are the labels of the namespaces.
 	labels map[string]map[string]string
 	number int
-	// refused are objects that tests find stored, and that the server does not store.
+	// refused are objects that tests expect in the store, but that the server rejects.
 	refused map[string]bool
 }
 
-// keyOf names an object that a test finds stored.
+// keyOf returns the key of a stored object in refused.
 func keyOf(s *server.Stored) string {
 	return s.Object.GetKind() + " " + s.Namespace + "/" + s.Name
 }
 
-// lacks reports whether a test finds an object stored that is not stored here.
+// lacks reports whether a stored object of a test is missing on the server.
 func (w *world) lacks(t *suite.Result) bool {
 	stored := t.Outcome.Sent().Stored
 	return slices.ContainsFunc(stored, func(s server.Stored) bool { return w.refused[keyOf(&s)] })
 }
 
-// make makes the objects of a world: what tests find stored first, and policies last.
+// make creates the objects of a test environment: first the stored objects of the tests, and last the policies.
 func (c *cluster) make(ctx context.Context, p *played, tests []*suite.Result) (*world, error) {
 	c.rounds++
 	w := &world{cluster: c, labels: map[string]map[string]string{}, refused: map[string]bool{}, number: c.rounds}
@@ -173,7 +173,7 @@ func (c *cluster) make(ctx context.Context, p *played, tests []*suite.Result) (*
 			c.hooks.reached(u)
 			late = append(late, u)
 		case u.GetKind() == "ResourceQuota":
-			// What tests find stored is not charged to it.
+			// A quota does not count the objects that the tests find stored.
 			late = append(late, u)
 		default:
 			early = append(early, u)
@@ -230,7 +230,7 @@ func (c *cluster) make(ctx context.Context, p *played, tests []*suite.Result) (*
 	return w, w.await(ctx, "default")
 }
 
-// drop removes a field by its path, whose keys may have dots, and what is empty without it.
+// drop removes a field by its path, whose keys may contain dots, and parents that become empty.
 func drop(content map[string]any, path string) {
 	if _, ok := content[path]; ok {
 		delete(content, path)
@@ -247,7 +247,7 @@ func drop(content map[string]any, path string) {
 	}
 }
 
-// namespace makes a namespace, or gives one the labels, and its service account.
+// namespace creates a namespace, or sets its labels, and creates its service account.
 func (w *world) namespace(ctx context.Context, name string, labels map[string]string) error {
 	client := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	want := map[string]any{"kubernetes.io/metadata.name": name}
@@ -281,20 +281,20 @@ func (w *world) namespace(ctx context.Context, name string, labels map[string]st
 	return nil
 }
 
-// probe is the name of the object by which policies are seen to be in force. It is a lease, since few
-// policies are about these: those under test must not judge it.
+// probe is the name of the object that shows whether policies are active. It is a lease, because few policies match
+// leases: the policies under test must not match it.
 const probe = "testagreement-probe"
 
 var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
-// try asks for the probe, and stores none.
+// try creates the probe in a dry run.
 func (w *world) try(ctx context.Context, namespace string) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": leases.GroupVersion().String(), "kind": "Lease", "metadata": map[string]any{"name": probe}}}
 	return w.client.Resource(leases).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// sentinels are policies that are made last. What they say of a probe shows that the policies
-// before them, and the labels of its namespace, are in force.
+// sentinels returns policies that are created last. Their effect on a probe shows that the policies before them, and
+// the labels of its namespace, are active.
 func (w *world) sentinels() []*unstructured.Unstructured {
 	name := fmt.Sprintf("testagreement-%d", w.number)
 	match := map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []any{leases.Group}, "apiVersions": []any{leases.Version}, "operations": []any{"CREATE"}, "resources": []any{leases.Resource}}}}
@@ -315,7 +315,7 @@ func (w *world) sentinels() []*unstructured.Unstructured {
 	}
 }
 
-// await waits until the policies and the labels of a namespace are in force.
+// await waits until the policies and the labels of a namespace are active.
 func (w *world) await(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -343,8 +343,8 @@ func (w *world) await(ctx context.Context, namespace string) error {
 	}
 }
 
-// remove removes the policies, waits until they are in force no more, and removes the rest.
-// Namespaces stay: nothing empties them here.
+// remove deletes the policies, waits until they are inactive, and deletes the other objects. Namespaces stay: no
+// controller would empty them.
 func (w *world) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -353,13 +353,13 @@ func (w *world) remove(ctx context.Context) error {
 		for _, u := range w.objects {
 			if client, err := w.of(u); err == nil && which(u) {
 				_ = client.Delete(ctx, u.GetName(), metav1.DeleteOptions{GracePeriodSeconds: &none, PropagationPolicy: &alone})
-				// No controller takes finalizers away here.
+				// No controller removes finalizers here.
 				_, _ = client.Patch(ctx, u.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 			}
 		}
 	}
 	judges := func(u *unstructured.Unstructured) bool { return u.GroupVersionKind().Group == policies }
-	// The sentinels are the last ones among the policies.
+	// The sentinels are the last policies in the list.
 	remove(judges)
 	for {
 		made, err := w.try(ctx, "default")
@@ -376,7 +376,7 @@ func (w *world) remove(ctx context.Context) error {
 	return nil
 }
 
-// answer is what kube-apiserver said.
+// answer is the answer of kube-apiserver.
 type answer struct {
 	code     int
 	message  string
@@ -463,8 +463,8 @@ func (w *world) ask(ctx context.Context, t *suite.Result) (*answer, error) {
 	return a, nil
 }
 
-// revised is the body of a request: of an update, the change that the test makes, of what is stored
-// here. A pod that is stored here has the volumes of its service account, for one.
+// revised returns the body of a request. For an update, it applies the change of the test to the object stored on the
+// server, which may have additional fields: a pod has the volumes of its service account, for example.
 func (w *world) revised(ctx context.Context, t *suite.Result) ([]byte, error) {
 	q := t.Outcome.Sent()
 	if q.Method != http.MethodPut {
@@ -512,7 +512,7 @@ func (w *world) revised(ctx context.Context, t *suite.Result) ([]byte, error) {
 
 var warningPattern = regexp.MustCompile(`^\d+ \S+ "((?:[^"\\]|\\.)*)"`)
 
-// warningText is the text of a Warning header.
+// warningText returns the text of a Warning header.
 func warningText(header string) string {
 	m := warningPattern.FindStringSubmatch(header)
 	if m == nil {
@@ -521,7 +521,7 @@ func warningText(header string) string {
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(m[1])
 }
 
-// differs says what is not as computed; empty when all is.
+// differs lists the differences between an answer and the computed outcome; empty if there are none.
 func (a *answer) differs(o *suite.Outcome) string {
 	var list []string
 	if o.Sent().Connect && o.Allowed {
@@ -531,7 +531,7 @@ func (a *answer) differs(o *suite.Outcome) string {
 		a.code, a.message = o.Code, o.Message
 	}
 	if a.code == http.StatusConflict && o.Allowed && strings.Contains(a.message, "already exists") {
-		// Another test finds this object stored: admission let the request pass.
+		// Another test uses this stored object: admission allowed the request.
 		return ""
 	}
 	if a.code != o.Code {
@@ -559,10 +559,10 @@ func (a *answer) differs(o *suite.Outcome) string {
 
 var random = regexp.MustCompile(`eyJ[-\w.]+|in record \(\d+\)|(?s:\n@@ .*)|Invalid value: "\{.*\}": |kube-api-access-[a-z0-9]{5}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
-// plain is a text without what is drawn by lot and what time it is.
+// plain replaces random values and times in a text.
 func plain(text string) string { return random.ReplaceAllString(text, "x") }
 
-// settled is an object without these.
+// settled returns an object without random values and fields that the server sets.
 func settled(content map[string]any) map[string]any {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"} {

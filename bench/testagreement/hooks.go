@@ -16,15 +16,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// service is the service of the webhooks that this program serves, as the cases name it.
+// service is the name of this program's webhook service in the cases.
 const service = "hooks/hook"
 
-// hooks are webhooks that both servers call. By their paths:
+// hooks are webhooks that both servers call. Their paths:
 //
-//	/convert  what is spec.size in v1beta1 is spec.replicas in v1
-//	/judge    denies more than 4 replicas or a size of more than 4, and what the label hook=deny has; warns of hook=warn
-//	/count    counts in the label count how often it was called
-//	/sidecar  gives a Pod a container that is called sidecar, if the Pod has none
+// /convert  renames spec.size of v1beta1 to spec.replicas of v1
+// /judge    denies more than 4 replicas, a size of more than 4, and the label hook=deny; warns about hook=warn
+// /count    counts its calls in the label count
+// /sidecar  adds a container named sidecar to a Pod without one
 type hooks struct {
 	*hooktest.Listener
 	address string
@@ -40,7 +40,7 @@ func startHooks(dir string) (*hooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Registrations without a caBundle are trusted by the authorities of the system.
+	// Without a caBundle, the CAs of the system are used.
 	file := filepath.Join(dir, "authority.crt")
 	if err := errors.Join(os.WriteFile(file, l.CA, 0o600), os.Setenv("SSL_CERT_FILE", file)); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -48,7 +48,7 @@ func startHooks(dir string) (*hooks, error) {
 	return &hooks{l, strings.TrimPrefix(l.URL, "https://")}, nil
 }
 
-// reached has the registrations of an object that name the service call its address.
+// reached replaces the service in the webhooks of an object by its address.
 func (h *hooks) reached(u *unstructured.Unstructured) {
 	at := func(config map[string]any) {
 		if s, ok := config["service"].(map[string]any); ok && fmt.Sprintf("%v/%v", s["namespace"], s["name"]) == service {
@@ -69,7 +69,7 @@ func (h *hooks) reached(u *unstructured.Unstructured) {
 	}
 }
 
-// review serves a webhook. What it returns are the fields of the response; a patch is a list of operations.
+// review serves a webhook. answer returns the fields of the response; a patch is a list of operations.
 func review(answer func(u *unstructured.Unstructured) map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var sent struct {

@@ -1,19 +1,19 @@
-// Testagreement compares what gatehouse test computes with what a kube-apiserver answers.
+// Testagreement compares the results that gatehouse test computes with the answers of a kube-apiserver.
 //
-// Its arguments are files and directories with tests, as gatehouse test takes them: tests of its own
-// format, suites of kyverno, gator and kaptest. For each suite, the world is made on kube-apiserver,
-// and the request of each test is sent there as a dry run, by the user of the test. Code, message,
-// warnings and object must be those of the outcome from which gatehouse test says whether the test
-// passes. A CONNECT that admission lets pass must fail there for want of a kubelet. What cannot be sent
-// to a server without the webhooks of others is counted, with the reason.
+// Its arguments are files and directories with tests, as for gatehouse test: tests in Gatehouse's format, and suites
+// of kyverno, gator and kaptest. For each suite, the program creates the objects of the suite on kube-apiserver, and
+// sends the request of each test as a dry run, as the user of the test. Code, message, warnings and object must be
+// the same as in the outcome that gatehouse test uses to decide whether the test passes. A CONNECT that admission
+// allows must fail on kube-apiserver because there is no kubelet. Requests that need the webhooks of other programs
+// are not sent, and are counted by reason.
 //
 //	cd bench && go run ./testagreement testagreement/cases
 //
-// has requests for what a server without controllers can be compared in: conversion, subresources, CONNECT,
-// quotas, stored objects, params, bindings, reinvocation and field validation. Webhooks of the service hooks/hook
-// are this program. Differences that are decided are counted apart.
+// has requests for everything that can be compared with a server without controllers: conversion, subresources,
+// CONNECT, quotas, stored objects, params, bindings, reinvocation and field validation. This program serves the
+// webhooks of the service hooks/hook. Decided differences are counted separately.
 //
-// At the end, the program lists the tests whose results are not what their suite expects.
+// At the end, the program lists the tests whose results differ from the expectation of their suite.
 package main
 
 import (
@@ -104,7 +104,7 @@ func run(ctx context.Context, out io.Writer, binaries string, paths []string, ve
 	return nil
 }
 
-// comparison counts.
+// comparison runs the suites and counts the results.
 type comparison struct {
 	cluster *cluster
 	out     io.Writer
@@ -112,14 +112,14 @@ type comparison struct {
 
 	results                                               []*suite.Result
 	suites, compared, accepted, rejected, warned, changed int
-	// left counts the tests that were not compared, by the reason.
+	// left counts the tests that were not compared, by reason.
 	left        map[string]int
 	differences int
-	// known counts the differences that are decided, by the reason.
+	// known counts the decided differences, by reason.
 	known map[string]int
 }
 
-// all has each suite judged by itself: suites of other tools share a world where they can.
+// all runs and compares each suite separately. Suites of other tools share a test environment if possible.
 func (r *comparison) all(ctx context.Context, set *suite.Set) error {
 	var list []*played
 	for _, s := range set.Suites {
@@ -148,7 +148,7 @@ func (r *comparison) all(ctx context.Context, set *suite.Set) error {
 	return nil
 }
 
-// played is a suite with what came of it.
+// played is a suite with its results.
 type played struct {
 	suite   *suite.Suite
 	objects []object
@@ -180,7 +180,7 @@ func (r *comparison) suite(ctx context.Context, p *played) error {
 	return nil
 }
 
-// unsuited says why a test cannot be compared.
+// unsuited returns why a test cannot be compared, or "".
 func (r *comparison) unsuited(p *played, t *suite.Result) string {
 	switch {
 	case t.Outcome == nil && t.Status == suite.Skipped:
@@ -203,7 +203,7 @@ func (r *comparison) unsuited(p *played, t *suite.Result) string {
 	return ""
 }
 
-// class is what reasons have in common.
+// class returns the part of a message that is the same for similar reasons.
 func class(message string) string {
 	message, _, _ = strings.Cut(message, ":")
 	for _, sign := range []string{" at ", ", in line", " is in none"} {
@@ -214,7 +214,7 @@ func class(message string) string {
 	return message
 }
 
-// rounds takes the tests whose stored objects go together; the others come later.
+// rounds returns the tests whose stored objects fit together; the other tests come later.
 func rounds(tests []*suite.Result) (now, later []*suite.Result) {
 	stored := map[string]string{}
 	for _, t := range tests {
@@ -251,7 +251,7 @@ func (r *comparison) round(ctx context.Context, p *played, tests []*suite.Result
 			continue
 		}
 		var difference string
-		// What was just made is in force a moment later: an answer that differs is asked for again.
+		// New objects become active with a delay: repeat a request whose answer differs.
 		for deadline := time.Now().Add(5 * time.Second); ; {
 			got, err := made.ask(ctx, t)
 			if err != nil {
@@ -276,7 +276,7 @@ func (r *comparison) round(ctx context.Context, p *played, tests []*suite.Result
 	return nil
 }
 
-// known are differences that are decided, by a part of what is said of them. docs/test.md has them.
+// known are the decided differences, by a part of their description. docs/test.md lists them.
 var known = map[string]string{
 	"code 500, computed 400":                       "an apply with a field that the kind does not have: kube-apiserver answers 500",
 	"-protection\"":                                "plugins of kube-apiserver acted on the stored object",
@@ -288,7 +288,7 @@ var known = map[string]string{
 	"the server does not allow this method on the": "the message about a method that a subresource does not have",
 }
 
-// differ notes a difference.
+// differ records a difference.
 func (r *comparison) differ(t *suite.Result, text string) {
 	for part, why := range known {
 		if strings.Contains(text, part) {

@@ -18,7 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// commands judge the objects of requests by commands of Gatehouse, as a release.
+// commands evaluate the objects of requests with commands of Gatehouse that emulate a release.
 type commands struct {
 	w                       io.Writer
 	gatehouse, release, dir string
@@ -27,7 +27,7 @@ type commands struct {
 	real []answered
 }
 
-// compare writes in which verdicts a command differs from the real server, and returns how many there are.
+// compare writes the verdicts of a command that differ from the real server, and returns their number.
 func (c *commands) compare(name string, found map[int]answered) int {
 	passes, failures := 0, 0
 	for _, i := range slices.Sorted(maps.Keys(found)) {
@@ -48,7 +48,7 @@ func (c *commands) compare(name string, found map[int]answered) int {
 	return passes + failures
 }
 
-// fileOf names the file of a request, and numberOf returns the number of the request of a file.
+// fileOf returns the file name of a request, and numberOf the number of the request of a file.
 func fileOf(i int) string { return fmt.Sprintf("%05d.json", i) }
 
 func numberOf(file string) (i int, err error) {
@@ -56,7 +56,7 @@ func numberOf(file string) (i int, err error) {
 	return i, err
 }
 
-// write writes a file for each of the requests into a directory of its own.
+// write writes a file for each request into a new directory.
 func (c *commands) write(name string, content func(i int) any) (string, error) {
 	dir := filepath.Join(c.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -74,7 +74,7 @@ func (c *commands) write(name string, content func(i int) any) (string, error) {
 	return dir, nil
 }
 
-// run runs a command that reports in JSON. What the command found does not count as an error.
+// run runs a command that reports in JSON. Findings of the command are not an error.
 func (c *commands) run(ctx context.Context, into any, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.gatehouse, args...)
 	var problems bytes.Buffer
@@ -86,7 +86,7 @@ func (c *commands) run(ctx context.Context, into any, args ...string) error {
 	return json.Unmarshal(out, into)
 }
 
-// judged is an answer of a command.
+// judged is the answer of a command.
 func judged(rejected bool, text string) answered {
 	if rejected {
 		return answered{400, text}
@@ -116,7 +116,8 @@ func (c *commands) check(ctx context.Context, _ *rest.Config) (map[int]answered,
 	return found, nil
 }
 
-// test has each request in a test of its own. A test that cannot be judged is a rejection, which says why.
+// test writes a separate test for each request and runs gatehouse test. A test without a result counts as a
+// rejection, with the reason as text.
 func (c *commands) test(ctx context.Context, _ *rest.Config) (map[int]answered, error) {
 	dir, err := c.write("test", func(i int) any {
 		return map[string]any{"apiVersion": "gatehouse.dev/v1alpha1", "kind": "AdmissionTests", "tests": []any{map[string]any{
@@ -160,10 +161,11 @@ func (c *commands) test(ctx context.Context, _ *rest.Config) (map[int]answered, 
 	return found, nil
 }
 
-// many is how many objects one run explains.
+// many is the number of objects that one run explains.
 const many = 100
 
-// explain explains the requests by the real server. One that cannot be explained is a rejection, which says why.
+// explain explains the requests with the real server. A request that cannot be explained counts as a rejection, with
+// the reason as text.
 func (c *commands) explain(ctx context.Context, real *rest.Config) (map[int]answered, error) {
 	dir, err := c.write("explain", func(i int) any { return c.requests[i].object })
 	if err != nil {
@@ -187,8 +189,8 @@ func (c *commands) explain(ctx context.Context, real *rest.Config) (map[int]answ
 	return found, nil
 }
 
-// explainSome explains a part of the requests. One that cannot be explained ends the command, so that the part is
-// divided until it is alone.
+// explainSome explains a range of the requests. A request that cannot be explained ends the command, so explainSome
+// halves the range until it contains only this request.
 func (c *commands) explainSome(ctx context.Context, dir, kubeconfig string, from, to int, found map[int]answered) error {
 	some := filepath.Join(c.dir, fmt.Sprintf("explain-%d-%d", from, to))
 	if err := os.MkdirAll(some, 0o755); err != nil {

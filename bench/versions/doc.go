@@ -1,3 +1,3 @@
-// Versions finds what emulated releases of Kubernetes differ in, and what emulation does not cover,
-// by asking servers: Gatehouse as each release, and a real kube-apiserver of an older one.
+// Versions finds the differences between the emulated releases of Kubernetes, and the limits of emulation. It
+// compares running servers: Gatehouse as each release, and a real kube-apiserver of an older release.
 package main

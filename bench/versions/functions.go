@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/celcalls"
 )
 
-// functionsOf lists the functions of CEL that a new policy may call on a server, of those that the
-// newest release has. The server is asked by a dry run about each.
+// functionsOf lists the CEL functions of the newest release that a new policy may call on a server. It tries each
+// function in a dry run.
 func functionsOf(ctx context.Context, client rest.Interface) (map[string]bool, error) {
 	found := map[string]bool{}
 	for name, expression := range celcalls.Expressions() {

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// inputs are what the flags about versions may be given, right and wrong.
+// inputs are valid and invalid values of the flags for versions.
 var inputs = []string{
 	"--emulated-version=", "--emulated-version=1.35", "--emulated-version=v1.35", "--emulated-version=kube=1.35",
 	"--emulated-version=1.30", "--emulated-version=1.38", "--emulated-version=2.0", "--emulated-version=1.35.4", "--emulated-version=1",
@@ -27,14 +27,14 @@ var inputs = []string{
 	"--feature-gates=MutatingAdmissionPolicy=perhaps",
 }
 
-// verdict is what a server makes of its flags.
+// verdict is the reaction of a server to its flags.
 type verdict struct {
 	starts bool
 	text   string
 }
 
-// judgeInputs writes what kube-apiserver and Gatehouse say of the inputs. The error says that one of
-// them starts and the other one does not.
+// judgeInputs writes the reactions of kube-apiserver and Gatehouse to the inputs. It returns an error if only one of
+// them starts.
 func judgeInputs(ctx context.Context, w io.Writer, b peer.Binaries, dir string) error {
 	fmt.Fprint(w, "\n### What the flags take\n\nWhat does not start says so on standard error and ends, kube-apiserver with the exit code 1, and Gatehouse with 2.\n\n| flags | kube-apiserver 1.37.1 | gatehouse serve |\n|---|---|---|\n")
 	var errs []error

@@ -37,14 +37,14 @@ type asked struct {
 	object      map[string]any
 }
 
-// answered is what a server says to a request.
+// answered is the answer of a server to a request.
 type answered struct {
 	code int
 	text string
 }
 
-// compareRequests asks a real server of a release, and Gatehouse as this release, the same requests, and writes
-// in which they differ: those with a reason in reasons are counted, and the others are named. The error says that
+// compareRequests sends the same requests to a real server of a release, and to Gatehouse as this release, and writes
+// the differences. It counts the differences with a reason in reasons, and lists all others. It returns an error if
 // there are others.
 func compareRequests(ctx context.Context, w io.Writer, b peer.Binaries, release, real, dir string) (err error) {
 	old := b
@@ -125,7 +125,7 @@ func compareRequests(ctx context.Context, w io.Writer, b peer.Binaries, release,
 	return err
 }
 
-// reasonOf returns why two answers to a request may differ; empty when there is no reason.
+// reasonOf returns why two answers to a request may differ; empty if there is no reason.
 func reasonOf(q *asked, real, emulated *answered) string {
 	kind := fmt.Sprint(q.object["kind"])
 	switch {
@@ -135,8 +135,8 @@ func reasonOf(q *asked, real, emulated *answered) string {
 	return ""
 }
 
-// requestsTo makes requests for the kinds that a server serves: for each field of the newest types one object with
-// it, in the first kind that has the type, and for each function of CEL a policy and a definition that call it.
+// requestsTo creates requests for the kinds that a server serves: for each field of the newest types an object with
+// the field, in the first kind that has the type, and for each CEL function a policy and a CRD that call it.
 func requestsTo(config *rest.Config) (requests []asked, err error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -186,7 +186,7 @@ func requestsTo(config *rest.Config) (requests []asked, err error) {
 	return requests, nil
 }
 
-// ruled is a definition with a rule.
+// ruled returns a CRD with a rule.
 func ruled(rule string) map[string]any {
 	return map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "as.example.com"},
@@ -204,10 +204,10 @@ func ruled(rule string) map[string]any {
 // fielder finds the fields of types.
 type fielder struct{ seen map[string]int }
 
-// often is in how many kinds a field is tried.
+// often is the number of kinds in which a field is tried.
 const often = 2
 
-// each calls found for each field that was not tried often, with its path and a value.
+// each calls found with the path and a value of each field that was not yet tried often.
 func (f fielder) each(of reflect.Type, at []string, found func([]string, any)) {
 	for i := range of.NumField() {
 		field := of.Field(i)
@@ -244,12 +244,12 @@ func (f fielder) each(of reflect.Type, at []string, found func([]string, any)) {
 	}
 }
 
-// opaque reports whether a type is written as something else than its fields.
+// opaque reports whether a type has its own JSON encoding, independent of its fields.
 func opaque(of reflect.Type) bool {
 	return reflect.PointerTo(of).Implements(reflect.TypeFor[json.Marshaler]())
 }
 
-// valueOf makes a value of a type.
+// valueOf returns a value of a type.
 func valueOf(of reflect.Type) any {
 	switch of {
 	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString]():
@@ -302,13 +302,13 @@ func put(into map[string]any, at []string, value any) {
 	into[name] = value
 }
 
-// askAll makes the requests, several at once.
+// askAll sends the requests, several at a time.
 func askAll(ctx context.Context, config *rest.Config, requests []asked) ([]answered, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	// A controller makes it in a cluster.
+	// In a cluster, a controller creates the service account.
 	account := `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`
 	err = client.RESTClient().Post().AbsPath("/api/v1/namespaces/default/serviceaccounts").SetHeader("Content-Type", "application/json").Body([]byte(account)).Do(ctx).Error()
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -344,5 +344,5 @@ func askAll(ctx context.Context, config *rest.Config, requests []asked) ([]answe
 	return answers, group.Wait()
 }
 
-// drawn is what a server draws by lot.
+// drawn matches the random UIDs of a server.
 var drawn = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// differ writes what emulated releases differ in.
+// differ writes the differences between the emulated releases.
 func differ(w io.Writer, found map[string]*facts) {
 	releases := append(slices.Clone(emulated), own)
 	fmt.Fprintf(w, "\n### What the releases serve\n\nSubresources are served with their resource. A star stands for what is served.\n\n| resource | %s |\n|---|%s\n",
@@ -70,7 +70,7 @@ func differ(w io.Writer, found map[string]*facts) {
 	}
 }
 
-// uncovered writes what the real release has not, or has otherwise, and the emulated one does.
+// uncovered writes the differences between the real and the emulated release.
 func uncovered(w io.Writer, emulated, real *facts) {
 	fmt.Fprintf(w, "\n### What emulation does not cover\n\nFound by comparing a real kube-apiserver %s with Gatehouse as %s. Both have the same feature gates on where they\nhave them, but for those listed here.\n", peer.OldRelease, peer.OldMinor)
 	list := func(title string, one, other map[string]bool) {
@@ -113,7 +113,7 @@ func dash(text string) string {
 	return text
 }
 
-// grouped puts names with the same beginning on one line.
+// grouped joins names with the same beginning in one line.
 func grouped(names []string) []string {
 	by := map[string][]string{}
 	for _, name := range names {

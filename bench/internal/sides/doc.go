@@ -1,4 +1,3 @@
-// Package sides puts upstream's webhook plugins and Gatehouse's engine behind the
-// same interface, in this process, with the same registrations and the same
-// surroundings, so that they can be compared.
+// Package sides runs upstream's webhook plugins and Gatehouse's engine in this process, behind the same interface,
+// with the same configurations and the same environment, so that they can be compared.
 package sides

@@ -46,35 +46,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 )
 
-// ParamKind is a kind that params can have.
+// ParamKind is a kind of params.
 type ParamKind struct {
 	schema.GroupVersionKind
 	Resource   string
 	Namespaced bool
 }
 
-// PolicyOptions are what the plugin of admission policies is made of. Both sides act on
-// the same ones.
+// PolicyOptions configure the plugins of admission policies in the same way for both sides.
 type PolicyOptions struct {
-	// Policies and their bindings must have every field set that a server would have
-	// defaulted.
+	// Policies and their bindings must have every field set that a server would have defaulted.
 	Policies []runtime.Object
-	// Kinds are those that params can have; Params are their objects. Those of custom kinds are
-	// unstructured.
+	// Kinds are the kinds of params; Params are their objects. Objects of custom kinds are unstructured.
 	Kinds  []ParamKind
 	Params []runtime.Object
-	// Namespaces and Live are those of Options.
+	// Namespaces and Live are as in Options.
 	Namespaces []*corev1.Namespace
 	Live       func(name string) (*corev1.Namespace, error)
 	Authorizer authorizer.Authorizer
-	// Schemas are those of the kinds that mutating policies change.
+	// Schemas are the schemas of the kinds that mutating policies change.
 	Schemas mutation.Schemas
-	// First, if set, is a plugin that stands before mutating policies.
+	// First, if set, is a plugin before the mutating policies.
 	First admission.Interface
 }
 
-// UpstreamValidatingPolicies makes upstream's plugin, which ends with the context. It has
-// the policies a second later, and takes them in the order of Gatehouse (D46).
+// UpstreamValidatingPolicies starts upstream's plugin, which ends with the context. It reads the policies within a
+// second, and evaluates them in the order of Gatehouse (D46).
 func UpstreamValidatingPolicies(ctx context.Context, o PolicyOptions) (admission.ValidationInterface, error) {
 	plugin := &validating.Plugin{Plugin: generic.NewPlugin(
 		admission.NewHandler(admission.Connect, admission.Create, admission.Delete, admission.Update),
@@ -99,11 +96,10 @@ func UpstreamValidatingPolicies(ctx context.Context, o PolicyOptions) (admission
 	return plugin, start()
 }
 
-// UpstreamMutatingPolicies makes a chain with upstream's plugin, which ends with the context.
-// The plugin has the policies a second later, and takes them in the order of Gatehouse (D46).
-// What a mutation fails with is an error of the mutation, also where upstream makes it the
-// answer to the request (D52). evaluated is called with the kind in which a policy sees the
-// request; it may be nil.
+// UpstreamMutatingPolicies starts a chain with upstream's plugin, which ends with the context. The plugin reads the
+// policies within a second, and evaluates them in the order of Gatehouse (D46). An error of a mutation is always
+// treated as an error of the policy, even if upstream returns it as the answer to the request (D52). evaluated is
+// called with the kind in which a policy sees the request; it may be nil.
 func UpstreamMutatingPolicies(ctx context.Context, o PolicyOptions, evaluated func(schema.GroupVersionKind)) (admission.MutationInterface, error) {
 	plugin := &mutating.Plugin{Plugin: generic.NewPlugin(
 		admission.NewHandler(admission.Create, admission.Update, admission.Connect),
@@ -134,7 +130,7 @@ func UpstreamMutatingPolicies(ctx context.Context, o PolicyOptions, evaluated fu
 	return made.(admission.MutationInterface), start()
 }
 
-// What upstream makes of a policy, which it does not export.
+// Functions that compile policies, which upstream does not export.
 //
 //go:linkname compileValidating k8s.io/apiserver/pkg/admission/plugin/policy/validating.compilePolicy
 func compileValidating(*validating.Policy) validating.Validator
@@ -142,7 +138,7 @@ func compileValidating(*validating.Policy) validating.Validator
 //go:linkname compileMutating k8s.io/apiserver/pkg/admission/plugin/policy/mutating.compilePolicy
 func compileMutating(*mutating.Policy) mutating.PolicyEvaluator
 
-// initializer has what upstream's plugins want. What start starts ends with the context.
+// initializer returns the initializers that upstream's plugins need. The goroutines of start end with the context.
 func (o *PolicyOptions) initializer(ctx context.Context) (wants admission.PluginInitializers, start func() error) {
 	objects := slices.Clone(o.Policies)
 	for _, n := range o.Namespaces {
@@ -165,7 +161,7 @@ func (o *PolicyOptions) initializer(ctx context.Context) (wants admission.Plugin
 	}
 	for _, p := range o.Params {
 		if known.Recognizes(p.GetObjectKind().GroupVersionKind()) {
-			// Clients get objects of built-in kinds without them.
+			// Clients return objects of built-in kinds without apiVersion and kind.
 			p = p.DeepCopyObject()
 			p.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 			objects = append(objects, p)
@@ -194,7 +190,7 @@ func (o *PolicyOptions) initializer(ctx context.Context) (wants admission.Plugin
 		}
 }
 
-// inOrder puts policies, bindings and params in order, which upstream takes as a map has them.
+// inOrder sorts policies, bindings and params, which upstream evaluates in the random order of a map.
 type inOrder[P, B runtime.Object, E any] struct {
 	generic.Source[generic.PolicyHook[P, B, E]]
 }
@@ -251,7 +247,8 @@ func ordered(list []runtime.Object, err error) ([]runtime.Object, error) {
 	return slices.SortedFunc(slices.Values(list), byName), err
 }
 
-// converters are what upstream otherwise makes of a server's documents (D51).
+// converters return the type converters of Gatehouse's schemas. Upstream would read them from the OpenAPI documents
+// of a server (D51).
 type converters struct{ schemas mutation.Schemas }
 
 func (c converters) GetTypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
@@ -272,7 +269,7 @@ var noSchemas = func() managedfields.TypeConverter {
 	return converter
 }()
 
-// watched is a policy of upstream whose mutations fail as those of Gatehouse do.
+// watched wraps a policy of upstream, so that its mutations return the errors of Gatehouse.
 func watched(e mutating.PolicyEvaluator, evaluated func(schema.GroupVersionKind)) mutating.PolicyEvaluator {
 	if evaluated == nil {
 		evaluated = func(schema.GroupVersionKind) {}
@@ -315,7 +312,7 @@ func (p watchedPatcher) Patch(ctx context.Context, r patch.Request, budget int64
 	if _, custom := r.VersionedAttributes.VersionedObject.Object().(*unstructured.Unstructured); !ok || !custom {
 		return object, nil
 	}
-	// Upstream checks this at the end of the plugin, or does not check it.
+	// Upstream checks the kind at the end of the plugin, or does not check it.
 	if got, want := u.GroupVersionKind(), r.VersionedAttributes.VersionedKind; got != want {
 		return nil, changedKind(want, got)
 	}
@@ -343,7 +340,7 @@ var (
 	noVersion   = regexp.MustCompile(`^no version "(.*)" has been registered in scheme`)
 )
 
-// kindError is what Gatehouse says of an object that does not decode because of its kind.
+// kindError returns Gatehouse's error about an object that cannot be decoded because of its kind.
 func kindError(kind schema.GroupVersionKind, err error) error {
 	if m := unknownKind.FindStringSubmatch(err.Error()); m != nil {
 		return changedKind(kind, schema.FromAPIVersionAndKind(m[2], m[1]))
@@ -360,7 +357,7 @@ func kindError(kind schema.GroupVersionKind, err error) error {
 	return err
 }
 
-// GatehouseMutatingPolicies makes a chain with Gatehouse's plugin.
+// GatehouseMutatingPolicies starts a chain with Gatehouse's plugin.
 func GatehouseMutatingPolicies(ctx context.Context, o PolicyOptions) (admission.MutationInterface, error) {
 	engine, err := o.engine(ctx)
 	if err != nil {
@@ -373,7 +370,7 @@ func GatehouseMutatingPolicies(ctx context.Context, o PolicyOptions) (admission.
 	return gatehouse.Chain(plugins...), nil
 }
 
-// GatehouseValidatingPolicies makes Gatehouse's plugin.
+// GatehouseValidatingPolicies starts Gatehouse's plugin.
 func GatehouseValidatingPolicies(ctx context.Context, o PolicyOptions) (admission.ValidationInterface, error) {
 	engine, err := o.engine(ctx)
 	if err != nil {
@@ -382,7 +379,7 @@ func GatehouseValidatingPolicies(ctx context.Context, o PolicyOptions) (admissio
 	return engine.ValidatingPolicies(), nil
 }
 
-// engine makes an engine, which ends with the context.
+// engine starts an engine, which ends with the context.
 func (o *PolicyOptions) engine(ctx context.Context) (*gatehouse.Engine, error) {
 	refresher, err := snapshot.NewRefresher(snapshot.Options{Reader: fixed(o.Policies)})
 	if err != nil {

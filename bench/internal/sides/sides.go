@@ -31,37 +31,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// Chain is what a server runs for a write.
+// Chain is the admission chain of a server.
 type Chain interface {
 	admission.MutationInterface
 	admission.ValidationInterface
 }
 
-// Options are what a chain is made of. Both sides act on the same ones.
+// Options configure a chain in the same way for both sides.
 type Options struct {
-	// Registrations are webhook configurations. They must have every field set
-	// that a server would have defaulted; for upstream, they must be of v1.
+	// Registrations are webhook configurations. They must have every field set that a server would have defaulted;
+	// for upstream, they must be of v1.
 	Registrations []runtime.Object
-	// Namespaces are those that a watch has shown.
+	// Namespaces are the namespaces that a watch has delivered.
 	Namespaces []*corev1.Namespace
-	// Live reads a namespace that no watch has shown. Nil means that there is none.
+	// Live reads a namespace that no watch has delivered. Nil means that there are none.
 	Live func(name string) (*corev1.Namespace, error)
-	// Authorizer is what match conditions ask. Nil means that there is none.
+	// Authorizer answers the checks of match conditions. Nil means that there is none.
 	Authorizer authorizer.Authorizer
 	// Dial opens connections to webhooks. Nil means TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Resolve returns the host:port of a service. Nil means its DNS name.
 	Resolve func(namespace, name string, port int32) (string, error)
-	// First, if set, is a plugin that stands before the webhooks.
+	// First, if set, is a plugin before the webhooks.
 	First admission.Interface
-	// Observed keeps the metrics of a server, and runs the mutating pass again
-	// when a webhook asks for it.
+	// Observed records the metrics of a server, and runs the mutating pass again when a webhook requests
+	// reinvocation.
 	Observed bool
-	// Serial turns off that Gatehouse calls webhooks before their turn.
+	// Serial disables the calls that Gatehouse makes before the turn of a webhook.
 	Serial bool
 }
 
-// Side makes a chain, which ends with the context.
+// Side creates a chain, which ends with the context.
 type Side struct {
 	Name string
 	Make func(context.Context, Options) (Chain, error)
@@ -72,8 +72,7 @@ var All = []Side{{"upstream", Upstream}, {"gatehouse", Gatehouse}}
 
 const firstName = "First"
 
-// Upstream makes the chain of a server built on k8s.io/apiserver: its two webhook
-// plugins and its metrics.
+// Upstream starts the chain of a server built on k8s.io/apiserver: its two webhook plugins and its metrics.
 func Upstream(ctx context.Context, o Options) (Chain, error) {
 	objects := o.Registrations
 	for _, n := range o.Namespaces {
@@ -124,7 +123,7 @@ type noConfiguration struct{}
 
 func (noConfiguration) ConfigFor(string) (io.Reader, error) { return nil, nil }
 
-// exclude names the resources that kube-apiserver keeps from webhooks.
+// exclude contains the resources that kube-apiserver excludes from webhooks.
 type exclude struct{}
 
 func (exclude) Initialize(plugin admission.Interface) {
@@ -133,7 +132,7 @@ func (exclude) Initialize(plugin admission.Interface) {
 	}
 }
 
-// authentication puts Dial into the clients that upstream makes.
+// authentication sets Dial in the clients that upstream creates.
 func (o *Options) authentication() webhook.AuthenticationInfoResolverWrapper {
 	if o.Dial == nil {
 		return nil
@@ -143,7 +142,7 @@ func (o *Options) authentication() webhook.AuthenticationInfoResolverWrapper {
 	}
 }
 
-// dialing are clients that have a way of their own to dial.
+// dialing resolves clients with a custom dial function.
 type dialing struct {
 	webhook.AuthenticationInfoResolver
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -183,7 +182,7 @@ func (r resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 	return &url.URL{Scheme: "https", Host: endpoint}, nil
 }
 
-// Gatehouse makes Gatehouse's chain of the same plugins.
+// Gatehouse starts Gatehouse's chain of the same plugins.
 func Gatehouse(ctx context.Context, o Options) (Chain, error) {
 	refresher, err := snapshot.NewRefresher(snapshot.Options{Reader: fixed(o.Registrations)})
 	if err != nil {

@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	// strangers connections without credentials send a byte every strangerPause, for strangerTime.
+	// strangers is the number of connections without credentials. Each sends a byte every strangerPause, for
+	// strangerTime.
 	strangers     = 1040
 	strangerPause = 300 * time.Millisecond
 	strangerTime  = 20 * time.Second
-	// askTime is how long the API server and a kubelet wait for the agent.
+	// askTime is the timeout of the API server and of a kubelet for an answer of the agent.
 	askTime = 10 * time.Second
 )
 
@@ -78,7 +79,7 @@ func (s *stranger) prepare(ctx context.Context, t *target) error {
 	return nil
 }
 
-// notice sends audit events as the API server, or probes as a kubelet, in turns.
+// notice alternates between sending audit events as the API server and probes as a kubelet.
 func (s *stranger) notice(ctx context.Context) error {
 	s.mu.Lock()
 	s.n++
@@ -108,7 +109,7 @@ func (s *stranger) notice(ctx context.Context) error {
 	return nil
 }
 
-// strike holds the connections, and opens each again that the agent closes.
+// strike holds the connections, and reopens the closed ones.
 func (s *stranger) strike(ctx context.Context, t *target) error {
 	slow, cancel := context.WithTimeout(ctx, strangerTime)
 	defer cancel()

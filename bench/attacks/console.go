@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// drawn are the endpoints of the console's first versions, which a program under the name of other may have.
+// drawn are the endpoints of the first versions of the console, for an older program given as the server other.
 var drawn = []string{"/console/draw/write", "/console/draw/read", "/console/draw/object"}
 
 func init() {

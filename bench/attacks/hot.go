@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
 )
 
-// hotClients clients patch one object for hotTime, each again when it has its answer.
+// hotClients clients patch one object for hotTime. Each sends its next patch when the previous one is answered.
 const (
 	hotClients = 200
 	hotTime    = 20 * time.Second
@@ -49,7 +49,7 @@ func init() {
 								Body: fmt.Sprintf(`{"data":{"number":"%d"}}`, number.Add(1)), As: as,
 							}, io.Discard)
 							if t.answered(err); err != nil {
-								// As the answer to a request that is refused asks.
+								// A rejection asks the client to retry after a second.
 								every(ctx, time.Second)
 							}
 						}

@@ -1,11 +1,11 @@
-// Attacks harms kube-apiserver and gatehouse as a hostile user or webhook would, and measures what another user
-// notices. While an attack runs, a bystander creates ConfigMaps. The table says how long these creates took, how much
-// memory the server needed at most, and whether the server survived.
+// Attacks attacks kube-apiserver and gatehouse like a hostile user or webhook, and measures the effect on another
+// user. While an attack runs, a bystander creates ConfigMaps. The table shows how long these creates took, the peak
+// memory of the server, and whether the server survived.
 //
 //	go run ./attacks
 //	go run ./attacks -run patches -servers gatehouse,other
 //
-// Each attack is in a file of its own, whose init function registers the attack.
+// Each attack is in a separate file. The init function of the file registers the attack.
 package main
 
 import (
@@ -34,30 +34,30 @@ import (
 
 // attack is one way to harm a server.
 type attack struct {
-	// name is the attack's name on the command line, and about says in a sentence what happens.
+	// name is the attack's name on the command line, and about describes it in a sentence.
 	name, about string
-	// only has the kinds of servers that can be attacked like that; empty means all.
+	// only lists the kinds of servers to attack; empty means all.
 	only []peer.Kind
-	// flags are more of them, for the server.
+	// flags are additional flags of the server.
 	flags []string
-	// bystander returns the next request of the bystander; nil for one that creates a ConfigMap.
+	// bystander returns the next request of the bystander; nil means the creation of a ConfigMap.
 	bystander func() load.Request
-	// notice, if it is set, is what the bystander does in place of a request to the server.
+	// notice, if set, replaces the bystander's requests to the server.
 	notice func(ctx context.Context) error
-	// prepare makes what the attack needs, before anything is measured; nil means nothing.
+	// prepare prepares the attack before the measurements; nil means nothing to prepare.
 	prepare func(ctx context.Context, t *target) error
-	// strike attacks once. It returns when no request of the attack runs any more, and an error if the attack
-	// could not be made. A server that refuses, or that is gone, is no error.
+	// strike attacks once. It returns when all requests of the attack have ended. It returns an error if the attack
+	// was not possible; a rejection, or a crashed server, is not an error.
 	strike func(ctx context.Context, t *target) error
 }
 
-// attacks has the registered attacks by their names.
+// attacks contains the registered attacks by name.
 var attacks = map[string]attack{}
 
 // register adds an attack to the table.
 func register(a attack) { attacks[a.name] = a }
 
-// kinds are the servers by their names on the command line.
+// kinds maps the names of the servers on the command line to their kinds.
 var kinds = map[string]peer.Kind{"kube-apiserver": peer.KubeAPIServer, "gatehouse": peer.GatehouseEmbedded, "other": peer.GatehouseOther}
 
 type options struct {
@@ -120,15 +120,15 @@ func (o *options) attack(ctx context.Context, out, progress io.Writer) error {
 	return nil
 }
 
-// target is a server that is attacked.
+// target is a server under attack.
 type target struct {
 	*peer.Server
-	// client is the administrator's.
+	// client has the credentials of the administrator.
 	client kubernetes.Interface
-	// bystander and notice are those of the attack.
+	// bystander and notice are the fields of the attack.
 	bystander func() load.Request
 	notice    func(ctx context.Context) error
-	// process is what is attacked: the server, or what prepare has started.
+	// process is the process under attack: the server, or a process that prepare has started.
 	process  *peer.Process
 	binaries peer.Binaries
 
@@ -153,14 +153,14 @@ func (t *target) answered(err error) {
 	t.mu.answers[what]++
 }
 
-// atEnd has f called when the server is stopped.
+// atEnd registers f to be called when the server is stopped.
 func (t *target) atEnd(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.ends = append(t.mu.ends, f)
 }
 
-// each makes n requests at once, and counts their answers. of returns the request with a number.
+// each sends n concurrent requests, and counts their answers. of returns the request with a number.
 func (t *target) each(ctx context.Context, n int, of func(i int) load.Request) error {
 	var all sync.WaitGroup
 	for i := range n {
@@ -174,10 +174,10 @@ func (t *target) each(ctx context.Context, n int, of func(i int) load.Request) e
 	return ctx.Err()
 }
 
-// attacker and bystander are users who may write in the namespace default.
+// attacker and bystander are users with write access to the namespace default.
 const attacker, bystander = "attacker", "bystander"
 
-// measure attacks a server of its own, and returns the columns of the table.
+// measure attacks a new server, and returns the columns of the table.
 func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind peer.Kind, dir string) (row string, err error) {
 	server, err := peer.Start(ctx, b, kind, dir, a.flags...)
 	if err != nil {
@@ -199,7 +199,7 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind p
 	if t.client, err = kubernetes.NewForConfig(server.Config); err != nil {
 		return "", err
 	}
-	// The roles edit and admin are empty at a kube-apiserver without a kube-controller-manager.
+	// On a kube-apiserver without a kube-controller-manager, the roles edit and admin are empty.
 	if _, err := t.client.RbacV1().Roles("default").Create(ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "writers"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
@@ -218,7 +218,7 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind p
 			return "", err
 		}
 	}
-	// Rights are known a moment after they were given; a server that has just started is busy.
+	// New rights take effect with a delay, and a server that has just started is busy.
 	time.Sleep(3 * time.Second)
 	quiet := watch(ctx, t, o.memory)
 	time.Sleep(o.quiet)
@@ -257,17 +257,18 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, a attack, kind p
 		strings.Join(answers, ", "), end), nil
 }
 
-// observed is what the bystander noticed.
+// observed contains the observations of the bystander.
 type observed struct {
-	// took is how long each create took that succeeded, in ascending order.
+	// took are the durations of the successful creates, in ascending order.
 	took   []time.Duration
 	failed []error
-	// peak is the most memory that was resident, in bytes. killed reports whether that was too much.
+	// peak is the peak of the resident memory, in bytes. killed reports whether the process was killed for using too
+	// much.
 	peak   int64
 	killed bool
 }
 
-// percentile returns how long so many percent of the creates took at most, in milliseconds; 0 without any.
+// percentile returns a percentile of the durations, in milliseconds; 0 without any.
 func (o *observed) percentile(p int) float64 {
 	if len(o.took) == 0 {
 		return 0
@@ -276,15 +277,15 @@ func (o *observed) percentile(p int) float64 {
 }
 
 const (
-	// pace is how long the bystander waits between two creates, which do not wait for each other.
+	// pace is the time between two creates of the bystander. A create does not wait for earlier ones.
 	pace = 100 * time.Millisecond
-	// patience is how long the bystander waits for the answer to a create.
+	// patience is the timeout of the bystander's creates.
 	patience = time.Minute
-	// sampling is how often the memory is looked at.
+	// sampling is the interval of the memory measurements.
 	sampling = 20 * time.Millisecond
 )
 
-// watcher is the bystander at work.
+// watcher runs the bystander.
 type watcher struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
@@ -292,7 +293,8 @@ type watcher struct {
 	observed
 }
 
-// watch has the bystander create ConfigMaps at a steady pace, and looks at the memory of the server, until end.
+// watch starts the bystander, which creates ConfigMaps at a steady pace, and measures the memory of the server, until
+// end.
 func watch(ctx context.Context, t *target, most int64) *watcher {
 	w := &watcher{}
 	ctx, w.stop = context.WithCancel(ctx)
@@ -321,7 +323,7 @@ func watch(ctx context.Context, t *target, most int64) *watcher {
 	return w
 }
 
-// every waits, and reports whether the context goes on.
+// every waits, and reports whether the context is still active.
 func every(ctx context.Context, wait time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -331,7 +333,7 @@ func every(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// create creates a ConfigMap, and notes how long that took.
+// create creates a ConfigMap, and records the duration.
 func (w *watcher) create(t *target) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -358,7 +360,7 @@ func (w *watcher) create(t *target) {
 	w.took = append(w.took, time.Since(began))
 }
 
-// end ends the work, and returns what was observed when the last create is answered.
+// end stops the bystander, and returns the observations when the last create is answered.
 func (w *watcher) end() *observed {
 	w.stop()
 	w.work.Wait()
@@ -366,7 +368,7 @@ func (w *watcher) end() *observed {
 	return &w.observed
 }
 
-// post is a request of the attacker.
+// post returns a request of the attacker.
 func post(path, body string) load.Request {
 	return load.Request{Method: http.MethodPost, Path: path, Body: body, As: attacker}
 }

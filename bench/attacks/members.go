@@ -31,7 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// memberRequests is how many requests one strike sends to the peer address.
+// memberRequests is the number of requests that one strike sends to the peer address.
 const memberRequests = 500
 
 func init() {
@@ -82,7 +82,7 @@ const attackerRules = `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authoriza
 	`"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"attacker"}],` +
 	`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}}`
 
-// member is somebody who has the key of the authority.
+// member is an attacker with the key of the CA.
 type member struct {
 	client *http.Client
 	url    string
@@ -113,7 +113,7 @@ func newMember(t *target, address string) (*member, error) {
 	m := &member{url: "https://" + address, client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
 	}}}
-	// A member that answers strangers says who it is.
+	// A member that accepts requests of strangers reveals its ID.
 	res, err := m.client.Get(m.url + "/members")
 	if err != nil {
 		return nil, err
@@ -121,7 +121,8 @@ func newMember(t *target, address string) (*member, error) {
 	defer res.Body.Close()
 	m.cluster = res.Header.Get("X-Etcd-Cluster-ID")
 	if res.StatusCode != http.StatusOK {
-		// The attacker knows the IDs from the disk; any do for requests that are refused before these are compared.
+		// The attacker knows the IDs from the disk. For requests that are rejected before the IDs are compared, any
+		// IDs work.
 		m.id, m.as = 1, 2
 		return m, nil
 	}
@@ -180,7 +181,7 @@ func (m *member) write(ctx context.Context) error {
 	return m.do(ctx, http.MethodPost, "/raft", body)
 }
 
-// read opens a stream of what the members write.
+// read opens a stream of the writes of the members.
 func (m *member) read(ctx context.Context) error {
 	return m.do(ctx, http.MethodGet, "/raft/stream/msgapp/"+strconv.FormatUint(m.as, 16), nil)
 }

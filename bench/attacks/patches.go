@@ -56,7 +56,7 @@ func init() {
 	}
 }
 
-// patch returns the members of a response that allows with a patch. write writes operations, each with a comma behind it.
+// patch returns the fields of a response that allows with a patch. write writes operations, each followed by a comma.
 func patch(write func(*strings.Builder)) string {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -65,10 +65,10 @@ func patch(write func(*strings.Builder)) string {
 	return fmt.Sprintf(`"allowed":true,"patchType":"JSONPatch","patch":%q`, base64.StdEncoding.EncodeToString([]byte(operations)))
 }
 
-// hostile is a webhook whose answers harm the server that called it. It is called for the attacker's objects only.
+// hostile is a webhook whose answers harm the server that calls it. It is called for the attacker's objects only.
 type hostile struct {
 	name, about string
-	// answer has the members of the response without its uid.
+	// answer contains the fields of the response without its uid.
 	answer string
 	// ignore sets the failure policy Ignore.
 	ignore bool
@@ -125,7 +125,7 @@ func (h hostile) serve(t *target) (url string, ca []byte, err error) {
 	return listener.URL + "/", listener.CA, nil
 }
 
-// crowd is how many requests strike at once.
+// crowd is the number of concurrent requests of a strike.
 const crowd = 100
 
 var objects atomic.Int64

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// slowTime is how long slow clients hold their connections at most.
+	// slowTime is the maximum time that slow clients hold their connections.
 	slowTime = 40 * time.Second
-	// slowBodies clients send bodies of slowBody bytes, one byte in a second.
+	// slowBodies is the number of clients that send bodies of slowBody bytes, one byte per second.
 	slowBodies, slowBody = 400, 100_000
-	// unread clients do not read the list of listed ConfigMaps of listedSize bytes. The buffers of a connection hold
-	// less than that.
+	// unread is the number of clients that do not read a list of listed ConfigMaps with listedSize bytes each. The
+	// list is larger than the buffers of a connection.
 	unread, listed, listedSize = 450, 300, 32 << 10
 )
 
@@ -85,7 +85,8 @@ func init() {
 	})
 }
 
-// connect has n clients hold connections until slowTime is over; a client whose connection has ended connects again.
+// connect makes n clients hold connections until slowTime is over. A client whose connection has ended connects
+// again.
 func (t *target) connect(ctx context.Context, n int, hold func(context.Context, net.Conn)) error {
 	at, err := url.Parse(t.Config.Host)
 	if err != nil {
@@ -103,7 +104,7 @@ func (t *target) connect(ctx context.Context, n int, hold func(context.Context, 
 				if err != nil {
 					continue
 				}
-				// The kernel keeps little of what nobody reads.
+				// The kernel buffers little of the unread data.
 				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 				secure := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: at.Hostname()})
 				if secure.HandshakeContext(slow) != nil {
@@ -122,15 +123,15 @@ func (t *target) connect(ctx context.Context, n int, hold func(context.Context, 
 	return ctx.Err()
 }
 
-// unread waits until the server ends a connection whose answer is not read.
+// unread waits until the server closes a connection whose answer is not read.
 func (t *target) unread(ctx context.Context, conn net.Conn) {
-	// The beginning says whether the server lists at all.
+	// The beginning of the answer shows whether the server serves the list at all.
 	if code := t.answeredOn(conn); code != "200" {
 		every(ctx, time.Second)
 		return
 	}
 	for every(ctx, time.Second) {
-		// The kernel knows of an end although there is more to read.
+		// A write detects the end of the connection, even while there is unread data.
 		if _, err := conn.Write([]byte("x")); err != nil {
 			return
 		}

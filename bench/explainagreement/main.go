@@ -1,15 +1,14 @@
-// Explainagreement compares what gatehouse explain says of requests to a kube-apiserver with what
-// that server answers to them.
+// Explainagreement compares the output of gatehouse explain for requests to a kube-apiserver with the answers of that
+// server.
 //
-// Each of the random namespaces has labels for PodSecurity, quotas with their status, limit ranges
-// and service accounts; the cluster has priority classes, runtime classes, storage classes and
-// admission policies. For each namespace, the command explains some pods, claims and workloads,
-// with what controllers create for the workloads, in one run. Each request is then made, as a dry
-// run, by the user that was explained. A request of which something could not be seen is counted,
-// and not compared if nothing rejects it in the plan. Every other verdict and message must be the
-// server's own.
+// The program creates random namespaces with labels for Pod Security, quotas with their status, limit ranges and
+// service accounts; the cluster has priority classes, runtime classes, storage classes and admission policies. For
+// each namespace, one run of the command explains some pods, claims and workloads, and the objects that controllers
+// create for the workloads. Then each explained request is sent, as a dry run by the explained user. If explain could
+// not read something that the request depends on, the request is counted, and compared only if the plan rejects it.
+// All other verdicts and messages must be the same as the server's.
 //
-// In every fourth namespace, the reader lacks a right that was drawn by lot.
+// In every fourth namespace, the reader lacks a random right.
 package main
 
 import (
@@ -133,19 +132,19 @@ func keys[V any](m map[string]V) func(func(string) bool) {
 	}
 }
 
-// comparison counts.
+// comparison counts the results.
 type comparison struct {
 	gatehouse, dir string
 	config         *rest.Config
 	admin          dynamic.Interface
 
 	requests, dependents, rejected, unknown, unknownRejected int
-	// seen counts the rejections by what explain says rejects.
+	// seen counts the rejections by the plugin that rejects according to explain.
 	seen        map[string]int
 	differences []string
 }
 
-// resources are the resources of the kinds that are made here.
+// resources maps the kinds that the program creates to their resources.
 var resources = map[string]schema.GroupVersionResource{
 	"Namespace": {Version: "v1", Resource: "namespaces"}, "ServiceAccount": {Version: "v1", Resource: "serviceaccounts"},
 	"LimitRange": {Version: "v1", Resource: "limitranges"}, "ResourceQuota": {Version: "v1", Resource: "resourcequotas"},
@@ -164,7 +163,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"MutatingAdmissionPolicyBinding":   {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"},
 }
 
-// create makes an object, with its status.
+// create creates an object, with its status.
 func (c *comparison) create(ctx context.Context, content map[string]any) error {
 	u := &unstructured.Unstructured{Object: content}
 	gvr, ok := resources[u.GetKind()]
@@ -183,7 +182,7 @@ func (c *comparison) create(ctx context.Context, content map[string]any) error {
 	return err
 }
 
-// settle waits until the policies are in force: kube-apiserver reads them now and then.
+// settle waits until the policies are active: kube-apiserver polls them.
 func (c *comparison) settle(ctx context.Context) error {
 	pod := pod("default", "probe", map[string]any{"forbidden": "yes"}, map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}, "serviceAccountName": "probe"})
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -206,7 +205,7 @@ func (c *comparison) settle(ctx context.Context) error {
 	}
 }
 
-// explanation is what the command prints.
+// explanation is the output of the command.
 type explanation struct {
 	Spec struct {
 		Object map[string]any `json:"object"`
@@ -218,7 +217,7 @@ type explanation struct {
 	} `json:"status"`
 }
 
-// play explains the requests of a world and makes them.
+// play explains the requests of a world and sends them.
 func (c *comparison) play(ctx context.Context, w *world, out io.Writer, verbose bool) error {
 	items := make([]any, len(w.requests))
 	for i, r := range w.requests {
@@ -238,7 +237,7 @@ func (c *comparison) play(ctx context.Context, w *world, out io.Writer, verbose 
 	}
 	args := []string{"explain", "-f", file, "--kubeconfig", kubeconfig, "-o", "json"}
 	if w.reader != "" {
-		// The reader is another user than the one who makes the requests.
+		// explain reads the cluster as another user than the user of the requests.
 		args = append(args, "--as", "admin", "--as-group", "system:masters")
 	}
 	cmd := exec.CommandContext(ctx, c.gatehouse, args...)
@@ -262,7 +261,7 @@ func (c *comparison) play(ctx context.Context, w *world, out io.Writer, verbose 
 	return nil
 }
 
-// ask makes an explained request, and compares.
+// ask sends an explained request, and compares the results.
 func (c *comparison) ask(ctx context.Context, w *world, e *explanation, out io.Writer, verbose bool) error {
 	u := &unstructured.Unstructured{Object: e.Spec.Object}
 	config := rest.CopyConfig(c.config)
@@ -307,10 +306,10 @@ func (c *comparison) ask(ctx context.Context, w *world, e *explanation, out io.W
 		}
 		return nil
 	case unknown && answer != "":
-		// What cannot be seen may be the first to reject.
+		// An earlier check that explain could not see may reject the request first.
 		return nil
 	case answer != "" && p.Rejection != "" && several.MatchString(answer) && several.MatchString(p.Rejection):
-		// Of several limits and quotas that are crossed, kube-apiserver names any.
+		// If several limits or quotas are exceeded, kube-apiserver names any of them.
 		return nil
 	}
 	if normal(answer) != normal(p.Rejection) {
@@ -327,14 +326,13 @@ func or(message string) string {
 	return message
 }
 
-// generated is the end of a name that the server generates, and ours that stands for it.
+// generated matches the random end of a name that the server generates, and the placeholder of explain.
 var generated = regexp.MustCompile(`("[a-z0-9-]+-)([bcdfghjklmnpqrstvwxz2456789]{5})"`)
 
-// several is what LimitRanger and ResourceQuota say of one of several limits and quotas.
+// several matches the messages of LimitRanger and ResourceQuota about one of several limits and quotas.
 var several = regexp.MustCompile(`(usage|ratio) per (Container|Pod|PersistentVolumeClaim) is|exceeded quota: `)
 
-// normal is a message without what is left to chance: the names that are generated, and the order
-// of several errors.
+// normal returns a message without its random parts: generated names, and the order of several errors.
 func normal(message string) string {
 	message = generated.ReplaceAllString(strings.Join(strings.Fields(message), " "), `$1?"`)
 	opening, errs, ok := strings.Cut(message, " is invalid: [")

@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 )
 
-// world is a random namespace, and the requests that are made in it.
+// world is a random namespace, with the requests to send to it.
 type world struct {
 	namespace string
-	// reader is the user who reads the cluster for explain; empty is an administrator.
+	// reader is the user as whom explain reads the cluster; empty means an administrator.
 	reader string
-	// objects are what is in the namespace.
+	// objects are the objects of the namespace.
 	objects  []map[string]any
 	requests []map[string]any
 	random   *rand.Rand
@@ -37,7 +37,7 @@ func pod(namespace, name string, labels, spec map[string]any) map[string]any {
 	return labelled(object("v1", "Pod", namespace, name, map[string]any{"spec": spec}), labels)
 }
 
-// rights are what a reader needs; one of them is missing for each of the other readers.
+// rights are the rights that a reader needs. Each of the other readers lacks one of them.
 var rights = []struct{ group, resource, verb string }{
 	{"", "namespaces", "get"}, {"", "limitranges", "list"}, {"", "resourcequotas", "list"}, {"", "serviceaccounts", "list"},
 	{"scheduling.k8s.io", "priorityclasses", "list"}, {"node.k8s.io", "runtimeclasses", "list"}, {"storage.k8s.io", "storageclasses", "list"},
@@ -49,7 +49,7 @@ var rights = []struct{ group, resource, verb string }{
 
 func readerWithout(i int) string { return "reader-without-" + rights[i].resource }
 
-// cluster is what all namespaces share.
+// cluster returns the objects that all namespaces share.
 func cluster() []map[string]any {
 	list := []map[string]any{
 		object("scheduling.k8s.io/v1", "PriorityClass", "", "high", map[string]any{"value": int64(1000)}),
@@ -86,10 +86,11 @@ func cluster() []map[string]any {
 			"policyName": "limits", "validationActions": []any{"Deny"},
 			"matchResources": map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"limits": "needed"}}},
 		}}),
-		// Each of these expressions is true or false of the object as the registry prepares it, and not as it is sent.
+		// Each of these expressions has a different result for the object that the registry prepares than for the
+		// object in the request.
 		object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", "prepared", map[string]any{"spec": map[string]any{
 			"matchConstraints": constraints([]any{"", "apps", "batch"}, []any{"pods", "deployments", "jobs"}),
-			// Which of two policies rejects a request first is not always the same.
+			// If two policies reject a request, either may be reported first.
 			"matchConditions": []any{map[string]any{"name": "alone", "expression": "!('forbidden' in object.metadata.?labels.orValue({}))"}},
 			"validations": []any{
 				map[string]any{"expression": "object.kind != 'Pod' || !has(object.spec.evictionResponders)", "message": "a field of a gate that is off"},
@@ -115,7 +116,7 @@ func cluster() []map[string]any {
 		}}),
 		object("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", "", "privileged", map[string]any{"spec": map[string]any{"policyName": "privileged"}}),
 	)
-	// Impersonation is the administrator's; readers only read, and ask what users may do.
+	// Only the administrator impersonates users; the readers only read, and ask for the rights of users.
 	for i := range rights {
 		var rules []any
 		for j, r := range rights {
@@ -137,7 +138,7 @@ func cluster() []map[string]any {
 	return list
 }
 
-// newWorld makes a namespace from a seed.
+// newWorld generates a namespace from a seed.
 func newWorld(seed uint64) *world {
 	w := &world{namespace: fmt.Sprintf("n%d", seed), random: rand.New(rand.NewPCG(seed, 23))}
 	if seed%4 == 0 {
@@ -176,7 +177,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// one is true in one of n cases.
+// one returns true in one of n cases.
 func (w *world) one(n int) bool { return w.random.IntN(n) == 0 }
 
 func (w *world) pick(choices ...any) any { return choices[w.random.IntN(len(choices))] }
@@ -213,7 +214,7 @@ func (w *world) limitRange(i int) {
 	w.objects = append(w.objects, object("v1", "LimitRange", w.namespace, fmt.Sprintf("limits-%d", i), map[string]any{"spec": map[string]any{"limits": []any{item}}}))
 }
 
-// quota adds a quota that is used in part. No controller counts: the status is part of the world.
+// quota adds a quota that is partly used. No controller counts the usage: the status is a part of the object.
 func (w *world) quota(i int) {
 	hard, used := map[string]any{}, map[string]any{}
 	counts := [][3]string{
@@ -240,13 +241,13 @@ func (w *world) quota(i int) {
 	spec["hard"] = hard
 	o := object("v1", "ResourceQuota", w.namespace, fmt.Sprintf("quota-%d", i), map[string]any{"spec": spec})
 	if !w.one(8) {
-		// Without a status, a quota is not enforced yet.
+		// A quota without a status is not enforced yet.
 		o["status"] = map[string]any{"hard": hard, "used": used}
 	}
 	w.objects = append(w.objects, o)
 }
 
-// template is the metadata and spec of a pod.
+// template returns the metadata and spec of a pod.
 func (w *world) template() map[string]any {
 	labels := map[string]any{"app": "web"}
 	if w.one(15) {
@@ -308,7 +309,7 @@ func (w *world) template() map[string]any {
 	return map[string]any{"metadata": map[string]any{"labels": labels}, "spec": spec}
 }
 
-// object makes an object of metadata and spec.
+// object returns an object with the metadata and spec of a template.
 func (w *world) object(apiVersion, kind, name string, template map[string]any) map[string]any {
 	return labelled(object(apiVersion, kind, w.namespace, name, map[string]any{"spec": template["spec"]}), template["metadata"].(map[string]any)["labels"].(map[string]any))
 }
@@ -326,7 +327,7 @@ func (w *world) workload(i int) map[string]any {
 	selector := map[string]any{"matchLabels": map[string]any{"app": "web"}}
 	name := fmt.Sprintf("work-%d", i)
 	never := func() { template["spec"].(map[string]any)["restartPolicy"] = "Never" }
-	// Workloads refuse what a pod may have.
+	// Workloads reject this field, which is valid in a pod.
 	delete(template["spec"].(map[string]any), "activeDeadlineSeconds")
 	switch w.random.IntN(7) {
 	case 0:
@@ -353,7 +354,7 @@ func (w *world) workload(i int) map[string]any {
 	return object("apps/v1", "Deployment", w.namespace, name, map[string]any{"spec": map[string]any{"selector": selector, "template": template}})
 }
 
-// claims are the templates of claims of a StatefulSet, whose pods mount them.
+// claims returns the claim templates of a StatefulSet, and mounts them in its pods.
 func (w *world) claims(template map[string]any) []any {
 	if w.one(2) {
 		return nil

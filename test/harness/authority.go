@@ -25,7 +25,7 @@ type Authority struct {
 	serial atomic.Int64
 }
 
-// NewAuthority makes an authority.
+// NewAuthority creates a self-signed certificate authority.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -48,8 +48,8 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	return &Authority{Bundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}
 }
 
-// Pair returns a certificate for the names, DNS or IP, and its key, in PEM. The
-// first name is also that of the client it stands for.
+// Pair returns a certificate for DNS names and IP addresses, and its key, both in PEM. The first name is also
+// the common name, the user of a client certificate.
 func (a *Authority) Pair(t testing.TB, names ...string) (cert, key []byte) {
 	t.Helper()
 	return a.pair(t, a.cert.NotAfter, names...)
@@ -84,7 +84,7 @@ func (a *Authority) pair(t testing.TB, end time.Time, names ...string) (cert, ke
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
-// Serving is Pair for a TLS server.
+// Serving returns a Pair for a TLS server.
 func (a *Authority) Serving(t testing.TB, names ...string) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.Pair(t, names...))
@@ -94,13 +94,13 @@ func (a *Authority) Serving(t testing.TB, names ...string) tls.Certificate {
 	return pair
 }
 
-// ExpiredPair is Pair with a certificate that was valid until a minute ago.
+// ExpiredPair is like Pair, but the certificate expired a minute ago.
 func (a *Authority) ExpiredPair(t testing.TB, names ...string) (cert, key []byte) {
 	t.Helper()
 	return a.pair(t, time.Now().Add(-time.Minute), names...)
 }
 
-// Expired is Serving with a certificate that was valid until a minute ago.
+// Expired is like Serving, but the certificate expired a minute ago.
 func (a *Authority) Expired(t testing.TB, names ...string) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.ExpiredPair(t, names...))
@@ -110,7 +110,7 @@ func (a *Authority) Expired(t testing.TB, names ...string) tls.Certificate {
 	return pair
 }
 
-// Pool has the authority, and nothing else.
+// Pool returns a pool that contains only this authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)

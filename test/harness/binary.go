@@ -28,7 +28,7 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// BinaryPath is Binary where there is no test at hand.
+// BinaryPath is Binary for callers without a test, such as TestMain.
 func BinaryPath() (string, error) { return binary() }
 
 var binary = sync.OnceValues(func() (string, error) {
@@ -41,15 +41,15 @@ var binary = sync.OnceValues(func() (string, error) {
 	return build("gatehouse", "./cmd/gatehouse")
 })
 
-// build builds a command of the module. Each checkout has a program of its own.
+// build builds a command of the module. Each checkout has its own program.
 func build(name, pkg string, flags ...string) (string, error) {
 	checkout := sha256.Sum256([]byte(moduleRoot()))
 	return cached(name, fmt.Sprintf("%s-%x", name, checkout[:6]), func(built string) error { return refresh(built, pkg, flags) })
 }
 
-// cached returns a program that stays in the user's cache, where the next test process finds it.
-// Other test processes may replace it meanwhile, so this one gets a link of its own. refresh builds
-// the program, or leaves it as it is; nobody else builds one of that name meanwhile.
+// cached returns a program from the user's cache, where the next test process finds it. Other test processes
+// may replace it meanwhile, so the caller gets its own hard link. refresh builds the program, or leaves an
+// up-to-date one unchanged; a lock keeps other processes from building the same name.
 func cached(name, kept string, refresh func(built string) error) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -71,8 +71,8 @@ func cached(name, kept string, refresh func(built string) error) (string, error)
 	if err != nil {
 		return "", err
 	}
-	// A test that needs the program again takes the same file. The file may run, here and,
-	// by another name, in other test processes: it must not be written.
+	// A test that needs the program again gets the same file. Do not overwrite it: this process may be
+	// running it, and other test processes run it under other names.
 	own := filepath.Join(dir, name)
 	if _, err := os.Stat(own); err == nil {
 		return own, nil
@@ -91,8 +91,8 @@ func cached(name, kept string, refresh func(built string) error) (string, error)
 	return own, os.WriteFile(own, data, 0o755)
 }
 
-// refresh builds the command unless the file is up to date. What the file was built from
-// stands in a second file: a fingerprint, then the folders.
+// refresh builds the command unless the file is up to date. A second file records the sources of the build: a
+// fingerprint, then the folders.
 func refresh(built, pkg string, flags []string) error {
 	note := built + ".sources"
 	if data, err := os.ReadFile(note); err == nil {
@@ -101,8 +101,8 @@ func refresh(built, pkg string, flags []string) error {
 			return nil
 		}
 	}
-	// Without Go plugins, which only kustomize has, and without symbols for a debugger,
-	// linking takes half of the time.
+	// Only kustomize uses Go plugins. Without them, and without debugger symbols, linking takes half the
+	// time.
 	flags = append([]string{"-tags=kustomize_disable_go_plugin_support"}, flags...)
 	list := append(append([]string{"list", "-deps"}, flags...), "-f", `{{if not .Standard}}{{if .Module.Main}}{{.Dir}}{{range .EmbedFiles}}
 {{$.Dir}}/{{.}}{{end}}{{end}}{{end}}`, pkg)
@@ -127,8 +127,8 @@ func refresh(built, pkg string, flags []string) error {
 	return os.WriteFile(note, []byte(strings.Join(append([]string{before}, sources...), "\n")), 0o644)
 }
 
-// forget removes the programs that were built a week ago, most of them of checkouts that are gone. The
-// lock of the cache is held.
+// forget removes programs older than a week; most belong to deleted checkouts. The caller holds the lock of
+// the cache.
 func forget(cache string) {
 	entries, _ := os.ReadDir(cache)
 	for _, e := range entries {
@@ -138,8 +138,8 @@ func forget(cache string) {
 	}
 }
 
-// fingerprint is that of the files, and of all files in the folders, by time and size. Go
-// records what a test looks at, and does not reuse the result of the test after a change.
+// fingerprint returns a hash of the times and sizes of the given files and of all files in the given folders.
+// Go records the files that a test looks at, and does not reuse a cached test result after a change.
 func fingerprint(sources []string) string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), os.Getenv("GOFLAGS"))
@@ -178,8 +178,8 @@ func run(name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// moduleRoot is the directory of go.mod. Tests that were built with -trimpath do not know
-// where their files are; Go knows the module of the directory they run in.
+// moduleRoot returns the directory of go.mod. Tests built with -trimpath do not know the paths of their
+// source files; Go knows the module of the working directory.
 var moduleRoot = sync.OnceValue(func() string {
 	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
 		return filepath.Join(filepath.Dir(file), "..", "..")
@@ -191,7 +191,7 @@ var moduleRoot = sync.OnceValue(func() string {
 	return filepath.Dir(strings.TrimSpace(string(out)))
 })
 
-// workDir is a directory for files that outlive a single test. Main removes it.
+// workDir returns a directory for files that outlive a single test. Main removes it.
 var workDir = sync.OnceValues(func() (string, error) {
 	return os.MkdirTemp("", "gatehouse-test-")
 })

@@ -16,8 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Tokens are the users that the shared server knows by token, with their groups.
-// The token of alice is alice-token.
+// Tokens are the users of the shared server with their groups. The token of alice is alice-token.
 var Tokens = map[string][]string{
 	"alice": {"devs"},
 	"bob":   {"devs", "ops"},
@@ -32,21 +31,21 @@ func tokenFile() string {
 	return b.String()
 }
 
-// WithToken is a configuration for the bearer of a token.
+// WithToken returns a configuration that authenticates with a bearer token.
 func (s *Server) WithToken(token string) *rest.Config {
 	c := rest.AnonymousClientConfig(s.Admin)
 	c.BearerToken = token
 	return c
 }
 
-// As is the administrator's configuration, impersonating a user.
+// As returns the administrator's configuration, impersonating a user.
 func (s *Server) As(user string, groups ...string) *rest.Config {
 	c := rest.CopyConfig(s.Admin)
 	c.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	return c
 }
 
-// Protobuf returns the configuration, for a client that speaks protobuf.
+// Protobuf returns a copy of the configuration that uses protobuf.
 func Protobuf(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.ContentType = runtime.ContentTypeProtobuf
@@ -74,8 +73,8 @@ func Dynamic(t testing.TB, c *rest.Config) dynamic.Interface {
 	return client
 }
 
-// Namespace makes a namespace for the test, and the service account that its pods need. It
-// is not deleted: the server's data goes with the server.
+// Namespace creates a namespace for the test, and the service account that its pods need. Nothing deletes it:
+// the server's data is removed with the server.
 func (s *Server) Namespace(t testing.TB) string {
 	t.Helper()
 	ns := s.EmptyNamespace(t)
@@ -83,9 +82,8 @@ func (s *Server) Namespace(t testing.TB) string {
 	return ns
 }
 
-// EmptyNamespace is Namespace without the service account, for tests that want to see
-// everything that is made in it. If the server runs the controller for it, the account comes
-// soon.
+// EmptyNamespace is Namespace without the service account, for tests that list all objects in the namespace.
+// If the server runs the service account controller, the account appears soon.
 func (s *Server) EmptyNamespace(t testing.TB) string {
 	t.Helper()
 	ns, err := Client(t, s.Admin).CoreV1().Namespaces().Create(Context(t),
@@ -96,8 +94,8 @@ func (s *Server) EmptyNamespace(t testing.TB) string {
 	return ns.Name
 }
 
-// Account makes the service account "default" in a namespace, unless there is one: then
-// nothing makes it later, between the requests of a test.
+// Account creates the service account "default" in a namespace, unless it exists, so that the controller does
+// not create it later, between the requests of a test.
 func (s *Server) Account(t testing.TB, namespace string) {
 	t.Helper()
 	_, err := Client(t, s.Admin).CoreV1().ServiceAccounts(namespace).Create(Context(t),

@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// Clock has the next process of the server read a clock that is ahead of that of the machine by so much, or behind. It
-// reports false where a test cannot have that: elsewhere than on amd64.
+// Clock shifts the wall clock of the server's next process ahead by a duration, or back if it is negative. It
+// returns false on architectures other than amd64, where a test cannot shift the clock.
 func (s *Server) Clock(t testing.TB, ahead time.Duration) bool {
 	t.Helper()
 	s.clock = ahead
 	return runtime.GOARCH == "amd64"
 }
 
-// startWithClock starts a command whose wall clock is ahead.
+// startWithClock starts a command whose wall clock is ahead by the given duration.
 func startWithClock(cmd *exec.Cmd, ahead time.Duration) error {
 	if ahead == 0 {
 		return cmd.Start()
 	}
-	// The thread that starts a traced process is the one that traces it.
+	// ptrace requests must come from the thread that started the traced process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	attr := *cmd.SysProcAttr
@@ -61,7 +61,8 @@ func startWithClock(cmd *exec.Cmd, ahead time.Duration) error {
 
 var vdso = regexp.MustCompile(`(?m)^([0-9a-f]+)-([0-9a-f]+) .*\[vdso\]$`)
 
-// setClock replaces the function by which a stopped process asks the kernel for the time. Programs in Go have no other way.
+// setClock replaces the vDSO function that a stopped process calls to read the time. Go programs read it no
+// other way.
 func setClock(pid int, ahead time.Duration) error {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	maps, err := os.ReadFile(filepath.Join(proc, "maps"))
@@ -107,7 +108,7 @@ func setClock(pid int, ahead time.Duration) error {
 	return errors.New("the vDSO has no clock_gettime")
 }
 
-// clockCode is clock_gettime(clock, time) of amd64, with the wall clock ahead.
+// clockCode is amd64 code for clock_gettime(clock, time) that shifts the wall clock ahead.
 func clockCode(ahead time.Duration) []byte {
 	code := []byte{
 		0xb8, 228, 0, 0, 0, // mov eax, SYS_clock_gettime

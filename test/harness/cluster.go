@@ -21,18 +21,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// EtcdCluster is an etcd of several members, each a process of its own. Clients
-// need TLS and a certificate.
+// EtcdCluster is an etcd cluster with one process per member. Clients need TLS and a certificate.
 type EtcdCluster struct {
 	Members []*EtcdMember
-	// Flags are those of gatehouse serve with what clients need, but for
-	// --etcd-servers.
+	// Flags are the flags of gatehouse serve for TLS to the cluster, without --etcd-servers.
 	Flags []string
 
 	http *http.Client
 }
 
-// EtcdMember is one of them.
+// EtcdMember is a member of an EtcdCluster.
 type EtcdMember struct {
 	// Address is HOST:PORT for clients.
 	Address string
@@ -43,7 +41,7 @@ type EtcdMember struct {
 
 var memberReady = regexp.MustCompile(`^etcd is ready at https://(\S+)$`)
 
-// StartEtcdCluster starts a cluster without data, which ends with the test.
+// StartEtcdCluster starts an empty cluster and stops it at the end of the test.
 func StartEtcdCluster(t testing.TB, size int) *EtcdCluster {
 	t.Helper()
 	speed.Server(t)
@@ -92,7 +90,7 @@ func StartEtcdCluster(t testing.TB, size int) *EtcdCluster {
 			}
 		}
 	})
-	// A member is ready when most of them are there.
+	// A member becomes ready when a majority runs.
 	var starting sync.WaitGroup
 	errs := make([]error, size)
 	for i, m := range c.Members {
@@ -105,7 +103,7 @@ func StartEtcdCluster(t testing.TB, size int) *EtcdCluster {
 	return c
 }
 
-// free returns addresses at which nothing listens.
+// free returns addresses with unused ports.
 func free(t testing.TB, n int) []string {
 	t.Helper()
 	var addresses []string
@@ -129,7 +127,7 @@ func (m *EtcdMember) start() error {
 	return err
 }
 
-// Leader returns the leader. The test fails when none is elected in time.
+// Leader returns the leader. It fails the test if no leader is elected in time.
 func (c *EtcdCluster) Leader(t testing.TB) *EtcdMember {
 	t.Helper()
 	var leader *EtcdMember
@@ -156,7 +154,7 @@ func (c *EtcdCluster) leads(m *EtcdMember) bool {
 	return err == nil && leads.Match(text)
 }
 
-// Kill ends the member as SIGKILL does.
+// Kill ends the member with SIGKILL.
 func (m *EtcdMember) Kill(t testing.TB) {
 	t.Helper()
 	p := m.process
@@ -166,7 +164,7 @@ func (m *EtcdMember) Kill(t testing.TB) {
 	}
 }
 
-// Start starts a member that was killed again, with its data.
+// Start restarts a killed member on its data.
 func (m *EtcdMember) Start(t testing.TB) {
 	t.Helper()
 	if err := m.start(); err != nil {
@@ -174,11 +172,10 @@ func (m *EtcdMember) Start(t testing.TB) {
 	}
 }
 
-// Pause makes the member hang: it takes connections and does not answer. Resume
-// ends that.
+// Pause makes the member hang: it accepts connections and does not answer until Resume.
 func (m *EtcdMember) Pause(t testing.TB) { m.signal(t, syscall.SIGSTOP) }
 
-// Resume makes the member go on.
+// Resume lets a paused member continue.
 func (m *EtcdMember) Resume(t testing.TB) { m.signal(t, syscall.SIGCONT) }
 
 func (m *EtcdMember) signal(t testing.TB, signal syscall.Signal) {
@@ -188,9 +185,9 @@ func (m *EtcdMember) signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// Link is a TCP connection that can be cut: a proxy in front of an address.
+// Link is a proxy in front of an address whose connections can be cut, delayed or made to hang.
 type Link struct {
-	// Address is where it listens.
+	// Address is HOST:PORT of the proxy.
 	Address string
 
 	target string
@@ -212,7 +209,7 @@ const (
 	linkShakes
 )
 
-// NewLink starts a link to an address, which ends with the test.
+// NewLink starts a proxy to an address and stops it at the end of the test.
 func NewLink(t testing.TB, target string) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -237,13 +234,14 @@ func NewLink(t testing.TB, target string) *Link {
 	return l
 }
 
-// Cut breaks all connections, and those that are tried.
+// Cut breaks all connections, and every new one.
 func (l *Link) Cut() { l.become(linkCut) }
 
-// Hang keeps all connections and lets nothing through.
+// Hang keeps all connections open and transfers nothing.
 func (l *Link) Hang() { l.become(linkHangs) }
 
-// Shake delays what passes, each part by another time, so that connections overtake each other, and now and then breaks one.
+// Shake delays each chunk of data by a different time, so that connections overtake each other, and
+// occasionally breaks a connection.
 func (l *Link) Shake() { l.become(linkShakes) }
 
 // Restore makes the link work again.
@@ -265,7 +263,7 @@ func (l *Link) become(state linkState) {
 	}
 }
 
-// pass waits while the link hangs, and reports whether it works.
+// pass waits while the link hangs, and reports whether the link works.
 func (l *Link) pass() bool {
 	for {
 		l.mu.Lock()

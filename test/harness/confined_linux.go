@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// confine makes every file read-only but those below a directory, and runs a command as a user.
+// confine is a script that makes every file read-only except those below a directory, and runs a command as a
+// user.
 const confine = `mount --bind "$1" "$1" && for at in / /tmp /var/tmp /dev/shm /run; do
 	if mountpoint -q "$at"; then mount -o remount,bind,ro "$at" || exit 1; fi
 done && user=$2 && shift 2 && exec unshare --user --map-user="$user" --map-group="$user" "$@"`
 
-// StartConfined starts a server as a container with a read-only root does: the server has the given
-// user, and may write below its data directory only. On a machine that lets no test mount anything,
-// the directory for temporary files and that of the user cannot be written.
+// StartConfined starts a server as in a container with a read-only root: the server runs as the given user
+// and can write only below its data directory. If the machine forbids mounts, only the temporary directory
+// and the home directory are made read-only.
 func StartConfined(t testing.TB, dir string, user int, args ...string) *Server {
 	t.Helper()
 	wrap := func(name string, args ...string) []string {

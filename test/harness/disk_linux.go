@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// Disk is a small disk of a server's own, in memory.
+// Disk is a small file system in memory for one server.
 type Disk struct {
-	// Dir is a directory on it, which is there until the test ends.
+	// Dir is a directory on the disk, which exists until the end of the test.
 	Dir string
 }
 
-// NewDisk makes a disk of so many bytes. Users may have such disks in namespaces of their own; the error is that of a machine
-// that does not let them.
+// NewDisk creates a disk of size bytes, with a mount in a user namespace. It returns an error on machines
+// that forbid such mounts.
 func NewDisk(t testing.TB, size int64) (*Disk, error) {
 	t.Helper()
 	dir := t.TempDir()
-	// The disk lives as long as a process in its namespace.
+	// The disk exists as long as a process in its mount namespace.
 	holder := exec.Command("/bin/sh", "-c", `mount -t tmpfs -o size="$1",mode=700 tmpfs "$2" && echo mounted && exec sleep 86400`, "sh", strconv.FormatInt(size, 10), dir)
 	holder.SysProcAttr = ownMounts()
 	log := &log{}
@@ -45,8 +45,8 @@ func NewDisk(t testing.TB, size int64) (*Disk, error) {
 	return &Disk{filepath.Join("/proc", strconv.Itoa(holder.Process.Pid), "root", dir)}, nil
 }
 
-// StartOnDisk starts a server whose data directory is on a disk of so many bytes. The test is skipped on a machine that does
-// not let it have one.
+// StartOnDisk starts a server whose data directory is on a disk of size bytes. It skips the test on machines
+// that forbid such mounts.
 func StartOnDisk(t testing.TB, size int64, args ...string) (*Server, *Disk) {
 	t.Helper()
 	disk, err := NewDisk(t, size)
@@ -56,7 +56,7 @@ func StartOnDisk(t testing.TB, size int64, args ...string) (*Server, *Disk) {
 	return StartOn(t, disk.Dir, args...), disk
 }
 
-// ownMounts are the attributes of a process that may mount what nobody else sees.
+// ownMounts returns the attributes of a process whose mounts are invisible to other processes.
 func ownMounts() *syscall.SysProcAttr {
 	attr := tied()
 	attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
@@ -65,7 +65,7 @@ func ownMounts() *syscall.SysProcAttr {
 	return attr
 }
 
-// Leave fills the disk so that so many bytes are free, or gives them back.
+// Leave fills or empties the disk until free bytes are left.
 func (d *Disk) Leave(t testing.TB, free int64) {
 	t.Helper()
 	ballast := filepath.Join(d.Dir, "ballast")
@@ -77,7 +77,7 @@ func (d *Disk) Leave(t testing.TB, free int64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// The server writes, too.
+	// The server writes at the same time.
 	Eventually(t, "the disk is filled", func() error {
 		var stat syscall.Statfs_t
 		if err := syscall.Statfs(d.Dir, &stat); err != nil {
@@ -91,8 +91,7 @@ func (d *Disk) Leave(t testing.TB, free int64) {
 	})
 }
 
-// StartLimited starts a server that can write no file of more than so many bytes, as if
-// its disk failed there.
+// StartLimited starts a server that cannot write a file longer than size bytes, as if its disk failed there.
 func StartLimited(t testing.TB, dir string, size int64, args ...string) *Server {
 	t.Helper()
 	s := &Server{DataDir: dir, args: args}

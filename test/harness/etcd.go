@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Etcd is an etcd that runs as a process of its own.
+// Etcd is an etcd in a separate process.
 type Etcd struct {
 	// URL is http://HOST:PORT.
 	URL string
@@ -28,11 +28,11 @@ var etcdReady = regexp.MustCompile(`^etcd is ready at (http://\S+)$`)
 
 var etcdBinary = sync.OnceValues(func() (string, error) { return build("etcd", "./test/harness/etcd") })
 
-// StartEtcd starts an etcd without data, which ends with the test.
+// StartEtcd starts an empty etcd and stops it at the end of the test.
 func StartEtcd(t testing.TB) *Etcd {
 	t.Helper()
 	speed.Server(t)
-	// Not t.TempDir: etcd's own notation has no room for every name of a test.
+	// Not t.TempDir: some names of tests cannot be part of the configuration of etcd.
 	dir, err := os.MkdirTemp("", "etcd-")
 	if err != nil {
 		t.Fatal(err)
@@ -48,10 +48,10 @@ func StartEtcd(t testing.TB) *Etcd {
 	return e
 }
 
-// Dir is the directory of its data.
+// Dir returns the data directory.
 func (e *Etcd) Dir() string { return e.dir }
 
-// Start starts an etcd that was killed again, with its data and at its address.
+// Start restarts a killed etcd on its data and its address.
 func (e *Etcd) Start(t testing.TB) {
 	t.Helper()
 	name, err := etcdBinary()
@@ -65,7 +65,7 @@ func (e *Etcd) Start(t testing.TB) {
 	e.process, e.URL = p, match[1]
 }
 
-// Kill ends the etcd as SIGKILL does.
+// Kill ends the etcd with SIGKILL.
 func (e *Etcd) Kill(t testing.TB) {
 	t.Helper()
 	p := e.process
@@ -75,8 +75,7 @@ func (e *Etcd) Kill(t testing.TB) {
 	}
 }
 
-// Pause makes the etcd hang: it takes connections and does not answer. Resume
-// ends that.
+// Pause makes the etcd hang: it accepts connections and does not answer until Resume.
 func (e *Etcd) Pause(t testing.TB) {
 	t.Helper()
 	e.signal(t, syscall.SIGSTOP)
@@ -92,13 +91,13 @@ func (e *Etcd) Pause(t testing.TB) {
 	})
 }
 
-// Stall is Pause without waiting until it hangs.
+// Stall is Pause without waiting until the etcd hangs.
 func (e *Etcd) Stall(t testing.TB) {
 	t.Helper()
 	e.signal(t, syscall.SIGSTOP)
 }
 
-// Resume makes the etcd go on.
+// Resume lets a paused etcd continue.
 func (e *Etcd) Resume(t testing.TB) { e.signal(t, syscall.SIGCONT) }
 
 func (e *Etcd) signal(t testing.TB, signal syscall.Signal) {

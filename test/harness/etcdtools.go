@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// EtcdTools puts etcd, etcdctl and etcdutl where the commands of an administrator find them. It skips the
-// test, and says why, where the modules of etcd are missing.
+// EtcdTools adds etcd, etcdctl and etcdutl to the PATH of the administrator's commands. It skips the test,
+// with the reason, if the modules of etcd are missing.
 func (a *Administrator) EtcdTools(t testing.TB) {
 	t.Helper()
 	speed.Server(t)

@@ -9,8 +9,8 @@ import (
 
 var exampleReady = regexp.MustCompile(` is ready at (\S+.*)$`)
 
-// StartExample builds and runs a program of the folder examples, until the test
-// is over. It returns what the program says it is ready at.
+// StartExample builds a program of the folder examples and runs it until the end of the test. It returns the
+// address in the program's ready line.
 func StartExample(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	speed.Server(t)
@@ -21,8 +21,8 @@ func StartExample(t testing.TB, name string, args ...string) string {
 	return startUntilTheEnd(t, name, path, args...)
 }
 
-// StartCommand runs a command of gatehouse that serves, until the test is over. It returns what the
-// command says it is ready at.
+// StartCommand runs a serving gatehouse command until the end of the test. It returns the address in the
+// command's ready line.
 func StartCommand(t testing.TB, args ...string) string {
 	t.Helper()
 	return startUntilTheEnd(t, args[0], Binary(t), args...)

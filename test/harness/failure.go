@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// failures are the servers of each test that runs, for the report of a failure.
+// failures lists the servers of each running test, for the report of a failure.
 var failures = struct {
 	mu      sync.Mutex
 	servers map[testing.TB][]logged
@@ -22,7 +22,8 @@ type logged struct {
 	from   int
 }
 
-// reportFailure has a test that fails print the last lines that its servers logged, and the command that runs it alone.
+// reportFailure makes a failing test print the last log lines of its servers, and the command that runs the
+// test alone.
 func reportFailure(t testing.TB, s *Server) {
 	l := logged{s, strings.Count(s.Log(), "\n")}
 	failures.mu.Lock()
@@ -37,7 +38,7 @@ func reportFailure(t testing.TB, s *Server) {
 	if known {
 		return
 	}
-	// The servers that the test starts are stopped before: cleanups run in the opposite order.
+	// Cleanups run in reverse order, so the servers of the test have already stopped.
 	t.Cleanup(func() {
 		failures.mu.Lock()
 		servers := failures.servers[t]
@@ -49,7 +50,7 @@ func reportFailure(t testing.TB, s *Server) {
 	})
 }
 
-// failure is the report: the command, and at most excerptLines lines of logs.
+// failure formats the report: the command, and at most excerptLines lines of logs.
 func failure(test string, servers []logged) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run this test alone: %s", alone(test))
@@ -68,7 +69,7 @@ func failure(test string, servers []logged) string {
 	return b.String()
 }
 
-// alone is the command that runs one test of this package.
+// alone returns the command that runs one test of this package.
 func alone(test string) string {
 	pkg := "."
 	if dir, err := os.Getwd(); err == nil {

@@ -40,7 +40,7 @@ func (s *Server) HTTP(t testing.TB, c *rest.Config) *HTTP {
 	return &HTTP{t: t, client: client, config: c, base: c.Host}
 }
 
-// Dial opens a connection of its own, on which nothing has been sent.
+// Dial opens a new connection without sending anything.
 func (h *HTTP) Dial() (net.Conn, error) {
 	config, err := rest.TLSConfigFor(h.config)
 	if err != nil {
@@ -49,26 +49,25 @@ func (h *HTTP) Dial() (net.Conn, error) {
 	return tls.Dial("tcp", strings.TrimPrefix(h.base, "https://"), config)
 }
 
-// Response is what the server answered.
+// Response is an HTTP response of the server.
 type Response struct {
 	Code   int
 	Header http.Header
 	Raw    []byte
-	// Body is the decoded body when that is JSON or YAML.
+	// Body is the decoded body if it is JSON or YAML.
 	Body map[string]any
 
 	request string
 	t       testing.TB
 }
 
-// Do sends a request. The content type is application/json unless the headers,
-// which are pairs of name and value, say otherwise.
+// Do sends a request. headers are pairs of name and value; the default content type is application/json.
 func (h *HTTP) Do(method, path, body string, headers ...string) *Response {
 	h.t.Helper()
 	return h.Send(method, path, strings.NewReader(body), headers...)
 }
 
-// Send is Do for a body that is read while it is sent.
+// Send is Do with a body that is read while it is sent.
 func (h *HTTP) Send(method, path string, body io.Reader, headers ...string) *Response {
 	h.t.Helper()
 	res, err := h.open(Context(h.t), method, path, body, headers...)
@@ -93,12 +92,12 @@ func (h *HTTP) Send(method, path string, body io.Reader, headers ...string) *Res
 	return r
 }
 
-// Try sends a request and returns its code, or the error of sending it.
+// Try sends a request and returns the status code, or the error of sending it.
 func (h *HTTP) Try(ctx context.Context, method, path, body string, headers ...string) (int, error) {
 	return h.TrySend(ctx, method, path, strings.NewReader(body), headers...)
 }
 
-// TrySend is Try for a body that is read while it is sent.
+// TrySend is Try with a body that is read while it is sent.
 func (h *HTTP) TrySend(ctx context.Context, method, path string, body io.Reader, headers ...string) (int, error) {
 	res, err := h.open(ctx, method, path, body, headers...)
 	if err != nil {
@@ -109,7 +108,7 @@ func (h *HTTP) TrySend(ctx context.Context, method, path string, body io.Reader,
 	return res.StatusCode, err
 }
 
-// TryRead gets a path and returns the answer, or the error of sending or reading it.
+// TryRead gets a path and returns the response, or the error of sending the request or reading the response.
 func (h *HTTP) TryRead(ctx context.Context, path string) (code int, body []byte, err error) {
 	res, err := h.open(ctx, http.MethodGet, path, http.NoBody)
 	if err != nil {
@@ -132,7 +131,7 @@ func (h *HTTP) open(ctx context.Context, method, path string, body io.Reader, he
 	return h.client.Do(req)
 }
 
-// Must is Do, and fails the test when the code is another.
+// Must is Do, and fails the test if the status code is different.
 func (h *HTTP) Must(code int, method, path, body string, headers ...string) *Response {
 	h.t.Helper()
 	r := h.Do(method, path, body, headers...)
@@ -148,15 +147,13 @@ func (h *HTTP) Get(path string, headers ...string) *Response {
 	return h.Must(http.StatusOK, "GET", path, "", headers...)
 }
 
-// Refused sends a request and fails the test unless the answer is a v1 Status of
-// the code and reason.
+// Refused sends a request and fails the test unless the response is a v1 Status with the code and reason.
 func (h *HTTP) Refused(code int, reason metav1.StatusReason, method, path, body string, headers ...string) *metav1.Status {
 	h.t.Helper()
 	return h.Do(method, path, body, headers...).Refusal(code, reason)
 }
 
-// Refusal fails the test unless the answer is a v1 Status of the code and
-// reason.
+// Refusal fails the test unless the response is a v1 Status with the code and reason.
 func (r *Response) Refusal(code int, reason metav1.StatusReason) *metav1.Status {
 	r.t.Helper()
 	status := &metav1.Status{}
@@ -171,10 +168,10 @@ func (r *Response) Refusal(code int, reason metav1.StatusReason) *metav1.Status 
 	return status
 }
 
-// At returns the value at a path of names and positions, nil if there is none.
+// At returns the value at a path of names and list positions, or nil.
 func (r *Response) At(path ...string) any { return At(r.Body, path...) }
 
-// Text is At for a value that is shown as text; "" if there is none.
+// Text returns the value at a path as text, or "".
 func (r *Response) Text(path ...string) string {
 	v := r.At(path...)
 	if v == nil {
@@ -183,7 +180,7 @@ func (r *Response) Text(path ...string) string {
 	return fmt.Sprint(v)
 }
 
-// At returns the value at a path of names and positions, nil if there is none.
+// At returns the value at a path of names and list positions, or nil.
 func At(v any, path ...string) any {
 	for _, name := range path {
 		switch t := v.(type) {
@@ -202,21 +199,20 @@ func At(v any, path ...string) any {
 	return v
 }
 
-// Event is one event of a watch.
+// Event is an event of a watch.
 type Event struct {
 	Type   string
 	Object map[string]any
 }
 
-// Stream is a watch as a client without any library sees it.
+// Stream is a watch, decoded without a client library.
 type Stream struct {
 	t       testing.TB
 	decoder *json.Decoder
 	body    io.Closer
 }
 
-// Watch opens a watch; the path has its parameters, watch=1 included. It ends
-// with the test.
+// Watch opens a watch and closes it at the end of the test. The path includes the query, such as watch=1.
 func (h *HTTP) Watch(path string) *Stream {
 	h.t.Helper()
 	res, err := h.open(Context(h.t), "GET", path, http.NoBody)
@@ -232,7 +228,7 @@ func (h *HTTP) Watch(path string) *Stream {
 	return &Stream{t: h.t, decoder: json.NewDecoder(res.Body), body: res.Body}
 }
 
-// Next returns the next event. It fails the test when the watch ends.
+// Next returns the next event. It fails the test if the watch ends.
 func (s *Stream) Next() Event {
 	s.t.Helper()
 	e, err := s.Read()
@@ -242,8 +238,7 @@ func (s *Stream) Next() Event {
 	return e
 }
 
-// Read returns the next event; the error is io.EOF when the server ended the
-// watch.
+// Read returns the next event, or io.EOF if the server ended the watch.
 func (s *Stream) Read() (Event, error) {
 	var e Event
 	err := s.decoder.Decode(&e)

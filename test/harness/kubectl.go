@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Result is how a command ended.
+// Result is the output and the exit code of a command.
 type Result struct {
 	Out, Err string
 	Code     int
 }
 
-// Run runs the gatehouse binary and waits for its end.
+// Run runs the gatehouse binary and waits until it ends.
 func Run(t testing.TB, args ...string) Result {
 	t.Helper()
 	return command(t, "", nil, args...)
@@ -29,7 +29,7 @@ func RunInput(t testing.TB, input string, args ...string) Result {
 
 func command(t testing.TB, input string, env []string, args ...string) Result {
 	t.Helper()
-	// It may have to be built, which is not the command's time.
+	// A build of the binary does not count against the command's time limit.
 	binary := Binary(t)
 	cmd := exec.CommandContext(contextFor(t, 1), binary, args...)
 	cmd.SysProcAttr = tied()
@@ -45,17 +45,16 @@ func command(t testing.TB, input string, env []string, args ...string) Result {
 	return Result{Out: out.String(), Err: errs.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
-// Kubectl runs gatehouse kubectl as a user does who has the server's kubeconfig,
-// in a home directory of the test.
+// Kubectl runs gatehouse kubectl with the server's kubeconfig, in a home directory of the test.
 type Kubectl struct {
 	t         testing.TB
 	server    *Server
 	namespace string
-	// Env is added to the environment, in the form NAME=value.
+	// Env are additional environment variables, as NAME=value.
 	Env []string
 }
 
-// Kubectl returns a kubectl whose commands mean the namespace.
+// Kubectl returns a kubectl with a default namespace.
 func (s *Server) Kubectl(t testing.TB, namespace string) *Kubectl {
 	return &Kubectl{t: t, server: s, namespace: namespace, Env: []string{"HOME=" + t.TempDir()}}
 }
@@ -67,8 +66,7 @@ func (k *Kubectl) Run(input string, args ...string) Result {
 	return command(k.t, input, k.Env, args...)
 }
 
-// Must is Run without input. It returns standard output, and fails the test when
-// the command fails.
+// Must runs a command without input and returns its standard output. It fails the test if the command fails.
 func (k *Kubectl) Must(args ...string) string {
 	k.t.Helper()
 	return k.MustWith("", args...)
@@ -84,7 +82,7 @@ func (k *Kubectl) MustWith(input string, args ...string) string {
 	return r.Out
 }
 
-// For makes failures those of a subtest, until the function it returns is called.
+// For reports failures to a subtest until the returned function is called.
 func (k *Kubectl) For(t testing.TB) func() {
 	outer := k.t
 	k.t = t

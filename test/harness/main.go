@@ -10,10 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Main runs the tests and returns the exit code for os.Exit. Tests that run in parallel
-// mostly wait, so more of them run at once than there are cores, unless -parallel says how
-// many. It stops the shared server, and fails when that logged a panic or when a test left a
-// process behind.
+// Main runs the tests and returns the exit code for os.Exit. Parallel tests mostly wait, so by default more
+// of them run at once than there are cores; -parallel overrides the number. Main stops the shared server, and
+// fails if the server logged a panic or if a test left a process behind.
 func Main(m *testing.M) int {
 	flag.Parse()
 	given := false

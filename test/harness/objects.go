@@ -13,8 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Definition is a CustomResourceDefinition as engines for policies install it, without the
-// schema of its fields.
+// Definition returns a CustomResourceDefinition as policy engines install it, without a schema of its fields.
 func Definition(group, kind, plural, scope string, versions ...string) string {
 	var list []any
 	for i, v := range versions {
@@ -31,11 +30,10 @@ func Definition(group, kind, plural, scope string, versions ...string) string {
 	})
 }
 
-// Including is the parameter with which uninitialized objects are seen.
+// Including is the query parameter that includes uninitialized objects.
 const Including = "?includeUninitialized=true"
 
-// Pending shows the names in an object's list of pending initializers; "none"
-// if it has none.
+// Pending formats the names in an object's list of pending initializers; "none" if the list is empty.
 func Pending(obj any) string {
 	list, ok := At(obj, "metadata", "initializers", "pending").([]any)
 	if !ok {
@@ -48,13 +46,13 @@ func Pending(obj any) string {
 	return strings.Join(names, ",")
 }
 
-// Uninitialized makes a deployment wait for initializers a and b.
+// Uninitialized returns a deployment that waits for the initializers a and b.
 func Uninitialized(name string) string {
 	return strings.Replace(Deployment("apps/v1", name), `"metadata":{`,
 		`"metadata":{"initializers":{"pending":[{"name":"a.example.com"},{"name":"b.example.com"}]},`, 1)
 }
 
-// Contains fails the test when the text lacks one of the parts.
+// Contains fails the test if the text lacks one of the parts.
 func Contains(t *testing.T, what, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -64,7 +62,7 @@ func Contains(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// ToJSON turns YAML into JSON. Arguments fill the text in as fmt does.
+// ToJSON converts YAML to JSON. Arguments are inserted into the text as by fmt.Sprintf.
 func ToJSON(text string, args ...any) string {
 	if len(args) > 0 {
 		text = fmt.Sprintf(text, args...)
@@ -128,7 +126,7 @@ spec:
 `, apiVersion, name)
 }
 
-// Merge puts the fields of from into those of into.
+// Merge copies the fields of from into the map into, recursively.
 func Merge(into, from map[string]any) {
 	for k, v := range from {
 		old, isMap := into[k].(map[string]any)
@@ -140,7 +138,7 @@ func Merge(into, from map[string]any) {
 	}
 }
 
-// Names are the names of a list's items, sorted; of a Table's rows, too.
+// Names returns the sorted names of the items of a list or of the rows of a Table.
 func Names(list *Response) []string {
 	names := []string{}
 	items, _ := list.At("items").([]any)
@@ -155,7 +153,7 @@ func Names(list *Response) []string {
 	return names
 }
 
-// Want fails the test when got is not what is wanted.
+// Want fails the test if got differs from want.
 func Want(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -163,7 +161,7 @@ func Want(t *testing.T, what string, got, want any) {
 	}
 }
 
-// The forms that clients can ask for instead of objects.
+// Media types of the representations that clients can request.
 const (
 	AsTable          = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	AsMetadata       = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -177,12 +175,12 @@ const (
 	ApplyPatch     = "application/apply-patch+yaml"
 )
 
-// Line shows an event in a line.
+// Line formats an event as one line.
 func Line(e Event) string {
 	return fmt.Sprintf("%s %v", e.Type, At(e.Object, "metadata", "name"))
 }
 
-// Parsed is an example in YAML or JSON.
+// Parsed decodes an example in YAML or JSON.
 func Parsed(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var content map[string]any
@@ -192,8 +190,7 @@ func Parsed(t *testing.T, text string) map[string]any {
 	return content
 }
 
-// Widgets makes a kind of the group of a namespace, in two versions, and returns
-// the group.
+// Widgets creates a kind with two versions in a group named after the namespace, and returns the group.
 func Widgets(t *testing.T, s *Server, ns string) string {
 	t.Helper()
 	h := s.HTTP(t, nil)
@@ -245,7 +242,7 @@ func AsJSON(v any) string {
 	return string(data)
 }
 
-// ConfigMaps is where the configmaps of a namespace are.
+// ConfigMaps returns the path of the configmaps of a namespace.
 func ConfigMaps(namespace string) string { return "/api/v1/namespaces/" + namespace + "/configmaps" }
 
 const MergePatch = "application/merge-patch+json"

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Administrator runs the commands of the pages about operations in a directory of the test, where
-// gatehouse is the program under test.
+// Administrator runs the commands of the operations pages in a directory of the test, with the gatehouse
+// program under test.
 type Administrator struct {
-	// Dir is where the commands run.
+	// Dir is the working directory of the commands.
 	Dir string
 	env []string
-	// here replaces what the page says of its machines by what there is in the test.
+	// here replaces the names of machines and files on the page by the names in the test.
 	here []*strings.Replacer
 }
 
-// NewAdministrator makes one with an empty directory.
+// NewAdministrator returns an administrator with an empty directory.
 func NewAdministrator(t testing.TB) *Administrator {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
@@ -33,15 +33,15 @@ func NewAdministrator(t testing.TB) *Administrator {
 	return &Administrator{Dir: dir, env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+dir)}
 }
 
-// On returns the administrator of a machine where things have other names than on the page: each text is
-// followed by what it is here.
+// On returns an administrator of another machine. Each text of the page is followed by its replacement on
+// that machine.
 func (a *Administrator) On(oldnew ...string) *Administrator {
 	other := *a
 	other.here = append(slices.Clip(a.here), strings.NewReplacer(oldnew...))
 	return &other
 }
 
-// Block returns the only block of a section with the given text, as it is here.
+// Block returns the only block of a section that contains a text, with the replacements of On.
 func (a *Administrator) Block(t testing.TB, section, with string) string {
 	t.Helper()
 	text := block(t, section, with)
@@ -51,7 +51,7 @@ func (a *Administrator) Block(t testing.TB, section, with string) string {
 	return text
 }
 
-// path is the PATH of commands.
+// path returns the PATH of commands.
 func (a *Administrator) path() string {
 	for _, v := range slices.Backward(a.env) {
 		if path, ok := strings.CutPrefix(v, "PATH="); ok {
@@ -61,19 +61,19 @@ func (a *Administrator) path() string {
 	return ""
 }
 
-// Set sets variables of the environment, each as NAME=VALUE.
+// Set sets environment variables, each as NAME=VALUE.
 func (a *Administrator) Set(variables ...string) *Administrator {
 	a.env = append(slices.Clip(a.env), variables...)
 	return a
 }
 
-// Of makes the server the one that commands are about.
+// Of makes commands use the kubeconfig of the server.
 func (a *Administrator) Of(s *Server) *Administrator {
 	a.env = append(a.env, "KUBECONFIG="+s.Kubeconfig)
 	return a
 }
 
-// Write puts a file there.
+// Write writes a file to the directory.
 func (a *Administrator) Write(t testing.TB, name string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(a.Dir, name), content, 0o600); err != nil {
@@ -81,8 +81,7 @@ func (a *Administrator) Write(t testing.TB, name string, content []byte) {
 	}
 }
 
-// Follow runs the block of commands of a section that has the given text, and
-// returns what it prints.
+// Follow runs the block of a section that contains a text, and returns its output.
 func (a *Administrator) Follow(t testing.TB, section, with string) string {
 	t.Helper()
 	block := a.Block(t, section, with)
@@ -95,17 +94,17 @@ func (a *Administrator) Follow(t testing.TB, section, with string) string {
 	return string(out)
 }
 
-// Begin runs a block of one command that goes on until stop is called. stop ends it as SIGTERM does,
-// and fails the test unless it then ends in order.
+// Begin runs a block that is one long-running command. stop sends the command SIGTERM, and fails the test
+// unless the command then ends in order.
 func (a *Administrator) Begin(t testing.TB, section, with string) (stop func()) {
 	t.Helper()
 	return a.Launch(t, strings.TrimSpace(a.Block(t, section, with)))
 }
 
-// Launch is Begin for a command that is not on the page.
+// Launch is Begin for a command that is not on a page.
 func (a *Administrator) Launch(t testing.TB, command string) (stop func()) {
 	t.Helper()
-	// exec makes the shell the command, which gets the signal.
+	// exec replaces the shell, so that the command receives the signal.
 	cmd := exec.Command("sh", "-ec", "exec "+command)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = a.Dir, a.env, tied()
 	output := &log{}
@@ -123,7 +122,7 @@ func (a *Administrator) Launch(t testing.TB, command string) (stop func()) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case err := <-ended:
-			// etcd ends by the signal itself.
+			// etcd re-raises the signal to end.
 			var exit *exec.ExitError
 			if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM {
 				err = nil
@@ -141,7 +140,7 @@ func (a *Administrator) Launch(t testing.TB, command string) (stop func()) {
 	return stop
 }
 
-// OperationsPages returns the texts of the pages about operations. Titles of sections are unique in them.
+// OperationsPages returns the text of the operations pages. Titles of sections are unique in them.
 func OperationsPages(t testing.TB) string {
 	t.Helper()
 	var all strings.Builder
@@ -155,8 +154,7 @@ func OperationsPages(t testing.TB) string {
 	return all.String()
 }
 
-// block returns the only block of a section with the given text: lines that are
-// indented by four spaces, without an empty line.
+// block returns the only block of a section that contains a text: consecutive lines indented by four spaces.
 func block(t testing.TB, section, with string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(OperationsPages(t), "\n## "+section+"\n")

@@ -2,8 +2,8 @@ package harness
 
 import "fmt"
 
-// MutatingPolicy is a MutatingAdmissionPolicy with its binding, for one resource of one
-// namespace. mutations is a YAML list.
+// MutatingPolicy returns a MutatingAdmissionPolicy with its binding, for one resource of one namespace.
+// mutations is a YAML list.
 func MutatingPolicy(name, namespace, group, resource, reinvocation, mutations string) string {
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -28,13 +28,13 @@ const (
 	ValidatingBindings = RegistrationGroup + "v1/validatingadmissionpolicybindings"
 	MutatingPolicies   = RegistrationGroup + "v1/mutatingadmissionpolicies"
 	MutatingBindings   = RegistrationGroup + "v1/mutatingadmissionpolicybindings"
-	// onNothing matches no resource that there is.
+	// OnNothing matches no existing resource.
 	OnNothing  = `matchConstraints: {resourceRules: [{apiGroups: [never.example.com], apiVersions: [v1], operations: [CREATE], resources: [nothings]}]}`
 	AlwaysTrue = `validations: [{expression: "true"}]`
 	NoMutation = `mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{}"}}], reinvocationPolicy: Never`
 )
 
-// PolicyObject is an object of one of the four kinds, in YAML's flow style.
+// PolicyObject returns an object of one of the four policy kinds in JSON; spec is YAML in flow style.
 func PolicyObject(name, spec string) string {
 	return ToJSON(`{metadata: {name: %s}, spec: {%s}}`, name, spec)
 }

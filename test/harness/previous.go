@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Previous returns the program of the latest release, which is built from its commit. It skips the
-// test, and says why, where the commit or the modules of the release are missing.
+// Previous builds the program of the latest release from its commit and returns its path. It skips the test,
+// with the reason, if the commit or the modules of the release are missing.
 func Previous(t testing.TB) string {
 	t.Helper()
 	if !speed.IsLong() {
@@ -26,7 +26,7 @@ func Previous(t testing.TB) string {
 	return path
 }
 
-// skipIfMissing ends the test when a program could not be built.
+// skipIfMissing skips the test if err is a missingError.
 func skipIfMissing(t testing.TB, err error) {
 	t.Helper()
 	if missing := missingError(""); errors.As(err, &missing) {
@@ -37,7 +37,7 @@ func skipIfMissing(t testing.TB, err error) {
 	}
 }
 
-// missingError says what is missing to build a program that is not of this checkout.
+// missingError names the missing prerequisite of a build from another commit.
 type missingError string
 
 func (e missingError) Error() string { return string(e) }
@@ -81,14 +81,14 @@ func buildCommit(commit, built string) error {
 	if err := in("go", "list", "-deps", tags, pkg); err != nil {
 		return missingError(fmt.Sprintf("modules of the latest release are missing: %v", err))
 	}
-	// With the flags of the tests, Go takes the packages of modules that it built for them.
+	// With the flags of the tests, Go reuses the module packages that it compiled for them.
 	return in("go", "build", tags, "-buildvcs=false", "-ldflags=-s -w", "-o", built, pkg)
 }
 
 var releaseHeading = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)(?: \(\d{4}-\d\d-\d\d\))?$`)
 
-// released returns the commit of the latest release in the changelog: that of its tag, or the one that
-// brought its heading.
+// released returns the commit of the latest release in the changelog: the commit of its tag, or else the
+// commit that added its heading.
 func released() (string, error) {
 	text, err := os.ReadFile(filepath.Join(moduleRoot(), "CHANGELOG.md"))
 	if err != nil {
@@ -102,7 +102,7 @@ func released() (string, error) {
 	if commit, err := run("git", "rev-parse", "--verify", "--quiet", tag+"^{commit}"); err == nil {
 		return strings.TrimSpace(commit), nil
 	}
-	// The first commit of a shallow clone seems to bring all headings.
+	// In a shallow clone, the first commit seems to add all headings.
 	if shallow, err := run("git", "rev-parse", "--is-shallow-repository"); err != nil || strings.TrimSpace(shallow) != "false" {
 		return "", missingError(fmt.Sprintf("the latest release has no tag %s here, and its commit is not known without the whole history", tag))
 	}

@@ -17,35 +17,33 @@ import (
 )
 
 const (
-	// StartTimeout is how long a server may take until it is ready, on a busy
-	// machine.
+	// StartTimeout is the time limit for a server to become ready on a busy machine.
 	StartTimeout = 3 * time.Minute
-	// StopTimeout is how long it may take to end after SIGTERM.
+	// StopTimeout is the time limit for a server to end after SIGTERM.
 	StopTimeout = 30 * time.Second
 )
 
-// process is a server, or an etcd, that runs as a process of its own.
+// process is a server or an etcd in a separate process.
 type process struct {
 	cmd *exec.Cmd
 	log *log
-	// done is closed when the process has ended; err is then how.
+	// done is closed when the process has ended; err is then its exit error.
 	done chan struct{}
 	err  error
 
 	mu struct {
 		sync.Mutex
-		// stray is what came on standard output after the ready line.
+		// stray contains the standard output after the ready line.
 		stray []string
 	}
 }
 
-// startProcess runs the command until it prints a line that matches ready, and
-// returns the match.
+// startProcess runs the command until it prints a line that matches ready, and returns the match.
 func startProcess(ready *regexp.Regexp, name string, args ...string) (p *process, match []string, err error) {
 	return startProcessAs(tied(), 0, ready, name, args...)
 }
 
-// startProcessAs is startProcess with attributes of the process, and with a clock that is ahead.
+// startProcessAs is startProcess with process attributes and a shifted clock.
 func startProcessAs(attr *syscall.SysProcAttr, clock time.Duration, ready *regexp.Regexp, name string, args ...string) (p *process, match []string, err error) {
 	p = &process{cmd: exec.Command(name, args...), log: &log{}, done: make(chan struct{})}
 	p.cmd.SysProcAttr = attr
@@ -95,7 +93,7 @@ func (p *process) readOutput(out io.ReadCloser, ready *regexp.Regexp, matches ch
 	}
 }
 
-// stop asks the process to end and returns what was wrong with how it did.
+// Stop ends the process with SIGTERM and returns an error if it does not end in order.
 func (p *process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -105,7 +103,7 @@ func (p *process) Stop() error {
 	select {
 	case <-p.done:
 	case <-timer.C:
-		// The goroutines' stacks say what it waits for.
+		// The stacks of the goroutines show the cause of the hang.
 		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
 		<-p.done
 		return fmt.Errorf("server did not end within %s of SIGTERM\n%s", StopTimeout, p.log)
@@ -122,7 +120,7 @@ func (p *process) Kill() error {
 	return p.verify()
 }
 
-// verify returns what the server has written that it must not write.
+// verify returns an error for unexpected output or log lines.
 func (p *process) verify() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +130,7 @@ func (p *process) verify() error {
 	return p.log.verify()
 }
 
-// log keeps what a server logs. It is safe for concurrent use.
+// log keeps the log of a server. It is safe for concurrent use.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -150,8 +148,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// alarms are what no server may ever log; the last one is how a fatal error of
-// klog begins.
+// alarms match lines that a server must never log; the last alternative matches a fatal error of klog.
 var alarms = regexp.MustCompile(`panic: |panic\(|panicked: true|Observed a panic|SHOULD NOT HAPPEN|DATA RACE|fatal error|^F\d{4} `)
 
 func (l *log) verify() error {
@@ -162,10 +159,10 @@ func (l *log) verify() error {
 	return fmt.Errorf("the server logged:\n%s", strings.Join(lines[i:min(i+excerptLines, len(lines))], "\n"))
 }
 
-// excerptLines bounds what of a log is shown.
+// excerptLines is the maximal number of log lines in a failure message.
 const excerptLines = 60
 
-// excerpt returns the lines from the first alarm on, or else the last ones.
+// excerpt returns the lines from the first alarm on, or the last lines if there is no alarm.
 func (l *log) excerpt() string {
 	lines, i := l.find()
 	if i < 0 {
@@ -174,14 +171,13 @@ func (l *log) excerpt() string {
 	return strings.Join(lines[i:min(i+excerptLines, len(lines))], "\n")
 }
 
-// find returns the lines of the log and the position of the first alarm, -1 if
-// there is none.
+// find returns the lines of the log and the index of the first alarm, or -1.
 func (l *log) find() ([]string, int) {
 	lines := strings.Split(l.String(), "\n")
 	return lines, slices.IndexFunc(lines, alarms.MatchString)
 }
 
-// living are the processes that have been started and have not ended.
+// living contains the started processes that have not ended.
 var living = &processes{}
 
 type processes struct {

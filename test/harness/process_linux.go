@@ -2,7 +2,7 @@ package harness
 
 import "syscall"
 
-// tied makes a child process die with the test process, however that ends.
+// tied makes the kernel kill a child process when the test process ends for any reason.
 func tied() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// tied is empty where the kernel cannot tie a child to its parent: a test
-// process that is killed leaves its servers behind.
+// tied is empty because the kernel cannot tie a child to its parent: a killed test process leaves its servers
+// behind.
 func tied() *syscall.SysProcAttr { return nil }
 
-// Clock reports that a test cannot give a server another clock.
+// Clock returns false: a test cannot shift the clock of a server here.
 func (s *Server) Clock(testing.TB, time.Duration) bool { return false }
 
 func startWithClock(cmd *exec.Cmd, ahead time.Duration) error {

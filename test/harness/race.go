@@ -2,6 +2,6 @@
 
 package harness
 
-// race has servers run under the race detector, as the test does. What it finds stands in
-// the log of the server, where it fails the test.
+// race makes servers run under the race detector, as the test does. A detected race appears in the log of the
+// server and fails the test.
 const race = true

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ConvertColor is a conversion webhook: color in v1 is colour in v2.
+// ConvertColor is a conversion webhook that renames color in v1 to colour in v2.
 func ConvertColor(w http.ResponseWriter, r *Review) {
 	objects := []any{}
 	for _, o := range r.Request("objects").([]any) {
@@ -42,13 +42,13 @@ const (
 	Validating = "ValidatingWebhookConfiguration"
 )
 
-// RegistrationsPath is where configurations of a kind are.
+// RegistrationsPath returns the path of the webhook configurations of a kind.
 func RegistrationsPath(version, kind string) string {
 	return "/apis/admissionregistration.k8s.io/" + version + "/" + strings.ToLower(kind) + "s"
 }
 
-// Register writes a configuration for the time of the test. Its name starts with
-// that of the test's first webhook.
+// Register creates a webhook configuration and deletes it at the end of the test. The name is derived from
+// the first webhook of the configuration.
 func Register(t *testing.T, s *Server, version, kind string, webhooks ...map[string]any) string {
 	t.Helper()
 	name := strings.TrimSuffix(fmt.Sprint(webhooks[0]["name"]), ".example.com")
@@ -56,7 +56,7 @@ func Register(t *testing.T, s *Server, version, kind string, webhooks ...map[str
 	return name
 }
 
-// RegisterAs is register for a configuration of a given name.
+// RegisterAs is Register with a given name.
 func RegisterAs(t *testing.T, s *Server, version, kind, name string, webhooks ...map[string]any) {
 	t.Helper()
 	field := "webhooks"
@@ -75,9 +75,8 @@ func RegisterAs(t *testing.T, s *Server, version, kind, name string, webhooks ..
 	})
 }
 
-// Webhook is one entry of a configuration: called for everything that is done
-// with the configmaps of the namespace, unless the lines, which are YAML fields,
-// say otherwise.
+// Webhook returns an entry of a webhook configuration. By default it matches all operations on the configmaps
+// of the namespace; lines of YAML override fields.
 func Webhook(name, namespace string, hook *Hook, lines ...string) map[string]any {
 	w := map[string]any{
 		"name":                    name + "." + namespace + ".example.com",
@@ -93,7 +92,7 @@ func Webhook(name, namespace string, hook *Hook, lines ...string) map[string]any
 	return w
 }
 
-// SetFields sets fields, given in YAML.
+// SetFields sets fields given as YAML.
 func SetFields(w map[string]any, lines ...string) {
 	for _, line := range lines {
 		fields := map[string]any{}
@@ -104,7 +103,7 @@ func SetFields(w map[string]any, lines ...string) {
 	}
 }
 
-// Rule is a rule for resources of the form GROUP/VERSION/RESOURCE.
+// Rule returns a rule for resources of the form GROUP/VERSION/RESOURCE.
 func Rule(operation string, resources ...string) map[string]any {
 	var group, version string
 	var list []any
@@ -120,5 +119,5 @@ func Rule(operation string, resources ...string) map[string]any {
 	return map[string]any{"operations": operations, "apiGroups": []any{group}, "apiVersions": []any{version}, "resources": list}
 }
 
-// Rules is the line that gives a webhook rules.
+// Rules returns the line of Webhook that sets rules.
 func Rules(list ...map[string]any) string { return AsJSON(map[string]any{"rules": list}) }

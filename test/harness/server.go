@@ -27,54 +27,53 @@ type Server struct {
 	URL, Kubeconfig string
 	// DataDir is the data directory.
 	DataDir string
-	// Admin is the administrator's configuration, without a limit of its own
-	// on the rate of requests. Callers copy it before they change it.
+	// Admin is the administrator's configuration, without a client-side rate limit. Callers copy it before
+	// they change it.
 	Admin *rest.Config
 
-	// program is what runs instead of the program under test; empty for that.
+	// program is the path of the program to run; empty means the program under test.
 	program string
 	args    []string
 	runner  Runner
-	// clock is how far ahead the clock of the next process is.
+	// clock is the offset of the clock of the next process.
 	clock time.Duration
-	// ended is the log of the last process that was stopped.
+	// ended is the log of the last stopped process.
 	ended string
-	// wrap, when set, says what is run in place of a command, and how.
+	// wrap, if set, replaces a command and its process attributes.
 	wrap func(name string, args ...string) (string, []string, *syscall.SysProcAttr)
 }
 
-// Controllers are those that servers of tests run unless a test says which: of those that
-// make objects of their own among those of the test, only the one that pods need.
+// Controllers are the default controllers of test servers. The service account controller is the only one
+// that creates objects; pods need these.
 var Controllers = []string{
 	"serviceaccount-controller", "namespace-controller", "clusterrole-aggregation-controller", "validatingadmissionpolicy-status-controller",
 }
 
-// Runner is a server that runs.
+// Runner is a running server.
 type Runner interface {
-	// Stop ends the server in order, Kill at once. The error is what was wrong
-	// with the server's life.
+	// Stop ends the server in order, Kill at once. Both return an error if the server ended or behaved
+	// wrongly.
 	Stop() error
 	Kill() error
 }
 
-// Start runs a server with the given flags of serve, with two controllers only if
-// --controllers is not among them, and without priority and fairness if
-// --enable-priority-and-fairness is not. It stops the server when the test
-// is over. It fails the test when the server does not get ready, does not end
-// in order, or logs a panic.
+// Start runs a server with the given flags of serve and stops it at the end of the test. By default the
+// server runs only Controllers, without priority and fairness; --controllers and
+// --enable-priority-and-fairness override that. Start fails the test if the server does not become ready,
+// does not end in order, or logs a panic.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return StartOn(t, t.TempDir(), args...)
 }
 
-// StartTest runs a server for tests, with the given flags of serve besides --test. It
-// chooses its own data directory.
+// StartTest runs a server with --test and the given flags of serve. The server chooses its own data
+// directory.
 func StartTest(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return StartOn(t, "", append([]string{"--test"}, args...)...)
 }
 
-// StartOn is Start with a data directory, which may have data.
+// StartOn is Start with a data directory, which may contain data.
 func StartOn(t testing.TB, dir string, args ...string) *Server {
 	t.Helper()
 	return startServer(t, &Server{DataDir: dir, args: args})
@@ -95,24 +94,25 @@ func startServer(t testing.TB, s *Server) *Server {
 	return s
 }
 
-// StartProgram is StartOn with another program, such as that of Previous.
+// StartProgram is StartOn with another program, such as the result of Previous.
 func StartProgram(t testing.TB, program, dir string, args ...string) *Server {
 	t.Helper()
 	return startServer(t, &Server{program: program, DataDir: dir, args: args})
 }
 
-// Become runs another program on the data and the port of a server that was stopped or killed:
-// that of Previous, or with an empty name that under test.
+// Become runs another program, such as the result of Previous, on the data and the port of a stopped or
+// killed server. An empty path means the program under test.
 func (s *Server) Become(t testing.TB, program string) {
 	t.Helper()
 	s.program = program
 	s.Restart(t)
 }
 
-// Flags gives the server other flags at its next start.
+// Flags sets the flags of the server's next start.
 func (s *Server) Flags(args ...string) { s.args = args }
 
-// Adopt makes a Server of one that runs by other means, and stops it when the test is over.
+// Adopt returns a Server for a running server that was started by other means, and stops it at the end of the
+// test.
 func Adopt(t testing.TB, r Runner, dataDir, url, kubeconfig string) *Server {
 	t.Helper()
 	s := &Server{DataDir: dataDir, runner: r}
@@ -128,8 +128,8 @@ func Adopt(t testing.TB, r Runner, dataDir, url, kubeconfig string) *Server {
 	return s
 }
 
-// Refuses runs a server that must not start with the given flags of serve, and returns what
-// it says on standard error, but for the line that leads to --help.
+// Refuses runs a server that must fail to start with the given flags of serve, and returns its standard error
+// without the line that points to --help.
 func Refuses(t testing.TB, args ...string) string {
 	t.Helper()
 	r := Run(t, append([]string{"serve", "--data-dir", t.TempDir(), "--secure-port", "0"}, args...)...)
@@ -158,7 +158,7 @@ func (s *Server) start(port string) error {
 		args = append(args, "--controllers", strings.Join(Controllers, ","))
 	}
 	const fairness = "--enable-priority-and-fairness"
-	// The program of another release may not know the flag.
+	// Another release may not know the flag.
 	if s.program == "" && !slices.ContainsFunc(s.args, func(arg string) bool { return strings.HasPrefix(arg, fairness) }) {
 		args = append(args, fairness+"=false")
 	}
@@ -185,8 +185,7 @@ func (s *Server) reached(url, kubeconfig string) error {
 	return nil
 }
 
-// Stop ends the server as SIGTERM does. It fails the test when the server does
-// not end in order or logged a panic.
+// Stop ends the server with SIGTERM. It fails the test if the server does not end in order or logged a panic.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	r := s.runner
@@ -199,7 +198,7 @@ func (s *Server) Stop(t testing.TB) {
 	}
 }
 
-// Kill ends the server as SIGKILL does.
+// Kill ends the server with SIGKILL.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	r := s.runner
@@ -212,8 +211,7 @@ func (s *Server) Kill(t testing.TB) {
 	}
 }
 
-// Restart starts a server that was stopped or killed again, on the same data and
-// the same port.
+// Restart restarts a stopped or killed server on the same data and port.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	u, err := url.Parse(s.URL)
@@ -229,8 +227,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Log is what the server has logged since it was started; empty for one that
-// runs in the test process.
+// Log returns the log of the server since its last start; empty for a server in the test process.
 func (s *Server) Log() string {
 	if p, ok := s.runner.(*process); ok {
 		return p.log.String()
@@ -238,9 +235,8 @@ func (s *Server) Log() string {
 	return s.ended
 }
 
-// Shared returns the server for tests that do not disturb one another. It is
-// started by the first test that wants it, knows the users in Tokens, and serves the
-// versions that upstream no longer serves.
+// Shared returns the server for tests that do not disturb each other. The first caller starts it. It knows
+// the users in Tokens, and serves the versions that upstream no longer serves.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	speed.Server(t)

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Pause stops the server as SIGSTOP does: the kernel takes connections for it, and it
-// does nothing. Resume ends that.
+// Pause stops the server with SIGSTOP: the kernel accepts its connections, and the server does nothing until
+// Resume.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	s.signal(t, syscall.SIGSTOP)
 }
 
-// Resume makes the server go on.
+// Resume lets a paused server continue.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
 	s.signal(t, syscall.SIGCONT)
@@ -29,11 +29,10 @@ func (s *Server) signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// PID is the process of the server.
+// PID returns the process ID of the server.
 func (s *Server) PID() int { return s.runner.(*process).cmd.Process.Pid }
 
-// AwaitEnd waits until the server has ended by itself, and returns its exit code and
-// what it logged.
+// AwaitEnd waits until the server ends without a signal, and returns its exit code and its log.
 func (s *Server) AwaitEnd(t testing.TB) (code int, log string) {
 	t.Helper()
 	p := s.runner.(*process)
@@ -49,8 +48,8 @@ func (s *Server) AwaitEnd(t testing.TB) (code int, log string) {
 	return p.cmd.ProcessState.ExitCode(), p.log.String()
 }
 
-// Interrupt runs the gatehouse command and sends it SIGTERM after a while. It returns
-// how long the command then took to end; the error is that it did not end in order.
+// Interrupt runs the gatehouse command and sends it SIGTERM after a delay. It returns the time that the
+// command then took to end, and an error if it did not end in order.
 func Interrupt(t testing.TB, after time.Duration, args ...string) (took time.Duration, err error) {
 	t.Helper()
 	cmd := exec.Command(Binary(t), args...)
@@ -70,12 +69,12 @@ func Interrupt(t testing.TB, after time.Duration, args ...string) (took time.Dur
 	select {
 	case err = <-done:
 	case <-time.After(StopTimeout):
-		// The goroutines' stacks say what it waits for.
+		// The stacks of the goroutines show the cause of the hang.
 		_ = cmd.Process.Signal(syscall.SIGQUIT)
 		err = <-done
 	}
 	took = time.Since(begun)
-	// Before main begins, the signal itself ends the process.
+	// Before main starts, SIGTERM ends the process directly.
 	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM {
 		return took, nil
 	}

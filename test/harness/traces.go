@@ -14,19 +14,20 @@ const StatesPath = "/apis/gatehouse.dev/v1alpha1/registrationstates"
 
 const TracesPath = "/apis/gatehouse.dev/v1alpha1/admissiontraces"
 
-// TracesIn is where the traces of a namespace are.
+// TracesIn returns the path of the traces of a namespace.
 func TracesIn(ns string) string {
 	return "/apis/gatehouse.dev/v1alpha1/namespaces/" + ns + "/admissiontraces"
 }
 
-// TraceOf reads the trace of the request that r answers. It is there when the answer is.
+// TraceOf reads the trace of the request with response r. The trace is available once the response has
+// arrived.
 func TraceOf(t *testing.T, admin *HTTP, r *Response) *Response {
 	t.Helper()
 	id := r.Header.Get("Gatehouse-Trace")
 	if id == "" {
 		t.Fatalf("no Gatehouse-Trace in the answer %d %s", r.Code, r.Raw)
 	}
-	// The trace is kept when the handlers have returned, which is after the answer.
+	// The trace is stored when the handlers have returned, shortly after the response.
 	Eventually(t, "the trace", func() error {
 		if r := admin.Do("GET", TracesPath+"/"+id, ""); r.Code != http.StatusOK {
 			return fmt.Errorf("%d %s", r.Code, r.Raw)
@@ -36,7 +37,7 @@ func TraceOf(t *testing.T, admin *HTTP, r *Response) *Response {
 	return admin.Get(TracesPath + "/" + id)
 }
 
-// RecordOf reads the record of an AdmissionTrace.
+// RecordOf decodes the record of an AdmissionTrace.
 func RecordOf(t *testing.T, found *Response) *trace.Record {
 	t.Helper()
 	record := &trace.Record{}
@@ -46,7 +47,7 @@ func RecordOf(t *testing.T, found *Response) *trace.Record {
 	return record
 }
 
-// PlanOf reads the plan of an AdmissionExplanation.
+// PlanOf decodes the plan of an AdmissionExplanation.
 func PlanOf(t *testing.T, explanation []byte) *plan.Plan {
 	t.Helper()
 	var e struct {

@@ -18,8 +18,7 @@ const (
 	RBACPath           = "/apis/rbac.authorization.k8s.io/v1/"
 )
 
-// Permit lets a user do something in a namespace and waits until the server has
-// heard of it.
+// Permit grants a user a rule in a namespace and waits until the server has observed it.
 func Permit(t *testing.T, s *Server, ns, user, rule string) {
 	t.Helper()
 	h := s.HTTP(t, nil)

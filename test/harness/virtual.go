@@ -13,9 +13,9 @@ import (
 
 const ownPath = "/apis/gatehouse.dev/v1alpha1/"
 
-// VirtualWrites makes every write of a virtual resource that Gatehouse adds to Kubernetes, and
-// fails the test if one is rejected (S2.41). It finds the resources in discovery, and also fails
-// when it does not know how to write one. h needs all rights.
+// VirtualWrites sends every write of the virtual resources that Gatehouse adds to Kubernetes, and fails the
+// test if one is rejected (S2.41). It finds the resources in discovery, and also fails for a resource without
+// an example here. h needs all rights.
 func VirtualWrites(t *testing.T, h *HTTP) {
 	t.Helper()
 	writes := map[string]func(){

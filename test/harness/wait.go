@@ -6,27 +6,25 @@ import (
 	"time"
 )
 
-// Patience is how long tests wait for something that should happen soon, on a
-// busy machine.
+// Patience is the time limit for an event that should happen soon, on a busy machine.
 const Patience = 30 * time.Second
 
-// Context returns a context that ends with the test, or after Patience at the
-// latest.
+// Context returns a context that is cancelled at the end of the test, or after Patience.
 func Context(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// contextFor returns a context in which so many commands run, each of which may start a server.
+// contextFor returns a context with enough time for a number of commands, each of which may start a server.
 func contextFor(t testing.TB, commands int) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(commands)*(StartTimeout+Patience))
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Eventually polls until the condition holds and fails the test, saying what was
-// waited for and the last error, when it does not within Patience.
+// Eventually polls until condition returns nil. After Patience it fails the test with the description and the
+// last error.
 func Eventually(t testing.TB, what string, condition func() error) {
 	t.Helper()
 	ctx := Context(t)

@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// WebhookServer is an HTTPS server for admission webhooks, one per path.
+// WebhookServer is an HTTPS server with admission webhooks, one per path.
 type WebhookServer struct {
 	*httptest.Server
-	// Authority has signed its certificate.
+	// Authority signed the server's certificate.
 	Authority *Authority
 
 	mu struct {
@@ -32,9 +32,8 @@ type WebhookServer struct {
 	}
 }
 
-// NewWebhookServer starts a server on a loopback address. Its certificate is
-// valid for 127.0.0.1, localhost and the names. The tweaks change it before it
-// starts.
+// NewWebhookServer starts a server on a loopback address. Its certificate is valid for 127.0.0.1, localhost
+// and the names. The tweaks are applied to the server before it starts.
 func NewWebhookServer(t testing.TB, names []string, tweaks ...func(*httptest.Server)) *WebhookServer {
 	t.Helper()
 	w := &WebhookServer{Authority: NewAuthority(t, "webhooks")}
@@ -42,7 +41,7 @@ func NewWebhookServer(t testing.TB, names []string, tweaks ...func(*httptest.Ser
 	w.Server = httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
 	w.TLS = &tls.Config{
 		Certificates: []tls.Certificate{w.Authority.Serving(t, append([]string{"127.0.0.1", "localhost"}, names...)...)},
-		// Asked for, so that tests see them, and not required.
+		// Requested, so that tests see client certificates, but not required.
 		ClientAuth: tls.RequestClientCert,
 	}
 	w.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
@@ -71,10 +70,10 @@ func NewWebhookServer(t testing.TB, names []string, tweaks ...func(*httptest.Ser
 	return w
 }
 
-// Address is where it listens, HOST:PORT.
+// Address returns the HOST:PORT of the listener.
 func (w *WebhookServer) Address() string { return w.Listener.Addr().String() }
 
-// Hook puts a webhook at a path. Another one at the same path takes its place.
+// Hook adds a webhook at a path and replaces any other webhook at that path.
 func (w *WebhookServer) Hook(path string, answer Answer) *Hook {
 	h := &Hook{Server: w, Path: path}
 	h.mu.answer = answer
@@ -95,7 +94,7 @@ func (w *WebhookServer) serve(rw http.ResponseWriter, req *http.Request) {
 	hook.serve(rw, req)
 }
 
-// Hook is one webhook. It keeps what it was asked.
+// Hook is a webhook. It records the reviews that it receives.
 type Hook struct {
 	Server *WebhookServer
 	Path   string
@@ -107,16 +106,16 @@ type Hook struct {
 	}
 }
 
-// Review is what a webhook was asked.
+// Review is a review received by a webhook.
 type Review struct {
 	HTTP *http.Request
 	Raw  []byte
-	// Body is the review, decoded.
+	// Body is the decoded review.
 	Body map[string]any
 	At   time.Time
 }
 
-// Request returns a field of the review's request; of its spec, in v1alpha1.
+// Request returns a field of the review's request (of its spec in v1alpha1).
 func (r *Review) Request(path ...string) any {
 	field := "request"
 	if r.Body["apiVersion"] == "admission.k8s.io/v1alpha1" {
@@ -125,7 +124,7 @@ func (r *Review) Request(path ...string) any {
 	return At(r.Body, append([]string{field}, path...)...)
 }
 
-// Text is Request for a value that is shown as text; "" if there is none.
+// Text returns a field of the review's request as text, or "".
 func (r *Review) Text(path ...string) string {
 	v := r.Request(path...)
 	if v == nil {
@@ -134,41 +133,41 @@ func (r *Review) Text(path ...string) string {
 	return fmt.Sprint(v)
 }
 
-// URL is the webhook's address as in clientConfig.
+// URL returns the webhook's address for clientConfig.
 func (h *Hook) URL() string { return h.Server.URL + h.Path }
 
-// ClientConfig is a clientConfig that leads to the webhook.
+// ClientConfig returns a clientConfig for the webhook.
 func (h *Hook) ClientConfig() map[string]any {
 	return map[string]any{"url": h.URL(), "caBundle": h.CABundle()}
 }
 
-// CABundle is the authority of its server, as in clientConfig.
+// CABundle returns the CA bundle of the webhook's server for clientConfig.
 func (h *Hook) CABundle() string {
 	return base64.StdEncoding.EncodeToString(h.Server.Authority.Bundle)
 }
 
-// Answer makes the webhook answer in another way from now on.
+// Answer changes the answer of the webhook.
 func (h *Hook) Answer(a Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.answer = a
 }
 
-// Reviews are what it was asked so far, in the order of arrival.
+// Reviews returns the reviews received so far, in order of arrival.
 func (h *Hook) Reviews() []*Review {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.mu.reviews)
 }
 
-// Forget forgets the reviews so far.
+// Forget deletes the recorded reviews.
 func (h *Hook) Forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.reviews = nil
 }
 
-// Last is the last review. The test fails when there is none.
+// Last returns the last review. It fails the test if there is none.
 func (h *Hook) Last(t testing.TB) *Review {
 	t.Helper()
 	all := h.Reviews()
@@ -195,11 +194,11 @@ func (h *Hook) serve(rw http.ResponseWriter, req *http.Request) {
 	answer(rw, r)
 }
 
-// Answer is how a webhook answers a review.
+// Answer responds to a review.
 type Answer func(http.ResponseWriter, *Review)
 
-// Respond answers with a review of the version asked for, which has the fields,
-// and the uid unless they have it.
+// Respond answers with a review of the requested version. fields are the fields of its response; uid defaults
+// to the request's uid.
 func Respond(fields map[string]any) Answer {
 	return func(w http.ResponseWriter, r *Review) {
 		response := map[string]any{"uid": r.Request("uid")}
@@ -208,7 +207,7 @@ func Respond(fields map[string]any) Answer {
 	}
 }
 
-// Allow lets every request pass.
+// Allow admits every request.
 func Allow(w http.ResponseWriter, r *Review) {
 	if r.Body["apiVersion"] == "admission.k8s.io/v1alpha1" {
 		WriteJSON(w, http.StatusOK, map[string]any{"status": map[string]any{"allowed": true}})
@@ -217,7 +216,7 @@ func Allow(w http.ResponseWriter, r *Review) {
 	Respond(map[string]any{"allowed": true})(w, r)
 }
 
-// Deny refuses every request with a status, which may be nil.
+// Deny rejects every request with a status, which may be nil.
 func Deny(status map[string]any) Answer {
 	fields := map[string]any{"allowed": false}
 	if status != nil {
@@ -231,7 +230,7 @@ func Patch(operations string) Answer {
 	return Respond(map[string]any{"allowed": true, "patchType": "JSONPatch", "patch": base64.StdEncoding.EncodeToString([]byte(operations))})
 }
 
-// Raw answers with any bytes.
+// Raw answers with an arbitrary body.
 func Raw(code int, contentType, body string) Answer {
 	return func(w http.ResponseWriter, _ *Review) {
 		w.Header().Set("Content-Type", contentType)
@@ -240,10 +239,10 @@ func Raw(code int, contentType, body string) Answer {
 	}
 }
 
-// Hang answers when the other side has given up.
+// Hang does not answer before the client gives up.
 func Hang(_ http.ResponseWriter, r *Review) { <-r.HTTP.Context().Done() }
 
-// Abort breaks the connection off.
+// Abort closes the connection without an answer.
 func Abort(http.ResponseWriter, *Review) { panic(http.ErrAbortHandler) }
 
 // WriteJSON answers with JSON.
@@ -255,7 +254,7 @@ func WriteJSON(w http.ResponseWriter, code int, v any) {
 	Raw(code, "application/json", string(data))(w, nil)
 }
 
-// Refused is an address at which nothing listens.
+// Refused returns an address that refuses connections.
 func Refused(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -266,7 +265,7 @@ func Refused(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Metrics are what /metrics says at one moment.
+// Metrics is a snapshot of /metrics.
 type Metrics string
 
 // Metrics reads the metrics.
@@ -275,8 +274,8 @@ func (h *HTTP) Metrics() Metrics {
 	return Metrics(h.Get("/metrics").Raw)
 }
 
-// Value returns the value of the series of a metric whose labels include the
-// given ones, in the form name="value"; several are added up, and none is 0.
+// Value returns the sum of all series of a metric whose labels include the given labels, each in the form
+// name="value"; 0 if there are none.
 func (m Metrics) Value(name string, labels ...string) float64 {
 	total := 0.0
 	for line := range strings.Lines(string(m)) {

@@ -1,7 +1,6 @@
-// Etcd runs an etcd, for tests that stop and kill it apart from the server that
-// uses it. Its arguments are the data directory and the address to listen on; it
-// prints one line when it serves and ends on SIGTERM. It is a cluster of one
-// member without TLS, unless flags say otherwise.
+// Etcd runs an etcd, for tests that stop and kill it independently of the server that uses it. Its arguments
+// are the data directory and the address to listen on. It prints one line when it serves, and ends on
+// SIGTERM. By default it is a cluster of one member without TLS; flags add members and certificates.
 package main
 
 import (
@@ -39,7 +38,7 @@ func main() {
 	}
 }
 
-// member is what flags say.
+// member contains the values of the flags.
 type member struct {
 	name, cluster string
 	tls           transport.TLSInfo
@@ -83,7 +82,7 @@ func (m *member) run(ctx context.Context, dir, address string) error {
 	}
 }
 
-// join makes the member one of several, with the times that etcd has by default.
+// join configures the member as part of a cluster, with the default timeouts of etcd.
 func (m *member) join(cfg *embed.Config) error {
 	cfg.Name, cfg.InitialCluster = m.name, m.cluster
 	cfg.TickMs, cfg.ElectionMs = 100, 1000

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Start runs a server in the test process and stops it when the test is over. With -short, it skips the test. An empty
-// DataDir means a directory of the test, no Controllers those of the harness, and no Features
-// no priority and fairness.
+// Start runs a server in the test process and stops it at the end of the test. With -short, it skips the
+// test. An empty DataDir means a temporary directory, empty Controllers mean harness.Controllers, and empty
+// Features disable priority and fairness.
 func Start(t testing.TB, o server.Options) *harness.Server {
 	t.Helper()
 	speed.Server(t)
@@ -24,7 +24,7 @@ func Start(t testing.TB, o server.Options) *harness.Server {
 		o.Controllers = harness.Controllers
 	}
 	if o.Features == nil {
-		// As in package harness.
+		// Package harness has the same default.
 		o.Features = server.Defaults().Features
 		o.Features.EnablePriorityAndFairness = false
 	}
@@ -76,5 +76,5 @@ func (i *inside) Stop() error {
 	}
 }
 
-// Kill is Stop: nothing inside a process can be killed.
+// Kill is Stop: a server in the test process cannot be killed.
 func (i *inside) Kill() error { return i.Stop() }

@@ -7,15 +7,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 )
 
-// Call is a review that a webhook received, or has to receive.
+// Call is a received or expected review of a webhook.
 type Call struct {
 	// Webhook is the name of the webhook.
 	Webhook string
-	// As is the kind and the resource that the review is about, as in "autoscaling/v2
-	// HorizontalPodAutoscaler, horizontalpodautoscalers". Of subresources, the resource has
-	// the subresource.
+	// As is the kind and the resource of the review, as in "autoscaling/v2 HorizontalPodAutoscaler,
+	// horizontalpodautoscalers". The resource includes the subresource.
 	As string
-	// Version is that of the review: v1 or v1beta1.
+	// Version is the version of AdmissionReview: v1 or v1beta1.
 	Version string
 }
 
@@ -24,21 +23,21 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s as %s in a review of %s", c.Webhook, c.As, c.Version)
 }
 
-// Expectation is what has to happen when a plan is true.
+// Expectation lists the reviews and the verdict that follow from a plan.
 type Expectation struct {
-	// Mutating are the reviews of the mutating pass, in order; Again are those of them that
-	// are repeated. Validating has no order.
+	// Mutating are the reviews of the mutating pass, in order; Again are their repetitions by reinvocation.
+	// Validating has no order.
 	Mutating, Again, Validating []Call
-	// Ahead are those of the mutating pass that may be sent although the request is
-	// rejected before their turn.
+	// Ahead are reviews of the mutating pass that may be sent although the request is rejected before their
+	// turn.
 	Ahead []Call
 	// Rejected reports whether admission rejects the request.
 	Rejected bool
-	// Unknown are the webhooks of which the plan does not know whether they are called.
+	// Unknown are webhooks for which the plan cannot tell whether they are called.
 	Unknown []string
 }
 
-// Expect follows the steps of a plan when the webhooks answer as they do.
+// Expect follows the steps of a plan with the given answers of the webhooks.
 func Expect(p *plan.Plan, answers map[string]Answer) Expectation {
 	var e Expectation
 	var mutating []*plan.Step
@@ -64,7 +63,7 @@ func Expect(p *plan.Plan, answers map[string]Answer) Expectation {
 	if e.Rejected {
 		return e
 	}
-	// A webhook that may be called again is when one after it has changed the object (S5.16).
+	// A webhook that may be reinvoked is reinvoked if a later webhook has changed the object (S5.16).
 	for i, step := range mutating {
 		changed := slices.ContainsFunc(mutating[i+1:], func(later *plan.Step) bool {
 			return p.Request.Operation != "DELETE" && answers[later.Entry.Name] == Annotate
@@ -90,7 +89,7 @@ func Expect(p *plan.Plan, answers map[string]Answer) Expectation {
 	return e
 }
 
-// rejects reports whether the answer of a webhook rejects the request.
+// rejects reports whether the webhook of a step rejects the request.
 func rejects(step *plan.Step, answers map[string]Answer) bool {
 	switch answers[step.Entry.Name] {
 	case Deny:
@@ -123,10 +122,9 @@ func nameOf(step *plan.Step) string {
 	return step.Entry.Name
 }
 
-// Compare says how what happened differs from what was expected: nothing if it does not.
-// calls are the reviews that webhooks received, in order of their arrival; rejected reports
-// whether the request was rejected. Reviews that may be sent ahead of their turn have no order,
-// and are sent once more when the object changed (S5.26).
+// Compare returns the differences between the expectation and the actual result. calls are the received
+// reviews, in order of arrival; rejected reports whether the request was rejected. Reviews that may be sent
+// ahead of their turn have no order, and are sent once more if the object changed (S5.26).
 func (e *Expectation) Compare(calls []Call, rejected bool, ahead bool) []string {
 	var differences []string
 	calls = slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return slices.Contains(e.Unknown, c.Webhook) })
@@ -137,7 +135,7 @@ func (e *Expectation) Compare(calls []Call, rejected bool, ahead bool) []string 
 	for _, c := range want {
 		i := slices.Index(calls, c)
 		if i < 0 && rejected && len(e.Unknown) > 0 {
-			// What is unknown may have rejected the request.
+			// An unknown webhook may have rejected the request.
 			continue
 		}
 		if i < 0 {
@@ -148,7 +146,7 @@ func (e *Expectation) Compare(calls []Call, rejected bool, ahead bool) []string 
 	}
 	for _, c := range calls {
 		if len(e.Unknown) > 0 && slices.Contains(e.Mutating, c) {
-			// What is unknown may have changed the object.
+			// An unknown webhook may have changed the object.
 			continue
 		}
 		if ahead && (slices.Contains(e.Ahead, c) || slices.Contains(e.Mutating, c)) {
@@ -159,7 +157,7 @@ func (e *Expectation) Compare(calls []Call, rejected bool, ahead bool) []string 
 	return differences
 }
 
-// inOrder reports whether the calls of the mutating pass came in the order that was expected.
+// inOrder reports whether the calls of the mutating pass arrived in the expected order.
 func (e *Expectation) inOrder(calls []Call) bool {
 	want := slices.Concat(e.Mutating, e.Again)
 	var got []Call

@@ -11,12 +11,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// found are seeds beyond the first ones that found something: 161 that validating webhooks
-// see the name that the server generates, 738 that those of namespaces see it as a label.
+// found are seeds beyond the first ones that detected bugs. 161: validating webhooks see the name that the
+// server generates. 738: for namespaces, webhooks see that name as a label, too.
 var found = []uint64{161, 738}
 
-// What a server is about to do with random requests is what the server explains, and what
-// the command explains by reading the server, or files.
+// For random requests, the explanations of the server, and of the command reading a server or files, predict
+// the actual admission.
 func TestWhatIsExplainedHappens(t *testing.T) {
 	worlds := speed.Of(25, 100)
 	recorder, err := NewRecorder()
@@ -50,7 +50,7 @@ func TestWhatIsExplainedHappens(t *testing.T) {
 	}
 	t.Logf("%d requests, %d explanations, %d of them with something unknown; %d calls, %d of them repeated, %d in another version; %d requests rejected",
 		sum.Requests, sum.Explained, sum.Unknown, sum.Calls, sum.Again, sum.Equivalent, sum.Rejected)
-	// Worlds in which nothing happens prove nothing.
+	// Worlds without rejections or calls prove nothing.
 	for _, c := range []struct {
 		what       string
 		got, least int

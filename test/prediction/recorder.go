@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// Recorder is an HTTPS server on a loopback address with all webhooks of a World. It keeps
-// what they received. It is safe for concurrent use.
+// Recorder is an HTTPS server on a loopback address that serves all webhooks of a World and records their
+// reviews. It is safe for concurrent use.
 type Recorder struct {
 	listener *hooktest.Listener
 
@@ -22,12 +22,12 @@ type Recorder struct {
 		sync.Mutex
 		answers map[string]Answer
 		calls   []Call
-		// marked are the markers that were seen, by webhook and name.
+		// marked contains the received markers, by webhook and name.
 		marked map[string]bool
 	}
 }
 
-// NewRecorder starts a Recorder. Close ends it.
+// NewRecorder starts a Recorder. Close stops it.
 func NewRecorder() (*Recorder, error) {
 	r := &Recorder{}
 	r.mu.marked = map[string]bool{}
@@ -36,36 +36,36 @@ func NewRecorder() (*Recorder, error) {
 	return r, err
 }
 
-// Close ends the Recorder.
+// Close stops the Recorder.
 func (r *Recorder) Close() error { return r.listener.Close() }
 
-// client is the clientConfig of a webhook.
+// client returns the clientConfig of a webhook.
 func (r *Recorder) client(name string) map[string]any {
 	return map[string]any{"url": r.listener.URL + "/" + name, "caBundle": base64.StdEncoding.EncodeToString(r.listener.CA)}
 }
 
-// begin forgets what was received, and answers as the World says.
+// begin clears the recorded reviews and sets the answers of the webhooks.
 func (r *Recorder) begin(answers map[string]Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.answers, r.mu.calls = answers, nil
 }
 
-// received returns what was received since begin, in order of arrival.
+// received returns the reviews since begin, in order of arrival.
 func (r *Recorder) received() []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Call(nil), r.mu.calls...)
 }
 
-// saw reports whether a webhook received a review about a marker.
+// saw reports whether a webhook received a review of a marker.
 func (r *Recorder) saw(webhook, marker string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.marked[webhook+"/"+marker]
 }
 
-// review is what a webhook needs of an AdmissionReview (v1 and v1beta1).
+// review contains the fields of AdmissionReview (v1 and v1beta1) that a webhook reads.
 type review struct {
 	APIVersion string `json:"apiVersion"`
 	Request    struct {
@@ -109,7 +109,7 @@ func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": asked.APIVersion, "kind": "AdmissionReview", "response": response})
 }
 
-// note keeps a review, and returns how to answer.
+// note records a review and returns the answer.
 func (r *Recorder) note(name string, asked *review) Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *Recorder) note(name string, asked *review) Answer {
 	}
 	answer, ok := r.mu.answers[name]
 	if !ok || q.UserInfo.Username != User {
-		// The server itself writes, too, and webhooks of another World may still be in force.
+		// The server also writes objects itself, and webhooks of another World may still be active.
 		return Allow
 	}
 	version := q.Kind.Version
@@ -137,8 +137,8 @@ func (r *Recorder) note(name string, asked *review) Answer {
 	return answer
 }
 
-// annotation returns the patch by which a webhook annotates an object, nil if there is
-// no object or it has the annotation.
+// annotation returns the patch by which a webhook annotates an object; nil if there is no object or it
+// already has the annotation.
 func annotation(raw json.RawMessage, name string) []byte {
 	var object *struct {
 		Metadata struct {
@@ -162,7 +162,7 @@ func annotation(raw json.RawMessage, name string) []byte {
 	return patch
 }
 
-// await waits until something is so, or ctx ends.
+// await polls until a condition is true or ctx ends.
 func await(ctx context.Context, what string, so func() (bool, error)) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -28,17 +28,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
-// patience is how long a Session waits for what a server does by itself.
+// patience is the time limit for asynchronous work of the server.
 const patience = 2 * time.Minute
 
-// Options configure a Session.
+// Options configures a Session.
 type Options struct {
 	// Admin is the configuration of the server's administrator.
 	Admin *rest.Config
-	// Gatehouse reports whether the server is a Gatehouse server: it explains by itself, and
-	// calls webhooks ahead of their turn.
+	// Gatehouse reports whether the server is a Gatehouse server, which can explain requests and calls
+	// webhooks ahead of their turn.
 	Gatehouse bool
-	// Recorder has the webhooks.
+	// Recorder serves the webhooks.
 	Recorder *Recorder
 	// Dir is an empty directory for files.
 	Dir string
@@ -48,36 +48,37 @@ type Options struct {
 type Session struct {
 	options Options
 	admin   dynamic.Interface
-	// user sends the requests of User.
+	// user sends requests as User.
 	user *http.Client
 	ways []way
 	// marker is the number of the latest marker.
 	marker int
 }
 
-// way is a way to have a request explained: arguments of the command explain, besides
-// those that name the request.
+// way is one way to explain a request: arguments of the command explain, in addition to the arguments that
+// describe the request.
 type way struct {
 	name string
 	args []string
-	// files reports whether the command does not ask a server.
+	// files reports whether the command reads files instead of asking a server.
 	files bool
 }
 
-// Tally counts what a Session has seen.
+// Tally counts the results of a Session.
 type Tally struct {
-	// Requests were made, and webhooks received Calls, of which Again are repetitions.
+	// Requests is the number of requests, Calls the number of reviews, and Again the number of repeated
+	// reviews.
 	Requests, Calls, Again int
-	// Rejected are requests that admission rejected; Explained is how often the command
-	// explain was run, and Unknown how many of the explanations do not know everything.
+	// Rejected counts requests rejected by admission, Explained the runs of the command explain, and Unknown
+	// the explanations with an unknown part.
 	Rejected, Explained, Unknown int
-	// Equivalent are calls in another version or group than that of the request.
+	// Equivalent counts reviews in another version or group than the request.
 	Equivalent int
-	// Differences say what was not as it was explained.
+	// Differences describe the mispredictions.
 	Differences []string
 }
 
-// Add adds the figures of another Tally.
+// Add adds the counts and differences of another Tally.
 func (t *Tally) Add(o *Tally) {
 	t.Requests, t.Calls, t.Again = t.Requests+o.Requests, t.Calls+o.Calls, t.Again+o.Again
 	t.Rejected, t.Explained, t.Unknown = t.Rejected+o.Rejected, t.Explained+o.Explained, t.Unknown+o.Unknown
@@ -115,7 +116,7 @@ func NewSession(ctx context.Context, o Options) (*Session, error) {
 
 func (s *Session) path(name string) string { return filepath.Join(s.options.Dir, name) }
 
-// kubeconfigs writes those of the administrator and of User.
+// kubeconfigs writes the kubeconfigs of the administrator and of User.
 func (s *Session) kubeconfigs() error {
 	admin := s.options.Admin
 	c := clientcmdapi.NewConfig()
@@ -132,7 +133,7 @@ func (s *Session) kubeconfigs() error {
 	return clientcmd.WriteToFile(*c, s.path("user.kubeconfig"))
 }
 
-// resource is where objects of a kind are.
+// resource is a GroupVersionResource constructor.
 func resource(group, version, plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
 }
@@ -202,7 +203,7 @@ func (s *Session) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	// The custom resource and the rights take effect a moment after they are written.
+	// The custom resource and the rights take effect shortly after they are written.
 	return await(ctx, "the user may list gadgets", func() (bool, error) {
 		for _, version := range []string{"v1", "v2"} {
 			code, _, err := s.send(ctx, http.MethodGet, "/apis/"+customGroup+"/"+version+"/gadgets", nil)
@@ -214,7 +215,7 @@ func (s *Session) prepare(ctx context.Context) error {
 	})
 }
 
-// gadgets is the spec of the definition of the custom resource.
+// gadgets returns the spec of the CRD.
 func gadgets() map[string]any {
 	version := func(name string, storage bool) any {
 		return map[string]any{
@@ -228,13 +229,12 @@ func gadgets() map[string]any {
 	}
 }
 
-// markerName is the name of the configurations with the webhooks that receive markers. It
-// is before all others in the order of names.
+// markerName is the name of the configurations with the webhooks that receive markers. It sorts before all
+// other names.
 const markerName = "0-marker"
 
-// settle waits until the server calls what is registered now. Each kind of configuration
-// reaches the server's admission in the order of its writes, so that a change of one that is
-// made last is in force last.
+// settle waits until the current registrations are active. Admission observes each kind of configuration in
+// the order of its writes, so the last change of a kind becomes active last.
 func (s *Session) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -257,8 +257,8 @@ func (s *Session) settle(ctx context.Context) error {
 // jsonPatch is the content type of a JSON patch.
 const jsonPatch = "application/json-patch+json"
 
-// Play registers what a World has, makes its requests, and takes the registrations away.
-// The error says what kept it from doing so; what was not as explained is in the Tally.
+// Play registers the webhooks of a World, sends its requests, and removes the webhooks. It returns an error
+// if it cannot do that; mispredictions are in the Tally.
 func (s *Session) Play(ctx context.Context, w *World) (_ *Tally, err error) {
 	t := &Tally{}
 	for _, u := range w.Stored {
@@ -306,7 +306,7 @@ func (s *Session) Play(ctx context.Context, w *World) (_ *Tally, err error) {
 	return t, nil
 }
 
-// objects is the administrator's access to objects of the kind of u.
+// objects returns the administrator's client for objects of the kind of u.
 func (s *Session) objects(u *unstructured.Unstructured) dynamic.ResourceInterface {
 	gvk := u.GroupVersionKind()
 	plural := strings.ToLower(gvk.Kind) + "s"
@@ -320,7 +320,7 @@ func (s *Session) objects(u *unstructured.Unstructured) dynamic.ResourceInterfac
 	return client.Namespace(u.GetNamespace())
 }
 
-// judge has a request explained in all ways, makes it, and compares.
+// judge explains a request in all ways, sends it, and compares.
 func (s *Session) judge(ctx context.Context, w *World, r *Request, t *Tally) error {
 	sent, old, err := s.content(ctx, r)
 	if err != nil {
@@ -383,8 +383,8 @@ func (s *Session) judge(ctx context.Context, w *World, r *Request, t *Tally) err
 	return nil
 }
 
-// content returns what a request sends, and the stored object in the version of the
-// request; nil for what there is not.
+// content returns the object that a request sends, and the stored object in the version of the request.
+// Either may be nil.
 func (s *Session) content(ctx context.Context, r *Request) (sent, old *unstructured.Unstructured, err error) {
 	if r.Operation == "CREATE" {
 		return r.Object, nil, nil
@@ -413,7 +413,7 @@ func (s *Session) explain(ctx context.Context, way way, r *Request) (*plan.Plan,
 	if r.Operation != "CREATE" {
 		args = append(args, r.Resource.Resource+"."+r.Resource.Version+"."+r.Resource.Group+"/"+r.Name)
 	}
-	// The request alone, without what controllers make of a workload.
+	// Explain the request alone, without the pods that controllers create from a workload.
 	args = append(args, "--expand=false")
 	if r.Object != nil {
 		args = append(args, "--filename", s.path("sent.json"))
@@ -428,7 +428,7 @@ func (s *Session) explain(ctx context.Context, way way, r *Request) (*plan.Plan,
 		args = append(args, "--dry-run")
 	}
 	if way.files && r.StoredAs != "" && r.StoredAs != r.Resource.GroupVersion().String() {
-		// The files have it in another version.
+		// The files contain the object in another version.
 		args = append(args, "--old", s.path("old.json"))
 	}
 	var out, errs bytes.Buffer
@@ -445,7 +445,7 @@ func (s *Session) explain(ctx context.Context, way way, r *Request) (*plan.Plan,
 	return e.Status.Plan, nil
 }
 
-// make makes a request, and returns the code and the body of the answer.
+// make sends a request, and returns the code and the body of the response.
 func (s *Session) make(ctx context.Context, r *Request, sent *unstructured.Unstructured) (int, string, error) {
 	segments := []string{"/apis", r.Resource.Group, r.Resource.Version}
 	if r.Resource.Group == "" {
@@ -474,7 +474,7 @@ func (s *Session) make(ctx context.Context, r *Request, sent *unstructured.Unstr
 	return s.send(ctx, method, path.Join(segments...)+"?"+query.Encode(), body)
 }
 
-// send sends a request of User.
+// send sends a request as User.
 func (s *Session) send(ctx context.Context, method, path string, body []byte) (int, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

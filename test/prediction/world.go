@@ -9,52 +9,52 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// World is what a seed makes.
+// World is a set of webhooks, objects and requests generated from a seed.
 type World struct {
 	Seed uint64
 	// Configurations are webhook configurations (v1).
 	Configurations []*unstructured.Unstructured
-	// Answers are how the webhooks answer, by their names.
+	// Answers are the answers of the webhooks, by webhook name.
 	Answers map[string]Answer
-	// Stored are there before the webhooks are registered.
+	// Stored objects exist before the webhooks are registered.
 	Stored []*unstructured.Unstructured
-	// Requests are made one after the other.
+	// Requests are sent one after the other.
 	Requests []*Request
 }
 
-// Answer is how a webhook answers.
+// Answer is a webhook's response.
 type Answer string
 
 const (
 	// Allow allows the request.
 	Allow Answer = "allow"
-	// Annotate allows the request, and annotates an object that it has not annotated before.
+	// Annotate allows the request, and annotates the object unless it has the annotation.
 	Annotate Answer = "annotate"
 	// Deny rejects the request.
 	Deny Answer = "deny"
-	// Fail answers with an error of the webhook's own.
+	// Fail answers with an HTTP error.
 	Fail Answer = "fail"
 )
 
-// Request is a request of the user User.
+// Request is a request by User.
 type Request struct {
 	// Operation is CREATE, UPDATE or DELETE.
 	Operation string
-	// Resource, Kind and Namespaced are what the request is about; Kind is that of Object.
+	// Resource, Kind and Namespaced describe the object of the request; Kind is the kind of Object.
 	Resource    schema.GroupVersionResource
 	Subresource string
 	// Main is the kind of the resource without the subresource.
 	Main            schema.GroupVersionKind
 	Namespaced      bool
 	Namespace, Name string
-	// Object is what is sent; nil for DELETE.
+	// Object is the request body; nil for DELETE.
 	Object *unstructured.Unstructured
 	DryRun bool
-	// StoredAs is the version in which World.Stored has the object; empty for CREATE.
+	// StoredAs is the version of the object in World.Stored; empty for CREATE.
 	StoredAs string
 }
 
-// String names the request in messages.
+// String describes the request in messages.
 func (r *Request) String() string {
 	text := r.Operation + " " + r.Resource.GroupVersion().String() + " " + r.Resource.Resource
 	if r.Subresource != "" {
@@ -70,21 +70,21 @@ func (r *Request) String() string {
 	return text
 }
 
-// User makes all requests, as a member of Group.
+// User sends all requests, as a member of Group.
 const User, Group = "alice", "devs"
 
-// markers is the namespace of the objects by which a Session finds out what is in force. No
-// webhook of a World is called for them.
+// markers is the namespace of objects with which a Session detects the active webhooks. No webhook of a World
+// matches them.
 const markers = "markers"
 
-// endpoint is what requests may be about.
+// endpoint is a resource or subresource of the requests.
 type endpoint struct {
 	group, version, resource, sub, kind string
-	// cluster reports whether the objects are in no namespace.
+	// cluster reports whether the resource is cluster-scoped.
 	cluster bool
-	// only are the operations; all if it is empty.
+	// only lists the operations; empty means all.
 	only []string
-	// spec makes the rest of an object.
+	// spec generates the fields of an object except its type and metadata.
 	spec func(g *generator) map[string]any
 }
 
@@ -92,13 +92,13 @@ func (e *endpoint) gv() schema.GroupVersion {
 	return schema.GroupVersion{Group: e.group, Version: e.version}
 }
 
-// customGroup has a kind with two versions that differ in their name only.
+// customGroup has a kind with two versions that differ only in their name.
 const customGroup = "prediction.example.com"
 
 var (
 	update  = []string{"UPDATE"}
 	nothing = func(*generator) map[string]any { return nil }
-	// endpoints of several versions or groups with the same objects follow one another.
+	// Endpoints of the same objects in several versions or groups are adjacent.
 	endpoints = []*endpoint{
 		{version: "v1", resource: "configmaps", kind: "ConfigMap", spec: func(g *generator) map[string]any {
 			return map[string]any{"data": map[string]any{"size": g.word()}}
@@ -157,10 +157,10 @@ func newEvent(g *generator) map[string]any {
 	}
 }
 
-// RequestsPerWorld is how many requests are made with the same registrations.
+// RequestsPerWorld is the number of requests with the same registrations.
 const RequestsPerWorld = 2
 
-// NewWorld makes the world of a seed: always the same.
+// NewWorld generates the World of a seed, deterministically.
 func NewWorld(seed uint64) *World {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 10)), seed: seed}
 	w := &World{Seed: seed, Answers: map[string]Answer{}}
@@ -176,23 +176,23 @@ func NewWorld(seed uint64) *World {
 	return w
 }
 
-// generator makes random things.
+// generator generates random values.
 type generator struct {
 	*rand.Rand
 	seed uint64
-	// focus are endpoints that rules prefer.
+	// focus are the endpoints that most rules match.
 	focus []*endpoint
-	// namespace is that of the object that is being made.
+	// namespace is the namespace of the object being generated.
 	namespace string
 	hooks     int
 }
 
-// chance is true in so many of a hundred cases.
+// chance returns true with a probability in percent.
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func (g *generator) word() string { return pick(g, "a", "b", "c") }
 
-// pick returns one of the values.
+// pick returns one of the values at random.
 func pick[T any](g *generator, values ...T) T { return values[g.IntN(len(values))] }
 
 func (g *generator) labels() map[string]any {
@@ -208,12 +208,12 @@ func (g *generator) labels() map[string]any {
 	return labels
 }
 
-// namespaces are those of the requests, with their labels.
+// namespaces are the namespaces of the requests, with their labels.
 var namespaces = map[string]map[string]any{
 	"red": {"team": "red"}, "blue": {"team": "blue", "env": "prod"}, "plain": nil,
 }
 
-// object makes an object of an endpoint.
+// object generates an object of an endpoint.
 func (g *generator) object(e *endpoint, name string) *unstructured.Unstructured {
 	g.namespace = ""
 	if !e.cluster {
@@ -253,7 +253,7 @@ func (g *generator) request(w *World, i int) *Request {
 		}
 		return r
 	}
-	// The object may have been stored through another version.
+	// The object may have been stored in another version.
 	stored, others := e, equivalents(e)
 	if g.chance(50) && len(others) > 0 {
 		stored = pick(g, others...)
@@ -275,8 +275,8 @@ func (g *generator) request(w *World, i int) *Request {
 			"metadata": map[string]any{"name": r.Name, "namespace": r.Namespace}, "spec": map[string]any{"replicas": int64(g.IntN(4))},
 		}}
 	case e.resource == "events" || e.group == "autoscaling":
-		// Not every change of these is allowed: the labels change, and what is stored is sent
-		// otherwise. A Session reads it.
+		// Some changes of these objects are not allowed: change only the labels. A Session reads the stored
+		// object and sends the rest unchanged.
 		r.Object = &unstructured.Unstructured{Object: map[string]any{"metadata": sent.Object["metadata"]}}
 	default:
 		r.Object = sent
@@ -284,7 +284,7 @@ func (g *generator) request(w *World, i int) *Request {
 	return r
 }
 
-// equivalents are the other endpoints with the same objects.
+// equivalents returns the other endpoints of the same objects.
 func equivalents(e *endpoint) []*endpoint {
 	var found []*endpoint
 	for _, other := range endpoints {
@@ -306,7 +306,7 @@ func (g *generator) configuration(w *World, i int) *unstructured.Unstructured {
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-		// The names are not in the order in which they are made.
+		// The order of the names differs from the order of creation.
 		"metadata": map[string]any{"name": fmt.Sprintf("%s-w%d-%d", pick(g, "a", "b-c", "m", "z"), g.seed, i)},
 		"webhooks": hooks,
 	}}
@@ -410,7 +410,7 @@ func (g *generator) rule() map[string]any {
 	return r
 }
 
-// expressions are conditions; some fail for some objects.
+// expressions are match conditions; some fail for some objects.
 var expressions = []string{
 	"true", "true", "false",
 	"object != null",
@@ -438,7 +438,7 @@ var expressions = []string{
 	"has(object.metadata.generateName)",
 }
 
-// rights are conditions that ask what the user may do.
+// rights are match conditions that check the permissions of the user.
 var rights = []string{
 	"authorizer.group('').resource('configmaps').check('get').allowed()",
 	"!authorizer.group('').resource('nodes').check('delete').allowed()",

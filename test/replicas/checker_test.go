@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The checker finds what it is there to find.
+// The checker detects each kind of escape.
 func TestChecker(t *testing.T) {
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }

@@ -23,19 +23,19 @@ import (
 // space is the size of a disk that can be full.
 const space = 1 << 30
 
-// fault is something that fails for a while.
+// fault is a temporary failure.
 type fault struct {
 	name         string
 	fail, repair func()
-	// long is how long it lasts when many faults are made; 0 for as long as all.
+	// long is the duration of the fault in runs with many faults; 0 means the default duration.
 	long time.Duration
 }
 
-// TestHistoriesOfJoinedServers proves S31.9 in both modes: no write escapes a registration that was acknowledged before it
-// began, in strict mode, or longer before than the maximum staleness, in bounded mode; and no acknowledged write is lost, while
-// members are killed, paused, without space, cut off from each other, with another clock, added and removed.
-// GATEHOUSE_FAULTS is the number of faults; the list of them is gone through again and again. GATEHOUSE_FAULT takes those with
-// a text in their name.
+// TestHistoriesOfJoinedServers verifies S31.9 in both modes: no write escapes a registration that was
+// acknowledged before the write began (strict mode), or earlier than that by more than the maximum staleness
+// (bounded mode); and no acknowledged write is lost, while members are killed, paused, out of disk space,
+// partitioned, running with a wrong clock, added and removed. GATEHOUSE_FAULTS is the number of faults; the
+// list of faults repeats as needed. GATEHOUSE_FAULT selects the faults whose name contains it.
 func TestHistoriesOfJoinedServers(t *testing.T) {
 	t.Parallel()
 	const maxStaleness = 5 * time.Second
@@ -71,7 +71,7 @@ func TestHistoriesOfJoinedServers(t *testing.T) {
 					plain.writing.Go(func() { plain.write(ctx, f.client(server), server) })
 				}
 				for n := range count {
-					// Both modes together make most of the faults.
+					// The two modes together cover most of the faults.
 					fault := all[(i*count+n)%len(all)]
 					length := 3 * time.Second
 					if many {
@@ -105,7 +105,7 @@ func TestHistoriesOfJoinedServers(t *testing.T) {
 	}
 }
 
-// plainWrites are writes that nothing judges, which come faster.
+// plainWrites are writes that no registration matches, which are faster.
 type plainWrites struct {
 	writing      sync.WaitGroup
 	mu           sync.Mutex
@@ -125,12 +125,13 @@ func (p *plainWrites) write(ctx context.Context, c *client, server int) {
 			pause(ctx, breath())
 			continue
 		}
-		// A server that is away is not to be asked all the time.
+		// Do not retry an unavailable server in a tight loop.
 		pause(ctx, 20*time.Millisecond)
 	}
 }
 
-// memberFaults are the faults of joined servers. A disk is that of the third server; nil when it has none of its own.
+// memberFaults returns the faults of joined servers. disk is the disk of the third server; nil if that server
+// has no separate disk.
 func (f *fleet) memberFaults(t *testing.T, mode string, disk *harness.Disk) []fault {
 	fallen := 0
 	killed := func(server func() int) (fail, repair func()) {
@@ -193,7 +194,7 @@ func (f *fleet) memberFaults(t *testing.T, mode string, disk *harness.Disk) []fa
 	return all
 }
 
-// clockFault adds the fault that the clock of a server is wrong.
+// clockFault adds a fault that sets the clock of a server ahead.
 func (f *fleet) clockFault(t *testing.T, add func(string, func(), func()), server int, ahead time.Duration) {
 	s := f.servers[server]
 	if !s.Clock(t, 0) {
@@ -206,10 +207,10 @@ func (f *fleet) clockFault(t *testing.T, add func(string, func(), func()), serve
 	add(fmt.Sprintf("the clock of server %d is ahead by %s", server, ahead), set(ahead), set(0))
 }
 
-// joining returns the flags of a server that joins.
+// joining returns the flags of a joining server.
 func (f *fleet) joining(t *testing.T, mode string) []string {
 	t.Helper()
-	// The others may have no leader yet.
+	// Wait until the other servers have a leader.
 	f.leader()
 	return joins(f.servers[0], newToken(t, f.servers[0], 1), newPeer(t), "--admission-consistency", mode)
 }
@@ -230,7 +231,7 @@ func (f *fleet) removeNamed(t *testing.T, name string) {
 	})
 }
 
-// fill fills the disk of the third server, which then ends.
+// fill fills the disk of the third server until the server ends.
 func (f *fleet) fill(t *testing.T, disk *harness.Disk) {
 	t.Helper()
 	disk.Leave(t, 0)
@@ -240,14 +241,14 @@ func (f *fleet) fill(t *testing.T, disk *harness.Disk) {
 	write := func() bool {
 		i++
 		body := map[string]any{"metadata": map[string]any{"name": "filler"}, "stringData": map[string]any{"value": strings.Repeat("x", 1_000_000) + strconv.Itoa(i)}}
-		// The others may have no leader for a moment, and it may be there.
+		// The filler may have been created although the other servers had no leader for a moment.
 		a, err := c.send(harness.Context(t), http.MethodPut, at+"/filler", body)
 		if err == nil && a.code == http.StatusNotFound {
 			a, err = c.send(harness.Context(t), http.MethodPost, at, body)
 		}
 		return err == nil && a.code < 300
 	}
-	// The file that the log is written to has its room already, 64 MB. A slow machine takes its time to fill it.
+	// The current segment of the log, 64 MB, is preallocated. A slow machine takes a while to fill it.
 	deadline := time.Now().Add(5 * time.Minute)
 	for written := 0; written < 64 && time.Now().Before(deadline); {
 		if write() {

@@ -20,34 +20,33 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A fleet is six processes, and the tests say how late a server may be.
+	// A fleet is six processes, and the tests measure the delays of servers.
 	if err := flag.Set("test.parallel", "3"); err != nil {
 		panic(err)
 	}
 	os.Exit(harness.Main(m))
 }
 
-// fleet is three servers on an etcd of three members, each server with links of
-// its own to the members.
+// fleet is three servers on an etcd of three members. Each server has its own links to the members.
 type fleet struct {
 	t       testing.TB
 	etcd    *harness.EtcdCluster
 	servers []*harness.Server
-	// clients are how to reach the servers, which may be restarted meanwhile.
+	// clients are the client configurations of the servers, which may be restarted meanwhile.
 	clients []*rest.Config
 	links   [][]*harness.Link
 	hooks   *harness.WebhookServer
 
-	// next counts the versions of hooks, and registered says which hooks are.
+	// next is the latest version number of hooks; registered contains the registered hooks.
 	next       int
 	registered map[string]bool
-	// fallen is the member of etcd that is away.
+	// fallen is the stopped member of etcd.
 	fallen *harness.EtcdMember
 }
 
 type link = harness.Link
 
-// each calls a method of the first n links.
+// each returns a function that calls a method on the first n links.
 func each(links []*link, n int) func(func(*link)) {
 	return func(call func(*link)) {
 		for _, l := range links[:n] {
@@ -61,7 +60,7 @@ func newFleet(t testing.TB, flags ...string) *fleet {
 	return newFleetOf(t, "", flags...)
 }
 
-// newFleetOf is newFleet with servers of another program; empty for the one under test.
+// newFleetOf is newFleet with servers of another program; an empty path means the program under test.
 func newFleetOf(t testing.TB, program string, flags ...string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, etcd: harness.StartEtcdCluster(t, 3), hooks: harness.NewWebhookServer(t, nil), registered: map[string]bool{}}
@@ -87,7 +86,7 @@ type client struct {
 	http *http.Client
 }
 
-// client returns a client with connections of its own.
+// client returns a client with separate connections.
 func (f *fleet) client(server int) *client {
 	f.t.Helper()
 	config := f.clients[server]
@@ -98,7 +97,7 @@ func (f *fleet) client(server int) *client {
 	return &client{base: config.Host, http: &http.Client{Transport: transport}}
 }
 
-// answer is what a server said.
+// answer is a server's response.
 type answer struct {
 	code   int
 	header http.Header
@@ -132,7 +131,7 @@ func (c *client) send(ctx context.Context, method, path string, body any) (*answ
 	return a, err
 }
 
-// must sends what has to work.
+// must sends a request and fails the test if its status code is unexpected.
 func (f *fleet) must(code, server int, method, path string, body any) *answer {
 	f.t.Helper()
 	a, err := f.client(server).send(harness.Context(f.t), method, path, body)
@@ -142,14 +141,13 @@ func (f *fleet) must(code, server int, method, path string, body any) *answer {
 	return a
 }
 
-// revision is the header with the revision that a write was judged by, 0 when
-// there is none.
+// revision returns the registration revision in the header of a write, or 0.
 func (a *answer) revision() int64 {
 	n, _ := strconv.ParseInt(a.header.Get("Gatehouse-Registration-Revision"), 10, 64)
 	return n
 }
 
-// version is the object's.
+// version returns the resourceVersion of the object.
 func (a *answer) version() int64 {
 	var object struct {
 		Metadata struct {
@@ -162,7 +160,7 @@ func (a *answer) version() int64 {
 	return object.Metadata.ResourceVersion
 }
 
-// field is a field of the body.
+// field returns a field of the body.
 func field(t testing.TB, a *answer, path ...string) any {
 	t.Helper()
 	var body any
@@ -179,7 +177,7 @@ func field(t testing.TB, a *answer, path ...string) any {
 	return body
 }
 
-// status is the reason and message of a Status.
+// status returns the reason and the message of a Status.
 func (a *answer) status() (reason, message string) {
 	var status struct{ Reason, Message string }
 	_ = json.Unmarshal(a.body, &status)
@@ -195,15 +193,15 @@ func configMap(name string) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}
 }
 
-// kinds are those of the two hooks of a history.
+// kinds maps the two hooks of a history to their kinds.
 var kinds = map[string]string{
 	"mutating": "MutatingWebhookConfiguration", "validating": "ValidatingWebhookConfiguration",
 }
 
 func collection(hook string) string { return group + strings.ToLower(kinds[hook]) + "s" }
 
-// configuration registers a version of a hook for the creation of ConfigMaps. The
-// version is the path it is called at.
+// configuration returns a webhook configuration for a version of a hook, which matches the creation of
+// ConfigMaps. The webhook's path contains the version.
 func (f *fleet) configuration(hook string, version int) map[string]any {
 	h := f.hooks.Hook(fmt.Sprintf("/%s/%d", hook, version), tell(hook, version))
 	return map[string]any{
@@ -219,8 +217,8 @@ func (f *fleet) configuration(hook string, version int) map[string]any {
 	}
 }
 
-// tell lets a request pass with a warning that says who judged it. Every third
-// version of the validating hook refuses it, in the same words.
+// tell admits a request with a warning that names the hook and its version. Every third version of the
+// validating hook rejects the request with the same text.
 func tell(hook string, version int) harness.Answer {
 	text := fmt.Sprintf("judged by %s %d", hook, version)
 	if hook == "validating" && version%3 == 0 {
@@ -229,7 +227,7 @@ func tell(hook string, version int) harness.Answer {
 	return harness.Respond(map[string]any{"allowed": true, "warnings": []string{text}})
 }
 
-// versions reads what the hooks, and the policies, told.
+// versions extracts the versions of hooks and policies from the warnings.
 func versions(header http.Header) map[string]int {
 	found := map[string]int{}
 	for _, text := range header.Values("Warning") {
@@ -243,8 +241,8 @@ func versions(header http.Header) map[string]int {
 	return found
 }
 
-// slowestRead is an upper bound of how long reads of registrations took on the
-// servers, as their metrics say.
+// slowestRead returns an upper bound of the duration of the servers' reads of registrations, from their
+// metrics.
 func (f *fleet) slowestRead() time.Duration {
 	f.t.Helper()
 	slowest := time.Duration(0)

@@ -6,40 +6,39 @@ import (
 	"time"
 )
 
-// registration is a write of what requests are judged by: a registration, or a param of
-// a policy. Of each there is, the versions go up.
+// registration is a write of a registration or of a param of a policy. The versions of each subject increase.
 type registration struct {
 	hook    string
 	version int
-	// server is that through which it was written.
+	// server is the server that received the write.
 	server int
-	// revision is the resourceVersion that the acknowledgement has; 0 for a param, which
-	// the revision of a judgement says nothing about.
+	// revision is the resourceVersion in the acknowledgement; 0 for a param, since the revision of a
+	// judgement does not cover params.
 	revision     int64
 	acknowledged time.Time
 }
 
-// judgement is a write that admission judged.
+// judgement is a write that was evaluated by admission.
 type judgement struct {
 	server int
 	began  time.Time
-	// revision is what the response's header says.
+	// revision is the revision in the response's header.
 	revision int64
-	// versions are those that it was judged by.
+	// versions are the versions of the subjects that evaluated the write.
 	versions map[string]int
-	// created is the object that it made; empty when it was rejected. answer is what the client got.
+	// created is the name of the created object; empty if the write was rejected. answer is the response.
 	created, answer string
 }
 
-// history is what was seen. It is safe for concurrent use.
+// history is the record of all writes. It is safe for concurrent use.
 type history struct {
 	mu            sync.Mutex
 	registrations []registration
 	judgements    []judgement
-	// unknown are the versions of writes whose acknowledgement was lost: they may
-	// come into effect later, after writes that were acknowledged.
+	// unknown contains the versions of unacknowledged writes: they may take effect late, after acknowledged
+	// writes.
 	unknown map[string]map[int]bool
-	// refused counts writes that were not judged, by what they were answered.
+	// refused counts the writes that were not evaluated, by response.
 	refused map[string]int
 }
 
@@ -80,10 +79,9 @@ func (h *history) count() int {
 	return len(h.judgements)
 }
 
-// check returns the judgements that escaped a registration which had been
-// acknowledged longer than the bound when they began; own is the bound for those through the
-// server that acknowledged it. It also returns the longest time between an acknowledgement and the beginning of a write that was
-// not judged by it.
+// check returns the judgements that escaped a registration acknowledged more than the bound before they
+// began; own is the bound for writes through the server that acknowledged the registration. It also returns
+// the longest time between an acknowledgement and the start of a write that was not evaluated against it.
 func (h *history) check(bound, own time.Duration) (escapes []string, longest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

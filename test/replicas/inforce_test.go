@@ -12,16 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// TestOtherServersHearOfRegistrations proves S11.8 for the servers that a registration
-// was not written through: they hear of it by a watch and judge by it at once, long
-// before the next regular read. The server it was written through judges by it as soon
-// as the write is answered.
+// TestOtherServersHearOfRegistrations verifies S11.8 for the servers that did not receive the write: they
+// observe a registration by a watch and apply it at once, long before the next regular read. The server that
+// received the write applies it as soon as the write is answered.
 func TestOtherServersHearOfRegistrations(t *testing.T) {
 	t.Parallel()
 	const interval = 40 * time.Second
 	f := newFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
-	// judgedBy returns the version of the hook that judges a write through a server,
-	// 0 when none does.
+	// judgedBy returns the version of the hook that evaluates a write through a server, 0 if none does.
 	judgedBy := func(server int) int {
 		t.Helper()
 		a, err := f.client(server).send(harness.Context(t), "POST", configMaps+"?dryRun=All", configMap("judged"))
@@ -62,16 +60,16 @@ func TestOtherServersHearOfRegistrations(t *testing.T) {
 	t.Logf("in force on all servers %s after the answer, at most %s, measured by requests one after the other", took[len(took)/2], took[len(took)-1])
 }
 
-// TestOtherServersHearOfModes proves S28.10 for several servers: a change of the mode of a policy, a
-// binding or a webhook is in force on the server that it was written through when the write is answered,
-// and on the others soon after, long before the next regular read.
+// TestOtherServersHearOfModes verifies S28.10 for several servers: a change of the mode of a policy, a
+// binding or a webhook is active on the server that received the write when the write is answered, and on the
+// other servers soon after, long before the next regular read.
 func TestOtherServersHearOfModes(t *testing.T) {
 	t.Parallel()
 	const interval = 40 * time.Second
 	f := newFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
 	f.must(http.StatusCreated, 0, "POST", policies, validatingPolicy("modes", nil, "'no'"))
 	f.must(http.StatusCreated, 0, "POST", bindings, binding("modes", map[string]any{"policyName": "modes", "validationActions": []string{"Deny"}}))
-	// modeOf returns the mode that a create through a server meets.
+	// modeOf returns the mode that applies to a create through a server.
 	modeOf := func(server int) string {
 		t.Helper()
 		a, err := f.client(server).send(harness.Context(t), "POST", configMaps+"?dryRun=All", configMap("judged"))
@@ -113,11 +111,11 @@ func TestOtherServersHearOfModes(t *testing.T) {
 	for _, mode := range []string{"Warn", "Deny", "Audit", "Warn", "Audit", "", "Audit"} {
 		change(policies+"/modes", mode)
 	}
-	// The word of a binding counts more than that of its policy (S28.6).
+	// The mode of a binding overrides the mode of its policy (S28.6).
 	for _, mode := range []string{"Deny", "Warn", "Deny", "Audit"} {
 		change(bindings+"/modes", mode)
 	}
-	// Now a webhook that rejects everything, next to the policy that only audits.
+	// Add a webhook that rejects everything, next to the policy that only audits.
 	hook := f.hooks.Hook("/modes", harness.Respond(map[string]any{"allowed": false, "status": map[string]any{"code": 403, "message": "no"}}))
 	f.must(http.StatusCreated, 0, "POST", collection("validating"), map[string]any{
 		"metadata": map[string]any{"name": "modes"},

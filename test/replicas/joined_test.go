@@ -27,7 +27,7 @@ import (
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
-// peer is where a member is reached by the others: through a link.
+// peer is the peer address of a member, behind a link.
 type peer struct {
 	link  *harness.Link
 	flags []string
@@ -45,7 +45,7 @@ func newPeer(t testing.TB) peer {
 	return peer{link, []string{"--peer-address", link.Address, "--peer-bind-address", listen}}
 }
 
-// newToken makes a token on a server, in a file.
+// newToken creates a join token on a server and returns its file.
 func newToken(t testing.TB, s *harness.Server, uses int) string {
 	t.Helper()
 	r := harness.Run(t, "cluster", "token", "create", "--data-dir", s.DataDir, "--uses", strconv.Itoa(uses))
@@ -59,26 +59,26 @@ func newToken(t testing.TB, s *harness.Server, uses int) string {
 	return file
 }
 
-// begun is the first server of a cluster, on a directory that may have data.
+// begun starts the first server of a cluster, on a directory that may contain data.
 func begun(t testing.TB, dir string, flags ...string) (*harness.Server, peer) {
 	t.Helper()
 	p := newPeer(t)
 	return harness.StartOn(t, dir, append(append([]string{"--cluster"}, p.flags...), flags...)...), p
 }
 
-// joins are the flags of a server that joins.
+// joins returns the flags of a joining server.
 func joins(first *harness.Server, token string, p peer, flags ...string) []string {
 	return append(append([]string{"--join", first.URL, "--join-token-file", token}, p.flags...), flags...)
 }
 
-// newJoinedFleet is three servers with one etcd, of which each has a member.
+// newJoinedFleet starts three servers that form one etcd cluster, with one member each.
 func newJoinedFleet(t testing.TB, flags ...string) *fleet {
 	t.Helper()
 	return newJoinedFleetOn(t, t.TempDir(), "", flags...)
 }
 
-// newJoinedFleetOn is newJoinedFleet with the data directory of the third server, and with servers of another program; empty for
-// the one under test.
+// newJoinedFleetOn is newJoinedFleet with the data directory of the third server, and with servers of another
+// program; an empty path means the program under test.
 func newJoinedFleetOn(t testing.TB, dir, program string, flags ...string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, hooks: harness.NewWebhookServer(t, nil), registered: map[string]bool{}}
@@ -96,7 +96,7 @@ func newJoinedFleetOn(t testing.TB, dir, program string, flags ...string) *fleet
 	return f
 }
 
-// member asks a server how its member is.
+// member returns the status of a server's member.
 func (f *fleet) member(server int) (*members.Status, error) {
 	a, err := f.client(server).send(harness.Context(f.t), http.MethodGet, "/cluster/member", nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func (f *fleet) member(server int) (*members.Status, error) {
 	return s, json.Unmarshal(a.body, s)
 }
 
-// leader is the server whose member leads.
+// leader returns the server whose member leads.
 func (f *fleet) leader() int {
 	f.t.Helper()
 	leader := -1
@@ -128,7 +128,7 @@ func (f *fleet) leader() int {
 	return leader
 }
 
-// restartAll starts servers that were killed, which need each other to be ready.
+// restartAll restarts killed servers, which become ready only together.
 func restartAll(t testing.TB, servers ...*harness.Server) {
 	t.Helper()
 	var starting sync.WaitGroup
@@ -144,7 +144,7 @@ func (f *fleet) eachPeer(call func(*link)) {
 	}
 }
 
-// lostNone fails the test when a server does not have all objects of a collection that were acknowledged.
+// lostNone fails the test if a server lacks an acknowledged object of a collection.
 func (f *fleet) lostNone(collection string, acknowledged []string) {
 	f.t.Helper()
 	for i := range f.servers {
@@ -175,7 +175,8 @@ func (f *fleet) lostNone(collection string, acknowledged []string) {
 	}
 }
 
-// S31.1, S31.2, S31.4, S31.7, S31.8, S31.10: one server becomes three by flags. Its objects, its authority and its tokens stay.
+// S31.1, S31.2, S31.4, S31.7, S31.8, S31.10: flags turn one server into three. Its objects, its certificate
+// authority and its tokens stay.
 func TestServersJoin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -191,7 +192,7 @@ func TestServersJoin(t *testing.T) {
 	third := harness.Start(t, joins(second, token, newPeer(t))...)
 	all := []*harness.Server{first, second, third}
 	for i, s := range all {
-		// Everyone's kubeconfig is good everywhere.
+		// Each server's kubeconfig works on every server.
 		other := *s
 		other.Admin = rest.CopyConfig(all[(i+1)%3].Admin)
 		other.Admin.Host = s.URL
@@ -217,11 +218,11 @@ func TestServersJoin(t *testing.T) {
 	if r := harness.Run(t, "cluster", "token", "list", "--data-dir", third.DataDir); !strings.Contains(r.Out, " 0 ") || strings.Contains(r.Out, secret) {
 		t.Errorf("%s%s", r.Out, r.Err)
 	}
-	// A token is good for two servers.
+	// The token allows two servers to join.
 	if said := harness.Refuses(t, joins(first, token, newPeer(t))...); !strings.Contains(said, "used for as many servers as it is for") {
 		t.Errorf("a third server: %s", said)
 	}
-	// A member needs no token, and no flags.
+	// A member restarts without a token and without flags.
 	if err := os.Remove(token); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func TestServersJoin(t *testing.T) {
 	second.Restart(t)
 	second.HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-2", "")
 
-	// A backup of any member has all objects.
+	// A backup of any member contains all objects.
 	backup := filepath.Join(t.TempDir(), "backup.tar")
 	if r := harness.Run(t, "backup", "save", "--data-dir", third.DataDir, backup); r.Code != 0 {
 		t.Fatal(r.Err)
@@ -246,7 +247,7 @@ func TestServersJoin(t *testing.T) {
 	harness.StartOn(t, restored).HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-1", "")
 	third.Restart(t)
 
-	// A member whose data are gone is refused, whatever its flags say, until it is removed.
+	// A member that lost its data is refused, whatever its flags, until it is removed.
 	name := state(t, third).Name
 	third.Kill(t)
 	if err := os.RemoveAll(filepath.Join(third.DataDir, "etcd")); err != nil {
@@ -262,7 +263,7 @@ func TestServersJoin(t *testing.T) {
 	if r := harness.Run(t, "cluster", "status", "--data-dir", first.DataDir); r.Code != 1 || !strings.Contains(r.Out, "down") {
 		t.Errorf("status: %d\n%s%s", r.Code, r.Out, r.Err)
 	}
-	// Removing another one would leave no majority.
+	// Removing another member would leave no majority.
 	if r := harness.Run(t, "cluster", "remove", state(t, second).Name, "--data-dir", first.DataDir); r.Code != 1 || !strings.Contains(r.Err, "less than a majority") {
 		t.Errorf("%d: %s", r.Code, r.Err)
 	}
@@ -276,7 +277,7 @@ func TestServersJoin(t *testing.T) {
 	third.Restart(t)
 	third.HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-2", "")
 
-	// Two of three are lost for good: writes end with an error, and the last one goes on alone.
+	// Two of three servers are lost for good: writes fail, and the last server recovers alone.
 	second.Kill(t)
 	third.Kill(t)
 	began := time.Now()
@@ -318,7 +319,7 @@ func state(t testing.TB, s *harness.Server) *members.State {
 	return state
 }
 
-// S31.6: a server that would judge requests differently does not join.
+// S31.6: a server whose settings would change admission decisions does not join.
 func TestServersThatWouldJudgeDifferently(t *testing.T) {
 	t.Parallel()
 	first, _ := begun(t, t.TempDir())
@@ -336,7 +337,7 @@ func TestServersThatWouldJudgeDifferently(t *testing.T) {
 	harness.Start(t, joins(first, token, newPeer(t), "--disable-admission-plugins", "LimitRanger", "--allow-different-judging")...)
 }
 
-// S31.5: servers that join at once become members one after the other.
+// S31.5: servers that join at the same time become members one after the other.
 func TestServersJoinAtOnce(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -353,7 +354,7 @@ func TestServersJoinAtOnce(t *testing.T) {
 	}
 }
 
-// killAfter starts a server and kills it after a while.
+// killAfter starts a server and kills it after a delay.
 func killAfter(t *testing.T, after time.Duration, dir string, flags ...string) {
 	t.Helper()
 	cmd := exec.Command(harness.Binary(t), append([]string{"serve", "--data-dir", dir, "--secure-port", "0"}, flags...)...)
@@ -365,8 +366,8 @@ func killAfter(t *testing.T, after time.Duration, dir string, flags ...string) {
 	_ = cmd.Wait()
 }
 
-// S31.4: a server that is killed at any moment of joining joins with the same command. GATEHOUSE_JOIN_KILLS is the number of
-// moments.
+// S31.4: a server killed at any moment of a join can join with the same command. GATEHOUSE_JOIN_KILLS is the
+// number of moments.
 func TestAServerIsKilledWhileItJoins(t *testing.T) {
 	t.Parallel()
 	moments := speed.Of(2, 20)
@@ -375,7 +376,7 @@ func TestAServerIsKilledWhileItJoins(t *testing.T) {
 	}
 	began := time.Now()
 	first, _ := begun(t, t.TempDir())
-	// A join takes about as long as this start, and not much more.
+	// A join takes about as long as this start.
 	whole := 2 * time.Since(began)
 	dir, flags := t.TempDir(), joins(first, newToken(t, first, 1), newPeer(t))
 	random := speed.Random(t)
@@ -390,7 +391,7 @@ func TestAServerIsKilledWhileItJoins(t *testing.T) {
 	}
 }
 
-// S31.8: without a majority, writes and reads that must be fresh end with an error within their time.
+// S31.8: without a majority, writes and linearizable reads fail within their timeout.
 func (f *fleet) withoutMajority(t *testing.T) {
 	t.Helper()
 	named := func(name string) any { return map[string]any{"metadata": map[string]any{"name": name}} }
@@ -415,12 +416,13 @@ func (f *fleet) withoutMajority(t *testing.T) {
 			t.Errorf("%s %s: %v after %s", c.method, c.path, err, took)
 			continue
 		}
-		// A cache that begins anew has clients come back.
+		// A cache that is being reinitialized makes clients retry.
 		if reason, message := a.status(); a.code < 500 && a.code != http.StatusTooManyRequests || reason == "" || message == "" {
 			t.Errorf("%s %s: %d %s", c.method, c.path, a.code, a.body)
 		}
 	}
-	// S31.21: by now the loss is known, and the members that are missing are named at once, whatever time a request has.
+	// S31.21: by now the loss is detected, and the error names the missing members at once, whatever the
+	// timeout of the request.
 	for _, c := range []struct{ method, path string }{{"POST", configMaps}, {"GET", leases + "/there"}, {"GET", leases}} {
 		began := time.Now()
 		var body any
@@ -445,7 +447,8 @@ func (f *fleet) withoutMajority(t *testing.T) {
 	restartAll(t, f.servers[1:]...)
 }
 
-// S31.5, S31.8: a member that was away while the others threw away the log that it has not comes back by a snapshot.
+// S31.5, S31.8: a member that was down while the others compacted the log that it lacks recovers from a
+// snapshot.
 func TestMembersThatWereAway(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -465,8 +468,8 @@ func TestMembersThatWereAway(t *testing.T) {
 		t.Fatal(r.Err, err)
 	}
 	defer client.Close()
-	// etcd keeps 5,000 entries for members that are behind, and all of them for 30 s after it sent a snapshot, as it
-	// did to those who joined.
+	// etcd keeps 5,000 entries for slow members, and all entries for 30 s after it sent a snapshot, for
+	// example to the joining members.
 	const entries, writers = 6000, 30
 	for deadline := time.Now().Add(5 * time.Minute); snapshots() == before; {
 		if time.Now().After(deadline) {

@@ -9,14 +9,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A create that one server has admitted, and that a webhook holds up, is refused
-// when the namespace was deleted through another server meanwhile; nothing of it is
-// there when the namespace is made again.
+// A create that one server has admitted and that a webhook delays is rejected if the namespace was deleted
+// through another server meanwhile. No object of the create exists after the namespace is created again.
 func TestNothingIsStoredInANamespaceThatAnotherServerDeleted(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
-	// The other server runs the controllers, since it starts first: the one that holds the
-	// create up would wait for it before it empties the namespace.
+	// The other server runs the controllers, because it starts first. The server with the delayed create
+	// would wait for it before emptying the namespace.
 	other := harness.Start(t, "--etcd-servers", etcd.URL)
 	one := harness.Start(t, "--etcd-servers", etcd.URL)
 	slow, h := one.HTTP(t, nil), other.HTTP(t, nil)
@@ -38,7 +37,7 @@ func TestNothingIsStoredInANamespaceThatAnotherServerDeleted(t *testing.T) {
 			"timeoutSeconds": 30, "admissionReviewVersions": ["v1"]}]}`, hook.URL(), hook.CABundle()))
 	var created sync.WaitGroup
 	created.Go(func() {
-		// Until the webhook is in force, there is nothing to hold a create up.
+		// Until the webhook is active, creates are not delayed.
 		for i := 0; ; i++ {
 			code, err := slow.Try(harness.Context(t), "POST", configMaps, fmt.Sprintf(`{"metadata": {"name": "c%d"}}`, i))
 			if err != nil {

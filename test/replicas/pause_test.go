@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// TestAServerThatGoesOnJudgesByWhatIsInForce proves S11.9 for a process that does not run for a
-// while: a request that begins when the process goes on is judged by what another server
-// acknowledged a regular interval before, and so are the requests after it. The pauses are longer
-// than an interval, and shorter than the maximum staleness.
+// TestAServerThatGoesOnJudgesByWhatIsInForce verifies S11.9 for a paused process: a request that begins when
+// the process resumes is evaluated against the registrations that another server acknowledged at least a
+// regular interval earlier, and so are later requests. The pauses are longer than an interval, and shorter
+// than the maximum staleness.
 func TestAServerThatGoesOnJudgesByWhatIsInForce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

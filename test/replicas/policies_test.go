@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// subjects are what a history writes. Every write of a ConfigMap in the namespace default
-// is judged by all of them, and the warnings of its answer say by which version.
+// subjects are the objects whose versions a history writes. Each of them evaluates every write of a ConfigMap
+// in the namespace default, and the warnings of the response contain their versions.
 var subjects = []string{"mutating", "validating", "policy", "binding", "param", "mutatingpolicy", "mutatingbinding"}
 
 const (
@@ -15,12 +15,11 @@ const (
 	bindings         = group + "validatingadmissionpolicybindings"
 	mutatingPolicies = group + "mutatingadmissionpolicies"
 	mutatingBindings = group + "mutatingadmissionpolicybindings"
-	// params are objects whose annotation is a version.
+	// params are objects with an annotation that contains the version.
 	params = "/api/v1/namespaces/default/serviceaccounts"
 )
 
-// subject returns where a subject is written, and the object of a version. The name of
-// the object is history.
+// subject returns the path of a subject, and its object for a version. The name of the object is history.
 func (f *fleet) subject(subject string, version int) (at string, object map[string]any) {
 	switch subject {
 	case "policy":
@@ -37,7 +36,7 @@ func (f *fleet) subject(subject string, version int) (at string, object map[stri
 	return collection(subject), f.configuration(subject, version)
 }
 
-// tellers writes what has the subjects tell their versions, and does not change.
+// tellers creates the constant objects through which the subjects report their versions.
 func (f *fleet) tellers() {
 	f.t.Helper()
 	theirs := "params.metadata.annotations.version"
@@ -45,14 +44,14 @@ func (f *fleet) tellers() {
 		collection string
 		object     map[string]any
 	}{
-		// The policy that is a subject, with a binding that is none.
+		// The binding for the policy that is a subject.
 		{bindings, validatingBinding("policy", "history", nil)},
-		// The policy of the binding that is a subject.
+		// The policy for the binding that is a subject.
 		{policies, validatingPolicy("by-binding", paramKind, "'judged by binding ' + "+theirs)},
-		// What the param that is a subject says.
+		// The policy and the binding for the param that is a subject.
 		{policies, validatingPolicy("by-param", paramKind, "'judged by param ' + "+theirs)},
 		{bindings, validatingBinding("by-param", "by-param", map[string]any{"name": "history", "namespace": "default", "parameterNotFoundAction": "Deny"})},
-		// The same for mutating policies, which set labels; a validating policy tells them.
+		// The same for mutating policies, which set labels; a validating policy reports the labels.
 		{mutatingBindings, binding("policy", map[string]any{"policyName": "history"})},
 		{mutatingPolicies, mutatingPolicy("by-binding", paramKind, "binding", theirs)},
 		{policies, validatingPolicy("labels", nil, "'judged by mutatingpolicy ' + object.metadata.labels.policy", "'judged by mutatingbinding ' + object.metadata.labels.binding")},
@@ -68,7 +67,7 @@ func paramFor(subject string, version int) map[string]any {
 	return map[string]any{"name": fmt.Sprintf("%s-%d", subject, version), "namespace": "default", "parameterNotFoundAction": "Deny"}
 }
 
-// paramOf returns the param that a version of a binding refers to; nil for others.
+// paramOf returns the param of a version of a binding; nil for other subjects.
 func paramOf(object map[string]any) map[string]any {
 	spec, _ := object["spec"].(map[string]any)
 	ref, _ := spec["paramRef"].(map[string]any)
@@ -85,7 +84,7 @@ func param(name string, version int) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": name, "annotations": map[string]any{"version": fmt.Sprint(version)}}}
 }
 
-// creations are the constraints of all policies.
+// creations are the match constraints of all policies.
 var creations = map[string]any{
 	"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "default"}},
 	"resourceRules": []any{map[string]any{
@@ -93,7 +92,7 @@ var creations = map[string]any{
 	}},
 }
 
-// validatingPolicy is violated by everything, with messages that expressions give.
+// validatingPolicy is violated by every object; expressions compute its messages.
 func validatingPolicy(name string, kind map[string]any, messages ...string) map[string]any {
 	var validations []any
 	for _, m := range messages {
@@ -104,7 +103,7 @@ func validatingPolicy(name string, kind map[string]any, messages ...string) map[
 	}}
 }
 
-// validatingBinding warns of violations.
+// validatingBinding warns about violations.
 func validatingBinding(name, policy string, ref map[string]any) map[string]any {
 	spec := map[string]any{"policyName": policy, "validationActions": []string{"Warn"}}
 	if ref != nil {
@@ -117,7 +116,7 @@ func binding(name string, spec map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": name}, "spec": spec}
 }
 
-// mutatingPolicy sets a label to what an expression gives.
+// mutatingPolicy sets a label to the value of an expression.
 func mutatingPolicy(name string, kind map[string]any, label, value string) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{
 		"paramKind": kind, "matchConstraints": creations, "reinvocationPolicy": "Never",
@@ -127,14 +126,15 @@ func mutatingPolicy(name string, kind map[string]any, label, value string) map[s
 	}}
 }
 
-// unread reports whether a write was rejected because params could not be read, as by a server that is ending.
+// unread reports whether a write was rejected because params could not be read, as on a server that is
+// shutting down.
 func (a *answer) unread() bool {
 	_, message := a.status()
 	return a.code >= 400 && strings.Contains(message, "failed to configure binding") && !a.withoutParams()
 }
 
-// withoutParams reports whether a write was rejected because a param, which was there before
-// the binding that names it, was not found. That is an escape.
+// withoutParams reports whether a write was rejected because a param was not found that existed before its
+// binding. That is an escape.
 func (a *answer) withoutParams() bool {
 	_, message := a.status()
 	return a.code >= 400 && strings.Contains(message, "no params found")

@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// With 64 creators on three servers, there is never more than a quota allows, exactly as
-// much as it allows in the end, and nothing is counted that was deleted.
+// With 64 creators on three servers, the number of objects never exceeds a quota and finally equals it, and
+// deleted objects are not counted.
 func TestAQuotaIsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	const allowed, creators = 40, 64
@@ -53,9 +53,9 @@ func TestAQuotaIsNeverExceeded(t *testing.T) {
 			case err == nil:
 				made.Add(1)
 			case apierrors.IsForbidden(err):
-				return // That is what a full quota answers.
+				return // The quota is full.
 			case apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.ReasonForError(err) == metav1.StatusReasonInternalError:
-				// Others changed the quota faster; nothing was stored.
+				// Other requests changed the quota faster; nothing was stored.
 			default:
 				t.Errorf("create: %v", err)
 				return

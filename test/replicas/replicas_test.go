@@ -17,13 +17,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// TestHistories proves S11.8 and S11.10 for several servers, of webhooks, policies and
-// bindings of both kinds (S20.7), and S15.13 and S20.8 of params: with --admission-
-// consistency=bounded no write escapes a registration that begins later than a
-// second, and the read's own time, after the acknowledgement; with strict none
-// that begins later at all. It does so in peace and while members of etcd, servers
-// and links fail; then bounded means that nobody goes by what is older than
-// --admission-max-staleness.
+// TestHistories verifies S11.8 and S11.10 with several servers, for webhooks, policies and bindings of both
+// kinds (S20.7), and S15.13 and S20.8 for params. With --admission-consistency=bounded, no write escapes a
+// registration if it begins more than a second, plus the duration of the read, after the acknowledgement;
+// with strict, no write escapes if it begins after the acknowledgement. The test runs without faults and
+// while etcd members, servers and links fail; with faults, bounded means that no server uses registrations
+// older than --admission-max-staleness.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	const maxStaleness = 5 * time.Second
@@ -42,7 +41,7 @@ func TestHistories(t *testing.T) {
 				if mode == "bounded" {
 					bound = interval + f.slowestRead() + scheduling
 				}
-				// Who wrote it is judged by it at once, in either mode.
+				// The server that received a registration applies it at once, in either mode.
 				h.report(t, bound, 0)
 				for answer, n := range h.refused {
 					t.Errorf("%d writes were answered %s", n, answer)
@@ -61,11 +60,11 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// interval is how often a server reads registrations.
+// interval is the period of a server's regular reads of registrations.
 const interval = time.Second
 
-// extent returns how many writes are judged, and how late a process may be: on a machine that runs
-// other tests meanwhile, and on one that does not.
+// extent returns the number of writes, and the tolerated scheduling delay of a process: with other tests on
+// the machine, or alone.
 func extent() (judged int, scheduling time.Duration) {
 	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_JUDGED")); err == nil {
 		return n, 250 * time.Millisecond
@@ -73,7 +72,7 @@ func extent() (judged int, scheduling time.Duration) {
 	return 300, time.Second
 }
 
-// report fails the test for every judgement that escaped.
+// report fails the test for every escape.
 func (h *history) report(t *testing.T, bound, own time.Duration) {
 	t.Helper()
 	escapes, longest := h.check(bound, own)
@@ -91,8 +90,8 @@ func (h *history) report(t *testing.T, bound, own time.Duration) {
 	}
 }
 
-// record writes registrations to one server after the other, and what is judged by
-// them to all, until so many writes were judged and the faults are over.
+// record writes registrations to one server after the other, and ConfigMaps to all servers, until enough
+// writes were evaluated and the faults are over.
 func (f *fleet) record(t *testing.T, h *history, judged int, faults func(context.Context)) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -144,8 +143,8 @@ func (f *fleet) record(t *testing.T, h *history, judged int, faults func(context
 	all.Wait()
 }
 
-// breath is how long a writer waits after a write while other tests need the machine, too. A test that
-// was asked for many writes, or for many faults, makes them as fast as it can.
+// breath returns the pause of a writer after each write, which leaves the machine to other tests. It is 0 if
+// the environment asks for many writes or many faults.
 func breath() time.Duration {
 	if os.Getenv("GATEHOUSE_JUDGED") != "" || os.Getenv("GATEHOUSE_FAULTS") != "" {
 		return 0
@@ -163,7 +162,7 @@ func (f *fleet) register(ctx context.Context, h *history, server int, subject st
 	defer cancel()
 	at, object := f.subject(subject, version)
 	if param := paramOf(object); param != nil {
-		// What a binding refers to is there before.
+		// The param of a binding exists before the binding.
 		if a, err := c.send(ctx, http.MethodPost, params, param); err != nil || a.code != http.StatusCreated {
 			return
 		}
@@ -179,7 +178,7 @@ func (f *fleet) register(ctx context.Context, h *history, server int, subject st
 	}
 	r := registration{hook: subject, version: version, server: server, acknowledged: time.Now()}
 	if strings.Contains(fmt.Sprint(a.header.Values("Warning")), "not yet in force") {
-		// It is answered because its time is over (S11.8).
+		// The server answered because the time limit was reached (S11.8).
 		r.server = -1
 	}
 	if subject != "param" {
@@ -189,7 +188,7 @@ func (f *fleet) register(ctx context.Context, h *history, server int, subject st
 	h.registered(r)
 }
 
-// judge sends a write that is judged by all subjects.
+// judge sends a write that all subjects evaluate.
 func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -212,7 +211,7 @@ func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, na
 		h.notJudged(fmt.Sprintf("%d %s", a.code, reason))
 	}
 	if err != nil {
-		// A server that is away is not to be asked all the time.
+		// Do not retry an unavailable server in a tight loop.
 		select {
 		case <-ctx.Done():
 		case <-time.After(20 * time.Millisecond):
@@ -220,7 +219,7 @@ func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, na
 	}
 }
 
-// faults lets some things fail one after the other, and repairs them.
+// faults causes and repairs some faults, one after the other.
 func (f *fleet) faults(t *testing.T, h *history, judged, some int) func(context.Context) {
 	length := 4 * time.Second
 	if judged > 1000 {
@@ -259,9 +258,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// TestStrictNamespaces proves for strict mode that the labels of a namespace are
-// as fresh as registrations are (S2.14): a write is selected by the labels that
-// were acknowledged by another server before it began.
+// TestStrictNamespaces verifies for strict mode that the labels of a namespace are as fresh as registrations
+// (S2.14): webhooks match a write by the labels that another server acknowledged before the write began.
 func TestStrictNamespaces(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "--admission-consistency", "strict")
@@ -284,9 +282,8 @@ func TestStrictNamespaces(t *testing.T) {
 	}
 }
 
-// TestAllKindsInForce registers each of the four kinds on one server, waits until
-// it is in force, and finds that the others go by it at once; the same for its
-// deletion (S11.8).
+// TestAllKindsInForce registers each of the four kinds on one server, waits until it is active, and checks
+// that the other servers apply it at once; likewise for its deletion (S11.8).
 func TestAllKindsInForce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -313,7 +310,7 @@ func TestAllKindsInForce(t *testing.T) {
 				"clientConfig": map[string]any{"caBundle": denied.CABundle(), "service": map[string]any{"namespace": "default", "name": "hooks"}},
 			}},
 		}, func(a *answer) bool {
-			// The service leads nowhere, which is ignored; the state is what counts.
+			// The service does not exist, and failures of the call are ignored; only the state matters.
 			return a.code == http.StatusCreated
 		}},
 	} {
@@ -364,14 +361,14 @@ func TestAllKindsInForce(t *testing.T) {
 	}
 }
 
-// TestStoreAway takes the storage away from one server. For five seconds it goes
-// by what it knows, then it refuses what admission judges, and not more, until the
-// first read after the storage's return (S11.9 to S11.14).
+// TestStoreAway disconnects the storage of one server. For five seconds the server uses its known
+// registrations. Then it refuses only requests that need admission, until the first read after the storage
+// returns (S11.9 to S11.14).
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.must(http.StatusCreated, 0, "POST", configMaps, configMap("there"))
-	// A hook that denies: to refuse what it denies, no storage is needed.
+	// A webhook that denies: a denied request needs no storage.
 	f.must(http.StatusCreated, 0, "POST", collection("validating"), f.configuration("validating", 3))
 	f.must(http.StatusOK, 0, "GET", configMaps, nil)
 	harness.Eventually(t, "the hook is in force", func() error {
@@ -401,7 +398,7 @@ func TestStoreAway(t *testing.T) {
 			if a, _ := create(harness.Patience); a.code != http.StatusForbidden {
 				t.Fatalf("before: %d %s", a.code, a.body)
 			}
-			// The registrations may be some seconds old on a busy machine, and no read follows.
+			// On a busy machine, the registrations may be some seconds old, and no further read succeeds.
 			known := time.Now()
 			age := f.servers[0].HTTP(t, nil).Metrics().Single("gatehouse_admission_registrations_age_seconds")
 			known = known.Add(-time.Duration(age * float64(time.Second)))
@@ -427,12 +424,12 @@ func TestStoreAway(t *testing.T) {
 				}
 				t.Logf("%s refused after %s: %s", which, took, message)
 			}
-			// Exempt requests, and those that nothing judges, are not refused for that reason.
+			// Exempt requests, and requests without admission, are not refused for that reason.
 			get, err := client.send(harness.Context(t), "GET", configMaps+"/there?resourceVersion=0", nil)
 			if err != nil || get.code != http.StatusOK {
 				t.Errorf("S11.14 a read: %+v, %v", get, err)
 			}
-			// An error that only the storage knows is a timeout or 503, and not the server's fault.
+			// A request that needs the storage ends with a timeout or 503, not with 500.
 			newest, err := client.send(harness.Context(t), "GET", configMaps+"/there?timeout=1s", nil)
 			if err != nil || newest.code != http.StatusGatewayTimeout && newest.code != http.StatusServiceUnavailable {
 				t.Errorf("a read of the storage: %+v, %v", newest, err)
@@ -445,7 +442,7 @@ func TestStoreAway(t *testing.T) {
 			if reason, _ := exempt.status(); exempt.code < 500 || reason == "LoadingConfiguration" {
 				t.Errorf("S2.40 a registration: %d %s", exempt.code, exempt.body)
 			}
-			// A request that has the time waits for the storage's return.
+			// A request with enough time waits until the storage returns.
 			returned := make(chan time.Time, 1)
 			asked := time.Now()
 			timer := time.AfterFunc(time.Second, func() {
@@ -459,7 +456,7 @@ func TestStoreAway(t *testing.T) {
 			back := <-returned
 			since := time.Since(back)
 			t.Logf("judged %s after the storage's return", since)
-			// A second, and more on a busy machine.
+			// A second, or more on a busy machine.
 			if since > 10*time.Second {
 				t.Errorf("judged %s after the storage's return", since)
 			}
@@ -469,8 +466,8 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// TestServersShareWhatTheyMust starts three servers on one etcd: credentials of
-// one are good for all, and each finds what the others bootstrapped.
+// TestServersShareWhatTheyMust starts three servers on one etcd: the credentials of one are valid on all, and
+// each uses the objects that the others created at start.
 func TestServersShareWhatTheyMust(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -490,7 +487,7 @@ func TestServersShareWhatTheyMust(t *testing.T) {
 			t.Errorf("server %d: %v", i, got)
 		}
 	}
-	// Each server answers for a trace of the others, to users who may list traces.
+	// Each server returns the traces of the others to users who may list traces.
 	const allow = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"%s","metadata":{"name":"traces"},%s}`
 	f.must(http.StatusCreated, 0, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
 		fmt.Sprintf(allow, "ClusterRole", `"rules":[{"apiGroups":["gatehouse.dev"],"resources":["admissiontraces"],"verbs":["get","list"]}]`))
@@ -507,7 +504,7 @@ func TestServersShareWhatTheyMust(t *testing.T) {
 		robot.Must(http.StatusNotFound, "GET", "/apis/gatehouse.dev/v1alpha1/namespaces/default/admissiontraces/0000000000000000", "")
 		robot.Must(http.StatusForbidden, "GET", "/apis/gatehouse.dev/v1alpha1/admissiontraces/"+id, "")
 	}
-	// Cluster IPs are given once.
+	// Each cluster IP is allocated only once.
 	var mu sync.Mutex
 	given := map[string]string{}
 	var all sync.WaitGroup

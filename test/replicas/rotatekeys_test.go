@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// rotateKeys runs the command again and again, and kills it in each phase that it shows for the first time, until it ends by
-// itself. It returns the output of the last run.
+// rotateKeys runs the command repeatedly and kills it once in each phase that it prints, until it completes.
+// It returns the output of the last run.
 func rotateKeys(t *testing.T, dir string, flags ...string) string {
 	t.Helper()
 	killed := map[string]bool{}
@@ -59,7 +59,7 @@ func rotateKeys(t *testing.T, dir string, flags ...string) string {
 	return ""
 }
 
-// once is a client whose requests each have a connection of their own.
+// once returns a client that opens a new connection for each request.
 func once(t *testing.T, c *rest.Config) *http.Client {
 	t.Helper()
 	config, err := rest.TLSConfigFor(c)
@@ -87,7 +87,7 @@ func get(t *testing.T, c *http.Client, url, token string) (int, error) {
 	return res.StatusCode, err
 }
 
-// kubeconfig reads the administrator's kubeconfig of a server anew.
+// kubeconfig rereads the administrator's kubeconfig of a server.
 func kubeconfig(t *testing.T, s *harness.Server) *rest.Config {
 	t.Helper()
 	c, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
@@ -97,8 +97,8 @@ func kubeconfig(t *testing.T, s *harness.Server) *rest.Config {
 	return c
 }
 
-// S31.17, S31.18, S31.19: the keys of a cluster are replaced while its servers run and clients use old credentials; the command
-// may be killed in each phase. Then the old credentials are refused.
+// S31.17, S31.18, S31.19: the keys of a cluster are replaced while its servers run and clients use old
+// credentials; the command may be killed in each phase. Afterwards the old credentials are rejected.
 func TestKeysAreReplacedWhileServersRun(t *testing.T) {
 	t.Parallel()
 	f := newJoinedFleet(t, "--controllers", "*")
@@ -143,7 +143,7 @@ func TestKeysAreReplacedWhileServersRun(t *testing.T) {
 	}
 	awaitAuthorities(nil, 1)
 
-	// Clients with old credentials notice nothing.
+	// Clients with old credentials see no errors.
 	ctx, stop := context.WithCancel(t.Context())
 	var using sync.WaitGroup
 	for i, s := range f.servers {
@@ -203,7 +203,7 @@ func TestKeysAreReplacedWhileServersRun(t *testing.T) {
 		if code, err := get(t, once(t, old[i]), s.URL+configMaps, ""); err == nil {
 			t.Errorf("the old administrator: %d", code)
 		}
-		// An attacker does not look at the certificate of the server.
+		// An attacker does not verify the certificate of the server.
 		blind := rest.CopyConfig(old[i])
 		blind.CAData, blind.Insecure = nil, true
 		if code, err := get(t, once(t, blind), s.URL+configMaps, ""); err != nil || code != http.StatusUnauthorized {

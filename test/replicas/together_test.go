@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Servers that start together on an empty etcd make the same objects at the same time, and servers
-// that end together change the same endpoints: no server takes that for an error, and no address
-// of a server that has ended stays.
+// Servers that start together on an empty etcd create the same objects at the same time, and servers that
+// stop together change the same endpoints: no server logs that as an error, and the addresses of all stopped
+// servers are removed.
 func TestServersStartAndEndTogether(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -60,7 +60,7 @@ func TestServersStartAndEndTogether(t *testing.T) {
 	servers[2].Stop(t)
 	for i, s := range servers {
 		for line := range strings.Lines(s.Log()) {
-			// The check of addresses may see the service that another server makes before its address.
+			// The check of addresses may see a service created by another server before its address.
 			if strings.HasPrefix(line, "E") && !strings.Contains(line, "is not allocated; repairing") && !strings.Contains(line, "ipallocator repair failed ... retrying") {
 				t.Errorf("server %d: %s", i, line)
 			}

@@ -14,10 +14,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// TestRollingUpgrade replaces the program of one of three servers after the other under load: that of
-// the latest release by this one, and then back. While both run on one etcd, no acknowledged write is
-// lost, and registrations, policies and params are in force as in TestHistories: what a server of
-// one version acknowledged binds those of the other one (S11.8, S11.10, S15.13, S20.7, S20.8).
+// TestRollingUpgrade replaces the program of three servers, one after the other, under load: first the latest
+// release by this program, then back. While both run on one etcd, no acknowledged write is lost, and
+// registrations, policies and params are active as in TestHistories: a server of either version applies the
+// registrations acknowledged by the other version (S11.8, S11.10, S15.13, S20.7, S20.8).
 func TestRollingUpgrade(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -37,8 +37,8 @@ func TestRollingUpgrade(t *testing.T) {
 						bound = interval + f.slowestRead() + scheduling
 					}
 					h.report(t, bound, 0)
-					// A server that is being replaced takes no connection, and refuses what comes at its
-					// end. The latest release did not finish every write in strict mode.
+					// A server that is being replaced refuses connections, and rejects requests during its
+					// shutdown. The latest release did not finish every write in strict mode.
 					delete(h.refused, "nothing")
 					delete(h.refused, "503 ServiceUnavailable")
 					if change.program == "" {
@@ -54,8 +54,9 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 }
 
-// TestRollingUpgradeOfJoinedServers does the same with servers that joined (S31.9): from the latest release, or, when that cannot
-// join, from the program that GATEHOUSE_OLDER names, or else from an older release that this program emulates.
+// TestRollingUpgradeOfJoinedServers does the same with joined servers (S31.9): from the latest release, or,
+// if that release cannot join, from the program named by GATEHOUSE_OLDER, or else from an older release that
+// this program emulates.
 func TestRollingUpgradeOfJoinedServers(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -88,7 +89,8 @@ func TestRollingUpgradeOfJoinedServers(t *testing.T) {
 						bound = interval + f.slowestRead() + scheduling
 					}
 					h.report(t, bound, 0)
-					// A server that is being replaced takes no connection, and refuses what comes at its end.
+					// A server that is being replaced refuses connections, and rejects requests during its
+					// shutdown.
 					delete(h.refused, "nothing")
 					delete(h.refused, "503 ServiceUnavailable")
 					for answer, n := range h.refused {
@@ -101,8 +103,8 @@ func TestRollingUpgradeOfJoinedServers(t *testing.T) {
 	}
 }
 
-// replacing has each of the servers replaced, one after the other. The next one is replaced when the one
-// before judges, and when those of both versions find what is registered in force.
+// replacing replaces the servers one after the other. It continues when the replaced server admits requests,
+// and when servers of both versions have applied a registration.
 func (f *fleet) replacing(t *testing.T, h *history, replace func(*harness.Server)) func(context.Context) {
 	return func(ctx context.Context) {
 		for i, s := range f.servers {
@@ -121,7 +123,7 @@ func (f *fleet) replacing(t *testing.T, h *history, replace func(*harness.Server
 	}
 }
 
-// keeps fails the test unless every server has what was acknowledged.
+// keeps fails the test unless every server has all acknowledged objects.
 func (f *fleet) keeps(t *testing.T, h *history) {
 	t.Helper()
 	created := 0

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S31.20: a command that works on the files of an etcd refuses data that a server has, and names the server.
+// S31.20: a command that works on the files of an etcd refuses data in use by a server, and names the server.
 func TestCommandsNextToAServer(t *testing.T) {
 	t.Parallel()
 	s, _ := begun(t, t.TempDir())
@@ -29,7 +29,7 @@ func TestCommandsNextToAServer(t *testing.T) {
 		{"cluster", "recover", "--from-this-member", "--yes"},
 		{"backup", "restore", good},
 	} {
-		// Run bounds a command that hangs.
+		// Run has a time limit for a command that hangs.
 		r := harness.Run(t, append(args, "--data-dir", s.DataDir)...)
 		if want := fmt.Sprintf("in use by process %d, the server at %s: stop it first", s.PID(), s.URL); r.Code != 1 || !strings.Contains(r.Err, want) {
 			t.Errorf("%q: %d %s; want %q", args, r.Code, r.Err, want)
@@ -38,7 +38,7 @@ func TestCommandsNextToAServer(t *testing.T) {
 	t.Run("SIGTERM", func(t *testing.T) { testSIGTERM(t, s.DataDir, good) })
 }
 
-// testSIGTERM ends commands that wait for something that never comes.
+// testSIGTERM terminates commands that wait forever.
 func testSIGTERM(t *testing.T, data, good string) {
 	archive := read(t, good)
 	part := archive[:len(archive)/2]
@@ -49,7 +49,7 @@ func testSIGTERM(t *testing.T, data, good string) {
 	type waiting struct {
 		name string
 		args []string
-		// waits returns when the command waits.
+		// waits returns when the command is waiting.
 		waits func(t *testing.T, in io.Writer, out io.Reader)
 	}
 	var cases []waiting
@@ -72,7 +72,7 @@ func testSIGTERM(t *testing.T, data, good string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The pipe stays open and full: nobody reads on.
+			// The pipe stays open and full, because the test reads no more.
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func (s *silentServer) waits(t *testing.T, _ io.Writer, _ io.Reader) {
 	t.Cleanup(func() { conn.Close() })
 }
 
-// S31.7: a server on the data of a member that was removed ends, and says how it joins again.
+// S31.7: a server on the data of a removed member ends, and explains how to join again.
 func TestOldDataOfARemovedMember(t *testing.T) {
 	t.Parallel()
 	first, _ := begun(t, t.TempDir())
@@ -171,7 +171,8 @@ func TestOldDataOfARemovedMember(t *testing.T) {
 	}
 }
 
-// S31.22: a member whose certificate has expired names the file and the end, and never advises a recovery while others answer.
+// S31.22: the error about an expired member certificate names the file and the expiry, and never advises a
+// recovery while other members answer.
 func TestAnExpiredPeerCertificate(t *testing.T) {
 	t.Parallel()
 	authority := harness.NewAuthority(t, "peers")
@@ -192,7 +193,7 @@ func TestAnExpiredPeerCertificate(t *testing.T) {
 	first, _ := begun(t, t.TempDir(), certs("first")...)
 	flags := joins(first, newToken(t, first, 1), newPeer(t), certs("second")...)
 	second := harness.Start(t, flags...)
-	// The test authority makes certificates for a short time.
+	// The test authority issues short-lived certificates.
 	if r := harness.Run(t, "cluster", "status", "--data-dir", first.DataDir); r.Code != 0 || strings.Count(r.Out, "(--peer-cert-file) expires") != 2 {
 		t.Errorf("status: %d %s%s", r.Code, r.Out, r.Err)
 	}

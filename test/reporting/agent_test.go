@@ -14,16 +14,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// auditEvent is an event of a request of anna in a namespace.
+// auditEvent returns an audit event of a request by anna in a namespace.
 func auditEvent(namespace string) string {
 	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"id-%[1]s","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/%[1]s/secrets","verb":"create","user":{"username":"anna"},"objectRef":{"resource":"secrets","namespace":%[1]q,"name":"s","apiVersion":"v1"},"responseStatus":{"code":400,"status":"Failure","message":"admission webhook \"no.example.com\" denied the request: token=%[2]s"},"annotations":{"mutation.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"c\",\"webhook\":\"no.example.com\",\"mutated\":false}","pod-security.kubernetes.io/enforce-policy":"x"},"requestReceivedTimestamp":"2026-01-02T03:04:05.000000Z","stageTimestamp":"2026-01-02T03:04:05.100000Z"}`,
 		namespace, secretText)
 }
 
-// secretText is what webhooks said about a Secret.
+// secretText is a credential in a webhook's message about a Secret.
 const secretText = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 
-// S32.5: who may read traces of the agent is what the cluster says; S32.7: it needs the rights that it prints.
+// S32.5: the cluster's RBAC decides who may read the agent's traces; S32.7: the agent needs exactly the
+// rights that it prints.
 func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -101,7 +102,7 @@ func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 		as("").Get(path)
 	}
 	harness.Contains(t, "the metrics", string(all.Get("/metrics").Raw), `gatehouse_agent_events_total{result="kept"} 2`, "gatehouse_agent_dropped_events_total 0", "gatehouse_agent_trace_bytes ")
-	// S32.19: the agent derives whom the API server asked.
+	// S32.19: the agent derives which webhooks the API server called.
 	admin.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", `{"metadata":{"name":"guards"},"webhooks":[{"name":"guard.example.com","admissionReviewVersions":["v1"],"sideEffects":"None","failurePolicy":"Ignore","clientConfig":{"url":"https://127.0.0.1:1/"},
 		"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"shop"}},"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["services"]}]}]}`)
 	n := 0
@@ -120,7 +121,7 @@ func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 		}
 		return fmt.Errorf("%d traces have the webhook", len(found.At("items").([]any)))
 	})
-	// The commands show them.
+	// The commands show the traces.
 	shown := harness.WriteFile(t, filepath.Join(dir, "alice"), fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a","namespace":"shop"}}],"clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority":%q}}],"users":[{"name":"a","user":{"token":"alice-token"}}]}`, address, filepath.Join(credentials, "ca.crt")))
 	r := harness.Run(t, "trace", "--kubeconfig", shown)
 	harness.Contains(t, "gatehouse trace", r.Out, names[0], "secrets s", "Denied")
@@ -130,7 +131,8 @@ func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 	harness.Contains(t, "kubectl get", r.Out, names[0], "Denied")
 }
 
-// S32.7: the manifests of deploy/agent give the rights that gatehouse agent prints, and are for restricted pods.
+// S32.7: the manifests of deploy/agent grant the rights that gatehouse agent prints, and their pods meet the
+// restricted level.
 func TestTheManifestsOfTheAgent(t *testing.T) {
 	t.Parallel()
 	base, err := filepath.Abs("../../deploy/agent/base")

@@ -29,7 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// reportDefinitions are OpenReports, as far as results go.
+// reportDefinitions are CRDs of OpenReports, reduced to the fields of results.
 const reportDefinitions = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: PLURAL.openreports.io}
@@ -65,7 +65,7 @@ spec:
 ---
 `
 
-// expiring is a certificate of 127.0.0.1, its own authority, that expires in three days.
+// expiring returns a self-signed certificate for 127.0.0.1 that expires in three days.
 func expiring(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -83,7 +83,7 @@ func expiring(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// patiently is harness.Eventually for what an audit does, which starts a program and a server in it.
+// patiently is harness.Eventually with more time, for audits: an audit starts a program with a server.
 func patiently(t *testing.T, what string, condition func() error) {
 	t.Helper()
 	tick, end := time.NewTicker(100*time.Millisecond), time.After(4*time.Minute)
@@ -101,7 +101,8 @@ func patiently(t *testing.T, what string, condition func() error) {
 	}
 }
 
-// S32.12, S32.13, S32.14, S32.15, S32.16: what is wrong in a cluster becomes reports, events and metrics, once, and goes when it is repaired.
+// S32.12, S32.13, S32.14, S32.15, S32.16: problems of a cluster are reported once in reports, events and
+// metrics, and disappear when they are repaired.
 func TestTheAgentReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	hook := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -205,7 +206,7 @@ webhooks:
 		eventsOf = "/api/v1/events"
 	)
 	untouched := string(admin.Get(theirs).Raw)
-	// ran waits until the agent has looked for everything, and returns its metrics.
+	// ran waits until the agent has completed all checks, and returns its metrics.
 	ran := func(t *testing.T, address string) string {
 		t.Helper()
 		ca, err := os.ReadFile(filepath.Join(dir, "agent", "ca.crt"))
@@ -214,7 +215,7 @@ webhooks:
 		}
 		agent := s.HTTP(t, &rest.Config{Host: address, BearerToken: "bob-token", TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
 		var metrics string
-		// The report in bank is another's, so that the audit fails in the end.
+		// The report in bank belongs to another tool, so that the audit finally fails.
 		for _, want := range []string{`gatehouse_agent_last_run_timestamp_seconds{source="lint"}`, `gatehouse_agent_run_failures_total{source="audit"} 1`} {
 			patiently(t, "the agent has looked", func() error {
 				if metrics = string(agent.Get("/metrics").Raw); !strings.Contains(metrics, want) {
@@ -249,7 +250,7 @@ webhooks:
 			t.Errorf("kubectl describe shows no event:\n%s", out)
 		}
 	})
-	// Events go after an hour, and the report is there for longer.
+	// Events expire after an hour, before the report.
 	kubectl("", "delete", "events", "--all", "-A")
 	t.Run("not again", func(t *testing.T) {
 		address := harness.StartCommand(t, flags...)
@@ -257,11 +258,11 @@ webhooks:
 		if after := [2]string{string(admin.Get(lintOf).Raw), string(admin.Get(auditOf).Raw)}; after != before {
 			t.Errorf("reports that say the same were written again:\n%s\n%s", before, after)
 		}
-		// The report of bank was not written, so that nobody knows that its event was.
+		// The report of bank was not written, so the agent cannot know that its event was.
 		if got := event(); len(got) > 1 {
 			t.Errorf("events are written again: %q", got)
 		}
-		// What is repaired is no longer reported.
+		// Repaired problems are no longer reported.
 		kubectl("", "delete", "validatingwebhookconfiguration", "soon")
 		kubectl("", "delete", "validatingadmissionpolicybinding", "no-x")
 		patiently(t, "the findings are gone", func() error {

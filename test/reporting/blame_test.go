@@ -12,11 +12,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// blamed is what gatehouse blame says of one field.
+// blamed is a field in the output of gatehouse blame.
 type blamed struct{ Path, By, ByKind, Now string }
 
-// blameOf runs gatehouse blame for an object until it says what is wanted: traces are kept
-// a moment after the answer.
+// blameOf repeats gatehouse blame for an object until it prints the wanted fields: traces are stored shortly
+// after the response.
 func blameOf(t *testing.T, s *harness.Server, ns, object string, wanted ...blamed) {
 	t.Helper()
 	harness.Eventually(t, "the fields of "+object, func() error {
@@ -37,8 +37,8 @@ func blameOf(t *testing.T, s *harness.Server, ns, object string, wanted ...blame
 	})
 }
 
-// Every field that was set on the way into the store has somebody to blame: a compiled-in
-// plugin, a policy, a webhook, or the initializer whose turn it was (S9.18).
+// Every field set during admission has an author: a built-in admission plugin, a policy, a webhook, or the
+// active initializer (S9.18).
 func TestBlame(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--enable-admission-plugins", "DefaultTolerationSeconds", "--disable-admission-plugins", "ServiceAccount")
@@ -58,7 +58,7 @@ func TestBlame(t *testing.T) {
 	created := admin.Must(http.StatusAccepted, "POST", pods+including, `{"metadata":{"name":"web","initializers":{"pending":[{"name":"a.example.com"},{"name":"b.example.com"}]}},
 		"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	want(t, "pending", pending(created.Body), "a,b")
-	// The first initializer writes twice, and then lets the second one act, which completes.
+	// The first initializer writes twice, and then hands over to the second, which completes.
 	for _, patch := range []string{
 		`{"metadata":{"annotations":{"first":"1"}}}`,
 		`{"metadata":{"annotations":{"second":"2"},"initializers":{"pending":[{"name":"b.example.com"}]}}}`,
@@ -87,15 +87,15 @@ func TestBlame(t *testing.T) {
 			t.Errorf("%q is not in\n%s", text, r.Out)
 		}
 	}
-	// A trace shows whose turn it was, and what was written.
+	// A trace shows the active initializer and its changes.
 	list := admin.Get(tracesIn(ns) + "?fieldSelector=webhook=b.example.com,name=web,operation=UPDATE")
 	if items := list.At("items").([]any); len(items) != 1 {
 		t.Errorf("%d traces are of the turn of b.example.com, want 1", len(items))
 	}
 }
 
-// Blame says what a patch made of an object: the smallest fields, before and after, with
-// elements of lists by their names, also for a webhook that replaces a whole list (S5.32).
+// Blame reports the changes of a patch: the smallest fields, before and after, with list elements identified
+// by name, even if a webhook replaces a whole list (S5.32).
 func TestBlameSaysWhatChanged(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--disable-admission-plugins", "ServiceAccount")
@@ -145,7 +145,7 @@ func TestBlameSaysWhatChanged(t *testing.T) {
 			got[i].After = "the proxy"
 		}
 	}
-	// The defaults that the first webhook left out are there again, and no change.
+	// The defaults that the first webhook left out are set again, and are not a change.
 	wanted := map[string]field{
 		"spec.containers[name=proxy]":                     {After: "the proxy", Now: "same"},
 		"spec.containers[name=web].image":                 {Before: "i", After: "registry/i", Now: "same"},

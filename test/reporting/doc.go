@@ -1,3 +1,3 @@
-// Package reporting holds end-to-end tests of what users see of admission: traces, explanations,
-// blame, spans.
+// Package reporting contains end-to-end tests of the reports about admission: traces, explanations, blame,
+// spans.
 package reporting

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S9.24: a server says of a binding what it would answer: what is wrong with it, that there is no pod, or that the pod
-// cannot get the node.
+// S9.24: a server explains the response to a binding: an error in the binding, a missing pod, or the reason
+// why the pod cannot be bound to the node.
 func TestBindingsAreExplained(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)

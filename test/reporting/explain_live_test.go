@@ -30,7 +30,7 @@ func steps(t *testing.T, args ...string) (map[string]*plan.Step, harness.Result)
 	return found, r
 }
 
-// aliceMay starts a server that knows alice by her token, with a kubeconfig of hers.
+// aliceMay starts a server that authenticates alice by a token, and returns it with alice's kubeconfig.
 func aliceMay(t *testing.T, permissions ...any) (*harness.Server, string) {
 	t.Helper()
 	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "alice-token,alice,1\n"))
@@ -38,8 +38,8 @@ func aliceMay(t *testing.T, permissions ...any) (*harness.Server, string) {
 	return s, kubeconfigOf(t, s, "alice-token")
 }
 
-// The policies behind the webhooks of Kyverno and Gatekeeper that can apply are named from
-// their custom resources: by each way to explain, as far as the caller may list them.
+// The policies behind the webhooks of Kyverno and Gatekeeper that may apply are named from their custom
+// resources, by each way to explain, if the caller may list them.
 func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 	t.Parallel()
 	s, alice := aliceMay(t,
@@ -153,9 +153,9 @@ func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 	}
 }
 
-// What a webhook sees in another version than the request's is decided as the cluster
-// converts it: by a Gatehouse server with the conversion webhook, and from outside with
-// what the cluster shows of stored objects. What it does not show is unknown.
+// A webhook that sees the object in another version is evaluated with the cluster's conversion: a Gatehouse
+// server calls the conversion webhook; outside the server, explain reads stored objects in that version.
+// Without these, the result is unknown.
 func TestExplainConvertsAsTheClusterDoes(t *testing.T) {
 	t.Parallel()
 	s, alice := aliceMay(t, permission("*", "paint.example.com", "*"), permission("list", "admissionregistration.k8s.io", "*"), permission("get", "apiextensions.k8s.io", "*"))
@@ -209,7 +209,7 @@ spec:
 	for _, c := range []struct {
 		name string
 		args []string
-		// server and outside are what becomes of the first webhook.
+		// server and outside are the expected outcome of the first webhook.
 		server, outside string
 	}{
 		{"a create of a red one", []string{"-f", red}, "call", webhookConverts},
@@ -224,7 +224,7 @@ spec:
 			t.Run(fmt.Sprintf("%s/server=%t", c.name, kubeconfig == s.Kubeconfig), func(t *testing.T) {
 				args := append(slices.Clone(c.args), "--all", "--kubeconfig", kubeconfig)
 				if strings.HasSuffix(repainted, c.args[len(c.args)-1]) || slices.Contains(c.args, repainted) {
-					// An update says which state of the object it is about.
+					// An update names the resourceVersion of the object.
 					version := admin.Get(v1+"/navy").Text("metadata", "resourceVersion")
 					writeFile(t, repainted, strings.Replace(pot("navy", "red"), `"name":"navy"`, `"name":"navy","resourceVersion":"`+version+`"`, 1))
 				}
@@ -248,9 +248,9 @@ spec:
 	}
 }
 
-// Someone who may read nothing but their own namespace gets a partial answer that says so,
-// and learns nothing about other namespaces or the cluster: from the server and from
-// outside, about the plan, about traces and about who set a field.
+// A user who may read only one namespace gets a partial answer that says so, and learns nothing about other
+// namespaces or the cluster: from the server and from outside, about the plan, about traces and about the
+// author of a field.
 func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "alice-token,alice,1\nasks-token,asks,2\n"))
@@ -295,13 +295,14 @@ func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 			{"blame elsewhere", []string{"blame", "configmap/stored", "-n", other}, 1, []string{"reading traces needs"}},
 		} {
 			if who == "from outside" && slices.Contains(c.says, mayNotGet) {
-				// What the user may not do either is the answer of the cluster, and says nothing of what is there.
+				// If the user may not send the request either, the answer is the cluster's rejection, which
+				// reveals nothing.
 				c.code, c.says = 0, []string{`is forbidden: User "alice" cannot`}
 			}
 			t.Run(c.name+", "+who, func(t *testing.T) {
 				args := append(slices.Clone(c.args), "--kubeconfig", kubeconfig)
 				harness.Eventually(t, "the right answer", func() error {
-					// Rules take effect a moment after they are written.
+					// RBAC rules take effect shortly after they are written.
 					r := harness.Run(t, args...)
 					text := r.Out + r.Err
 					if r.Code != c.code {
@@ -312,7 +313,7 @@ func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 							return fmt.Errorf("it does not say %q:\n%s", say, text)
 						}
 					}
-					// What traces of their own namespace have, they may read.
+					// Users may read all contents of traces in their namespace.
 					if c.args[0] != "trace" && strings.Contains(text, "hush-") {
 						return fmt.Errorf("it says what may not be read:\n%s", text)
 					}
@@ -324,11 +325,11 @@ func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 			})
 		}
 	}
-	// Who set a field of their object, they may know: the traces of the namespace have it.
+	// Users may learn the author of a field of their object: the traces of the namespace contain it.
 	blameOf(t, s, own, "configmap/stored", blamed{"/metadata/labels", "hush-" + own + "." + own + "/hush-" + own + "." + own + ".example.com", "webhook", "same"})
 }
 
-// kubectl explain has a text for every field of a plan.
+// kubectl explain describes every field of a plan.
 func TestKubectlExplainsPlans(t *testing.T) {
 	t.Parallel()
 	k := harness.Shared(t).Kubectl(t, "default")
@@ -350,8 +351,8 @@ func TestKubectlExplainsPlans(t *testing.T) {
 	}
 }
 
-// A policy that is not registered is tried on a cluster as it is: by the server that explains, and by
-// the command where the server does not (S20.10). Nothing is registered.
+// An unregistered policy is evaluated on a live cluster: by a server that explains, or else by the command
+// (S20.10). Nothing is registered.
 func TestExplainTriesPolicies(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Someone who may not read something gets an explanation that says so, and has nothing of
-// it: whether the server explains, or the command reads what it may.
+// If a user may not read a resource, the explanation says so and contains nothing of it, whether the server
+// explains or the command reads.
 func TestExplanationsLeakNothing(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
@@ -32,7 +32,7 @@ func TestExplanationsLeakNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// permissions are all that alice needs, each with the resources of a rule.
+	// permissions are all permissions that alice needs; each lists the resources of a rule.
 	permissions := map[string]map[string]any{
 		"mutating":    permission("list", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
 		"validating":  permission("list", "admissionregistration.k8s.io", "validatingwebhookconfigurations"),
@@ -48,12 +48,12 @@ func TestExplanationsLeakNothing(t *testing.T) {
 	create := []string{"-f", object}
 	for _, c := range []struct {
 		name string
-		// missing is the permission that alice does not have; "all" for all of them.
+		// missing is the permission that alice lacks; "all" for all of them.
 		missing string
 		args    []string
-		// says is what the answer must say, hides what must be nowhere in it.
+		// says lists required texts of the answer, hides lists forbidden texts.
 		says, hides []string
-		// code is the exit code. api reports whether it holds only where the server explains.
+		// code is the exit code. api means that the case applies only if the server explains.
 		code int
 		api  bool
 	}{
@@ -95,12 +95,13 @@ func TestExplanationsLeakNothing(t *testing.T) {
 				args := append([]string{"explain", "--kubeconfig", kubeconfig, "--all"}, c.args...)
 				says, code := c.says, c.code
 				if !api && slices.Contains(says, mayNotGet) {
-					// What alice may not do either is the answer of the cluster, and says nothing of what is there.
+					// If alice may not send the request either, the answer is the cluster's rejection, which
+					// reveals nothing.
 					says, code = []string{`is forbidden: User "alice" cannot`}, 0
 				}
 				var got harness.Result
 				harness.Eventually(t, "the right answer", func() error {
-					// Rules take effect a moment after they are written.
+					// RBAC rules take effect shortly after they are written.
 					got = harness.Run(t, args...)
 					text := got.Out + got.Err
 					for _, say := range says {
@@ -126,10 +127,10 @@ func TestExplanationsLeakNothing(t *testing.T) {
 	}
 }
 
-// mayNotGet is a part of the error of who may not read the object of an explanation.
+// mayNotGet occurs in the error for users without permission to read the object of an explanation.
 const mayNotGet = "allowed to get"
 
-// explained is registered on the server, and stored there.
+// explained is the set of objects on the server.
 const explained = `
 apiVersion: v1
 kind: Namespace
@@ -204,7 +205,7 @@ func permission(verb, group string, resources ...string) map[string]any {
 	return map[string]any{"verbs": []string{verb}, "apiGroups": []string{group}, "resources": resources}
 }
 
-// grantAlice makes the rules all that alice may do, besides what everybody may.
+// grantAlice replaces alice's rules, which apply in addition to the default permissions of all users.
 func grantAlice(t *testing.T, h *harness.HTTP, rules []any) {
 	t.Helper()
 	const base = "/apis/rbac.authorization.k8s.io/v1/"
@@ -231,7 +232,7 @@ func configMapNamed(name, namespace string) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace}}
 }
 
-// kubeconfigOf writes a kubeconfig for the bearer of a token.
+// kubeconfigOf writes a kubeconfig with a bearer token.
 func kubeconfigOf(t *testing.T, s *harness.Server, token string) string {
 	t.Helper()
 	c, err := clientcmd.LoadFromFile(s.Kubeconfig)

@@ -11,11 +11,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// evil is text that would print lines of its own, move the cursor and give orders to the host of a
-// job. No line of a command may begin with pwned.
+// evil is text that, unescaped, prints extra lines, moves the cursor and sends commands to a CI host. No
+// output line may begin with pwned.
 const evil = "evil\n::error::pwned\npwned\x1b[2K\u202e\tpwned\fpwned\r##[error]pwned"
 
-// acting returns what of a printed text acts, or stands where only the program's own text does.
+// acting returns a line of the output in which the text of others has an effect, or looks like the program's
+// own text.
 func acting(text string) string {
 	for line := range strings.Lines(text) {
 		if strings.ContainsAny(line, "\x1b\u202e\r\f") || strings.HasPrefix(line, "pwned") || strings.HasPrefix(strings.TrimSpace(line), "::") || strings.Contains(line, "##[") {
@@ -25,11 +26,11 @@ func acting(text string) string {
 	return ""
 }
 
-// TestTextOfOthersStaysText has names, users, answers of webhooks and addresses that would act on
-// a terminal. Each command shows them.
+// TestTextOfOthersStaysText uses names, users, webhook answers and addresses with terminal escapes. Each
+// command shows them.
 func TestTextOfOthersStaysText(t *testing.T) {
 	t.Parallel()
-	// What waits is to wait until the end.
+	// Initializers must still be pending at the end.
 	s := harness.Start(t, "--initializer-timeout", "1h", "--admission-consistency", "strict", "--token-auth-file",
 		writeFile(t, t.TempDir()+"/tokens.csv", `evil-token,"`+evil+`",1,system:masters`+"\n"))
 	h := s.HTTP(t, s.WithToken("evil-token"))
@@ -86,7 +87,7 @@ func TestTextOfOthersStaysText(t *testing.T) {
 				return nil
 			}
 			if !strings.Contains(r.Out+r.Err, `evil\n`) && !strings.Contains(r.Out+r.Err, "evil\n") {
-				// A trace is kept a moment after the answer.
+				// A trace is stored shortly after the response.
 				return fmt.Errorf("the text is missing in %s%s", r.Out, r.Err)
 			}
 			return nil
@@ -110,7 +111,7 @@ func TestTextOfOthersStaysText(t *testing.T) {
 			lines := bufio.NewScanner(out)
 			for lines.Scan() {
 				if text := lines.Text(); strings.Contains(text, "evil") {
-					// What follows would be the rest of the name.
+					// Following characters could belong to the name.
 					seen <- text
 					return
 				}

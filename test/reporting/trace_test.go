@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// traceNames are the names of the objects in a list.
+// traceNames returns the names of the objects in a list.
 func traceNames(list *harness.Response) []string {
 	found := []string{}
 	for _, item := range list.At("items").([]any) {
@@ -24,7 +24,7 @@ func traceNames(list *harness.Response) []string {
 	return found
 }
 
-// grant lets a user do something in a namespace, or everywhere if that is empty.
+// grant permits a user verbs on a resource in a namespace, or everywhere if the namespace is empty.
 func grant(admin *harness.HTTP, user, ns, group, resource, verbs string) {
 	kind, path := "Role", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/role"
 	if ns == "" {
@@ -37,7 +37,7 @@ func grant(admin *harness.HTTP, user, ns, group, resource, verbs string) {
 		`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":%q,"name":%q},"subjects":[{"kind":"User","name":%q}]}`, name, kind, name, user))
 }
 
-// TestTraces shows what a server reports about the requests that it judged, and to which users.
+// TestTraces verifies the contents of traces, and which users may read them.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	// No controller writes anything between the requests of the test.
@@ -238,7 +238,7 @@ func TestTraces(t *testing.T) {
 				t.Errorf("%s: %d, %s%s", c.args, r.Code, r.Out, r.Err)
 			}
 		}
-		// A value that is changed later differs from one that is still there.
+		// A value that was changed later is distinguished from a value that is still set.
 		judge.Answer(harness.Allow)
 		label.Answer(harness.Allow)
 		admin.Must(http.StatusOK, "PATCH", configMaps(shop)+"/"+created.Text("request", "name"), `{"data":{"top":"other"}}`, "Content-Type", "application/merge-patch+json")
@@ -251,7 +251,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-// TestOwnersAreTold shows that who looks at an owner sees why it has no objects.
+// TestOwnersAreTold verifies that events on an owner explain why its objects are missing.
 func TestOwnersAreTold(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict")
@@ -267,7 +267,7 @@ func TestOwnersAreTold(t *testing.T) {
 	}
 	pods := "/api/v1/namespaces/" + ns + "/pods"
 	uid := owner.Text("metadata", "uid")
-	// None of these leaves an event.
+	// None of these creates an event.
 	admin.Must(http.StatusForbidden, "POST", pods+"?dryRun=All", owned("Pod", uid, "trial-"))
 	admin.Must(http.StatusForbidden, "POST", pods, owned("Pod", "00000000-0000-0000-0000-000000000000", "impostor-"))
 	admin.Must(http.StatusForbidden, "POST", pods, `{"metadata":{"name":"orphan"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
@@ -301,8 +301,8 @@ func TestOwnersAreTold(t *testing.T) {
 	want(t, "events", len(events), 2)
 }
 
-// TestRejectionsOfOneCauseAreOneEvent shows that the random name of each try makes no event of its
-// own, and that what a controller reports itself is not reported twice.
+// TestRejectionsOfOneCauseAreOneEvent verifies that retries with random names cause only one event, and that
+// rejections which a controller reports itself are not reported twice.
 func TestRejectionsOfOneCauseAreOneEvent(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -331,8 +331,8 @@ func TestRejectionsOfOneCauseAreOneEvent(t *testing.T) {
 	})
 }
 
-// TestEventsOfControllersAreCounted shows that a controller of this server writes one event for each
-// cause, however often it tries.
+// TestEventsOfControllersAreCounted verifies that a controller of this server writes one event for each
+// cause, however often it retries.
 func TestEventsOfControllersAreCounted(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers=+replicaset")
@@ -362,7 +362,7 @@ func denial(ns string) string {
 	return `Create of Pod "web-*" was rejected: admission webhook "judge.` + ns + `.example.com" denied the request: too big`
 }
 
-// TestTracesAreOffWhenTheirMemoryIsZero shows --admission-trace-bytes 0.
+// TestTracesAreOffWhenTheirMemoryIsZero covers --admission-trace-bytes 0.
 func TestTracesAreOffWhenTheirMemoryIsZero(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-trace-bytes", "0")

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// spans is an OpenTelemetry receiver (OTLP over gRPC) that keeps what it gets.
+// spans is an OpenTelemetry receiver (OTLP over gRPC) that records spans.
 type spans struct {
 	collector.UnimplementedTraceServiceServer
 	address string
@@ -92,8 +92,8 @@ const (
 	parent  = "00-" + traceID + "-b7ad6b7169203331-01"
 )
 
-// A server with --tracing-config-file sends a span for the request and one for each step of
-// admission, and webhooks get the trace context of the request (S3.18, S10.8).
+// A server with --tracing-config-file sends a span for each request and for each step of admission, and
+// passes the trace context of the request to webhooks (S3.18, S10.8).
 func TestRequestsAreTraced(t *testing.T) {
 	t.Parallel()
 	receiver := receiveSpans(t)
@@ -134,7 +134,7 @@ spec: {policyName: named, validationActions: [Deny]}
 		}
 		return nil
 	})
-	// path is a span as the names of all spans above it, with what it says of itself.
+	// path formats a span as the names of its ancestors, its own name and the given attributes.
 	path := func(one *tracev1.Span, keys ...string) string {
 		text := one.Name
 		for above := byID[string(one.ParentSpanId)]; above != nil; above = byID[string(above.ParentSpanId)] {
@@ -173,7 +173,7 @@ spec: {policyName: named, validationActions: [Deny]}
 			t.Errorf("there is no span %q below that of the request in\n%s", suffix, strings.Join(names, "\n"))
 		}
 	}
-	// What a webhook does for the request is below the call.
+	// A webhook's own spans would be children of the call.
 	header := judge.Last(t).HTTP.Header.Get("Traceparent")
 	parts := strings.Split(header, "-")
 	if len(parts) != 4 || parts[1] != traceID {
@@ -194,14 +194,14 @@ spec: {policyName: named, validationActions: [Deny]}
 	})
 }
 
-// A receiver that does not answer holds up neither requests nor the end of the server.
+// A hanging receiver delays neither requests nor the shutdown of the server.
 func TestAReceiverOfSpansMayBeGone(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It accepts connections, and says nothing.
+	// The listener accepts connections, and sends nothing.
 	defer listener.Close()
 	file := writeFile(t, t.TempDir()+"/tracing.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\nendpoint: "+listener.Addr().String()+"\n")
 	s := harness.Start(t, "--tracing-config-file", file)

@@ -105,7 +105,7 @@ func testSeveralRejections(t *testing.T, j *judged) {
 	first, second := j.hooks.Hook("/first"+ns, harness.Allow), j.hooks.Hook("/second"+ns, harness.Allow)
 	asked := make(chan struct{})
 	first.Answer(func(w http.ResponseWriter, r *harness.Review) {
-		// The other one has answered long ago.
+		// The other webhook has already answered.
 		<-asked
 		harness.Deny(map[string]any{"message": "first"})(w, r)
 	})
@@ -130,7 +130,7 @@ func testExternalHooks(t *testing.T, j *judged) {
 	const kind = "ExternalAdmissionHookConfiguration"
 	h := j.HTTP(t, nil)
 	ns := j.Namespace(t)
-	// A v1alpha1 hook is always behind a service.
+	// A v1alpha1 webhook is always behind a service.
 	hooks := harness.NewWebhookServer(t, []string{"hook." + ns + ".svc"})
 	hook := hooks.Hook("/", harness.Allow)
 	host, port, _ := strings.Cut(hooks.Address(), ":")
@@ -189,7 +189,7 @@ func testExternalHooks(t *testing.T, j *judged) {
 		h := j.HTTP(t, nil)
 		r := h.Must(http.StatusCreated, "POST", configMaps(ns), configMap("e"))
 		want(t, "annotations", j.webhookAnnotations(t, r), map[string]string{"failed-open.external.webhook.admission.k8s.io/round_0_index_N": name})
-		// Once here, and once by another kind above.
+		// One failure in this test, and one by another kind above.
 		want(t, "metric", h.Metrics().Value("apiserver_admission_webhook_fail_open_count", `name="`+name+`"`, `type="validating"`), 2.0)
 	})
 	t.Run("S1.34 S12.11 failurePolicy Fail, by update", func(t *testing.T) {

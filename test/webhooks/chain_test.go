@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestChain proves what holds between the parts that judge a request: webhooks
-// after one another, the server's own checks, plugins in their order.
+// TestChain verifies the interaction of the stages of admission: consecutive webhooks, the server's own
+// checks, and the order of plugins.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)
@@ -103,7 +103,7 @@ func testChain(t *testing.T, j *judged) {
 		}
 		a.Answer(harness.Respond(map[string]any{"allowed": true, "warnings": long}))
 		r := h.Must(http.StatusCreated, "POST", configMaps(ns), configMap("warned"))
-		// 4096 characters in all, of 256 each.
+		// 4,096 characters in total, 256 per warning.
 		var cut []string
 		for i := range 4096 / 256 {
 			cut = append(cut, fmt.Sprintf(`299 - "%02d %s"`, i, strings.Repeat("w", 253)))
@@ -121,7 +121,7 @@ func testRaces(t *testing.T, j *judged) {
 	hook := j.hooks.Hook("/"+ns, func(w http.ResponseWriter, r *harness.Review) {
 		if !raced {
 			raced = true
-			// This write is not judged: its user is exempt below.
+			// No webhook admits this write: its user is exempt below.
 			if code, err := other.Try(t.Context(), "PATCH", configMaps(ns)+"/c", `{"data":{"raced":"yes"}}`, "Content-Type", mergePatch, "Impersonate-User", "racer", "Impersonate-Group", "system:masters"); err != nil || code != http.StatusOK {
 				t.Errorf("racing write: %d %v", code, err)
 			}
@@ -172,7 +172,7 @@ func testQuiet(t *testing.T, j *judged) {
 		t.Error("S10.5 the pass is not counted")
 	}
 
-	// The mutating pass goes two rounds, and the validating webhook is called once.
+	// The mutating pass takes two rounds, and the validating webhook is called once.
 	add := func(key string) harness.Answer {
 		return harness.Patch(`[{"op":"add","path":"/data/` + key + `","value":"x"}]`)
 	}
@@ -196,8 +196,8 @@ func testQuiet(t *testing.T, j *judged) {
 	}
 }
 
-// TestPluginOrder proves S9.2 and S9.11: names of flags choose plugins, and their
-// order is that of the chain.
+// TestPluginOrder verifies S9.2 and S9.11: flags select plugins by name, and the plugins keep the order of
+// the admission chain.
 func TestPluginOrder(t *testing.T) {
 	t.Parallel()
 	hooks := harness.NewWebhookServer(t, nil)
@@ -224,9 +224,8 @@ func TestPluginOrder(t *testing.T) {
 	}
 }
 
-// TestInitializedKinds proves S11.4, S2.39 and S11.20: every kind can have
-// initializers except those that configure admission, and the verb * covers
-// initialize.
+// TestInitializedKinds verifies S11.4, S2.39 and S11.20: every kind can have initializers except the kinds
+// that configure admission, and the verb * includes initialize.
 func TestInitializedKinds(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "eve-token,eve,eve\n"))

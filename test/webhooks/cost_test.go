@@ -15,10 +15,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// BenchmarkIdle measures how much of a core a server with its etcd inside uses that
-// nobody talks to: as it is by default, and when it reads its registrations once an
-// hour. The difference is the cost of reading them; the kernel's figures are exact to a
-// hundredth of a second of the minute that each is measured for.
+// BenchmarkIdle measures the CPU usage of an idle server with embedded etcd: with default flags, and with
+// hourly reads of its registrations. The difference is the cost of the reads. Each is measured for a minute;
+// the kernel's counters have a resolution of a hundredth of a second.
 func BenchmarkIdle(b *testing.B) {
 	for _, hooks := range []int{0, 2000} {
 		b.Run(fmt.Sprintf("hooks=%d", hooks), func(b *testing.B) {
@@ -39,7 +38,7 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			cpu := func(s *harness.Server) float64 { return s.HTTP(b, nil).Metrics().Single("process_cpu_seconds_total") }
 			for b.Loop() {
-				// The work of the start, and of new registrations, is over.
+				// Let the work of the start and of new registrations finish.
 				time.Sleep(settled)
 				usualBefore, neverBefore, began := cpu(usual), cpu(never), time.Now()
 				time.Sleep(watched)
@@ -51,9 +50,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkConsistency measures how many config maps are created in a second with
-// either --admission-consistency, in turns. The figures are medians; strict-% is that
-// of strict in terms of bounded.
+// BenchmarkConsistency measures the rate of config map creations with each --admission-consistency,
+// alternately. The figures are medians; strict-% is the rate of strict as a percentage of bounded.
 func BenchmarkConsistency(b *testing.B) {
 	for _, etcd := range []string{"inside", "three members"} {
 		b.Run("etcd="+etcd, func(b *testing.B) {
@@ -91,11 +89,10 @@ func BenchmarkConsistency(b *testing.B) {
 	}
 }
 
-// BenchmarkTraces measures what keeping traces costs: how many objects are created in a
-// second, and how much CPU time the server takes for one, with traces and without, in turns.
-// Pods are what most compiled-in plugins change.
-// The figures are medians; rate-% and cpu-% are those with traces in terms of those without.
-// The CPU time is what to look at on a machine that does other things meanwhile.
+// BenchmarkTraces measures the cost of traces: the rate of object creations and the server's CPU time per
+// object, with and without traces, alternately. Most built-in admission plugins change pods. The figures are
+// medians; rate-% and cpu-% are the figures with traces as a percentage of the figures without. On a machine
+// with other load, use the CPU time.
 func BenchmarkTraces(b *testing.B) {
 	const pod = `{"metadata":{"generateName":"p-"},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1m"}},"env":[{"name":"A","value":"b"}]}]}}`
 	for _, c := range []struct {
@@ -125,7 +122,7 @@ func BenchmarkTraces(b *testing.B) {
 				for round := range rounds {
 					var rates, costs [2]float64
 					for i := range servers {
-						// Neither is always the first.
+						// Alternate the order.
 						k := (i + round) % 2
 						before := cpu(servers[k])
 						rates[k] = createRate(b, servers[k], path, c.object, clients, period)
@@ -142,8 +139,7 @@ func BenchmarkTraces(b *testing.B) {
 
 const someConfigMap = `{"metadata":{"generateName":"c-"}}`
 
-// createRate is how many objects are created in a second by clients with
-// connections of their own.
+// createRate returns the objects created per second by clients with separate connections.
 func createRate(b *testing.B, s *harness.Server, path, object string, clients int, period time.Duration) float64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), period)
@@ -153,7 +149,7 @@ func createRate(b *testing.B, s *harness.Server, path, object string, clients in
 	began := time.Now()
 	for range clients {
 		config := rest.CopyConfig(s.Admin)
-		// Clients with a function in their configuration share nothing.
+		// Clients with a function in their configuration do not share connections.
 		config.Proxy = http.ProxyFromEnvironment
 		h := s.HTTP(b, config)
 		group.Go(func() {

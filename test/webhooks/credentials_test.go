@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestCredentials has webhooks see as whom the server calls them, by the
-// kubeconfigs that AdmissionConfiguration files of both kinds name.
+// TestCredentials verifies the identity that webhooks see for the server, with the kubeconfigs named in
+// AdmissionConfiguration files of both kinds.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func TestCredentials(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "client.key"), string(key))
 	tokenFile := writeFile(t, filepath.Join(dir, "token"), "from-a-file")
 
-	// Names with a port are exact, at which the webhooks listen.
+	// Names with a port match exactly, so they include the port of the webhooks.
 	writeFile(t, filepath.Join(dir, "mutating.kubeconfig"), fmt.Sprintf(`
 apiVersion: v1
 kind: Config

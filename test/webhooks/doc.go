@@ -1,3 +1,3 @@
-// Package webhooks holds end-to-end tests of registered webhooks: which requests they are
-// called for, what they are sent, what their answers do, and how they fail.
+// Package webhooks contains end-to-end tests of registered webhooks: the requests that they match, the
+// reviews that they receive, the effects of their answers, and their failures.
 package webhooks

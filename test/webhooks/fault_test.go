@@ -17,26 +17,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// fault is a way in which a webhook can fail.
+// fault is a kind of failure of a webhook.
 type fault struct {
 	name string
-	// answer is what its server answers.
+	// answer is the answer of the webhook's server.
 	answer harness.Answer
-	// url is where it is instead, and ca what it trusts instead of its server's
-	// authority; lines are fields of the webhook.
+	// url and ca replace the webhook's URL and CA bundle; lines are fields of the webhook.
 	url   string
 	ca    []byte
 	lines []string
-	// detail is how the text goes on that follows the name of the webhook, part is
-	// in it further on, and code is the one in metrics.
+	// detail is the text after the name of the webhook in the message, part occurs later in the message, and
+	// code is the status code in metrics.
 	detail, part string
 	code         int
 }
 
 const oneSecond = "timeoutSeconds: 1"
 
-// newFaults returns every way there is. The servers that are needed end with the
-// test.
+// newFaults returns all kinds of faults. Their servers are closed at the end of the test.
 func newFaults(t testing.TB) []fault {
 	t.Helper()
 	fixed := func(body string) harness.Answer { return harness.Raw(http.StatusOK, "application/json", body) }
@@ -84,7 +82,7 @@ func newFaults(t testing.TB) []fault {
 	}
 }
 
-// silent is a server that takes connections and never says a word.
+// silent starts a server that accepts connections and sends nothing.
 func silent(t testing.TB) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -111,7 +109,7 @@ func silent(t testing.TB) (address string) {
 	return l.Addr().String()
 }
 
-// resetMidway breaks the connection off within the answer.
+// resetMidway resets the connection in the middle of the answer.
 func resetMidway(w http.ResponseWriter, _ *harness.Review) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -124,7 +122,7 @@ func resetMidway(w http.ResponseWriter, _ *harness.Review) {
 	raw.Close()
 }
 
-// drip sends a byte from time to time, and never an end.
+// drip sends a byte at intervals and never ends.
 func drip(w http.ResponseWriter, r *harness.Review) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -139,7 +137,7 @@ func drip(w http.ResponseWriter, r *harness.Review) {
 	}
 }
 
-// gigabyte sends as much, unless the other side leaves.
+// gigabyte sends a gigabyte, unless the client closes the connection.
 func gigabyte(w http.ResponseWriter, _ *harness.Review) {
 	chunk := bytes.Repeat([]byte(" "), 1<<20)
 	for range 1 << 10 {
@@ -149,8 +147,7 @@ func gigabyte(w http.ResponseWriter, _ *harness.Review) {
 	}
 }
 
-// testFaults has every way in which a webhook can fail, with either policy, in
-// either pass.
+// testFaults covers every kind of failure of a webhook, with both failure policies, in both passes.
 func testFaults(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	type failure struct {
@@ -176,8 +173,8 @@ func testFaults(t *testing.T, j *judged) {
 					register(t, j.Server, "v1", kind, w)
 					began := time.Now()
 					r := h.Do("POST", configMaps(ns), configMap(short, "fault", short))
-					// No fault costs more than timeoutSeconds; there is time to spare for a
-					// busy machine, and less than what the request would have.
+					// A fault costs at most timeoutSeconds; the limit is generous for busy machines, and
+					// below the timeout of the request.
 					if took := time.Since(began); took > 20*time.Second {
 						t.Errorf("it took %s", took)
 					}
@@ -239,7 +236,7 @@ func testFaults(t *testing.T, j *judged) {
 	})
 }
 
-// webhook is one that has the fault, for configmaps with its name as label.
+// webhook returns a faulty webhook for configmaps with its short name as label.
 func (f *fault) webhook(short, ns string, hook *harness.Hook, policy string) map[string]any {
 	w := webhook(short, ns, hook, "failurePolicy: "+policy, `objectSelector: {matchLabels: {fault: "`+short+`"}}`)
 	set(w, f.lines...)
@@ -254,8 +251,8 @@ func (f *fault) webhook(short, ns string, hook *harness.Hook, policy string) map
 	return w
 }
 
-// TestFaultsLeaveNothingBehind lets webhooks fail in every way, several at once:
-// the server then has the goroutines and the open files that it had before.
+// TestFaultsLeaveNothingBehind makes webhooks fail in all ways, several at once: afterwards the server has as
+// many goroutines and open files as before.
 func TestFaultsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--admission-webhook-breaker", "off")
@@ -265,7 +262,7 @@ func TestFaultsLeaveNothingBehind(t *testing.T) {
 		m := h.Metrics()
 		return m.Single("go_goroutines"), m.Single("process_open_fds")
 	}
-	// The first time makes what a server makes once, such as the caches of kinds.
+	// The first run creates long-lived state, such as the caches of kinds.
 	failTogether(t, s, ns, 1)
 	goroutines, files := open()
 	for range 20 {
@@ -273,7 +270,7 @@ func TestFaultsLeaveNothingBehind(t *testing.T) {
 		goroutines, files = min(g, goroutines), min(f, files)
 	}
 	failTogether(t, s, ns, 3)
-	// Each fault is there twelve times. The server has a few goroutines more or less at any time.
+	// Each fault occurs twelve times. The numbers of goroutines and files vary slightly at any time.
 	const some = 5
 	harness.Eventually(t, "what there was before", func() error {
 		if g, f := open(); g > goroutines+some || f > files+some {
@@ -283,9 +280,8 @@ func TestFaultsLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// failTogether makes as many requests as are asked for fail in each way, the ways
-// all at once. The webhook servers are gone when it returns, and with them the
-// connections that the server keeps for the next call.
+// failTogether makes a number of requests fail for each kind of fault, all kinds concurrently. When it
+// returns, the webhook servers are closed, and so are the connections that the server keeps for later calls.
 func failTogether(t *testing.T, s *harness.Server, ns string, times int) {
 	t.Run(fmt.Sprintf("S7.3 every fault, times %d", times), func(t *testing.T) {
 		h, hooks := s.HTTP(t, nil), harness.NewWebhookServer(t, nil)
@@ -323,11 +319,10 @@ func failTogether(t *testing.T, s *harness.Server, ns string, times int) {
 	})
 }
 
-// testTimeouts is the table of S3.3, and what becomes of a request that runs out
-// of its own time.
+// testTimeouts covers the table of S3.3, and requests that exceed their own timeout.
 func testTimeouts(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
-	// The second hook is asked when the first has taken its time.
+	// The second webhook is called after the delay of the first.
 	slow := j.hooks.Hook("/slow"+ns, func(w http.ResponseWriter, r *harness.Review) {
 		time.Sleep(1100 * time.Millisecond)
 		harness.Allow(w, r)
@@ -355,7 +350,7 @@ func testTimeouts(t *testing.T, j *judged) {
 	h.Must(http.StatusCreated, "POST", configMaps(ns)+"?dryRun=All&timeout=10s", configMap("c", "case", "slow"))
 	took := time.Since(began)
 	want(t, "S3.3 the first hook", slow.Last(t).HTTP.URL.RawQuery, "timeout=10s")
-	// Less than half a second is kept for what comes after.
+	// Less than half a second is reserved for later stages.
 	var left int
 	if _, err := fmt.Sscanf(fast.Last(t).HTTP.URL.RawQuery, "timeout=%ds", &left); err != nil || left > 9 || float64(left) < 9.5-took.Seconds() {
 		t.Errorf("S3.3 after a second in an earlier hook, of %s in all: %q", took, fast.Last(t).HTTP.URL.RawQuery)
@@ -413,7 +408,7 @@ func testTimeouts(t *testing.T, j *judged) {
 		if _, err := h.Try(cancelled(t, func() bool { return len(hang.Reviews()) > 0 }), "POST", configMaps(ns), configMap("left", "case", "left")); err == nil {
 			t.Fatal("the request was not cancelled")
 		}
-		// The call is over when it is counted.
+		// The metric is updated after the call.
 		name := fmt.Sprintf(`name="%s"`, w["name"])
 		harness.Eventually(t, "the call is counted", func() error {
 			if n := h.Metrics().Value("apiserver_admission_webhook_request_total", name); n != 1 {

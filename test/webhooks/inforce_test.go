@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestRegistrationsAreInForceForWhoeverWroteThem proves S11.8 for one server: a write
-// right after the answer to a registration's write is judged by it, for every way to
-// write a registration. No regular read comes to help.
+// TestRegistrationsAreInForceForWhoeverWroteThem verifies S11.8 for one server: a request that follows the
+// response to the write of a registration is evaluated against that registration, for every way to write a
+// registration. The regular reads are too slow to help.
 func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-refresh-interval", "30s", "--admission-max-staleness", "1m")
@@ -34,7 +34,7 @@ func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 		name                      string
 		code                      int
 		method, path, body, media string
-		// by is in the message of what is refused next; empty when nothing is.
+		// by occurs in the message of the next rejection; empty if the next request is admitted.
 		by string
 	}{
 		{"created", 201, "POST", collection, configuration("v1", validating, "one"), "", "one"},
@@ -103,11 +103,11 @@ func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 	})
 }
 
-// TestAWebhookMayRegisterWebhooks: a write of a registration waits for no request, also
-// when a webhook makes it while a request waits for that webhook.
+// TestAWebhookMayRegisterWebhooks verifies that the write of a registration waits for no other request, even
+// if a webhook sends it during a request that waits for this webhook.
 func TestAWebhookMayRegisterWebhooks(t *testing.T) {
 	t.Parallel()
-	// The webhook is for everything, also for what controllers write.
+	// The webhook matches everything, including writes of controllers.
 	s := harness.Start(t, "--admission-refresh-interval", "30s", "--admission-max-staleness", "1m", "--controllers", "namespace-controller")
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)

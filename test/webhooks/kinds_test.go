@@ -73,8 +73,8 @@ func testCustomKinds(t *testing.T, j *judged) {
 	h.Refused(http.StatusBadRequest, "", "POST", path("v1"), widget("v1", "denied"))
 }
 
-// testInitializersSeenByWebhooks has webhooks see and change
-// metadata.initializers, of a built-in and of a custom kind.
+// testInitializersSeenByWebhooks verifies that webhooks see and change metadata.initializers of built-in and
+// custom kinds.
 func testInitializersSeenByWebhooks(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	group := define(t, j.Server, ns)
@@ -160,8 +160,8 @@ func testInitializersSeenByWebhooks(t *testing.T, j *judged) {
 	}
 }
 
-// testRegisteredInitializers has a webhook see what the Initializers plugin sets
-// on a custom kind, which is kept from then on.
+// testRegisteredInitializers verifies that a webhook sees the initializers that the Initializers plugin sets
+// on a custom kind. From then on, objects of the kind keep them.
 func testRegisteredInitializers(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	group := define(t, j.Server, ns)

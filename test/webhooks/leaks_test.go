@@ -20,11 +20,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// leaked is a part of every credential of the test.
+// leaked is a substring of every credential of the test.
 const leaked = "hunter22marker"
 
-// withCredentials are objects of every kind that has a credential field, and of kinds whose contents may be
-// one. Each has a path, and %s is a namespace.
+// withCredentials returns objects of every kind that has a credential field, and of kinds whose contents may
+// be credentials. Each has a path in the namespace ns.
 func withCredentials(ns string) []struct{ path, object string } {
 	encoded := base64.StdEncoding.EncodeToString([]byte(leaked))
 	key := "-----BEGIN PRIVATE KEY-----\\n" + leaked + "\\n-----END PRIVATE KEY-----"
@@ -53,7 +53,8 @@ func withCredentials(ns string) []struct{ path, object string } {
 	return list
 }
 
-// quoted is a policy that rejects what has the label, and quotes a password in its message.
+// quoted is a policy that rejects objects with a label and quotes a password in its message. %s is a
+// namespace.
 const quoted = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: quotes}
@@ -70,11 +71,12 @@ metadata: {name: quotes}
 spec: {policyName: quotes, validationActions: [Deny]}
 `
 
-// S25.13: no tool shows a credential of any kind that has one, also if others quote the object.
+// S25.13: no tool shows a credential of any kind that has credentials, even if other messages quote the
+// object.
 func TestNoToolShowsCredentials(t *testing.T) {
 	t.Parallel()
 	choose := func(size int) []int { return speed.Pick(t, speed.Of(2, size), size) }
-	// The ordinary run tries two of the formats of each command.
+	// By default, test two of the formats of each command.
 	some := func(formats ...string) (chosen []string) {
 		for _, i := range choose(len(formats)) {
 			chosen = append(chosen, formats[i])
@@ -82,11 +84,11 @@ func TestNoToolShowsCredentials(t *testing.T) {
 		return chosen
 	}
 	dir := t.TempDir()
-	// Webhooks judge reviews of tokens until 1.36.
+	// Webhooks receive token reviews up to 1.36.
 	s := harness.Start(t, "--emulated-version", "1.36", "--admission-consistency", "strict", "--controllers", "namespace-controller")
 	admin := s.HTTP(t, nil)
 	ns := s.Namespace(t)
-	// The webhook says everything again that it was sent, in every way that it can.
+	// The webhook repeats the whole request in every field of its answer.
 	hooks := harness.NewWebhookServer(t, nil)
 	echo := hooks.Hook("/echo", func(w http.ResponseWriter, r *harness.Review) {
 		request, err := json.Marshal(r.Request())
@@ -129,7 +131,7 @@ func TestNoToolShowsCredentials(t *testing.T) {
 	}
 	for _, r := range echo.Reviews() {
 		if r.Request("dryRun") == true {
-			// The recorder tries whether it is reached.
+			// The recorder's self-test.
 			continue
 		}
 		reviews = append(reviews, string(bytes.TrimSpace(r.Raw)))
@@ -152,7 +154,7 @@ func TestNoToolShowsCredentials(t *testing.T) {
 		}
 	}
 
-	// What is rejected with a message that quotes a password.
+	// A rejection whose message quotes a password.
 	policies := writeFile(t, filepath.Join(dir, "quotes.yaml"), quoted)
 	unredacted := writeFile(t, filepath.Join(dir, "reviews.jsonl"), strings.Join(reviews, "\n")+"\n")
 	for _, format := range some("text", "json", "html") {
@@ -184,7 +186,7 @@ func TestNoToolShowsCredentials(t *testing.T) {
 		show(name+" of the bundle", text)
 	}
 
-	// The recorder ends, and what it recorded is replayed.
+	// Stop the recorder and replay its recording.
 	if err := record.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +222,7 @@ func TestNoToolShowsCredentials(t *testing.T) {
 	}
 }
 
-// unpacked returns the texts of a debug bundle.
+// unpacked returns the text files of a debug bundle.
 func unpacked(t *testing.T, file string) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile(file)

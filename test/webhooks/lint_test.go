@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// The answer to a write of a registration that stops a cluster, or fails each time, says so
-// (S1.38).
+// The response to the write of a dangerous registration contains a warning: one that stops a cluster, or
+// fails on every call (S1.38).
 func TestWritersAreWarnedOfDangers(t *testing.T) {
 	s := harness.Start(t)
 	h := s.HTTP(t, nil)
@@ -36,7 +36,7 @@ func TestWritersAreWarnedOfDangers(t *testing.T) {
 		name string
 		path string
 		body string
-		// want are the rules that are named, in order; none means no warning.
+		// want lists the rules in the warnings, in order; empty means no warning.
 		want []string
 	}{
 		{"a webhook that intercepts its own pods and those of the system", "v1/validatingwebhookconfigurations", hook("pods", nil),
@@ -73,7 +73,7 @@ func TestWritersAreWarnedOfDangers(t *testing.T) {
 					t.Errorf("warning %q is not of %s", warnings[i], id)
 				}
 			}
-			// An update gets the same warnings.
+			// An update returns the same warnings.
 			again := h.Must(200, "PATCH", path+"/policies", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", "application/merge-patch+json").Header.Values("Warning")
 			if strings.Join(again, "\n") != strings.Join(warnings, "\n") {
 				t.Errorf("an update warns of %q, the create of %q", again, warnings)

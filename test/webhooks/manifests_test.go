@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// TestManifestsOfOldVersions proves that manifests written for Kubernetes 1.7 to
-// 1.15 are applied as they stand, have the defaults of their time, are what kubectl
-// finds again, and can be changed and deleted by their files.
+// TestManifestsOfOldVersions verifies that manifests written for Kubernetes 1.7 to 1.15 can be applied
+// unchanged, get the defaults of their time, are read back by kubectl, and can be changed and deleted with
+// their files.
 func TestManifestsOfOldVersions(t *testing.T) {
 	t.Parallel()
 	k := harness.Start(t).Kubectl(t, "default")
@@ -38,9 +38,9 @@ externalAdmissionHooks:
 	}
 	cases := []struct {
 		name, resource, manifest string
-		// stored is what the first webhook or initializer has besides.
+		// stored lists additional stored fields of the first webhook or initializer.
 		stored string
-		// change is made to the file afterwards.
+		// change is a later change of the file.
 		change [2]string
 	}{
 		{"S1.25 S1.32 an initializer", "initializerconfigurations.v1alpha1.admissionregistration.k8s.io", `
@@ -84,7 +84,7 @@ initializers:
 		{"S1.9 matchPolicy and sideEffects", "validatingwebhookconfigurations", v1beta1(validating, rule+`, matchPolicy: Equivalent, sideEffects: NoneOnDryRun`),
 			`{matchPolicy: Equivalent, sideEffects: NoneOnDryRun, failurePolicy: Ignore}`, [2]string{"NoneOnDryRun", "Some"}},
 	}
-	// Package registrations has the conversions of all versions.
+	// The tests of package registrations cover the conversions of all versions.
 	for _, i := range speed.Pick(t, speed.Of(3, len(cases)), len(cases)) {
 		c := cases[i]
 		t.Run(c.name, func(t *testing.T) {

@@ -10,10 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// calls are the operations that a hook was asked about since it last forgot,
-// each with the name of the resource when that is not configmaps. A
-// repeated call is there once: an update whose object was not the newest
-// is judged again (S3.16).
+// calls returns the operations of a hook's reviews since the last Forget, each with the name of the resource
+// unless that is configmaps. A repeated call is listed once: an update based on an outdated object is
+// evaluated again (S3.16).
 func calls(h *harness.Hook) []string {
 	list := []string{}
 	for _, r := range h.Reviews() {
@@ -30,9 +29,9 @@ func calls(h *harness.Hook) []string {
 	return slices.Compact(list)
 }
 
-// awaitCache waits until the server's cache has what a write returned. Before, the
-// next write may first be judged by the object as it was, and then again (S3.16):
-// webhooks that select by labels are then asked for the sake of labels that are gone.
+// awaitCache waits until the server's cache contains the result of a write. Until then, the next write may
+// first be evaluated with the old object and then again (S3.16), so that webhooks may be called for removed
+// labels.
 func awaitCache(t *testing.T, h *harness.HTTP, path string, written *harness.Response) {
 	t.Helper()
 	version := written.Text("metadata", "resourceVersion")
@@ -81,7 +80,7 @@ func testNamespaceSelectors(t *testing.T, j *judged) {
 			want(t, "calls", calls(hook), append([]string{}, step.want...))
 		})
 	}
-	// From here on the labels are those that the cache has heard of.
+	// From here on, the labels in the cache matter.
 	heard := func(namespace, what string, called bool) {
 		harness.Eventually(t, what, func() error {
 			hook.Forget()
@@ -108,8 +107,8 @@ func testNamespaceSelectors(t *testing.T, j *judged) {
 	h.Must(http.StatusOK, "DELETE", "/apis/storage.k8s.io/v1/storageclasses/"+id, "")
 }
 
-// A DeploymentRollback cannot have labels: an object selector never matches it,
-// not even one that wants a label to be absent (S2.18).
+// A DeploymentRollback cannot have labels: an object selector never matches it, not even a selector for the
+// absence of a label (S2.18).
 func testRollbacks(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	hook, not := j.hooks.Hook("/"+ns, harness.Allow), j.hooks.Hook("/not"+ns, harness.Allow)
@@ -257,7 +256,7 @@ func testMatchConditions(t *testing.T, j *judged) {
 		conditions  []string
 		alice       bool
 		calls       int
-		refusal     string // with failurePolicy Fail; with Ignore the webhook is skipped
+		refusal     string // with failurePolicy Fail; with Ignore, the webhook is skipped
 		errors      float64
 		exclusions  float64
 		cannotCount bool

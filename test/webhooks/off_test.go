@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestRegistrationsThatNothingEnforces proves that the answer to a write says so
-// when the plugin of a registration does not run (S9.6, S9.7, S11.3).
+// TestRegistrationsThatNothingEnforces verifies that the response to a write contains a warning if the plugin
+// of a registration does not run (S9.6, S9.7, S11.3).
 func TestRegistrationsThatNothingEnforces(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-control", "NamespaceLifecycle,MutatingAdmissionWebhook")
@@ -56,7 +56,7 @@ func TestRegistrationsThatNothingEnforces(t *testing.T) {
 			want(t, "exit code of wait-in-force --deleted", wait("--deleted").Code, 0)
 		})
 	}
-	// The registration is not enforced indeed.
+	// The registration has indeed no effect.
 	h.Must(http.StatusCreated, "POST", registrationsPath("v1alpha1", "InitializerConfiguration"), toJSON(`{metadata: {name: all}, initializers: [
 		{name: all.example.com, rules: [{apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}]}]}`))
 	if r := h.Must(http.StatusCreated, "POST", configMaps("default")+including, configMap("c")); pending(r.Body) != "none" {

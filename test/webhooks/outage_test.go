@@ -16,9 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// everything is a webhook for all that is written, in all namespaces but those
-// that the cluster and the webhooks themselves run in (Webhook Bootstrapping,
-// "Guidelines on namespace labeling").
+// everything returns a webhook that matches all writes, in all namespaces except those of the cluster and of
+// the webhooks themselves (Webhook Bootstrapping, "Guidelines on namespace labeling").
 func everything(url, policy string) map[string]any {
 	return map[string]any{
 		"name":         "everything.example.com",
@@ -30,7 +29,7 @@ func everything(url, policy string) map[string]any {
 	}
 }
 
-// inForce waits until a write to a namespace is rejected because of a webhook.
+// inForce waits until a webhook rejects a write to a namespace.
 func inForce(t *testing.T, h *harness.HTTP, namespace string) {
 	t.Helper()
 	harness.Eventually(t, "the registration in force", func() error {
@@ -41,16 +40,16 @@ func inForce(t *testing.T, h *harness.HTTP, namespace string) {
 	})
 }
 
-// Every webhook is down, and they are for everything. The server restarts and
-// serves, also what it makes itself at its start; namespaces that are exempt are
-// open; and kubectl is enough to get out of it.
+// Every webhook is down, and the webhooks match everything. The server restarts and becomes ready, including
+// the objects that it creates at its start; exempt namespaces accept writes; and an administrator needs only
+// kubectl to recover.
 func TestEveryWebhookIsDown(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
 	h := s.HTTP(t, nil)
 	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces", toJSON(`{apiVersion: v1, kind: Namespace, metadata: {name: webhooks, labels: {runlevel: "2"}}}`))
 	ns := s.Namespace(t)
-	// The data of the old release lacks the objects of the new one.
+	// The data of an old release lack objects of the new release.
 	h.Must(http.StatusOK, "DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/view", "")
 	h.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/kube-node-lease", "")
 	harness.Eventually(t, "the namespace's end", func() error {
@@ -135,13 +134,13 @@ func TestEveryWebhookIsDown(t *testing.T) {
 	})
 }
 
-// overloaded is a server with few places for writes and a webhook that never
-// answers, for pods. No user is privileged.
+// overloaded is a server with few slots for writes and a webhook for pods that never answers. No user is
+// privileged.
 type overloaded struct {
 	*harness.Server
 	ns   string
 	hook *harness.Hook
-	// waiting is how many pods wait for the webhook; release lets it answer.
+	// waiting is the number of pods that wait for the webhook; release lets it answer.
 	waiting atomic.Int64
 	release func()
 }
@@ -172,8 +171,8 @@ func newOverloaded(t testing.TB, places, seconds int) *overloaded {
 		"failurePolicy": "Fail", "sideEffects": "None", "timeoutSeconds": seconds, "admissionReviewVersions": []any{"v1"},
 	}))
 	harness.Eventually(t, "the registration in force", func() error {
-		// The client leaves as soon as the webhook is called, so that the server does
-		// not take the webhook for a slow one.
+		// The client disconnects as soon as the webhook is called, so that the server does not classify the
+		// webhook as slow.
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
 		alice, answer := o.alice(t), make(chan error, 1)
@@ -196,10 +195,10 @@ func newOverloaded(t testing.TB, places, seconds int) *overloaded {
 	return o
 }
 
-// alice returns a client with connections of its own.
+// alice returns a client with separate connections.
 func (o *overloaded) alice(t testing.TB) *harness.HTTP {
 	c := o.WithToken("alice-token")
-	// Clients with a function in their configuration share nothing.
+	// Clients with a function in their configuration do not share connections.
 	c.Proxy = http.ProxyFromEnvironment
 	return o.HTTP(t, c)
 }
@@ -210,14 +209,13 @@ func podNamed(name string) string {
 	return toJSON(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: main, image: m}]}}`, name)
 }
 
-// A webhook that hangs has far more pods waiting for it than the server handles
-// writes at once. Other writes do not notice, and when it answers the pods are
-// stored.
+// Far more pods wait for a hanging webhook than the server handles writes at once. Other writes are not
+// delayed, and when the webhook answers, the pods are stored.
 func TestAWebhookThatHangsDoesNotStarveOtherWrites(t *testing.T) {
 	t.Parallel()
 	const places = 20
 	o := newOverloaded(t, places, 30)
-	// A connection has room for a hundred requests at once.
+	// A connection carries at most a hundred requests at once.
 	alice, others := o.alice(t), o.alice(t)
 	var waiting sync.WaitGroup
 	for i := range 5 * places {
@@ -226,7 +224,8 @@ func TestAWebhookThatHangsDoesNotStarveOtherWrites(t *testing.T) {
 				code, err := others.Try(harness.Context(t), "POST", o.pods(), podNamed(fmt.Sprintf("p%d", i)))
 				switch {
 				case err == nil && code == http.StatusTooManyRequests:
-					// Some come all at once, before the first have stepped aside.
+					// Some requests arrive at once, before the first waiting requests have released their
+					// slots.
 					continue
 				case err != nil || code != http.StatusCreated:
 					t.Errorf("pod %d: %d, %v", i, code, err)
@@ -254,8 +253,8 @@ func TestAWebhookThatHangsDoesNotStarveOtherWrites(t *testing.T) {
 	waiting.Wait()
 }
 
-// The chain of Ignore webhooks of kubernetes/kubernetes#128162: each may take
-// longer than the request, and the request is done in time.
+// The chain of Ignore webhooks of kubernetes/kubernetes#128162: each webhook may take longer than the
+// request, and the request succeeds in time.
 func TestIgnoreWebhooksThatHangDoNotFailARequest(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)
@@ -277,10 +276,9 @@ func TestIgnoreWebhooksThatHangDoNotFailARequest(t *testing.T) {
 	}
 }
 
-// inTime posts an object to a path until that is answered with a code, within the
-// limit that it sets the request. A machine may be too busy now and then for what is
-// to be done in the tenth of that time which webhooks that hang must leave; then the
-// next object is tried.
+// inTime posts an object to a path until the response has the code within the request's time limit. Hanging
+// webhooks leave a tenth of that time; a machine may occasionally be too busy to finish in it, and inTime
+// then tries the next object.
 func inTime(t *testing.T, h *harness.HTTP, path string, limit time.Duration, code int, object func(n int) string) *harness.Response {
 	t.Helper()
 	var r *harness.Response
@@ -297,13 +295,11 @@ func inTime(t *testing.T, h *harness.HTTP, path string, limit time.Duration, cod
 	return r
 }
 
-// BenchmarkConfigMapsBesideHangingPods measures how many configmaps are created
-// in a second, alone and while clients create pods all the time that wait for a
-// webhook which never answers, in turns. The figures are medians; kept-% is the second in
-// terms of the first.
+// BenchmarkConfigMapsBesideHangingPods measures the rate of configmap creations, alternately alone and while
+// clients continuously create pods that wait for a webhook which never answers. The figures are medians;
+// kept-% is the second rate as a percentage of the first.
 func BenchmarkConfigMapsBesideHangingPods(b *testing.B) {
-	// Clients that wait are more than the server handles writes at once, and each
-	// waits once in a period.
+	// More clients wait than the server handles writes at once, and each waits once in a period.
 	const clients, places, timeout, writers, rounds = 250, 200, 10, 4, 3
 	const period = (timeout + 1) * time.Second
 	o := newOverloaded(b, places, timeout)
@@ -356,7 +352,7 @@ func BenchmarkConfigMapsBesideHangingPods(b *testing.B) {
 			for i := range clients {
 				pods.Go(func() {
 					for k := 0; ctx.Err() == nil; k++ {
-						// A refused client comes back when the answer says, in a second.
+						// A refused client retries after a second, as the response requests.
 						again := time.After(time.Second)
 						_, _ = others[i].Try(ctx, "POST", o.pods(), podNamed(fmt.Sprintf("p%d-%d", i, k)))
 						select {

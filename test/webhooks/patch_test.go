@@ -25,13 +25,13 @@ func testPatches(t *testing.T, j *judged) {
 		name   string
 		answer harness.Answer
 		lines  []string
-		// refusal is how the message begins, when the request is refused; always
-		// says that it is with failurePolicy Ignore, too.
+		// refusal is the beginning of the message if the request is rejected; always means that it is
+		// rejected with failurePolicy Ignore, too.
 		refusal string
 		always  bool
-		// mutated and patched are what the audit event says.
+		// mutated and patched are values of the audit annotations.
 		mutated, patched bool
-		// data is what is stored.
+		// data is the stored data.
 		data map[string]any
 	}{
 		{name: "S5.4 add", answer: harness.Patch(`[{"op":"add","path":"/data/added","value":"x"}]`), mutated: true, patched: true, data: map[string]any{"key": "value", "added": "x"}},
@@ -129,8 +129,8 @@ func testPatches(t *testing.T, j *judged) {
 	})
 }
 
-// testPatchesOfTwoVersions has webhooks that see the same object in four
-// versions, each with what those before it did.
+// testPatchesOfTwoVersions has four webhooks see the same object in different versions, each with the changes
+// of the earlier webhooks.
 func testPatchesOfTwoVersions(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	var hooks []*harness.Hook
@@ -158,10 +158,9 @@ func testPatchesOfTwoVersions(t *testing.T, j *judged) {
 	want(t, "S5.11 stored replicas", stored.Text("spec", "replicas"), "12")
 }
 
-// testReinvocation is the table of S5.23, but for its rows with a built-in
-// mutator, of which the server has none that changes configmaps. The webhooks
-// declare NoneOnDryRun: they are never called ahead of turn, so that calls can be
-// counted.
+// testReinvocation covers the table of S5.23, except the rows with a built-in mutator: no built-in plugin of
+// the server changes configmaps. The webhooks declare NoneOnDryRun, so that they are never called ahead of
+// their turn and the calls can be counted.
 func testReinvocation(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	const x, y = `[{"op":"add","path":"/data/set","value":"x"}]`, `[{"op":"add","path":"/data/set","value":"y"}]`
@@ -169,11 +168,11 @@ func testReinvocation(t *testing.T, j *judged) {
 	counter := func(n int) string { return fmt.Sprintf(`[{"op":"add","path":"/data/n%d","value":"x"}]`, n) }
 	for i, c := range []struct {
 		name string
-		// a and b give the patch for a call, counted from 1; "" for none.
+		// a and b return the patch for a call, counted from 1; "" for no patch.
 		a, b         func(call int) string
 		aLine, bLine string
 		calls        [2]int
-		// rounds is what the audit event says: round, webhook, whether mutated.
+		// rounds lists the mutation annotations of the audit event: round, webhook, whether mutated.
 		rounds []string
 	}{
 		{name: "A changes nothing", calls: [2]int{1, 1}, rounds: []string{"0 a false", "0 b false"}},
@@ -224,8 +223,7 @@ func testReinvocation(t *testing.T, j *judged) {
 	})
 }
 
-// rounds shows the mutation annotations of a request: round, webhook, whether
-// mutated.
+// rounds returns the mutation annotations of a request: round, webhook, whether mutated.
 func rounds(t *testing.T, j *judged, r *harness.Response, ns string) []string {
 	t.Helper()
 	var list []string

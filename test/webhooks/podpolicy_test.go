@@ -12,9 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestPodPolicy has the example, a process of its own, judge what kubectl
-// applies: registered in either version, and reached by its address and through
-// a service.
+// TestPodPolicy runs the example as a separate process and lets it validate objects applied with kubectl:
+// registered in either version, by URL and through a service.
 func TestPodPolicy(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict")

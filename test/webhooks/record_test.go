@@ -17,13 +17,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// recording is a gatehouse record that runs.
+// recording is a running gatehouse record.
 type recording struct {
 	cmd *exec.Cmd
 	dir string
 }
 
-// startRecording starts a recorder, and returns when it records.
+// startRecording starts a recorder, and returns when it is recording.
 func startRecording(t *testing.T, s *harness.Server, args ...string) *recording {
 	t.Helper()
 	r := &recording{dir: filepath.Join(t.TempDir(), "requests")}
@@ -32,7 +32,7 @@ func startRecording(t *testing.T, s *harness.Server, args ...string) *recording 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A file and no pipe: the guard lives longer, and would hold a pipe open.
+	// Use a file instead of a pipe: the guard process outlives the recorder, and would keep a pipe open.
 	log := filepath.Join(t.TempDir(), "log")
 	f, err := os.Create(log)
 	if err != nil {
@@ -55,7 +55,7 @@ func startRecording(t *testing.T, s *harness.Server, args ...string) *recording 
 	return r
 }
 
-// lines are the requests in the files, by their operation and name.
+// lines returns the recorded requests by operation and name.
 func (r *recording) lines(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(r.dir, "*.jsonl"))
@@ -79,7 +79,7 @@ func (r *recording) lines(t *testing.T) map[string]string {
 	return found
 }
 
-// recorders are the registrations of recorders.
+// recorders returns the webhook configurations of recorders.
 func recorders(t *testing.T, s *harness.Server) []string {
 	t.Helper()
 	list, err := harness.Client(t, s.Admin).AdmissionregistrationV1().MutatingWebhookConfigurations().List(harness.Context(t), metav1.ListOptions{LabelSelector: "gatehouse.dev/recorder=true"})
@@ -93,8 +93,8 @@ func recorders(t *testing.T, s *harness.Server) []string {
 	return names
 }
 
-// S25.12, S25.13: what is written to a cluster is recorded, and the registration of the recorder goes however
-// the recorder ends.
+// S25.12, S25.13: writes to a cluster are recorded, and the recorder's webhook configuration is removed
+// however the recorder ends.
 func TestRecorders(t *testing.T) {
 	s := harness.Start(t)
 	for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGHUP} {
@@ -114,7 +114,7 @@ func TestRecorders(t *testing.T) {
 			admin.Must(201, "POST", "/api/v1/namespaces/"+ns+"/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"stringData":{"p":"hidden"}}`)
 			admin.Must(201, "POST", harness.ConfigMaps("default"), harness.ToJSON(harness.ConfigMap("elsewhere-"+ns)))
 			if end != syscall.SIGTERM {
-				// A recorder that is killed has written what came a second before.
+				// A killed recorder has written all requests older than a second.
 				harness.Eventually(t, "the requests are in a file", func() error {
 					if n := len(r.lines(t)); n != 3 {
 						return fmt.Errorf("%d requests", n)
@@ -160,7 +160,7 @@ func TestRecorders(t *testing.T) {
 	}
 }
 
-// S25.12: a recorder that the server does not reach says so, and leaves nothing.
+// S25.12: a recorder that the server cannot reach reports that, and leaves nothing behind.
 func TestARecorderThatIsNotReachedSaysSo(t *testing.T) {
 	s := harness.Start(t)
 	dir := t.TempDir()

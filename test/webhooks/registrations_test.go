@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// neverCalled registers a webhook that no request of these tests matches.
+// neverCalled returns a configuration whose webhooks match no request of these tests.
 func neverCalled(version, kind, name, hooks string) string {
 	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/%s","kind":%q,"metadata":{"name":%q},"webhooks":[%s]}`, version, kind, name, hooks)
 }
@@ -26,8 +26,7 @@ func hook(name, fields string) string {
 		`"rules":[{"apiGroups":["never.example.com"],"apiVersions":["*"],"resources":["*"],"operations":["*"]}]%s}`, name, fields)
 }
 
-// TestRegistrations proves what section 1 says of the registration API that only
-// a server can show.
+// TestRegistrations verifies the rules of section 1 about the registration API that need a server.
 func TestRegistrations(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -186,8 +185,7 @@ func TestRegistrations(t *testing.T) {
 	})
 }
 
-// Controllers of 2017 register themselves in protobuf. (What their own client does is
-// in bench/legacy.)
+// Controllers of 2017 write webhook configurations in protobuf. (bench/legacy tests their original client.)
 func TestRegistrationsInProtobuf(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -261,7 +259,7 @@ func TestRegistrationsInProtobuf(t *testing.T) {
 	want(t, "created", stored.ExternalAdmissionHooks, hook.ExternalAdmissionHooks)
 }
 
-// Policies whose plugin does not run are not taken in silence.
+// Creating a policy whose plugin does not run causes a warning.
 func TestPoliciesWarn(t *testing.T) {
 	t.Parallel()
 	h := harness.Start(t, "--disable-admission-plugins", "ValidatingAdmissionPolicy").HTTP(t, nil)

@@ -61,8 +61,7 @@ func testDryRun(t *testing.T, j *judged) {
 
 var uid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// testOperations is the table of S3.8, as a mutating and a validating webhook see
-// it.
+// testOperations covers the table of S3.8, as seen by a mutating and a validating webhook.
 func testOperations(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	before, after := j.hooks.Hook("/m"+ns, harness.Allow), j.hooks.Hook("/v"+ns, harness.Allow)
@@ -178,7 +177,7 @@ func testGeneratedNames(t *testing.T, j *judged) {
 	want(t, "S3.9 generateName", before.Last(t).Text("object", "metadata", "generateName"), "some-")
 	want(t, "S3.9 name in the validating pass", after.Last(t).Text("name"), r.Text("metadata", "name"))
 
-	// The first name is taken while the webhook looks at it.
+	// The webhook takes the first name while it handles the request.
 	var names []string
 	after.Answer(func(w http.ResponseWriter, r *harness.Review) {
 		if r.Text("object", "metadata", "generateName") != "" {
@@ -234,8 +233,7 @@ func testConnect(t *testing.T, j *judged) {
 	want(t, "S3.12 calls", len(before.Reviews()), 0)
 }
 
-// testConflicts has a webhook that changes the object behind the back of the
-// patch that it is asked about.
+// testConflicts has a webhook that changes the stored object while it evaluates a patch of it.
 func testConflicts(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	h := j.HTTP(t, nil)

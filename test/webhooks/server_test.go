@@ -14,15 +14,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestRegistrationsComeIntoForce is about a server as it is by default, in which registrations
-// are in force within about a second (S9.14).
+// TestRegistrationsComeIntoForce verifies that on a server with default flags, registrations become active
+// within about a second (S9.14).
 func TestRegistrationsComeIntoForce(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	hook := hooks.Hook("/", harness.Deny(nil))
-	// within polls until writes are refused, or are not.
+	// within polls until writes are rejected or admitted.
 	within := func(what string, refused bool) {
 		t.Helper()
 		began := time.Now()
@@ -32,7 +32,7 @@ func TestRegistrationsComeIntoForce(t *testing.T) {
 			}
 			return nil
 		})
-		// About a second, and more on a busy machine.
+		// About a second, or more on a busy machine.
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("S9.14 %s took %s", what, took)
 		}
@@ -51,15 +51,14 @@ func TestRegistrationsComeIntoForce(t *testing.T) {
 	}
 }
 
-// TestExemptKinds has webhooks that break everything, and registrations that can
-// be repaired all the same.
+// TestExemptKinds verifies that registrations can be repaired although webhooks reject everything.
 func TestExemptKinds(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--controllers", "namespace-controller")
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	hook := hooks.Hook("/", harness.Deny(nil))
-	// A configuration of every kind, before everything breaks.
+	// A configuration of every kind, created before everything is rejected.
 	objects := map[string]string{}
 	for _, kind := range []string{mutating, validating} {
 		objects[registrationsPath("v1", kind)] = toJSON(`{apiVersion: admissionregistration.k8s.io/v1, kind: %s, metadata: {name: NAME}, webhooks: []}`, kind)
@@ -91,7 +90,7 @@ func TestExemptKinds(t *testing.T) {
 	t.Run("S2.41 S14.15 S11.4 resources of gatehouse.dev", func(t *testing.T) {
 		h := s.HTTP(t, nil)
 		const all = "resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: [CREATE, UPDATE], resources: ['*/*']}]"
-		// Policies come last: they deny every other object.
+		// Policies are last: they deny every other object.
 		for _, one := range []struct{ path, object string }{
 			{"v1alpha1/initializerconfigurations", `{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: InitializerConfiguration, metadata: {name: all}, initializers: [{name: all.example.com, rules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}]}`},
 			{"v1/mutatingadmissionpolicies", `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: all}, spec: {reinvocationPolicy: Never, matchConstraints: {` + all + `}, mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/none'}]"}}]}}`},
@@ -124,8 +123,8 @@ func TestExemptKinds(t *testing.T) {
 	}
 }
 
-// TestAdmissionControl has the plugins in an order of their own: the webhooks
-// come before the initializers, and nothing checks that namespaces exist.
+// TestAdmissionControl changes the order of plugins: webhooks run before initializers, and no plugin checks
+// that namespaces exist.
 func TestAdmissionControl(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--admission-control", "MutatingAdmissionWebhook,Initializers,ValidatingAdmissionWebhook")
@@ -160,9 +159,8 @@ func TestAdmissionControl(t *testing.T) {
 	})
 }
 
-// TestPositions has the indices of audit annotations and of messages: those of
-// mutating webhooks count all there are, those of validating ones only what
-// matched.
+// TestPositions verifies the indices in audit annotations and messages: indices of mutating webhooks count
+// all webhooks, indices of validating webhooks only the matching ones.
 func TestPositions(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)
@@ -209,15 +207,14 @@ func TestPositions(t *testing.T) {
 	})
 }
 
-// TestRegistrationsCannotBeRead takes the etcd away for longer than a server may
-// go on with what it has read.
+// TestRegistrationsCannotBeRead disconnects etcd for longer than a server may use its known registrations.
 func TestRegistrationsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name        string
 		leave, back func(*harness.Etcd)
 		disabled    []string
-		// The gate's answer: the operation, the cause, and how the message begins.
+		// The error: the operation, the cause, and the beginning of the message.
 		operation, cause, message string
 	}{
 		{"S11.10 S11.11 reads hang, the gate of initializers", func(e *harness.Etcd) { e.Pause(t) }, func(e *harness.Etcd) { e.Resume(t) }, []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"},
@@ -230,7 +227,7 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 			etcd := harness.StartEtcd(t)
 			s := harness.Start(t, "--etcd-servers", etcd.URL, "--disable-admission-plugins", strings.Join(c.disabled, ","))
 			h := s.HTTP(t, nil)
-			// The registrations may be some seconds old on a busy machine.
+			// On a busy machine, the registrations may be some seconds old.
 			began := time.Now().Add(-time.Duration(h.Metrics().Single("gatehouse_admission_registrations_age_seconds") * float64(time.Second)))
 			c.leave(etcd)
 			gone := true
@@ -240,8 +237,8 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 				}
 			})
 			harness.Eventually(t, "the gate", func() error {
-				// Before the gate closes, the time of a write is over: while it waits for a read that is late (S11.9),
-				// or for the store.
+				// Before admission closes, the write reaches its timeout while it waits for a late read
+				// (S11.9) or for the storage.
 				age := time.Since(began)
 				code, err := h.Try(harness.Context(t), "POST", configMaps("default")+"?timeout=1s", configMap("c"))
 				if err != nil || code != http.StatusInternalServerError && code != http.StatusGatewayTimeout {
@@ -264,7 +261,7 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 			if !strings.HasPrefix(status.Message, c.message) {
 				t.Errorf("S11.11 message is %q", status.Message)
 			}
-			// It cannot be stored, but that is not for want of a snapshot.
+			// It cannot be stored, but not because of missing registrations.
 			code, err := h.Try(harness.Context(t), "POST", registrationsPath("v1", validating)+"?timeout=1s", toJSON(
 				`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: v}, webhooks: []}`))
 			if err != nil || code != http.StatusGatewayTimeout {
@@ -290,8 +287,8 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestHooksComeAndGo has webhooks and their servers come and go, and looks at
-// what is left of them in the server.
+// TestHooksComeAndGo creates and deletes webhooks and their servers, and checks that the server keeps nothing
+// of them.
 func TestHooksComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict")
@@ -312,7 +309,7 @@ func TestHooksComeAndGo(t *testing.T) {
 		for _, kind := range []string{mutating, validating} {
 			register(t, s, "v1", kind, webhooks...)
 			h.Must(http.StatusCreated, "POST", configMaps("default")+"?dryRun=All", configMap("c"))
-			// Another authority is another client, of which nothing is left either.
+			// Another CA bundle causes another HTTP client, which is also released.
 			slices.Reverse(webhooks)
 			webhooks[0]["clientConfig"] = map[string]any{"url": hooks[0].URL, "caBundle": append(slices.Clone(hooks[0].Authority.Bundle), hooks[1].Authority.Bundle...)}
 			h.Must(http.StatusOK, "PATCH", registrationsPath("v1", kind)+"/w0.default", asJSON(map[string]any{"webhooks": webhooks}), "Content-Type", mergePatch)
@@ -339,8 +336,7 @@ func TestHooksComeAndGo(t *testing.T) {
 	})
 }
 
-// TestIgnoredFailuresAreLogged proves of S7.3 that a server logs them without any flag
-// about its log.
+// TestIgnoredFailuresAreLogged verifies that a server logs ignored failures without any logging flag (S7.3).
 func TestIgnoredFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -19,9 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestWebhooks runs what needs no server of its own on one server, in which
-// registrations are in force as soon as they are written. Every test has a
-// namespace and webhooks that are called for that namespace only.
+// TestWebhooks runs the tests that can share a server on one server, where registrations become active as
+// soon as they are written. Every test has a namespace and webhooks that match only that namespace.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)
@@ -102,7 +101,7 @@ func (j *judged) annotations(t *testing.T, r *harness.Response) map[string]strin
 				Annotations    map[string]string
 			}
 			if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-				// The line is being written.
+				// The line is incomplete.
 				return err
 			}
 			if event.AuditID == id && event.Stage == "ResponseComplete" {
@@ -117,8 +116,8 @@ func (j *judged) annotations(t *testing.T, r *harness.Response) map[string]strin
 
 var position = regexp.MustCompile(`index_\d+$`)
 
-// webhookAnnotations are those that admission has made. Other tests may have
-// registered webhooks, so positions are shown as index_N; TestPositions looks at them.
+// webhookAnnotations returns the annotations set by admission webhooks. Other tests may have registered
+// webhooks, so positions are replaced by index_N; TestPositions verifies them.
 func (j *judged) webhookAnnotations(t *testing.T, r *harness.Response) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -130,7 +129,7 @@ func (j *judged) webhookAnnotations(t *testing.T, r *harness.Response) map[strin
 	return found
 }
 
-// decoded is a JSON object.
+// decoded decodes a JSON object.
 func decoded(t *testing.T, text string) map[string]any {
 	t.Helper()
 	content := map[string]any{}
@@ -140,7 +139,7 @@ func decoded(t *testing.T, text string) map[string]any {
 	return content
 }
 
-// sortedKeys are the names of an object's fields.
+// sortedKeys returns the names of an object's fields.
 func sortedKeys(v any) []string {
 	m, _ := v.(map[string]any)
 	return slices.Sorted(maps.Keys(m))

@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	// slackBytes is read of a body at most before its limit shows, and slackTime is the time for a response.
+	// slackBytes is the number of bytes that may be read beyond the limit of a body, and slackTime the time
+	// for a response.
 	slackBytes, slackTime = 1 << 20, 10 * time.Second
 	// maxSent bounds responses, in bytes.
 	maxSent = 64 << 20
 )
 
-// Endpoints returns the paths that a handler serves, those of k8s.io/apiserver included.
+// Endpoints returns the paths that a handler serves, including the paths of k8s.io/apiserver.
 func Endpoints(h *genericapiserver.APIServerHandler) (paths []string) {
 	// k8s.io/apiserver does not export the paths.
 	mux := reflect.ValueOf(h.NonGoRestfulMux).Elem()
@@ -38,8 +39,9 @@ func Endpoints(h *genericapiserver.APIServerHandler) (paths []string) {
 	return slices.Compact(paths)
 }
 
-// Check asks each path by several methods, with each bearer token and without one. Each request must read a body of
-// the size that limit returns at most, have deadlines within the time that limit returns, and get a bounded response.
+// Check requests each path with several methods, with each bearer token and without a token. The handler must
+// read at most the number of bytes that limit returns, set deadlines within the time that limit returns, and
+// send a bounded response.
 func Check(t *testing.T, h http.Handler, paths, tokens []string, limit func(*http.Request) (time.Duration, int64)) {
 	t.Helper()
 	for _, path := range paths {
@@ -66,7 +68,7 @@ func Check(t *testing.T, h http.Handler, paths, tokens []string, limit func(*htt
 				}
 				want := 2
 				if w.code == http.StatusUnauthorized {
-					// The rest of the body has less time.
+					// The rest of the body has a shorter deadline.
 					want = 3
 				}
 				bounded := len(w.deadlines) == want
@@ -85,7 +87,7 @@ func Check(t *testing.T, h http.Handler, paths, tokens []string, limit func(*htt
 	t.Logf("%d endpoints: %v", len(paths), paths)
 }
 
-// endless is a body that is longer than any limit. It counts the bytes that are read.
+// endless is a body longer than any limit. It counts the bytes that are read.
 type endless struct{ read, most int64 }
 
 func (e *endless) Read(b []byte) (int, error) {
@@ -98,7 +100,7 @@ func (e *endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// connection is a response that counts its bytes and records its deadlines.
+// connection is a ResponseWriter that counts its bytes and records its deadlines.
 type connection struct {
 	header    http.Header
 	code      int

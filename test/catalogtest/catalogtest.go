@@ -29,15 +29,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
-// Version is the endpoints of one group version.
+// Version contains the endpoints of a group version.
 type Version struct {
 	schema.GroupVersion
 	Endpoints []*resources.Endpoint
 }
 
-// Build returns the endpoints of every built-in kind, in the order of the
-// catalogue. Their storage is closed when the test ends. Endpoints that need the
-// server itself, such as token reviews, cannot be used.
+// Build returns the endpoints of every built-in kind, in the order of the catalogue, and closes their storage
+// at the end of the test. Endpoints that need a server, such as token reviews, cannot be used.
 func Build(tb testing.TB) []Version {
 	tb.Helper()
 	client := etcdtest.Start(tb)

@@ -1,3 +1,3 @@
-// Package catalogtest gives tests the built-in kinds, with storage in an etcd of
-// their own and without a server around them.
+// Package catalogtest provides the built-in kinds for tests, with storage in a separate etcd and without a
+// server.
 package catalogtest

@@ -36,16 +36,16 @@ var (
 	withRules = flag.Bool("axe", false, "check the page by the rules of axe-core, which npm gets from the network")
 )
 
-// browser is a page in a browser.
+// browser is a tab of a browser.
 type browser struct {
 	t   testing.TB
 	ctx context.Context
 }
 
-// patience is how long something may take on a slow machine.
+// patience is the time limit of one step on a slow machine.
 const patience = 2 * time.Minute
 
-// open starts a browser. It skips the test where none is installed.
+// open starts a browser. It skips the test if none is installed.
 func open(t testing.TB) *browser {
 	t.Helper()
 	program := ""
@@ -62,7 +62,7 @@ func open(t testing.TB) *browser {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Processes of the browser outlive the one that is waited for, and may still write there.
+		// Child processes of the browser outlive the main process, and may still write there.
 		late := time.After(patience)
 		for os.RemoveAll(profile) != nil {
 			select {
@@ -97,7 +97,7 @@ func open(t testing.TB) *browser {
 	return b
 }
 
-// do does some things in the page.
+// do runs actions in the page.
 func (b *browser) do(actions ...chromedp.Action) {
 	b.t.Helper()
 	ctx, stop := context.WithTimeout(b.ctx, patience)
@@ -123,7 +123,7 @@ func (b *browser) visit(hash string) {
 	b.do(chromedp.Evaluate(`location.hash = `+string(quoted), nil))
 }
 
-// until waits until an expression is true, and says how long that took.
+// until waits until an expression is true, and returns the elapsed time.
 func (b *browser) until(expression string) time.Duration {
 	b.t.Helper()
 	begin := time.Now()
@@ -131,7 +131,7 @@ func (b *browser) until(expression string) time.Duration {
 	return time.Since(begin)
 }
 
-// says is an expression that is true when the page shows a text.
+// says returns an expression that is true when the page shows a text.
 func says(text string) string {
 	quoted, _ := json.Marshal(text)
 	return `document.querySelector("main").innerText.includes(` + string(quoted) + `)`
@@ -145,10 +145,10 @@ func (b *browser) login(s *harness.Server, token string) {
 		chromedp.WaitVisible("#nav", chromedp.ByQuery))
 }
 
-// focused is true when what is read next, and where Tab goes on from, is the heading of the view.
+// focused is true if the heading of the view has the focus, so that a screen reader and Tab start there.
 const focused = `document.activeElement.tagName === "H1"`
 
-// hostile is what somebody may write where a message stands.
+// hostile is HTML that an attacker could put into a message.
 const hostile = `<img src=x onerror=alert(1)><script>alert(2)</script>`
 
 const registered = `
@@ -212,8 +212,9 @@ metadata: {name: no-letters}
 spec: {policyName: no-letters, validationActions: [Deny]}
 `
 
-// A viewer logs in, sees requests as they come, follows a rejected one to what rejected it, and sees
-// what others wrote as text. A viewer with few rights sees what the API shows that viewer.
+// A viewer logs in, sees requests as they arrive, follows a rejected request to the policy that rejected it,
+// and sees text by other users without interpreted HTML. A viewer with few rights sees exactly the data that
+// the API returns to that viewer.
 func TestTheConsoleInABrowser(t *testing.T) {
 	b := open(t)
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
@@ -241,13 +242,13 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	kubectl.Must("create", "configmap", "as-it-comes")
 	t.Logf("a create was on the page %s after kubectl ended", b.until(says("configmaps as-it-comes")).Round(time.Millisecond))
 
-	// A rejected request, and what rejected it.
+	// A rejected request, and the policy that rejected it.
 	kubectl.Run("", "create", "deployment", "web", "--image=nginx", "--replicas=9")
 	b.until(says("deployments.apps web"))
 	b.do(chromedp.Click(`//tr[contains(., "Denied")]//a[contains(., "deployments.apps web")]`, chromedp.BySearch), chromedp.WaitVisible(".waterfall", chromedp.ByQuery))
 	b.until(says("at most five replicas"))
 	b.until(focused)
-	// What the parts of the expression were.
+	// The values of the subexpressions.
 	b.until(`[...document.querySelectorAll(".values tr")].some((r) => r.innerText.includes("object.spec.replicas\t9"))`)
 	b.shot("trace")
 	b.do(chromedp.Click("a.culprit", chromedp.ByQuery), chromedp.WaitVisible("details.entry.wanted", chromedp.ByQuery))
@@ -264,7 +265,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.do(chromedp.Click(`//a[contains(., "configmaps judged")]`, chromedp.BySearch), chromedp.Click("a.culprit", chromedp.ByQuery))
 	b.until(`document.querySelector("details.wanted")?.dataset.entry === "ValidatingWebhookConfiguration/images"`)
 
-	// Between two readings of the metrics, what was called is that of a window.
+	// The chain shows the calls between two readings of the metrics.
 	kubectl.Must("create", "deployment", "small", "--image=nginx")
 	b.visit("#/chain")
 	b.until(says("images/images.example.com"))
@@ -278,7 +279,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		chromedp.Click("#run", chromedp.ByQuery))
 	b.until(says("The request would be rejected"))
 
-	// What if: a policy that is not registered judges, with its costs and type errors.
+	// What if: evaluate an unregistered policy, with its costs and type errors.
 	kubectl.Must("create", "configmap", "web", "--from-literal=a=b")
 	b.do(chromedp.Click("details.fold > summary", chromedp.ByQuery), chromedp.SetValue("#pick-kind", "ConfigMap", chromedp.ByQuery), chromedp.Focus("#pick-name", chromedp.ByQuery))
 	b.until(`[...document.querySelectorAll("#pick-names option")].some((o) => o.value === "web")`)
@@ -309,10 +310,10 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.visit("#/traces")
 	b.until(says("live"))
 
-	// The latest request stands first, and numbers below their headings.
+	// The latest request is first, and numbers align with their headings.
 	b.until(`(() => { const times = [...document.querySelectorAll("tr[data-id] td:first-child")].map((d) => d.title); return times.length > 1 && times.every((t, i) => i === 0 || t <= times[i - 1]); })()`)
 	b.until(`[...document.querySelectorAll("thead th")].every((h, i) => getComputedStyle(h).textAlign === getComputedStyle(document.querySelectorAll("tbody tr:first-child td")[i]).textAlign)`)
-	// A trace that is gone, and a server that does not answer, are said as such.
+	// The page reports a missing trace, and a server that does not answer.
 	b.visit("#/traces/none")
 	b.until(says("Not there") + ` && document.querySelector("main h1") !== null`)
 	b.do(network.EmulateNetworkConditions(true, 0, -1, -1))
@@ -322,13 +323,13 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	b.do(network.EmulateNetworkConditions(false, 0, -1, -1))
 
-	// Narrow, and dark: nothing stands out of the page.
+	// On a narrow screen and in dark mode, nothing overflows the page.
 	b.do(emulation.SetDeviceMetricsOverride(360, 740, 1, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
 	for _, view := range []string{"traces", "chain", "explain", "object", "health"} {
 		b.visit("#/" + view)
 		b.do(chromedp.WaitVisible("main h1", chromedp.ByQuery))
 		b.until(`document.documentElement.scrollWidth <= innerWidth`)
-		// Headings are in order, and numbers stand in columns.
+		// Headings are in order, and numbers align in columns.
 		b.until(`[...document.querySelectorAll("main h1, main h2, main h3")].every((h, i, all) => i === 0 ? h.tagName === "H1" : h.tagName[1] <= Number(all[i - 1].tagName[1]) + 1)`)
 		if view == "health" {
 			b.until(`(() => { const sums = [...document.querySelectorAll(".sums li")]; return sums.length > 3 && new Set(sums.map((l) => l.offsetLeft)).size === 3 && new Set(sums.map((l) => l.offsetWidth)).size === 1; })()`)
@@ -344,7 +345,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		b.accessible()
 	}
 
-	// A page that is left keeps no request open, and one that is shown again goes on.
+	// A hidden page keeps no request open, and continues when it is shown again.
 	b.visit("#/traces")
 	b.until(says("live"))
 	b.do(chromedp.Evaluate(`performance.clearResourceTimings(); dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }))`, nil))
@@ -354,7 +355,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.until(says("configmaps while-the-page-was-left"))
 	b.until(says("live"))
 
-	// By keyboard: Tab comes to a filter, Enter applies it; Tab comes to a request, Enter opens it.
+	// By keyboard: Tab reaches a filter, Enter applies it; Tab reaches a request, Enter opens it.
 	b.visit("#/traces")
 	b.until(says("live"))
 	b.tabTo(`document.activeElement.name === "namespace"`)
@@ -369,7 +370,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.tabTo(`document.activeElement.matches("a.culprit")`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("details.entry.wanted", chromedp.ByQuery))
 
-	// dave may read some things, and sees what the API shows dave.
+	// dave may read some resources, and sees exactly the data that the API returns to dave.
 	for verbs, rest := range map[string][]string{
 		"list":   {"validatingwebhookconfigurations.admissionregistration.k8s.io"},
 		"create": {"admissionexplanations.gatehouse.dev"},
@@ -407,7 +408,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 }
 
-// comparableViews compares what the other views show dave with what the API answers to dave.
+// comparableViews compares dave's other views with the responses of the API to dave.
 func (b *browser) comparableViews(t *testing.T, api *harness.HTTP) {
 	t.Helper()
 	same := func(what, expression string, want []string) {
@@ -418,13 +419,13 @@ func (b *browser) comparableViews(t *testing.T, api *harness.HTTP) {
 			t.Errorf("%s: nothing is compared", what)
 		}
 	}
-	// Traces: none of the cluster, and those of a namespace.
+	// Traces: none of the whole cluster, only of one namespace.
 	b.visit("#/traces")
 	b.until(says("Name a namespace if you may read its traces"))
 	b.visit("#/traces?namespace=shop")
 	b.until(says("of-the-shop"))
 	same("traces", `new Set([...document.querySelectorAll("tr[data-id]")].map((r) => r.dataset.id))`, harness.Names(api.Get(harness.TracesIn("shop"))))
-	// Explain: the plan that the API answers, which hides what dave may not list.
+	// Explain: the same plan as from the API, which hides the objects that dave may not list.
 	const object = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"small","namespace":"default","labels":{"a":"b"}},"spec":{"replicas":9,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"a"}]}}}}`
 	plan := api.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AdmissionExplanation","spec":{"resource":{"group":"apps","version":"v1","resource":"deployments"},"namespace":"default","object":`+object+`}}`)
 	var steps []string
@@ -448,16 +449,16 @@ func (b *browser) comparableViews(t *testing.T, api *harness.HTTP) {
 		}
 		b.until(`[...document.querySelectorAll("section.plan td.name:nth-child(4)")].some((d) => d.innerText.includes(` + harness.AsJSON(name) + `))`)
 	}
-	// What dave may not get cannot be picked.
+	// Objects that dave may not get cannot be picked.
 	b.do(chromedp.Click("details.fold > summary", chromedp.ByQuery), chromedp.SetValue("#pick-kind", "ConfigMap", chromedp.ByQuery), chromedp.SetValue("#pick-name", "web", chromedp.ByQuery), chromedp.Click("#get", chromedp.ByQuery))
 	b.until(says("Not allowed: "))
-	// Object: one that dave may get, and who set it by managedFields, without the traces of its namespace.
+	// Object: an object that dave may get, and its field managers, without the traces of its namespace.
 	b.visit("#/object?version=apps/v1&kind=Deployment&namespace=default&name=small")
 	b.until(says("Traces: Not allowed"))
 	b.until(says("manager kubectl-create") + ` && !` + says("defaults/team") + ` && !` + says("Requests about it"))
 	b.visit("#/object?version=v1&kind=ConfigMap&namespace=default&name=web")
 	b.until(says("Not allowed: "))
-	// Health: findings are about what dave may list.
+	// Health: findings only about objects that dave may list.
 	b.visit("#/health")
 	b.until(says("MutatingWebhookConfiguration: not allowed"))
 	var configurations []string
@@ -469,8 +470,8 @@ func (b *browser) comparableViews(t *testing.T, api *harness.HTTP) {
 	b.until(`!` + says("replicas") + ` && !` + says("defaults"))
 }
 
-// behindTheCommand opens the page that gatehouse console serves. Its link works once, and the page says
-// how to get another one.
+// behindTheCommand opens the page served by gatehouse console. Its link works once, and the page explains how
+// to get another link.
 func (b *browser) behindTheCommand(t *testing.T, s *harness.Server) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), harness.Binary(t), "console", "--no-browser", "--kubeconfig", s.Kubeconfig)
@@ -511,8 +512,8 @@ func (b *browser) tabTo(expression string) {
 	b.t.Fatalf("%d times Tab: never %s", most, expression)
 }
 
-// comparable compares the registrations on the page with what the API answers to the same user, who
-// sees no more and no less. wanted are entries that must be among them.
+// comparable compares the registrations on the page with the API's responses to the same user: they must be
+// equal. wanted are required entries.
 func (b *browser) comparable(t *testing.T, s *harness.Server, token string, wanted ...string) {
 	t.Helper()
 	b.visit("#/chain")
@@ -528,7 +529,7 @@ func (b *browser) comparable(t *testing.T, s *harness.Server, token string, want
 			t.Fatal(err)
 		}
 		if code == http.StatusForbidden {
-			// The page is drawn at once: when it says this, its entries are there, too.
+			// The page is rendered in one step: when this text appears, the entries are present, too.
 			b.until(says(kind + ": not allowed"))
 			continue
 		}
@@ -553,7 +554,7 @@ func (b *browser) comparable(t *testing.T, s *harness.Server, token string, want
 	b.until(`JSON.stringify([...new Set([...document.querySelectorAll("details.entry")].map((e) => e.dataset.entry))].sort()) === JSON.stringify(` + string(want) + `)`)
 }
 
-// accessible checks each view by the rules of axe-core.
+// accessible checks each view with the rules of axe-core.
 func (b *browser) accessible() {
 	b.t.Helper()
 	dir := b.t.TempDir()

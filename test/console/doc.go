@@ -1,2 +1,2 @@
-// Package console tests the page in the browser, in a real one.
+// Package console tests the web console in a real browser.
 package console

@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// BenchmarkTheConsoleWithMuch shows the chain of 5,000 webhooks, and 10,000 traces. It reports how
-// long the first paint takes, how long until the view is drawn, and the longest pause while it scrolls.
+// BenchmarkTheConsoleWithMuch shows the chain of 5,000 webhooks, and 10,000 traces. It reports the time to
+// the first paint, the time until the view is complete, and the longest pause while scrolling.
 func BenchmarkTheConsoleWithMuch(b *testing.B) {
 	const configurations, webhooks, traces = 500, 10, 10000
 	page := open(b)

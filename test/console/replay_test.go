@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// The page of a replay shows what a policy would have rejected, by day and by policy, with groups to
-// open. It is the picture of docs/rollout.md.
+// The page of a replay shows the requests that a policy would have rejected, by day and by policy, in groups
+// that open. Its screenshot is in docs/rollout.md.
 func TestAReplayInABrowser(t *testing.T) {
 	b := open(t)
 	dir := t.TempDir()

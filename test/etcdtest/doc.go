@@ -1,2 +1,2 @@
-// Package etcdtest gives tests an etcd of their own.
+// Package etcdtest starts a separate etcd for tests.
 package etcdtest

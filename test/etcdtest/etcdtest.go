@@ -11,8 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
-// Start starts an etcd without data and returns a client to it. Both end with the
-// test.
+// Start starts an empty etcd and returns a client to it. Both are closed at the end of the test.
 func Start(tb testing.TB) *kubernetes.Client {
 	tb.Helper()
 	client, stop, err := start(tb.Context(), tb.TempDir())
@@ -23,9 +22,8 @@ func Start(tb testing.TB) *kubernetes.Client {
 	return client
 }
 
-// Main runs the tests of a package that share one etcd, and returns the code to exit
-// with. A client to the etcd is put into client before the first test. Tests that
-// share an etcd need prefixes of their own.
+// Main runs the tests of a package that share one etcd, and returns the exit code. It sets *client to a
+// client of the etcd before the first test. Each test needs its own prefix of keys.
 func Main(m *testing.M, client **kubernetes.Client) int {
 	dir, err := os.MkdirTemp("", "etcd-")
 	if err != nil {

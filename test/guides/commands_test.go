@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// pagesRunElsewhere are pages whose commands other tests run.
+// pagesRunElsewhere maps pages to the tests that run their commands.
 var pagesRunElsewhere = map[string]string{
 	"webhooks.md":         "TestTheWebhookGuide",
 	"initializers.md":     "TestTheInitializerGuide",
@@ -34,7 +34,7 @@ var pagesRunElsewhere = map[string]string{
 	"testing.md":          "test/envtest and gatehousetest",
 }
 
-// commandsRunElsewhere are parts of commands that this test does not run, and why.
+// commandsRunElsewhere maps parts of commands that this test does not run to the reason.
 var commandsRunElsewhere = map[string]string{
 	"gatehouse serve":                       "the server of the test is one",
 	"gatehouse console":                     "test/console",
@@ -49,7 +49,7 @@ var commandsRunElsewhere = map[string]string{
 	"gatehouse explain --rbac | kubectl":    "is another program; TestThePageHasTheClusterRole reads the output",
 }
 
-// failing are commands that fail as their page says.
+// failing lists commands that fail, as documented on their page.
 var failing = []string{
 	"gatehouse kubectl run web --image=nginx",
 	"gatehouse kubectl apply -f examples/policies/web.yaml",
@@ -58,8 +58,8 @@ var failing = []string{
 	"gatehouse test policies/ --coverage-min 80",
 }
 
-// Every command of gatehouse on every page is run here or by the test that pagesRunElsewhere names. Logs of
-// managed clusters are the samples of examples/audit-logs.
+// Every gatehouse command on every page is run here or by the test in pagesRunElsewhere. Logs of managed
+// clusters are the samples of examples/audit-logs.
 func TestCommandsOfPagesRun(t *testing.T) {
 	t.Parallel()
 	g := newSandbox(t)
@@ -67,7 +67,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Policies first: later pages ask about them.
+	// The page about policies is first: later pages use its policies.
 	pages = slices.DeleteFunc(pages, func(p string) bool {
 		return pagesRunElsewhere[filepath.Base(p)] != "" || filepath.Base(p) == "policies.md"
 	})
@@ -107,7 +107,8 @@ func TestCommandsOfPagesRun(t *testing.T) {
 	}
 }
 
-// The recipes of "Who changed my pod" end at the same answer for each provider, by the samples in its form.
+// The recipes of "Who changed my pod" give the same answer for each provider, with samples in the provider's
+// format.
 func TestTheRecipesForManagedLogs(t *testing.T) {
 	t.Parallel()
 	jq, err := exec.LookPath("jq")
@@ -147,7 +148,7 @@ func TestTheRecipesForManagedLogs(t *testing.T) {
 
 var shellFence = regexp.MustCompile("(?ms)^```sh\n(.*?)^```")
 
-// shellLines are the lines of a page that begin with gatehouse, or prepare a file for it.
+// shellLines returns the lines of a page that begin with gatehouse, or prepare a file for it.
 func shellLines(page string) (list []string) {
 	text := regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(shellFence.ReplaceAllStringFunc(page, func(block string) string {
 		body := shellFence.FindStringSubmatch(block)[1]
@@ -166,7 +167,7 @@ func shellLines(page string) (list []string) {
 	return list
 }
 
-// sandbox is a folder with the files that pages talk about, and a server.
+// sandbox is a folder with the files that pages mention, and a server.
 type sandbox struct {
 	t        *testing.T
 	dir, log string
@@ -264,7 +265,7 @@ func (g *sandbox) run(typed string) (string, int) {
 	return fmt.Sprintf("%s%v", out, err), -1
 }
 
-// pageBlock returns the first fenced block of a page in a language that has a text.
+// pageBlock returns the first fenced block of a page in a language that contains a text.
 func pageBlock(t *testing.T, page, language, with string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))

@@ -1,2 +1,2 @@
-// Package guides holds end-to-end tests that do what README.md and the guides in docs say.
+// Package guides contains end-to-end tests that follow README.md and the guides in docs.
 package guides

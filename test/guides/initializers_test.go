@@ -18,10 +18,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// age is how long something has been waiting, in what the commands print.
+// age matches the ages in the output of commands.
 var age = regexp.MustCompile(`\b(\d+m)?\d+s\b`)
 
-// session runs an example that has commands and what they print.
+// session runs the commands of an example and compares their output.
 func (d *document) session(text string) {
 	d.t.Helper()
 	var commands, printed []string
@@ -39,13 +39,12 @@ func (d *document) session(text string) {
 	if err != nil {
 		d.t.Errorf("%v in\n%s%s", err, text, out)
 	}
-	// The commands of kubectl that change something say so; a guide need not.
+	// kubectl reports each change; a guide may omit that.
 	out = regexp.MustCompile(`(?m)^\S+ serverside-applied$`).ReplaceAllString(out, "")
 	want(d.t, text, age.ReplaceAllString(words(out), "AGE"), age.ReplaceAllString(words(strings.Join(printed, "")), "AGE"))
 }
 
-// TestTheInitializerGuide does what docs/initializers.md says, all of it, and finds
-// what it says one finds.
+// TestTheInitializerGuide follows all steps of docs/initializers.md and checks the described results.
 func TestTheInitializerGuide(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t, "initializers.md")
@@ -56,7 +55,7 @@ func TestTheInitializerGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := s.HTTP(t, nil)
-	// In force within a second is in force at once, on a server that is strict.
+	// The guide says within a second; on a strict server, the configuration is active at once.
 	d.must(d.block("gatehouse kubectl apply -f -"))
 
 	type outcome struct {
@@ -77,7 +76,7 @@ func TestTheInitializerGuide(t *testing.T) {
 		return nil
 	})
 	d.session(d.block("gatehouse kubectl get configmaps"))
-	// The guide's claims about kubectl's other commands.
+	// The guide's claims about other kubectl commands.
 	for _, command := range []string{"get configmap hello", "describe configmap hello", "label configmap hello step=one", "patch configmap hello --type=merge -p '{}'"} {
 		if out, err := d.sh("gatehouse kubectl " + command); err != nil || !strings.Contains(out, `waits for initializer "greeting.example.com"`) {
 			t.Errorf("kubectl %s: %v, %s", command, err, out)
@@ -113,7 +112,7 @@ func TestTheInitializerGuide(t *testing.T) {
 	h.Must(http.StatusOK, "PATCH", deployments+"/refused", d.block(`{"metadata":{"initializers":{"result"`), "Content-Type", mergePatch)
 	want(t, "why it was refused", (<-answer).Refusal(http.StatusForbidden, metav1.StatusReasonForbidden).Message, "no more sidecars")
 
-	// The commands that look and help; each line is one.
+	// The commands for inspection and repair, one per line.
 	for line := range strings.Lines(d.block("gatehouse initializers list -A")) {
 		switch command, _, _ := strings.Cut(line, "#"); {
 		case strings.Contains(command, " list "):
@@ -136,18 +135,18 @@ func TestTheInitializerGuide(t *testing.T) {
 	}
 	h.Must(http.StatusOK, "DELETE", configurations+"/mesh", "")
 
-	// A cycle, and what is said of it.
+	// A cycle, and its error message.
 	h.Must(http.StatusCreated, "POST", configurations, `{"metadata":{"name":"one"},"initializers":[{"name":"d.example.com"}]}`)
 	r := h.Do("POST", configurations, `{"metadata":{"name":"two"},"initializers":[{"name":"c.example.com","before":["d.example.com"],"after":["d.example.com"]}]}`)
 	refusal := r.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Message
 	want(t, "the cycle", "The "+strings.Replace(refusal, ".admissionregistration.k8s.io", "", 1), words(d.block(`The InitializerConfiguration "two" is invalid`)))
 
-	// An initializer with a finalizer of its own (S1.39).
+	// An initializer with its own finalizer (S1.39).
 	paired := "metadata: {name: address}\n" + d.block("initializers:\n- name: address.example.com", "rules: ...", `rules: [{apiGroups: [""], apiVersions: [v1], resources: [services]}]`)
 	h.Must(http.StatusCreated, "POST", configurations, paired, "Content-Type", "application/yaml")
 	h.Must(http.StatusOK, "DELETE", configurations+"/address", "")
 
-	// The example in Go names fields that there are.
+	// The example in Go uses existing fields.
 	options := reflect.TypeFor[initializer.Options]()
 	examples := d.block("controller, err := initializer.New(initializer.Options{") + d.block("// with a function that releases")
 	fields := regexp.MustCompile(`(?m)^ +(\w+): `).FindAllStringSubmatch(examples, -1)
@@ -166,7 +165,7 @@ func TestTheInitializerGuide(t *testing.T) {
 	}
 }
 
-// until runs a command that goes on by itself, until it has printed a text.
+// until runs a long-running command until it has printed a text.
 func (d *document) until(command, text string) {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(harness.Context(d.t))

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestTheExamplesOfPoliciesWork applies examples/policies as docs/policies.md says, and
-// finds what it says one finds, on a server and without one.
+// TestTheExamplesOfPoliciesWork applies examples/policies as in docs/policies.md and checks the described
+// results, with and without a server.
 func TestTheExamplesOfPoliciesWork(t *testing.T) {
 	t.Parallel()
 	const dir = "../../examples/policies/"

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestTheQuickStart does what README.md says first, on a server of the test, and compares the output.
+// TestTheQuickStart runs the first commands of README.md on a server of the test, and compares the output.
 func TestTheQuickStart(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t, "../README.md")

@@ -25,14 +25,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// document is a guide whose examples are run. Where its readers find the example
-// webhook, it has the address of the test's.
+// document is a guide whose examples are run. The address of its example webhook is replaced by the address
+// of the test's webhook.
 type document struct {
 	t      *testing.T
 	text   string
 	blocks []string
 	used   map[string]bool
-	// dir is where its commands run, env what they see.
+	// dir is the working directory of the commands, env their additional environment.
 	dir string
 	env []string
 }
@@ -73,8 +73,8 @@ func readDocument(t *testing.T, name string) *document {
 	return d
 }
 
-// block returns the one example that begins like this, with the replacements, which
-// are pairs of old and new, each of which the example must have.
+// block returns the only example with the given beginning, after the replacements: pairs of old and new text.
+// Each old text must occur.
 func (d *document) block(beginning string, replace ...string) string {
 	d.t.Helper()
 	var found []string
@@ -97,7 +97,7 @@ func (d *document) block(beginning string, replace ...string) string {
 	return text
 }
 
-// sh runs what a reader types, and returns what is on the terminal then.
+// sh runs a script and returns its standard output and standard error together.
 func (d *document) sh(script string) (string, error) {
 	cmd := exec.CommandContext(harness.Context(d.t), "sh", "-ec", script)
 	cmd.Dir, cmd.Env = d.dir, append(os.Environ(), d.env...)
@@ -105,7 +105,7 @@ func (d *document) sh(script string) (string, error) {
 	return string(out), err
 }
 
-// must is sh for commands that succeed.
+// must runs a script and fails the test if the script fails.
 func (d *document) must(script string) {
 	d.t.Helper()
 	if out, err := d.sh(script); err != nil {
@@ -113,8 +113,8 @@ func (d *document) must(script string) {
 	}
 }
 
-// transcript runs the lines that are commands, and compares what they print with
-// the lines between them, which may be broken elsewhere.
+// transcript runs the command lines of a text and compares their output with the lines between them, ignoring
+// line breaks.
 func (d *document) transcript(text string) {
 	d.t.Helper()
 	var command, printed string
@@ -123,7 +123,7 @@ func (d *document) transcript(text string) {
 		if command == "" {
 			return
 		}
-		// Some of the commands are to fail.
+		// Some of the commands are expected to fail.
 		out, _ := d.sh(command)
 		want(d.t, command, words(out), words(printed))
 	}
@@ -138,15 +138,14 @@ func (d *document) transcript(text string) {
 	check()
 }
 
-// words is a text without the places where its lines are broken.
+// words returns the text with all whitespace replaced by single spaces.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// TestTheWebhookGuide does what docs/webhooks.md says, all of it, and finds what it
-// says one finds.
+// TestTheWebhookGuide follows all steps of docs/webhooks.md and checks the described results.
 func TestTheWebhookGuide(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t, "webhooks.md")
-	// Go's cache is in a home directory, and kubectl's must not be in the user's.
+	// Go's cache is in the home directory; kubectl's cache must not be in the user's.
 	cache, err := exec.Command("go", "env", "GOCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +153,7 @@ func TestTheWebhookGuide(t *testing.T) {
 	d.env = []string{"HOME=" + t.TempDir(), "GOCACHE=" + strings.TrimSpace(string(cache)), "KUBECONFIG=", "GATEHOUSE_DATA_DIR=",
 		"PATH=" + filepath.Join(d.dir, "bin") + string(os.PathListSeparator) + os.Getenv("PATH")}
 
-	// The credentials that the guide gives, for a webhook of the test.
+	// The credentials in the guide, for a webhook of the test.
 	hooks := harness.NewWebhookServer(t, []string{"named.default.svc"})
 	_, port, err := net.SplitHostPort(hooks.Address())
 	if err != nil {
@@ -187,7 +186,7 @@ func TestTheWebhookGuide(t *testing.T) {
 
 	failure := words(d.block("Internal error occurred: ", "127.0.0.1:9444", address))
 	harness.Eventually(t, "the webhook fails as the guide says", func() error {
-		// A connection that was kept may break first.
+		// A kept-alive connection may break first.
 		if out, err := d.sh("gatehouse kubectl create configmap late --from-literal color=blue"); err == nil || !strings.Contains(words(out), failure) {
 			return fmt.Errorf("%v: %s", err, out)
 		}
@@ -220,7 +219,7 @@ func TestTheWebhookGuide(t *testing.T) {
 	t.Run("Gatekeeper", func(t *testing.T) { d.gatekeeper(t) })
 	t.Run("cert-manager", func(t *testing.T) { d.certManager(t) })
 	t.Run("Kyverno", func(t *testing.T) { d.kyverno(t) })
-	// Annotations that ask for an order (S5.29).
+	// Annotations that request an order (S5.29).
 	mutating := "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 	s.HTTP(t, nil).Must(http.StatusCreated, "POST", mutating, d.block("metadata:\n  name: sidecars"), "Content-Type", "application/yaml")
 	s.HTTP(t, nil).Must(http.StatusOK, "DELETE", mutating+"/sidecars", "")
@@ -237,8 +236,7 @@ func installed(program string) bool {
 	return err == nil
 }
 
-// withExample does what the guide says while the example webhook runs, and returns
-// its address.
+// withExample follows the guide while the example webhook runs, and returns the webhook's address.
 func (d *document) withExample(t *testing.T, s *harness.Server) string {
 	outer := d.t
 	d.t = t
@@ -267,8 +265,7 @@ func (d *document) withExample(t *testing.T, s *harness.Server) string {
 	d.must(d.block("cat > registration.yaml", "127.0.0.1:9444", address))
 	d.transcript(d.block("gatehouse kubectl create configmap plain"))
 
-	// Everything else is tried with config maps that the example rejects if it is
-	// asked.
+	// The other settings are tested with config maps that the example rejects if it is called.
 	created := 0
 	asked := func(what, namespace, name string, data map[string]any, asked bool) {
 		t.Helper()
@@ -633,8 +630,7 @@ func TestTheWebhookGuideHasAllFields(t *testing.T) {
 	}
 }
 
-// fieldsOf are the names in JSON of the fields of a type and of its own package's
-// types within it.
+// fieldsOf returns the JSON names of the fields of a type and of the nested types of its package.
 func fieldsOf(t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {

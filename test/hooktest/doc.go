@@ -1,3 +1,2 @@
-// Package hooktest is an HTTPS server with webhooks, for tests of packages that
-// call them.
+// Package hooktest provides an HTTPS server with webhooks, for tests of packages that call webhooks.
 package hooktest

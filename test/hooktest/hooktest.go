@@ -27,21 +27,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Server is an HTTPS server with any number of webhooks, each at a path of its
-// own. It is safe for concurrent use.
+// Server is an HTTPS server with any number of webhooks, one per path. It is safe for concurrent use.
 type Server struct {
 	*httptest.Server
-	// CA is the PEM bundle that clients must trust. The server's certificate is valid for
-	// 127.0.0.1 and for the service default/hooks, which Resolve finds.
+	// CA is the PEM bundle that clients must trust. The server's certificate is valid for 127.0.0.1 and for
+	// the service default/hooks, which Resolve resolves.
 	CA []byte
-	// Dial connects to a server in a synctest bubble. It is nil for other servers, which are
-	// reached over the network.
+	// Dial connects to a server in a synctest bubble. It is nil for servers on the network.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	mu struct {
 		sync.Mutex
 		paths map[string]http.HandlerFunc
-		// asked has the requests that each webhook got, in order.
+		// asked contains the requests that each webhook received, in order.
 		asked map[string][]*admissionv1.AdmissionRequest
 	}
 }
@@ -49,8 +47,8 @@ type Server struct {
 // Answer returns the response of a webhook to a request.
 type Answer func(r *http.Request, req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
-// New starts a server, which ends with the test. The test fails if more
-// goroutines are left then than there were.
+// New starts a server and closes it at the end of the test. The test fails if more goroutines run afterwards
+// than before.
 func New(t testing.TB) *Server {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -62,8 +60,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// NewInBubble starts a server for a test in a synctest bubble. The bubble itself checks that no
-// goroutines are left when the test ends.
+// NewInBubble starts a server for a test in a synctest bubble. The bubble itself checks that no goroutines
+// remain at the end of the test.
 func NewInBubble(t testing.TB) *Server {
 	t.Helper()
 	pipes := NewPipes()
@@ -73,7 +71,7 @@ func NewInBubble(t testing.TB) *Server {
 	return s
 }
 
-// start starts a server at a listener; nil means a port of this machine.
+// start starts a server at a listener; nil means a free port of this machine.
 func start(t testing.TB, at net.Listener) *Server {
 	t.Helper()
 	s := &Server{}
@@ -101,8 +99,8 @@ func start(t testing.TB, at net.Listener) *Server {
 	return s
 }
 
-// certificate is the certificate of all servers. It is valid at the time of a synctest bubble,
-// too.
+// certificate returns the certificate shared by all servers. It is also valid at the fake time of a synctest
+// bubble.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -121,7 +119,7 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 })
 
-// Resolve finds the server behind the service default/hooks.
+// Resolve returns the address of the service default/hooks.
 func (s *Server) Resolve(_ context.Context, namespace, name string, _ int32) ([]string, error) {
 	if namespace != "default" || name != "hooks" {
 		return nil, fmt.Errorf("service %s/%s not found", namespace, name)
@@ -129,7 +127,7 @@ func (s *Server) Resolve(_ context.Context, namespace, name string, _ int32) ([]
 	return []string{s.Listener.Addr().String()}, nil
 }
 
-// awaitGoroutines waits until no more goroutines are left than there were.
+// awaitGoroutines waits until at most the given number of goroutines run.
 func awaitGoroutines(t testing.TB, before int) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -143,14 +141,14 @@ func awaitGoroutines(t testing.TB, before int) {
 	}
 }
 
-// Serve sets what happens at a path, which has no leading slash.
+// Serve sets the handler of a path, which has no leading slash.
 func (s *Server) Serve(path string, h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.paths["/"+path] = h
 }
 
-// Answer puts a webhook of review versions v1 and v1beta1 at a path. It keeps the requests for
+// Answer adds a webhook for the review versions v1 and v1beta1 at a path. It records the requests for
 // Requests.
 func (s *Server) Answer(path string, a Answer) {
 	s.Serve(path, func(w http.ResponseWriter, r *http.Request) {
@@ -166,13 +164,13 @@ func (s *Server) Answer(path string, a Answer) {
 		response.UID = review.Request.UID
 		review.Request, review.Response = nil, response
 		w.Header().Set("Content-Type", "application/json")
-		// An error means that the client is gone, and can be ignored.
+		// An error means that the client has closed the connection, and can be ignored.
 		_ = json.NewEncoder(w).Encode(&review)
 	})
 }
 
-// AnswerAlpha puts a webhook of review version v1alpha1 at a path, which answers
-// as the oldest examples do: without apiVersion and kind.
+// AnswerAlpha adds a webhook for the review version v1alpha1 at a path. Like the oldest examples, it answers
+// without apiVersion and kind.
 func (s *Server) AnswerAlpha(path string, a Answer) {
 	s.Serve(path, func(w http.ResponseWriter, r *http.Request) {
 		var review struct {
@@ -190,26 +188,26 @@ func (s *Server) AnswerAlpha(path string, a Answer) {
 	})
 }
 
-// Requests returns the requests that a webhook got so far.
+// Requests returns the requests that a webhook has received.
 func (s *Server) Requests(path string) []*admissionv1.AdmissionRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.mu.asked[path])
 }
 
-// Allow is an Answer that allows everything.
+// Allow is an Answer that allows every request.
 func Allow(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
-// Deny denies everything with a status.
+// Deny returns an Answer that denies every request with a status.
 func Deny(status metav1.Status) Answer {
 	return func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return &admissionv1.AdmissionResponse{Result: &status}
 	}
 }
 
-// Patch allows everything with a JSON patch.
+// Patch returns an Answer that allows every request with a JSON patch.
 func Patch(operations string) Answer {
 	return func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		kind := admissionv1.PatchTypeJSONPatch

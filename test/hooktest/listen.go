@@ -14,7 +14,7 @@ import (
 
 // Listener is an HTTPS server on a loopback address, for programs that are not tests.
 type Listener struct {
-	// URL ends without a slash. CA is the PEM certificate by which callers trust the server.
+	// URL has no trailing slash. CA is the PEM certificate that callers must trust.
 	URL string
 	CA  []byte
 
@@ -22,7 +22,7 @@ type Listener struct {
 	ended  chan error
 }
 
-// Listen starts a Listener, which is known by other names, too. Close ends it.
+// Listen starts a Listener. Its certificate is also valid for the names. Close stops it.
 func Listen(h http.Handler, names ...string) (*Listener, error) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, names)
 	if err != nil {
@@ -47,7 +47,7 @@ func Listen(h http.Handler, names ...string) (*Listener, error) {
 	return l, nil
 }
 
-// Close ends the server. It returns the error that ended it before.
+// Close stops the server. It returns the error that stopped it earlier, if any.
 func (l *Listener) Close() error {
 	err := l.server.Close()
 	if ended := <-l.ended; !errors.Is(ended, http.ErrServerClosed) {

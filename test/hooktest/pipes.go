@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Pipes is a listener in memory: unlike the network, a synctest bubble can wait for
-// its connections. It is safe for concurrent use.
+// Pipes is a listener in memory: unlike network connections, its connections let a synctest bubble advance.
+// It is safe for concurrent use.
 type Pipes struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -29,17 +29,16 @@ func (p *Pipes) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept. Connections stay.
+// Close stops Accept. Open connections continue.
 func (p *Pipes) Close() error {
 	p.once.Do(func() { close(p.done) })
 	return nil
 }
 
-// Addr returns an address on this machine that is not in use.
+// Addr returns a fixed address on this machine, on which nothing listens.
 func (p *Pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
 
-// Dial connects to the listener, whatever the address. It waits until the
-// connection is accepted.
+// Dial connects to the listener and ignores the address. It waits until the connection is accepted.
 func (p *Pipes) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// ConvertWidgets is a conversion webhook: what is spec.size in v1beta1 is spec.replicas in the other versions.
+// ConvertWidgets is a conversion webhook that renames spec.size in v1beta1 to spec.replicas in the other
+// versions.
 func ConvertWidgets(w http.ResponseWriter, r *http.Request) {
 	var review struct {
 		APIVersion string `json:"apiVersion"`
@@ -33,7 +34,7 @@ func ConvertWidgets(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	// An error means that the client is gone, and can be ignored.
+	// An error means that the client has closed the connection, and can be ignored.
 	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review.APIVersion, "kind": "ConversionReview", "response": map[string]any{
 		"uid": review.Request.UID, "result": map[string]any{"status": "Success"}, "convertedObjects": review.Request.Objects,
 	}})

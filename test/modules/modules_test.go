@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// The modules pass their tests, each with the versions that its go.mod has: gatehousetest with the
-// client-go that it requires of an operator, and the others with that of the server.
+// The modules pass their tests with the versions in their go.mod: gatehousetest with the client-go that it
+// requires of operators, the others with the client-go of the server.
 func TestModules(t *testing.T) {
 	program := harness.Binary(t)
 	all := speed.IsLong()
@@ -25,7 +25,7 @@ func TestModules(t *testing.T) {
 		"examples/openshift":     `^v0\.37\.`,
 		"internal/release/chart": `^v0\.37\.`,
 	} {
-		// The ordinary run has the examples of the module that operators import.
+		// By default, run only the examples of the module that operators import.
 		tests := "-run=^TestExample"
 		if all {
 			tests = "-run=."
@@ -61,8 +61,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// read reads the files of a module: Go keeps the result of this test until a file that it read
-// has changed.
+// read reads the files of a module, so that Go reruns this test when one of them has changed.
 func read(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -20,12 +20,12 @@ import (
 
 const podIn = `{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"p-"%s},"spec":{"containers":[{"name":"c","image":"i"%s}]%s}}`
 
-// podOf returns a pod with more members of its metadata, its container and its spec.
+// podOf returns a pod with additional fields in its metadata, its container and its spec.
 func podOf(metadata, container, spec string) string {
 	return fmt.Sprintf(podIn, metadata, container, spec)
 }
 
-// S9.16: the compiled-in plugins of kube-apiserver judge and change what clients write.
+// S9.16: the built-in admission plugins validate and mutate the requests of clients.
 func TestCompiledInPlugins(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--enable-admission-plugins", "AlwaysPullImages", "--controllers", "namespace-controller")
@@ -36,7 +36,7 @@ func TestCompiledInPlugins(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", `{"metadata":{"name":"high"},"value":1000}`)
 	h.Must(http.StatusCreated, "POST", "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"fast","annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},"provisioner":"x"}`)
 	h.Must(http.StatusCreated, "POST", in("resourcequotas"), `{"metadata":{"name":"q"},"spec":{"hard":{"count/secrets":"1"}}}`)
-	// No controller counts here: the status is what is enforced.
+	// No controller maintains this quota: admission enforces its status.
 	h.Must(http.StatusOK, "PATCH", in("resourcequotas/q/status"), `{"status":{"hard":{"count/secrets":"1"},"used":{"count/secrets":"0"}}}`, "Content-Type", mergePatch)
 	h.Must(http.StatusOK, "DELETE", in("serviceaccounts/default"), "")
 	harness.Eventually(t, "a pod without a service account is refused", func() error {
@@ -52,7 +52,7 @@ func TestCompiledInPlugins(t *testing.T) {
 	for _, tt := range []struct {
 		name, path, body string
 		code             int
-		// want is part of the answer, warning part of a warning.
+		// want is part of the response body, warning part of a warning.
 		want, warning string
 	}{
 		{"ServiceAccount names the account", in("pods"), podOf("", "", ""), 201, `"serviceAccountName":"default"`, ""},
@@ -73,7 +73,7 @@ func TestCompiledInPlugins(t *testing.T) {
 		{"ResourceQuota refuses what does not", in("secrets"), `{"metadata":{"name":"b"}}`, 403, `exceeded quota: q, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// Events of a watch may come a moment later.
+			// Plugins may observe new objects with a delay.
 			harness.Eventually(t, "the plugin acts", func() error {
 				r := h.Do("POST", tt.path, tt.body)
 				if r.Code != tt.code || !strings.Contains(string(r.Raw), tt.want) {
@@ -142,7 +142,7 @@ func TestCompiledInPlugins(t *testing.T) {
 	})
 
 	t.Run("metadata.initializers stays through all of them", func(t *testing.T) {
-		// It waits for an initializer that does not come.
+		// The pod waits for an initializer that never runs.
 		created := h.Must(http.StatusAccepted, "POST", in("pods")+"?includeUninitialized=true", podOf(`,"initializers":{"pending":[{"name":"later.example.com"}]}`, "", ""))
 		if got := fmt.Sprint(created.At("metadata", "initializers")); got != "map[pending:[map[name:later.example.com]]]" {
 			t.Errorf("metadata.initializers is %s", got)
@@ -156,7 +156,7 @@ func TestCompiledInPlugins(t *testing.T) {
 	})
 }
 
-// mastersRequest is a request for a certificate of the group system:masters, in base64.
+// mastersRequest returns a certificate request for the group system:masters, in base64.
 func mastersRequest(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -170,7 +170,7 @@ func mastersRequest(t *testing.T) string {
 	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}))
 }
 
-// S9.12, S9.16: an invalid setting stops the start with one sentence.
+// S9.12, S9.16: an invalid setting stops the start with a one-sentence error.
 func TestPluginsThatCannotBeMeantStopTheStart(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -202,7 +202,7 @@ func TestPluginsThatCannotBeMeantStopTheStart(t *testing.T) {
 	}
 }
 
-// S9.7, S9.16: the flags of a kube-apiserver are accepted, its whole list included.
+// S9.7, S9.16: the flags of kube-apiserver accept every name of its plugin list.
 func TestEveryPluginOfKubeAPIServerCanBeSwitched(t *testing.T) {
 	t.Parallel()
 	const all = "NamespaceAutoProvision,NamespaceExists,LimitPodHardAntiAffinityTopology,NodeRestriction,AlwaysPullImages," +

@@ -1,3 +1,2 @@
-// Package plugins holds end-to-end tests of the compiled-in plugins, inside the server and as
-// webhooks.
+// Package plugins contains end-to-end tests of the built-in admission plugins, in the server and as webhooks.
 package plugins

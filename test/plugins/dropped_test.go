@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S9.20: the order of plugins that the design of webhooks recommends names a plugin that
-// Kubernetes has no more. The server starts, and says what replaces it.
+// S9.20: the plugin order recommended by the design of webhooks includes a plugin that Kubernetes has
+// removed. The server starts and reports its replacement.
 func TestTheRecommendedOrderOfOldStarts(t *testing.T) {
 	t.Parallel()
 	s := harness.StartTest(t, "--admission-control",

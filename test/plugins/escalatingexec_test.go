@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestEscalatingExec applies the example that stands for the plugin DenyEscalatingExec: CONNECT is
-// judged by the pod that it is about, which is a param (S15.4, S14.1).
+// TestEscalatingExec applies the example that replaces the plugin DenyEscalatingExec: a policy evaluates
+// CONNECT with the requested pod as a param (S15.4, S14.1).
 func TestEscalatingExec(t *testing.T) {
 	t.Parallel()
 	s := harness.StartTest(t)

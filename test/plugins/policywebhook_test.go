@@ -28,11 +28,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// drawnName is what podOf has the server name a pod, and ServiceAccount a volume.
+// drawnName matches random names: the server generates the names of pods, and ServiceAccount generates the
+// names of volumes.
 var drawnName = regexp.MustCompile(`\b(p|kube-api-access)-[a-z0-9]{5}\b`)
 
-// S9.16: plugins that are served as webhooks judge and change requests as they do inside
-// the server.
+// S9.16: plugins served as webhooks validate and mutate requests as they do in the server.
 func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 	t.Parallel()
 	plugins := []string{"LimitRanger", "PodSecurity", "Priority", "DefaultTolerationSeconds", "AlwaysPullImages", "ResourceQuota", "DenyServiceExternalIPs"}
@@ -80,7 +80,7 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 					if r.Code != tt.code {
 						return fmt.Errorf("server %d: %d %s, want %d", i, r.Code, r.Raw, tt.code)
 					}
-					// A denial of a webhook begins with its name.
+					// The message of a webhook's denial begins with the webhook's name.
 					message := fmt.Sprint(r.Body["message"])
 					if _, denied, ok := strings.Cut(message, " denied the request: "); ok {
 						message = denied
@@ -90,8 +90,8 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					// Validating webhooks are called at once: a webhook may warn of an
-					// object that another one refuses.
+					// Validating webhooks run in parallel, so a webhook may warn about an object that another
+					// webhook rejects.
 					var warnings []string
 					if r.Code == http.StatusCreated {
 						warnings = r.Header.Values("Warning")
@@ -107,13 +107,13 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 	}
 }
 
-// S9.16: when the certificate is renewed, the cluster trusts the next one before the server
-// serves with it: no request fails.
+// S9.16: when the certificate is renewed, the cluster trusts the new certificate before the server uses it,
+// so that no request fails.
 func TestPluginsAsWebhooksRenewTheirCertificate(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--disable-admission-plugins", "DefaultTolerationSeconds", "--admission-consistency", "strict")
 	ns, dir := s.Namespace(t), t.TempDir()
-	// It is renewed when two thirds of its life are over, which is in five seconds.
+	// The certificate is renewed after two thirds of its lifetime, five seconds from now.
 	life := 3 * time.Hour
 	until := time.Now().Add(life/3 + 5*time.Second)
 	first := writeCertificate(t, dir, until.Add(-life), until)
@@ -145,7 +145,7 @@ func TestPluginsAsWebhooksRenewTheirCertificate(t *testing.T) {
 	want(t, "certificates that the registration trusts", strings.Count(string(bundle), "BEGIN CERTIFICATE"), 2)
 }
 
-// writeCertificate writes a certificate for 127.0.0.1 that signs itself, and its key.
+// writeCertificate writes a self-signed certificate for 127.0.0.1 and its key.
 func writeCertificate(t *testing.T, dir string, from, until time.Time) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -173,7 +173,7 @@ func writeCertificate(t *testing.T, dir string, from, until time.Time) *x509.Cer
 	return made
 }
 
-// serveWebhooks runs a server of plugins until the test ends, and returns its URL.
+// serveWebhooks runs a server of plugins until the end of the test, and returns its URL.
 func serveWebhooks(t *testing.T, o policywebhook.Options) string {
 	t.Helper()
 	s, err := policywebhook.New(o)
@@ -200,7 +200,7 @@ func serveWebhooks(t *testing.T, o policywebhook.Options) string {
 	return url
 }
 
-// A plugin that cannot be served gives one sentence, and nothing is registered.
+// A plugin that cannot be served causes a one-sentence error, and registers nothing.
 func TestPluginsThatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -17,14 +17,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
-// TestConversionWebhooksBehindServices is about conversion webhooks behind services,
-// which are found as admission webhooks are (S8.2 to S8.4).
+// TestConversionWebhooksBehindServices covers conversion webhooks behind services, which are resolved like
+// admission webhooks (S8.2 to S8.4).
 func TestConversionWebhooksBehindServices(t *testing.T) {
 	t.Parallel()
 	pods := &network{routes: map[string]string{}, dialed: map[string]int{}}
 	s := inside.Start(t, server.Options{DialWebhook: pods.dial})
 	h := s.HTTP(t, nil)
-	// Every connection is used once, so that every call dials.
+	// Without keep-alives, every call dials.
 	hooks := harness.NewWebhookServer(t, []string{"converter.hooks.svc"}, func(s *httptest.Server) { s.Config.SetKeepAlivesEnabled(false) })
 	hook := hooks.Hook("/convert", convertColor)
 
@@ -64,7 +64,7 @@ spec:
 {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: converter, labels: {kubernetes.io/service-name: converter}},
 ports: [{name: "", port: 8443, protocol: TCP}], endpoints: [%s]}`, strings.Join(ips, ", "))
 	}
-	// converted reads in the version that is not stored until that goes as wanted.
+	// converted reads in a version other than the stored one until want accepts the response.
 	converted := func(t *testing.T, want func(r *harness.Response, dialed map[string]int) bool) {
 		t.Helper()
 		h := s.HTTP(t, nil)
@@ -108,8 +108,8 @@ ports: [{name: "", port: 8443, protocol: TCP}], endpoints: [%s]}`, strings.Join(
 	})
 }
 
-// A conversion webhook that does not answer shuts nobody out, however many wait for
-// it: reads that do not need it are answered as ever, and so are other users.
+// A conversion webhook that hangs blocks no other client, however many requests wait for it: reads without
+// conversion and requests of other users are answered as usual.
 func TestConversionWebhookThatHangsShutsNobodyOut(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--max-requests-inflight", "16", "--max-mutating-requests-inflight", "16", "--authorization-mode", "AlwaysAllow")
@@ -155,7 +155,7 @@ spec:
 		path := []string{v2 + "/a", v2 + "/none", v2}[i%3]
 		crowd.Go(func() {
 			for ctx.Err() == nil {
-				// Clients come again after a while.
+				// Clients retry after a delay.
 				if code, err := alice.Try(ctx, "GET", path, ""); err == nil && code == http.StatusOK {
 					t.Errorf("%s was converted", path)
 				}
@@ -180,7 +180,7 @@ spec:
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	// The crowd's own refusals take a moment each.
+	// Rejecting the crowd's excess requests takes time, too.
 	if refused > tries/5 {
 		t.Errorf("another user was refused %d times of %d", refused, tries)
 	}

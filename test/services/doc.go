@@ -1,5 +1,4 @@
-// Package services holds end-to-end tests of what the server reaches through services:
-// webhooks, conversion webhooks, and the proxies of pods and services. The addresses of pods
-// are those of no program of this machine. Servers with a network of their own run inside
-// the test therefore.
+// Package services contains end-to-end tests of webhooks, conversion webhooks and the pod and service
+// proxies, which the server reaches through services. No program on this machine has the addresses of the
+// pods; the servers therefore run in the test process with a custom network.
 package services

@@ -19,10 +19,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
-// podAddress is where the pods of these tests say they are.
+// podAddress is the address of the pods of these tests.
 const podAddress = "10.96.1.2"
 
-// echo answers with what it was asked, and gives back what comes through an upgraded connection.
+// echo answers with the request, and echoes the data of an upgraded connection.
 func echo(w http.ResponseWriter, req *http.Request) {
 	if req.Header.Get("Upgrade") == "" {
 		body, _ := io.ReadAll(req.Body)
@@ -41,14 +41,14 @@ func echo(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprint(conn, "heard "+line)
 }
 
-// The proxies of pods and services lead where those of kube-apiserver do, with the same checks.
+// The proxies of pods and services choose the same backends as in kube-apiserver, with the same checks.
 func TestProxiesOfPodsAndServices(t *testing.T) {
 	t.Parallel()
 	backend, secure := httptest.NewServer(http.HandlerFunc(echo)), httptest.NewTLSServer(http.HandlerFunc(echo))
 	t.Cleanup(backend.Close)
 	t.Cleanup(secure.Close)
 	at := func(s *httptest.Server) string { return s.Listener.Addr().String() }
-	// Pods have addresses that no program of this machine can have.
+	// No program on this machine can have the addresses of pods.
 	places := map[string]string{podAddress + ":8080": at(backend), podAddress + ":8443": at(secure)}
 	s := inside.Start(t, server.Options{
 		ServiceAddresses: []string{"away/named:80=" + at(backend), "away/any=" + at(secure)},
@@ -105,7 +105,7 @@ func TestProxiesOfPodsAndServices(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			harness.Eventually(t, "the answer is that of what runs there", func() error {
-				// Slices of endpoints are seen a moment later.
+				// The server observes EndpointSlices after a delay.
 				if r := h.Do(tt.method, tt.path, tt.body); r.Code != tt.code || !strings.Contains(string(r.Raw), tt.want) {
 					return fmt.Errorf("%d %s, want %d %s", r.Code, r.Raw, tt.code, tt.want)
 				}

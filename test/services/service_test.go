@@ -15,9 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
-// network leads the addresses of pods, which a server's endpoints have, to
-// webhooks of the test, which are on loopback addresses. It is safe for
-// concurrent use.
+// network routes connections from the pod addresses in a server's endpoints to webhooks of the test on
+// loopback addresses. It is safe for concurrent use.
 type network struct {
 	mu     sync.Mutex
 	routes map[string]string
@@ -30,7 +29,7 @@ func (n *network) route(address, to string) {
 	n.routes[address] = to
 }
 
-// taken returns how often addresses were dialed so far, and starts anew.
+// taken returns the number of dials per address, and resets the counts.
 func (n *network) taken() map[string]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +49,7 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	return (&net.Dialer{}).DialContext(ctx, network, to)
 }
 
-// TestWebhooksBehindServices is about webhooks behind services (S8.2 to S8.4).
+// TestWebhooksBehindServices covers webhooks behind services (S8.2 to S8.4).
 func TestWebhooksBehindServices(t *testing.T) {
 	t.Parallel()
 	pods := &network{routes: map[string]string{}, dialed: map[string]int{}}
@@ -58,7 +57,7 @@ func TestWebhooksBehindServices(t *testing.T) {
 	h := s.HTTP(t, nil)
 	const ns = "hooks"
 	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces", toJSON(`{apiVersion: v1, kind: Namespace, metadata: {name: hooks}}`))
-	// Every connection is used once, so that every call dials.
+	// Without keep-alives, every call dials.
 	once := func(s *httptest.Server) { s.Config.SetKeepAlivesEnabled(false) }
 	hooks := harness.NewWebhookServer(t, []string{"web.hooks.svc", "bare.hooks.svc", "ip.hooks.svc", "many.hooks.svc"}, once)
 	wrong := harness.NewWebhookServer(t, []string{"other.hooks.svc"}, once)
@@ -74,8 +73,8 @@ func TestWebhooksBehindServices(t *testing.T) {
 			service, strings.Join(endpoints, ", "))
 	}
 	ready := func(ip string) string { return `{addresses: ["` + ip + `"], conditions: {ready: true}}` }
-	// call writes something that a webhook at the service's port judges, and
-	// returns the message when it is refused.
+	// call writes an object that a webhook at the service's port admits, and returns the message if the
+	// request is rejected.
 	call := func(t *testing.T, service string, port int, hook *harness.Hook) string {
 		t.Helper()
 		w := webhook(service, "default", hook)
@@ -88,7 +87,7 @@ func TestWebhooksBehindServices(t *testing.T) {
 		}
 		return h.Do("POST", configMaps("default")+"?dryRun=All", configMap("c")).Text("message")
 	}
-	// settled calls until the server has heard of what was just written.
+	// settled repeats the call until the server has observed the latest writes.
 	settled := func(t *testing.T, service string, port int, condition func(message string, dialed map[string]int) bool) {
 		t.Helper()
 		harness.Eventually(t, "calls of "+service, func() error {
@@ -199,8 +198,8 @@ func TestWebhooksBehindServices(t *testing.T) {
 	})
 }
 
-// S8.21: the webhook of a service runs where --service-address says, behind a certificate
-// for the service's name.
+// S8.21: the server connects to the webhook of a service at the address of --service-address; the certificate
+// is valid for the service's name.
 func TestServiceAddressesLeadToWebhooks(t *testing.T) {
 	t.Parallel()
 	hooks := harness.NewWebhookServer(t, []string{"web.hooks.svc"})

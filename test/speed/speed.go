@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Variable is the environment variable that asks for the long tests.
+// Variable is the environment variable that enables the long tests.
 const Variable = "GATEHOUSE_LONG"
 
-// smoke are the tests that start a server with -short, too.
+// smoke lists tests that start a server even with -short.
 var smoke = []string{"TestHealthChecksHaveTheNamesOfKubeAPIServer"}
 
 // IsLong reports whether the long tests run.
@@ -31,7 +31,7 @@ func Long(t testing.TB) {
 	}
 }
 
-// Of returns few, or many when the long tests run.
+// Of returns many if the long tests run, or else few.
 func Of(few, many int) int {
 	if IsLong() {
 		return many
@@ -39,7 +39,7 @@ func Of(few, many int) int {
 	return few
 }
 
-// Server skips a test that starts a server or another program of this module when -short is given.
+// Server skips a test that starts a server or another program of this module with -short.
 func Server(t testing.TB) {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
@@ -48,7 +48,7 @@ func Server(t testing.TB) {
 	}
 }
 
-// Random returns random numbers. Their seed is in the log of the test, and GATEHOUSE_SEED sets it.
+// Random returns a random number generator. The test logs its seed; GATEHOUSE_SEED sets it.
 func Random(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed, err := strconv.ParseUint(os.Getenv("GATEHOUSE_SEED"), 10, 64)
@@ -59,7 +59,7 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// Pick chooses n of the numbers below size at random, in rising order; all of them if there are no more.
+// Pick chooses n numbers below size at random, in ascending order, or all numbers if n is larger.
 func Pick(t testing.TB, n, size int) []int {
 	t.Helper()
 	all := make([]int, size)
@@ -74,9 +74,9 @@ func Pick(t testing.TB, n, size int) []int {
 	return all[:n]
 }
 
-// Main runs the tests of a package whose program links the server, and returns the exit code. With -short and without -run
-// it runs only the tests named, all of them if none is named, and fails if one started a server. A failure ends with the last
-// lines that servers in this process logged, which are not printed otherwise.
+// Main runs the tests of a package that links the server, and returns the exit code. With -short and without
+// -run it runs only the named tests (all if there are no names), and fails if one started a server. After a
+// failure it prints the last log lines of the servers in this process, which are otherwise hidden.
 func Main(m *testing.M, short ...string) int {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -101,7 +101,7 @@ func Main(m *testing.M, short ...string) int {
 	return code
 }
 
-// etcdRan reports whether an etcd ran in this process, as each server has one unless its etcd is elsewhere.
+// etcdRan reports whether an etcd ran in this process: every server with an embedded etcd starts one.
 func etcdRan() bool {
 	families, _ := prometheus.DefaultGatherer.Gather()
 	for _, f := range families {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// lastLines is how much of the log of servers inside the test process a failure shows.
+// lastLines is the number of log lines printed after a failure.
 const lastLines = 60
 
 // tail keeps the last lines of a log. It is safe for concurrent use.
@@ -37,14 +37,14 @@ func (l *tail) String() string {
 	return strings.Join(l.lines[max(len(l.lines)-lastLines, 0):], "")
 }
 
-// capture has the log of this process kept instead of printed.
+// capture redirects the log of this process to a tail instead of printing it.
 func capture() *tail {
 	flags := flag.NewFlagSet("", flag.PanicOnError)
 	klog.InitFlags(flags)
 	_ = flags.Set("stderrthreshold", "FATAL")
 	klog.LogToStderr(false)
 	l := &tail{}
-	// The output of a severity gets the lines of all higher ones, too.
+	// The output of a severity also receives the lines of all higher severities.
 	klog.SetOutput(io.Discard)
 	klog.SetOutputBySeverity("INFO", l)
 	return l

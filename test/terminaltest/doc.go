@@ -1,2 +1,2 @@
-// Package terminaltest gives tests a terminal to write to.
+// Package terminaltest opens a terminal for tests.
 package terminaltest

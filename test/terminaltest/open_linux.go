@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open returns a terminal and what is on the other side of it. The test is skipped where the
-// machine has none; both are closed when the test ends.
+// Open returns a terminal and the other end of its pseudo-terminal. It skips the test if the machine has no
+// pseudo-terminals; both files are closed at the end of the test.
 func Open(t testing.TB) (terminal, screen *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// path is where AdmissionServers are written.
+// path is the path of AdmissionServers.
 const path = "/apis/gatehouse.dev/v1alpha1/admissionservers"
 
 const (
@@ -26,45 +26,46 @@ const (
 	retryAfter = 500 * time.Millisecond
 )
 
-// Options are what an Announcer needs.
+// Options configure an Announcer.
 type Options struct {
-	// Main reaches the main server, with the right to update and delete admissionservers of
+	// Main is a client of the main server with permission to update and delete admissionservers of
 	// gatehouse.dev. Its group and version do not matter.
 	Main rest.Interface
-	// Name names this run of this server. No other run of a server may ever have the same name.
-	// Address is where clients reach the server, for people.
+	// Name is unique for this run of this server; no other run of any server may ever use it.
+	// Address is the server's address for clients, for people.
 	Name, Address string
 	// Reports is the group version of the server's admission.Reports, such as
 	// gallery.example.com/v1; empty for none.
 	Reports string
-	// MaxStaleness is that of the snapshot.Refresher; 0 means 5 s.
+	// MaxStaleness is the MaxStaleness of the snapshot.Refresher; 0 means 5 s.
 	MaxStaleness time.Duration
-	// Off are the resources of registrations that the server judges no request by.
+	// Off are the resources of webhook configurations and policies that the server does not
+	// enforce.
 	Off []string
 }
 
-// Announcer announces a server to the main one. It is made by New and safe for concurrent use.
+// Announcer announces a server to the main server. It is safe for concurrent use.
 type Announcer struct {
 	*Log
 	options Options
 
 	mu struct {
 		sync.Mutex
-		// err is why the last write failed; nil when it succeeded.
+		// err is the error of the last write; nil if it succeeded.
 		err error
 		// announced reports whether a write has succeeded.
 		announced bool
 	}
 }
 
-// New returns an Announcer that has announced nothing.
+// New returns an Announcer without an announcement.
 func New(o Options) *Announcer {
 	o.MaxStaleness = cmp.Or(o.MaxStaleness, 5*time.Second)
 	return &Announcer{Log: NewLog(o.Address, o.MaxStaleness, o.Off), options: o}
 }
 
-// Covered returns a reader that reads only while an announcement is sure to last as long as
-// requests may be evaluated against the result. covers has the contract of Log.Covers. It is asked
+// Covered returns a reader that reads only while an announcement is guaranteed to last as long as
+// requests may be evaluated against the result. covers has the contract of Log.Covers. It is called
 // before a read: during a read that began without an announcement, a registration could have become
 // active without this server.
 func Covered(r snapshot.Reader, covers func(begin time.Time) error) snapshot.Reader {
@@ -89,11 +90,11 @@ func (r covered) Read(ctx context.Context, since snapshot.Version) (snapshot.Reg
 	return found, err
 }
 
-// Reader returns a reader that fails unless the announcement of this server is sure to last as
-// long as requests may be evaluated against the result.
+// Reader returns a reader that fails unless the announcement of this server is guaranteed to last
+// as long as requests may be evaluated against the result.
 func (a *Announcer) Reader(r snapshot.Reader) snapshot.Reader { return Covered(r, a.Covers) }
 
-// Covers returns an error unless the announcement is sure to last as long as a request may be
+// Covers returns an error unless the announcement is guaranteed to last as long as a request may be
 // evaluated against a read that began at the given time. The error wraps snapshot.ErrUnannounced,
 // so requests that need admission get 503. Covers(time.Now()) is also a readiness check.
 func (a *Announcer) Covers(begin time.Time) error {
@@ -114,8 +115,8 @@ func (a *Announcer) Covers(begin time.Time) error {
 	}
 }
 
-// Announce writes the announcement once. A server need not call Announce, because Run does the
-// same until it succeeds.
+// Announce writes the announcement once. A server need not call Announce, because Run writes it,
+// too.
 func (a *Announcer) Announce(ctx context.Context) error {
 	if err := a.tell(ctx); err != nil {
 		return fmt.Errorf("announcing this server to the main one: %w", err)
@@ -161,12 +162,12 @@ func (a *Announcer) Run(ctx context.Context) {
 	}
 }
 
-// admissionServer is the object that an Announcer writes.
+// admissionServer is the object written by an Announcer.
 type admissionServer struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
 	Metadata   map[string]string `json:"metadata"`
-	// LifetimeSeconds is how long the announcement lasts.
+	// LifetimeSeconds is the lifetime of the announcement.
 	LifetimeSeconds int64 `json:"lifetimeSeconds"`
 	Announcement
 }

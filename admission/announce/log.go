@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// minLifetime is how long an announcement lasts at least after its server ended without
-	// withdrawing it.
+	// minLifetime is the minimum lifetime of an announcement whose server ended without withdrawing
+	// it.
 	minLifetime = 15 * time.Second
-	// Renewals is how often an announcement is renewed in its lifetime.
+	// Renewals is the number of renewals of an announcement in its lifetime.
 	Renewals = 6
-	// Remembered is how many Adoptions are announced at most.
+	// Remembered is the maximum number of announced Adoptions.
 	Remembered = 32
-	// MaxStatic is how many registrations of manifest files are announced at most.
+	// MaxStatic is the maximum number of announced objects in manifest files.
 	MaxStatic = 1000
-	// MaxSkipped is how many webhooks that are not called are announced at most, and
-	// MaxReason how many bytes of each reason.
+	// MaxSkipped is the maximum number of announced webhooks that are not called, and MaxReason the
+	// maximum number of bytes of each reason.
 	MaxSkipped, MaxReason = 100, 300
 )
 
@@ -70,7 +70,7 @@ type Skipped struct {
 	Reason string    `json:"reason"`
 }
 
-// Newest returns the last revision that was taken into use, 0 if there is none.
+// Newest returns the latest adopted revision; 0 if there is none.
 func (a *Announcement) Newest() int64 {
 	if len(a.Adopted) == 0 {
 		return 0
@@ -78,7 +78,7 @@ func (a *Announcement) Newest() int64 {
 	return a.Adopted[len(a.Adopted)-1].Revision
 }
 
-// Since returns the time by which a revision was in use, nil when it was not.
+// Since returns the time at which a revision was in use; nil if it was not.
 func (a *Announcement) Since(revision int64) *time.Time {
 	for i := range a.Adopted {
 		if a.Adopted[i].Revision >= revision {
@@ -88,8 +88,8 @@ func (a *Announcement) Since(revision int64) *time.Time {
 	return nil
 }
 
-// Log collects what a server announces, and knows how long the announcement is sure to last.
-// NewLog makes a Log. It does no I/O, and is safe for concurrent use.
+// Log is the announcement of a server, and the time until which it is guaranteed to last. Create it
+// with NewLog. It does no I/O, and is safe for concurrent use.
 type Log struct {
 	address      string
 	off          []string
@@ -104,24 +104,24 @@ type Log struct {
 		local *snapshot.Local
 		// news counts the changes of the announcement.
 		news int64
-		// until is the time until which the announcement is sure to last.
+		// until is the time until which the announcement is guaranteed to last.
 		until time.Time
 	}
 }
 
-// NewLog returns a Log of a server at an address, which enforces nothing of the resources in
-// off. maxStaleness is how long after the beginning of a read its result may judge requests.
+// NewLog returns a Log for a server at an address that does not enforce the resources in off.
+// maxStaleness bounds the time since the beginning of a read for requests that use its result.
 func NewLog(address string, maxStaleness time.Duration, off []string) *Log {
 	return &Log{address: address, off: off, maxStaleness: maxStaleness, changed: make(chan struct{}, 1)}
 }
 
-// Lifetime is how long an announcement lasts when it is not renewed.
+// Lifetime returns the lifetime of an announcement without renewal.
 func (l *Log) Lifetime() time.Duration { return max(minLifetime, 3*l.maxStaleness) }
 
 // Changed returns a channel that receives a value after a change of the announcement.
 func (l *Log) Changed() <-chan struct{} { return l.changed }
 
-// Current returns the announcement, and the count of its changes.
+// Current returns the announcement and the number of its changes.
 func (l *Log) Current() (said Announcement, news int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,14 +132,14 @@ func (l *Log) Current() (said Announcement, news int64) {
 	}, l.mu.news
 }
 
-// News counts the changes of the announcement.
+// News returns the number of changes of the announcement.
 func (l *Log) News() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.news
 }
 
-// Observe notes the outcome of a read of registrations.
+// Observe records the outcome of a read.
 func (l *Log) Observe(r snapshot.Read) {
 	if r.Err != nil || !r.Changed {
 		return
@@ -159,7 +159,7 @@ func (l *Log) Observe(r snapshot.Read) {
 	l.poke()
 }
 
-// Skip notes which webhooks the server does not call now. A change of nothing but the reasons
+// Skip records the webhooks that the server currently does not call. A change of the reasons alone
 // is not announced.
 func (l *Log) Skip(now []Skipped) {
 	now = slices.Clone(now[:min(len(now), MaxSkipped)])
@@ -189,15 +189,15 @@ func (l *Log) poke() {
 	}
 }
 
-// Renewed notes that the announcement was made or renewed after the given time.
+// Renewed records that the announcement was made or renewed after the given time.
 func (l *Log) Renewed(began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.until = began.Add(l.Lifetime())
 }
 
-// Covers returns an error unless the announcement is sure to last as long as a
-// request may be judged by a read that began at the given time.
+// Covers returns an error unless the announcement is guaranteed to last as long as a request may be
+// evaluated against a read that began at the given time.
 func (l *Log) Covers(begin time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Convert returns a webhook configuration, or a list of them, in a version, v1 or v1beta1. Every
-// field has its counterpart (S1.2), and nothing is defaulted. The result is obj itself if it has
-// the version, and otherwise shares memory with obj. It is an error if obj is neither, or the
-// version is unknown.
+// Convert returns a webhook configuration, or a list of them, in version v1 or v1beta1. Every field
+// has its counterpart (S1.2), and nothing is defaulted. The result is obj itself if it has the
+// version, and otherwise shares memory with obj. It is an error if obj is neither, or the version
+// is unknown.
 func Convert(obj runtime.Object, version string) (runtime.Object, error) {
 	kinds, _, err := known().ObjectKinds(obj)
 	if _, untyped := obj.(runtime.Unstructured); err != nil || untyped || !strings.Contains(kinds[0].Kind, "WebhookConfiguration") {
@@ -30,15 +30,15 @@ func Convert(obj runtime.Object, version string) (runtime.Object, error) {
 	return out, nil
 }
 
-// recast returns a value as one of another type whose fields have the same names, such as that of
-// another version. Both share memory.
+// recast converts a value to a type whose fields have the same names, such as the type of another
+// version. Both share memory.
 func recast[To any](in any) To {
 	var out To
 	assign(reflect.ValueOf(in), reflect.ValueOf(&out).Elem())
 	return out
 }
 
-// assign fills out with in. It panics if a field of in is not in out.
+// assign sets out to in. It panics if out lacks a field of in.
 func assign(in, out reflect.Value) {
 	switch {
 	case in.Type().ConvertibleTo(out.Type()):

@@ -9,17 +9,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// The timeouts of webhooks whose registrations name none, in seconds: by the version of the
-// registration (S1.2, S1.9, S3.4). External hooks cannot name one.
+// Default timeouts of webhooks in seconds, by version (S1.2, S1.9, S3.4). External hooks have no
+// field for a timeout.
 const (
 	timeoutV1       = 10
 	timeoutV1beta1  = 30
 	timeoutExternal = 30
 )
 
-// Default sets the fields that the writer of a registration object left out to the defaults of
-// the object's version (S1.2, S1.9, S1.32), and moves the verbs of external hooks to operations
-// (S1.31). It does not change other objects, nor unstructured ones.
+// Default sets absent fields of a webhook configuration, policy, binding or initializer
+// configuration to the defaults of the object's version (S1.2, S1.9, S1.32), and moves the verbs of
+// external hooks to operations (S1.31). It does not change unstructured and other objects.
 func Default(obj runtime.Object) {
 	switch c := obj.(type) {
 	case *v1.MutatingWebhookConfiguration:
@@ -54,7 +54,7 @@ func Default(obj runtime.Object) {
 			fill(&h.FailurePolicy, v1alpha1.Ignore)
 			fill(&h.NamespaceSelector, metav1.LabelSelector{})
 			for j := range h.Rules {
-				// Validation reports an error if a rule has both operations and verbs (S1.31).
+				// Validation rejects a rule with both operations and verbs (S1.31).
 				if r := &h.Rules[j]; len(r.Operations) == 0 {
 					r.Operations, r.Verbs = r.Verbs, nil
 				}
@@ -115,8 +115,7 @@ func defaultBeta(failure **v1beta1.FailurePolicyType, match **v1beta1.MatchPolic
 	}
 }
 
-// defaultSelection sets the defaults that v1 and v1beta1 have in common. Rules have the same
-// type in both.
+// defaultSelection sets the defaults that v1 and v1beta1 share. Rules have the same type in both.
 func defaultSelection(namespaces, objects **metav1.LabelSelector, rules []v1.RuleWithOperations) {
 	fill(namespaces, metav1.LabelSelector{})
 	fill(objects, metav1.LabelSelector{})

@@ -13,75 +13,73 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The annotations that make the enforcement of a webhook configuration, an admission policy or
-// a binding soft (S28). A kube-apiserver ignores them.
+// The annotations that weaken the enforcement of a webhook configuration, an admission policy or a
+// binding (S28). A kube-apiserver ignores them.
 const (
-	// EnforcementAnnotation has a Mode, or a list of WEBHOOK=Mode for single webhooks,
-	// separated by commas (S28.1).
+	// EnforcementAnnotation has a Mode, or a comma-separated list of WEBHOOK=Mode for single
+	// webhooks (S28.1).
 	EnforcementAnnotation = "gatehouse.dev/enforcement"
-	// RolloutAnnotation says in which namespaces a soft entry is hard already: in a share of
-	// them, such as 25%, or in those whose labels a selector matches (S28.3).
+	// RolloutAnnotation selects the namespaces in which an entry with mode Warn or Audit is already
+	// enforced: a share of them, such as 25%, or a selector for their labels (S28.3).
 	RolloutAnnotation = "gatehouse.dev/rollout"
 )
 
-// Mode says what happens to a request that an entry would reject or change (S28.2).
+// Mode is the effect of an entry on a request that it would reject or change (S28.2).
 type Mode string
 
 // The modes. The zero Mode is ModeDeny.
 const (
 	// ModeDeny rejects and changes requests, as a kube-apiserver does.
 	ModeDeny Mode = "Deny"
-	// ModeWarn lets the request go on as if the entry did not exist. The client gets a warning
-	// instead of a rejection.
+	// ModeWarn allows the request unchanged, as if the entry did not exist. The client gets a
+	// warning instead of a rejection.
 	ModeWarn Mode = "Warn"
-	// ModeAudit lets the request go on, too. Only traces, audit events and metrics have the
-	// rejection.
+	// ModeAudit allows the request unchanged, too. The rejection appears only in traces, audit
+	// events and metrics.
 	ModeAudit Mode = "Audit"
 )
 
-// Modes are the modes, the hardest first.
+// Modes are the modes, the strictest first.
 var Modes = []Mode{ModeDeny, ModeWarn, ModeAudit}
 
-// Soft reports whether a request goes on as if the entry did not exist.
+// Soft reports whether the entry has no effect on requests.
 func (m Mode) Soft() bool { return m == ModeWarn || m == ModeAudit }
 
-// Softens reports whether the value of an EnforcementAnnotation makes an entry soft.
+// Softens reports whether the value of an EnforcementAnnotation contains a mode other than Deny.
 func Softens(value string) bool {
 	return strings.Contains(value, string(ModeWarn)) || strings.Contains(value, string(ModeAudit))
 }
 
-// Enforcement is what the annotations of an object say about one of its entries.
+// Enforcement is the enforcement of an entry in the annotations of its object.
 type Enforcement struct {
-	// Mode is ModeDeny only if the annotation says so. A binding can say Deny to override its
-	// policy.
+	// Mode is ModeDeny only if set explicitly. A binding can set Deny to override its policy.
 	Mode Mode
-	// Rollout says in which namespaces the entry is hard already; nil means in none.
+	// Rollout selects the namespaces in which the entry is already enforced; nil means none.
 	Rollout *Rollout
 }
 
-// Rollout is a part of the namespaces: a share of them, or those that a selector selects.
+// Rollout selects namespaces: a share of them, or by labels.
 type Rollout struct {
 	// Selector matches the labels of namespaces; nil for a share.
 	Selector labels.Selector
-	// percent is the share. The hash of its name and of salt decides whether a namespace
-	// belongs to it.
+	// percent is the share. A namespace belongs to it depending on the hash of its name and salt.
 	percent uint64
 	salt    string
 }
 
-// Percent returns the share, from 0 to 100; it is 0 with a Selector.
+// Percent returns the share, from 0 to 100; 0 with a Selector.
 func (r *Rollout) Percent() int { return int(r.percent) }
 
-// Share reports whether a namespace belongs to the share. The result is always the same for the
-// same name, and a namespace of a share belongs to each larger share (S28.3). The empty name
-// belongs only to a share of 100 %.
+// Share reports whether a namespace belongs to the share. The result depends only on the name, and
+// a namespace of a share belongs to each larger share (S28.3). The empty name belongs only to a
+// share of 100 %.
 func (r *Rollout) Share(namespace string) bool {
 	if namespace == "" || r.percent >= 100 {
 		return r.percent >= 100
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(r.salt + "/" + namespace))
-	// spread separates names that differ in their last letter only.
+	// spread separates names that differ only in their last letter.
 	return spread(h.Sum64())%100 < r.percent
 }
 
@@ -95,9 +93,9 @@ func spread(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// enforcementOf reads the annotations of an object about the entry with a name; nil when they
-// say nothing about it. An annotation that cannot be parsed counts as absent, so that a typing
-// error cannot make an entry soft.
+// enforcementOf returns the enforcement of the entry with a name from the annotations of an object;
+// nil if there is none. An annotation that cannot be parsed counts as absent, so that a typing
+// error cannot turn off the enforcement.
 func enforcementOf(meta *metav1.ObjectMeta, name string) *Enforcement {
 	value, ok := meta.Annotations[EnforcementAnnotation]
 	if !ok {
@@ -151,9 +149,9 @@ func parseRollout(text, salt string) (*Rollout, error) {
 	return &Rollout{Selector: selector}, nil
 }
 
-// ValidateEnforcement returns what is wrong with the annotations of an object about its
-// enforcement (S28.4). names are the names of its webhooks; nil for an object that is one
-// entry. Annotations that are stored already may stay; old is nil for a new object.
+// ValidateEnforcement returns the errors in the enforcement annotations of an object (S28.4). names
+// are the names of its webhooks; nil for an object that is one entry. Stored annotations are
+// accepted; old is nil for a new object.
 func ValidateEnforcement(obj, old metav1.Object, names []string) field.ErrorList {
 	var errs field.ErrorList
 	annotations := obj.GetAnnotations()

@@ -9,73 +9,70 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
 )
 
-// FailurePolicy says what happens to a request when a webhook or a policy fails.
+// FailurePolicy is the effect of a failed webhook or policy on a request.
 type FailurePolicy string
 
 const (
-	// Ignore lets the request go on as if the webhook or policy did not exist.
+	// Ignore lets the request continue as if the webhook or policy did not exist.
 	Ignore FailurePolicy = "Ignore"
 	// Fail rejects the request.
 	Fail FailurePolicy = "Fail"
 )
 
-// Entry is one webhook, initializer, policy or binding that a registration object registers:
-// where it comes from, which requests it matches, and its action. An Entry has all defaults and
-// is the same for all API versions, so that its readers need not know versions. Entries are
-// immutable after conversion.
+// Entry is one webhook, initializer, policy or binding: its origin, the requests it matches, and
+// its action. An Entry has all defaults and is the same for all API versions, so that its readers
+// need not know versions. Entries are immutable after conversion.
 type Entry struct {
 	Origin
-	// Match is never nil; entries may share one.
+	// Match is never nil. Entries may share it.
 	*Match
-	// FailurePolicy says what happens to a request when the action cannot be completed; it is
-	// never empty.
+	// FailurePolicy applies if the action cannot be completed; it is never empty.
 	FailurePolicy FailurePolicy
-	// Order says before and after which entries of its source the entry wants to act; nil when
-	// it does not say.
+	// Order names the entries of its source before and after which the entry acts; nil if there are
+	// none.
 	Order *Order
-	// Enforcement is what the entry's object says about its enforcement; nil when the object
-	// says nothing (S28).
+	// Enforcement has the enforcement annotations of the entry's object; nil if there are none
+	// (S28).
 	Enforcement *Enforcement
-	// The action: one of these is not nil.
+	// The action: exactly one of these is not nil.
 	*Webhook
 	*Initializer
 	Policy  *Policy
 	Binding *Binding
 }
 
-// Origin says where an entry comes from, and identifies it.
+// Origin identifies an entry and its source.
 type Origin struct {
-	// Source is the registration kind.
+	// Source is the kind of the object.
 	Source Source
-	// Configuration is the metadata.name of the registration object.
+	// Configuration is the metadata.name of the object.
 	Configuration string
 	// ConfigurationUID and ConfigurationVersion are the uid and resourceVersion of the object.
 	ConfigurationUID     types.UID
 	ConfigurationVersion string
-	// Index is the position in the registration object's list, from 0.
+	// Index is the position in the object's list, from 0.
 	Index int
-	// Name is the entry's own name; empty when the registration object is the entry, as a
-	// policy and a binding are.
+	// Name is the entry's own name; empty if the object is the entry, such as a policy or a
+	// binding.
 	Name string
-	// Ordinal counts the entries before this one in the same configuration that
-	// have the same name; 0 except for duplicates, which v1beta1 allows (S5.2).
+	// Ordinal is the number of earlier entries with the same name in the same configuration; 0
+	// except for duplicates, which v1beta1 allows (S5.2).
 	Ordinal int
-	// File is the manifest file that the registration object is in (S21); empty when the
-	// object comes from the API.
+	// File is the manifest file of the object (S21); empty for an object of the API.
 	File string
 }
 
 // Static reports whether the entry comes from a manifest file (S21).
 func (o *Origin) Static() bool { return o.File != "" }
 
-// String names the entry as messages do: configuration/name, or the name of the object
-// that is the entry.
+// String returns the entry as messages name it: CONFIGURATION/NAME, or the object's name if the
+// object is the entry.
 func (o *Origin) String() string {
 	switch {
 	case o.Name == "":
 		return o.Configuration
 	case o.Configuration == "":
-		// An audit log does not always say it.
+		// An audit log does not always contain the configuration.
 		return o.Name
 	}
 	return o.Configuration + "/" + o.Name
@@ -83,10 +80,10 @@ func (o *Origin) String() string {
 
 // Match selects requests. All sources use the same type.
 type Match struct {
-	// Rules say which operations on which resources match; one matching rule is enough. A
-	// binding without rules matches everything that its policy matches (S14.5).
+	// Rules match operations on resources; one matching rule is enough. A binding without rules
+	// matches all requests that match its policy (S14.5).
 	Rules []Rule
-	// Exclude are rules about requests that do not match, even if Rules match them.
+	// Exclude are rules that exclude requests, even if Rules match them.
 	Exclude []Rule
 	// Equivalent is matchPolicy: true for Equivalent, false for Exact.
 	Equivalent bool
@@ -100,15 +97,14 @@ type Match struct {
 
 // Webhook is the action of calling a webhook.
 type Webhook struct {
-	// ClientConfig says where the webhook is.
+	// ClientConfig is the address of the webhook.
 	ClientConfig ClientConfig
-	// SideEffects is None, NoneOnDryRun, Some or Unknown; empty when the stored object does not
-	// have the field, which is an error on dry run (S7.4).
+	// SideEffects is None, NoneOnDryRun, Some or Unknown; empty if the stored object does not have
+	// the field, which is an error for a dry run (S7.4).
 	SideEffects string
-	// Timeout is how long one call may take, 1 s to 30 s.
+	// Timeout bounds one call, 1 s to 30 s.
 	Timeout time.Duration
-	// ReviewVersions is admissionReviewVersions in order of preference; those of
-	// External are ["v1alpha1"].
+	// ReviewVersions is admissionReviewVersions in order of preference; ["v1alpha1"] for External.
 	ReviewVersions []string
 	// MayReinvoke is reinvocationPolicy IfNeeded; Mutating only.
 	MayReinvoke bool
@@ -117,10 +113,10 @@ type Webhook struct {
 // Initializer is the action of adding a name to metadata.initializers.pending of a new object.
 // The name is Origin.Name.
 type Initializer struct {
-	// Parallel reports whether the initializer may act at the same time as its neighbours in
+	// Parallel reports whether the initializer may act at the same time as adjacent initializers in
 	// the order.
 	Parallel bool
-	// Finalizer is the finalizer that the object gets together with the name; empty means none.
+	// Finalizer is added to the object together with the name; empty means none.
 	Finalizer string
 }
 
@@ -156,8 +152,7 @@ type Service struct {
 	Name      string
 	// Path is as configured; empty means "/".
 	Path string
-	// Port is the service's port; 0 lets the resolver choose as in S8.4
-	// (the only port of the service; of several, 443). Only External hooks
-	// leave it 0.
+	// Port is the service's port; 0 lets the resolver choose as in S8.4 (the only port of the
+	// service, or 443 if there are several). Only External hooks leave it 0.
 	Port int32
 }

@@ -28,9 +28,9 @@ func parseInitializers(obj runtime.Object) []*Entry {
 	return entries
 }
 
-// creating returns an initializer's rule as a rule about the creation of main resources,
-// because initializers apply to nothing else (S11.7, S11.15). An entry with a slash never
-// matches an initializer, except "*/*", another way to write "*".
+// creating converts an initializer's rule to a rule for the creation of main resources, because
+// initializers apply to nothing else (S11.7, S11.15). An entry with a slash never matches an
+// initializer, except "*/*", an alternative to "*".
 func creating(r *v1alpha1.Rule) Rule {
 	out := Rule{Operations: []string{"CREATE"}, APIGroups: r.APIGroups, APIVersions: r.APIVersions, Scope: "*"}
 	for _, entry := range r.Resources {

@@ -30,14 +30,14 @@ const (
 	MutatingBindingKind   = "MutatingAdmissionPolicyBinding"
 )
 
-// StaticSuffix ends the names of all registrations of manifest files, and of no registrations
-// of the API (S13.13, S21.8).
+// StaticSuffix ends the names of all objects in manifest files, and of no objects of the API
+// (S13.13, S21.8).
 const StaticSuffix = ".static.k8s.io"
 
-// IsStaticName reports whether a name is that of a registration of a manifest file.
+// IsStaticName reports whether a name is reserved for manifest files.
 func IsStaticName(name string) bool { return strings.HasSuffix(name, StaticSuffix) }
 
-// AddToScheme makes the registration kinds of all versions known to a scheme.
+// AddToScheme adds the kinds of all versions to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
@@ -47,9 +47,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// FromContent makes a typed registration object of decoded JSON, by its apiVersion and kind. It
-// drops unknown fields. The error says that the kind is not one of this package, or which field
-// has the wrong type.
+// FromContent converts decoded JSON to a typed object, by its apiVersion and kind. It drops unknown
+// fields. It is an error if the kind does not belong to this package, or a field has the wrong
+// type; the error names the field.
 func FromContent(content map[string]any) (runtime.Object, error) {
 	gvk := (&unstructured.Unstructured{Object: content}).GroupVersionKind()
 	obj := newObject(gvk)
@@ -62,9 +62,8 @@ func FromContent(content map[string]any) (runtime.Object, error) {
 	return obj, nil
 }
 
-// Parse turns decoded JSON or YAML, as a user writes it, into the object that a server would
-// store: typed, with all defaults. Parse does not validate. The errors are those of
-// FromContent.
+// Parse converts decoded JSON or YAML from a user to the object that a server would store: typed,
+// with all defaults. Parse does not validate. It returns the errors of FromContent.
 func Parse(content map[string]any) (runtime.Object, error) {
 	obj, err := FromContent(content)
 	if err == nil {
@@ -73,7 +72,7 @@ func Parse(content map[string]any) (runtime.Object, error) {
 	return obj, err
 }
 
-// known has the types that Entries reads, and the lists that Convert does.
+// known has the types for Entries, and the lists for Convert.
 var known = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(v1.SchemeGroupVersion,
@@ -96,7 +95,7 @@ func newObject(gvk schema.GroupVersionKind) runtime.Object {
 	return nil
 }
 
-// sourceOf returns the source of a kind in any version, nil for other kinds.
+// sourceOf returns the source of a kind in any version; nil for other kinds.
 func sourceOf(gvk schema.GroupVersionKind) *Descriptor {
 	for i := range sources {
 		if gvk.Group == GroupName && gvk.Kind == sources[i].Kind {
@@ -106,8 +105,8 @@ func sourceOf(gvk schema.GroupVersionKind) *Descriptor {
 	return nil
 }
 
-// SourceOf returns the source of an object by its kind, in any version, typed or unstructured.
-// ok is false for objects that are not registrations.
+// SourceOf returns the source of an object by its kind, in any version, typed or unstructured. ok
+// is false for other kinds.
 func SourceOf(obj runtime.Object) (s Source, ok bool) {
 	kinds, _, err := known().ObjectKinds(obj)
 	if err != nil {
@@ -120,7 +119,7 @@ func SourceOf(obj runtime.Object) (s Source, ok bool) {
 	return d.Source, true
 }
 
-// typed returns obj as one of the types of this API.
+// typed converts obj to a type of this API.
 func typed(obj runtime.Object) (runtime.Object, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return FromContent(u.Object)
@@ -128,7 +127,7 @@ func typed(obj runtime.Object) (runtime.Object, error) {
 	return obj, nil
 }
 
-// unknown returns the error of a function that got an object that is not a registration.
+// unknown returns the error for an object of another kind.
 func unknown(obj runtime.Object) error {
 	return fmt.Errorf("%T is not a registration", obj)
 }

@@ -13,23 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The annotations of a MutatingWebhookConfiguration or MutatingAdmissionPolicy that say which
-// others of its kind act earlier and later: names, separated by commas (S5.29, S18.33). A
+// Annotations of a MutatingWebhookConfiguration or MutatingAdmissionPolicy for the order of objects
+// of its kind: names of earlier and of later objects, separated by commas (S5.29, S18.33). A
 // kube-apiserver ignores them.
 const (
 	AfterAnnotation  = "gatehouse.dev/after"
 	BeforeAnnotation = "gatehouse.dev/before"
 )
 
-// Order says before and after which entries of its source an entry wants to act. Initializers
-// name other initializers. Webhooks and policies name objects, and all entries of an object
-// have the same Order.
+// Order names the entries of its source before and after which an entry acts. Initializers name
+// other initializers. Webhooks and policies name objects, and all entries of an object have the
+// same Order.
 type Order struct {
-	// After names those that act earlier than this entry, and Before those that act later.
+	// After are the names of entries that act earlier than this entry, and Before the names of
+	// later ones.
 	After, Before []string
 }
 
-// orderOf reads the order from the annotations of an object; nil when it has none.
+// orderOf returns the order in the annotations of an object; nil if there is none.
 func orderOf(meta metav1.Object) *Order {
 	o := &Order{After: named(meta, AfterAnnotation), Before: named(meta, BeforeAnnotation)}
 	if o.After == nil && o.Before == nil {
@@ -53,9 +54,9 @@ func named(meta metav1.Object, annotation string) []string {
 	return names
 }
 
-// ValidateOrder returns what is wrong with the annotations of an object about its order: names
-// that no object can have, and the object's own name (S5.30). Annotations that are stored
-// already may stay; old is nil for a new object.
+// ValidateOrder returns the errors in the order annotations of an object: names that no object can
+// have, and the object's own name (S5.30). Stored annotations are accepted; old is nil for a new
+// object.
 func ValidateOrder(obj, old metav1.Object) field.ErrorList {
 	var errs field.ErrorList
 	for _, annotation := range []string{AfterAnnotation, BeforeAnnotation} {
@@ -78,18 +79,18 @@ func ValidateOrder(obj, old metav1.Object) field.ErrorList {
 	return errs
 }
 
-// Constraint is one wish about the order: Earlier acts before Later.
+// Constraint is a constraint on the order: Earlier acts before Later.
 type Constraint struct {
 	Earlier, Later string
-	// By is the entry that has the wish, one of the two. If an object with several entries has
-	// the wish, By is its first entry.
+	// By is the entry with the annotation, Earlier or Later. If an object has several entries, By
+	// is the first one.
 	By *Entry
-	// earlier and later are the places in the list of the two blocks.
+	// earlier and later are the indexes of the two blocks in the list.
 	earlier, later int
 }
 
-// Granted reports whether the list that the constraint was found in has this order. When wishes
-// contradict each other, one of them is not granted.
+// Granted reports whether the list of the constraint has this order. If constraints contradict each
+// other, one of them is not granted.
 func (c Constraint) Granted() bool { return c.earlier < c.later }
 
 // Concerns reports whether an entry is Earlier or Later.
@@ -107,7 +108,7 @@ func (c Constraint) String() string {
 	return fmt.Sprintf("%s (its annotation %s)", text, annotation)
 }
 
-// Place is the name by which others refer to the entry.
+// Place is the name of the entry in order annotations.
 func (e *Entry) Place() string {
 	if e.Source == Initializing {
 		return e.Name
@@ -116,8 +117,8 @@ func (e *Entry) Place() string {
 }
 
 // Ordered returns the entries of an object that matter for the order: all initializers of a
-// configuration. For a MutatingWebhookConfiguration or a MutatingAdmissionPolicy that asks for
-// an order, it returns one entry that stands for the object. It returns none for other objects.
+// configuration, or one entry for a MutatingWebhookConfiguration or MutatingAdmissionPolicy with
+// order annotations. It returns none for other objects.
 func Ordered(resource schema.GroupResource, obj runtime.Object) []*Entry {
 	if resource.Group != GroupName {
 		return nil
@@ -138,13 +139,13 @@ func Ordered(resource schema.GroupResource, obj runtime.Object) []*Entry {
 	if resource.Resource != Initializing.Descriptor().Resource {
 		return nil
 	}
-	// The storage refuses an object that cannot be read.
+	// The storage rejects an object that cannot be read.
 	entries, _ := Entries(obj)
 	return entries
 }
 
-// blocks splits a list into blocks that move as a whole: single initializers, or all entries of
-// one object.
+// blocks splits a list into blocks that move together: single initializers, or all entries of one
+// object.
 func blocks(list []*Entry) [][]*Entry {
 	var out [][]*Entry
 	for i, e := range list {
@@ -157,8 +158,8 @@ func blocks(list []*Entry) [][]*Entry {
 	return out
 }
 
-// Constraints returns the wishes of the entries of a source about their order, in the order of
-// the list. Names that are not in the list have no effect.
+// Constraints returns the order constraints of the entries of a source, in the order of the list.
+// Names that are not in the list have no effect.
 func Constraints(list []*Entry) []Constraint {
 	if !slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
 		return nil
@@ -167,7 +168,7 @@ func Constraints(list []*Entry) []Constraint {
 }
 
 func constraints(list [][]*Entry) []Constraint {
-	// first has the place of the first block of each name.
+	// first has the index of the first block of each name.
 	first := make(map[string]int, len(list))
 	for i, b := range list {
 		if _, ok := first[b[0].Place()]; !ok {
@@ -180,7 +181,7 @@ func constraints(list [][]*Entry) []Constraint {
 		if by.Order == nil {
 			continue
 		}
-		// The block that has the wish need not be the first block of its name.
+		// The block with the annotation need not be the first block of its name.
 		for _, name := range by.Order.After {
 			if other, ok := first[name]; ok {
 				found = append(found, Constraint{name, by.Place(), by, other, at})
@@ -195,11 +196,11 @@ func constraints(list [][]*Entry) []Constraint {
 	return found
 }
 
-// Arrange puts entries of one source into the order in which they act. The list comes in the
-// order of their names (S5.1, S11.5, S18.2). An entry that must come earlier than one that
-// stands before it moves right before that one; all others keep their places. The webhooks of
-// one object stay together. Names that are not in the list have no effect. When wishes
-// contradict each other, one of them is not granted.
+// Arrange sorts entries of one source into the order in which they act. The list is sorted by name
+// (S5.1, S11.5, S18.2). An entry that must act before an earlier element of the list moves directly
+// before that element; all others keep their places. The webhooks of one object stay together.
+// Names that are not in the list have no effect. If constraints contradict each other, one of them
+// is not granted.
 func Arrange(list []*Entry) []*Entry {
 	if !slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
 		return list
@@ -209,7 +210,7 @@ func Arrange(list []*Entry) []*Entry {
 	if len(wishes) == 0 {
 		return list
 	}
-	// earlier has for each place the places that must come earlier.
+	// earlier has for each block the indexes of the blocks that must act earlier.
 	earlier := make([][]int, len(blocks))
 	for _, c := range wishes {
 		earlier[c.later] = append(earlier[c.later], c.earlier)

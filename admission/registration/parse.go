@@ -10,15 +10,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// Entries returns the entries of a registration object, in the order of the object. The object
-// has one of the kinds of Sources, in any of their versions, typed or unstructured.
+// Entries returns the entries of an object, in the order of the object. The object has one of the
+// kinds of Sources, in any of their versions, typed or unstructured.
 //
-// The object should have its defaults. Without them, an absent failure policy counts as Fail,
-// or as Ignore in v1alpha1 (S7.1), an absent matchPolicy as Exact, an absent timeout as the
-// default of the version, and an absent selector selects nothing (S1.3).
+// The object should have its defaults. Without them, an absent failure policy counts as Fail, or as
+// Ignore in v1alpha1 (S7.1), an absent matchPolicy as Exact, an absent timeout as the default of
+// the version, and an absent selector selects nothing (S1.3).
 //
-// The entries share memory with the object. The error says that the object is not a
-// registration, or cannot be read.
+// The entries share memory with the object. It is an error if the object has another kind, or
+// cannot be read.
 func Entries(obj runtime.Object) ([]*Entry, error) {
 	obj, err := typed(obj)
 	if err != nil {
@@ -41,7 +41,7 @@ func parseValidating(obj runtime.Object) []*Entry {
 	return c.entries(Validating)
 }
 
-// inOrder gives the entries of an object the order that its annotations ask for.
+// inOrder sets the order of an object's entries from its annotations.
 func inOrder(meta *metav1.ObjectMeta, entries []*Entry) []*Entry {
 	if order := orderOf(meta); order != nil {
 		for _, e := range entries {
@@ -51,8 +51,8 @@ func inOrder(meta *metav1.ObjectMeta, entries []*Entry) []*Entry {
 	return entries
 }
 
-// validatingAsMutating returns a validating webhook as a mutating one, whose type has every
-// field. It does what recast does, and not by reflection: a server may have thousands of webhooks.
+// validatingAsMutating converts a validating webhook to a mutating one, whose type has every field.
+// It avoids recast, which uses reflection: a server may have thousands of webhooks.
 func validatingAsMutating(w *v1.ValidatingWebhook) v1.MutatingWebhook {
 	return v1.MutatingWebhook{
 		Name:                    w.Name,
@@ -134,8 +134,8 @@ func parseExternal(obj runtime.Object) []*Entry {
 		})
 		h.FailurePolicy = FailurePolicy(or(w.FailurePolicy, v1alpha1.Ignore))
 		h.NamespaceSelector, h.ObjectSelector = w.NamespaceSelector, &metav1.LabelSelector{}
-		// The v1alpha1 review has no field for a dry run, and the hook cannot declare side
-		// effects (S12.16).
+		// The v1alpha1 review has no field for a dry run, and the hook cannot declare side effects
+		// (S12.16).
 		h.SideEffects = string(v1.SideEffectClassUnknown)
 		h.Timeout = timeoutExternal * time.Second
 		h.ReviewVersions = []string{"v1alpha1"}
@@ -144,7 +144,7 @@ func parseExternal(obj runtime.Object) []*Entry {
 	return entries
 }
 
-// newEntry makes an entry with its Origin. seen counts the entries of each name so far.
+// newEntry returns an entry with its Origin. seen counts the entries of each name so far.
 func newEntry(source Source, meta *metav1.ObjectMeta, index int, name string, seen map[string]int) *Entry {
 	seen[name]++
 	e := &Entry{Match: &Match{}, Origin: Origin{

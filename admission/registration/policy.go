@@ -10,19 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Policy is the action of judging or changing an object by CEL expressions.
+// Policy is the action of validating or mutating an object with CEL expressions.
 type Policy struct {
-	// ParamKind is the kind of the objects that the policy's bindings may refer to; nil when
-	// the policy has no params. If ParamKindError is set, paramKind cannot be parsed.
+	// ParamKind is the kind of the params in the policy's bindings; nil if the policy has no
+	// params. If paramKind cannot be parsed, ParamKindError is set.
 	ParamKind      *schema.GroupVersionKind
 	ParamKindError error
-	// Variables may be used by later variables and by all other expressions except match
+	// Variables are available to later variables and to all other expressions except match
 	// conditions (S16.10).
 	Variables []Variable
-	// Validations and AuditAnnotations are those of a ValidatingAdmissionPolicy.
+	// Validations and AuditAnnotations belong to a ValidatingAdmissionPolicy.
 	Validations      []Validation
 	AuditAnnotations []AuditAnnotation
-	// Mutations are those of a MutatingAdmissionPolicy, in order.
+	// Mutations belong to a MutatingAdmissionPolicy, in order.
 	Mutations []Mutation
 	// Reinvoked is reinvocationPolicy IfNeeded; MutatingPolicies only.
 	Reinvoked bool
@@ -37,9 +37,9 @@ type Variable struct {
 // Validation is an expression that must be true.
 type Validation struct {
 	Expression string
-	// Message is empty when there is none.
+	// Message is empty if there is none.
 	Message string
-	// MessageExpression is empty when there is none.
+	// MessageExpression is empty if there is none.
 	MessageExpression string
 	// Reason is the reason of the rejection; it is never empty (S17.8).
 	Reason metav1.StatusReason
@@ -51,7 +51,7 @@ type AuditAnnotation struct {
 	ValueExpression string
 }
 
-// Mutation is an expression that says how the object is changed.
+// Mutation is an expression that returns a change of the object.
 type Mutation struct {
 	// JSONPatch reports whether the value is a list of JSON patch operations. Otherwise the
 	// value is an apply configuration.
@@ -59,29 +59,29 @@ type Mutation struct {
 	Expression string
 }
 
-// Binding is the action of putting a policy into force.
+// Binding is the activation of a policy.
 type Binding struct {
-	// PolicyName names the policy.
+	// PolicyName is the name of the policy.
 	PolicyName string
-	// ParamRef says with which params the policy is evaluated; nil when the binding names none.
+	// ParamRef selects the params of the policy; nil if there are none.
 	ParamRef *ParamRef
-	// Actions say what happens after a violation, in order; ValidatingBindings only.
+	// Actions are the actions after a violation, in order; ValidatingBindings only.
 	Actions []v1.ValidationAction
 }
 
-// ParamRef says which objects are params: the one with a name, or all that a selector selects.
+// ParamRef selects params: one by name, or all that a selector selects.
 type ParamRef struct {
 	Name     string
 	Selector *metav1.LabelSelector
 	// Namespace is the namespace of the params. Empty means the namespace of the request, if
 	// the kind is namespaced (S15.4).
 	Namespace string
-	// DenyMissing reports whether it is an error when there are no params (S15.7).
+	// DenyMissing reports whether missing params are an error (S15.7).
 	DenyMissing bool
 }
 
-// IsPolicy reports whether a resource holds admission policies or their bindings. No policy
-// judges these, so that a broken policy can always be repaired (S14.16).
+// IsPolicy reports whether a resource holds admission policies or their bindings. No policy applies
+// to them, so that a broken policy can always be repaired (S14.16).
 func IsPolicy(resource schema.GroupResource) bool {
 	if resource.Group != GroupName {
 		return false
@@ -121,7 +121,7 @@ func parseMutatingPolicy(obj runtime.Object) []*Entry {
 		return out
 	})
 	e.Policy.Reinvoked = c.Spec.ReinvocationPolicy == v1.IfNeededReinvocationPolicy
-	// A deletion never reaches the plugin, whatever the rules say (S18.1).
+	// A deletion never reaches the plugin, regardless of the rules (S18.1).
 	for _, rules := range [][]Rule{e.Rules, e.Exclude} {
 		for i := range rules {
 			rules[i].Operations = changing(rules[i].Operations)
@@ -130,7 +130,7 @@ func parseMutatingPolicy(obj runtime.Object) []*Entry {
 	return inOrder(&c.ObjectMeta, []*Entry{e})
 }
 
-// changing returns the operations of a list except deletions, which have no object to change.
+// changing returns the operations of a list without deletions, which have no object to change.
 func changing(operations []string) []string {
 	if slices.Contains(operations, "*") {
 		return []string{"CREATE", "UPDATE", "CONNECT"}
@@ -153,8 +153,8 @@ func parseMutatingBinding(obj runtime.Object) []*Entry {
 	return []*Entry{newBinding(MutatingBindings, &c.ObjectMeta, c.Spec.PolicyName, c.Spec.ParamRef, c.Spec.MatchResources)}
 }
 
-// newPolicy makes an entry with the fields that all policies have. Its Match is never nil:
-// absent constraints match nothing.
+// newPolicy returns an entry with the common fields of policies. Its Match is never nil: absent
+// constraints match nothing.
 func newPolicy(source Source, meta *metav1.ObjectMeta, failure *v1.FailurePolicyType, match *v1.MatchResources, conditions []v1.MatchCondition, kind *v1.ParamKind, variables []v1.Variable) *Entry {
 	e := whole(source, meta)
 	e.Policy = &Policy{Variables: each(variables, func(v *v1.Variable) Variable { return Variable(*v) })}
@@ -174,7 +174,7 @@ func newPolicy(source Source, meta *metav1.ObjectMeta, failure *v1.FailurePolicy
 func newBinding(source Source, meta *metav1.ObjectMeta, policy string, ref *v1.ParamRef, match *v1.MatchResources) *Entry {
 	e := whole(source, meta)
 	e.Binding = &Binding{PolicyName: policy}
-	// The failure policy of the policy counts, not that of the binding.
+	// The policy's failurePolicy applies; a binding has none.
 	e.FailurePolicy = Fail
 	e.NamespaceSelector, e.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
 	if match != nil {
@@ -189,7 +189,7 @@ func newBinding(source Source, meta *metav1.ObjectMeta, policy string, ref *v1.P
 	return e
 }
 
-// whole makes the entry of an object that is one entry.
+// whole returns the entry of an object that is one entry.
 func whole(source Source, meta *metav1.ObjectMeta) *Entry {
 	return newEntry(source, meta, 0, "", map[string]int{})
 }

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Source is where entries come from: a kind of registration object. Its value is the
-// place of its Descriptor in Sources.
+// Source is the source of entries: a kind of object. Its value is the index of its Descriptor in
+// Sources.
 type Source uint8
 
 const (
@@ -20,17 +20,16 @@ const (
 	// Initializing entries come from InitializerConfiguration (v1alpha1).
 	Initializing
 	// ValidatingPolicies are ValidatingAdmissionPolicy objects, each one entry, and
-	// ValidatingBindings the ValidatingAdmissionPolicyBinding objects that put them into
-	// force.
+	// ValidatingBindings the ValidatingAdmissionPolicyBinding objects that activate them.
 	ValidatingPolicies
 	ValidatingBindings
 	// MutatingPolicies are MutatingAdmissionPolicy objects, and MutatingBindings the
-	// MutatingAdmissionPolicyBinding objects that put them into force.
+	// MutatingAdmissionPolicyBinding objects that activate them.
 	MutatingPolicies
 	MutatingBindings
 )
 
-// The names of the admission plugins that act on registrations, as in flags,
+// The names of the admission plugins for webhooks, policies and initializers, as in flags,
 // configuration files and metrics (S9.2).
 const (
 	InitializersPlugin     = "Initializers"
@@ -41,13 +40,13 @@ const (
 	ValidatingPlugin       = "ValidatingAdmissionWebhook"
 )
 
-// Pass is one of the two times that a request goes through admission.
+// Pass is one of the two passes of a request through admission.
 type Pass uint8
 
 const (
 	// MutatingPass may change the object.
 	MutatingPass Pass = iota
-	// ValidatingPass judges the object as it is to be stored.
+	// ValidatingPass validates the final object.
 	ValidatingPass
 )
 
@@ -59,36 +58,35 @@ func (p Pass) String() string {
 	return "validating"
 }
 
-// Descriptor has the properties of a source. To add a source, add a row to the table sources,
-// and its action to Entry.
+// Descriptor has the properties of a source. To add a source, add a row to the table sources, and
+// its action to Entry.
 type Descriptor struct {
 	Source Source
-	// Kind is the kind of the registration object, Resource its name in URLs.
+	// Kind is the kind of the object, and Resource its name in URLs.
 	Kind     string
 	Resource string
-	// Versions are the API versions of the kind, the preferred one first.
+	// Versions are the API versions of the kind, the preferred version first.
 	Versions []string
 	// Noun names the configuration in messages (S11.11).
 	Noun string
-	// Plugin is the admission plugin that acts on the entries, and Pass the pass in which it
-	// acts.
+	// Plugin is the admission plugin for the entries, and Pass the pass in which it acts.
 	Plugin string
 	Pass   Pass
-	// Policies reports whether the entries are admission policies. The entries of Bindings,
-	// another source, put them into force.
+	// Policies reports whether the entries are admission policies. The entries of the source
+	// Bindings activate them.
 	Policies bool
 	Bindings Source
-	// Binds reports whether the entries are bindings, which put policies of the source Bound
-	// into force and have no action of their own.
+	// Binds reports whether the entries are bindings, which activate policies of the source Bound
+	// and have no action of their own.
 	Binds bool
 	Bound Source
-	// Manifests reports whether manifest files may register entries, too (S21.6).
+	// Manifests reports whether manifest files may contain entries, too (S21.6).
 	Manifests bool
 	// parse returns the entries of an object of the kind.
 	parse func(runtime.Object) []*Entry
 }
 
-// String returns the kind of the source's registration objects.
+// String returns the kind of the source's objects.
 func (s Source) String() string { return s.Descriptor().Kind }
 
 // Descriptor returns the properties of the source. The caller must not change them.
@@ -134,11 +132,11 @@ var sources = [...]Descriptor{
 var order = []Source{Initializing, MutatingPolicies, Mutating, ValidatingPolicies, External, Validating}
 
 // InOrder returns the sources in the order in which their plugins run by default (S9.3). Sources
-// without a plugin of their own, such as bindings, are left out. The caller must not change the list.
+// without a plugin, such as bindings, are left out. The caller must not change the list.
 func InOrder() []Source { return order }
 
-// CallsAfter returns how many plugins that call webhooks come after the plugin that acts on
-// the source, in the recommended order.
+// CallsAfter returns the number of plugins that call webhooks after the plugin of the source, in
+// the recommended order.
 func (s Source) CallsAfter() int {
 	n := 0
 	for _, later := range order[slices.Index(order, s)+1:] {

@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// Validate returns what is wrong with a registration object that is to be created (S1.6, S1.10
-// to S1.35). The object must have its defaults. An object of another type is an internal error.
+// Validate returns the errors in an object that is to be created (S1.6, S1.10 to S1.35). The object
+// must have its defaults. An object of another type is an internal error.
 func Validate(obj runtime.Object) field.ErrorList {
 	if c, ok := asWebhooks(obj); ok {
 		return c.validate(strictness{sideEffects: !c.beta, versions: true, names: !c.beta, selectors: true})
@@ -29,10 +29,10 @@ func Validate(obj runtime.Object) field.ErrorList {
 	return validateAlpha(obj, nil)
 }
 
-// ValidateUpdate returns what is wrong with a registration object that is to replace a stored
-// one. A value that the stored object has may stay even if it is not accepted any more (S1.24).
-// Both objects must have their defaults; their versions may differ. An object of another type
-// is an internal error.
+// ValidateUpdate returns the errors in an object that is to replace a stored object. A value of the
+// stored object remains valid even if it is no longer accepted in new objects (S1.24). Both objects
+// must have their defaults; their versions may differ. An object of another type is an internal
+// error.
 func ValidateUpdate(obj, old runtime.Object) field.ErrorList {
 	if c, ok := asWebhooks(obj); ok {
 		o, ok := asWebhooks(old)
@@ -49,8 +49,8 @@ func ValidateUpdate(obj, old runtime.Object) field.ErrorList {
 	return validateAlpha(obj, old)
 }
 
-// SpecChanged reports whether an update changes what an object registers, so that
-// metadata.generation grows by one (S1.5). The versions may differ.
+// SpecChanged reports whether an update changes the spec of an object, so that metadata.generation
+// grows by one (S1.5). The versions may differ.
 func SpecChanged(obj, old runtime.Object) bool {
 	if c, ok := asWebhooks(obj); ok {
 		o, ok := asWebhooks(old)
@@ -89,26 +89,26 @@ func asWebhooks(obj runtime.Object) (*webhookList, bool) {
 	return nil, false
 }
 
-// strictness says which checks apply, of those that an object stored earlier may fail.
+// strictness selects the checks that do not apply to all stored objects.
 type strictness struct {
 	// sideEffects forbids Some and Unknown.
 	sideEffects bool
-	// versions requires a review version that this server supports.
+	// versions requires a supported review version.
 	versions bool
-	// names requires that the names of the webhooks differ.
+	// names requires unique names of webhooks.
 	names bool
-	// selectors requires that the values in selectors are valid label values.
+	// selectors requires valid label values in selectors.
 	selectors bool
 	// conditionsUnchanged turns off the check of the match conditions.
 	conditionsUnchanged bool
 	// before is the metadata of the stored object; nil for a new object.
 	before metav1.Object
-	// stored are expressions that are stored already.
+	// stored are the expressions in the stored object.
 	stored map[string]bool
 }
 
-// strictness returns the checks that a stored configuration passes. They apply to the
-// configuration that replaces it (S1.24).
+// strictness returns the checks that a stored configuration passes. They apply to its replacement
+// (S1.24).
 func (c *webhookList) strictness() strictness {
 	s := strictness{before: c.meta, sideEffects: true, versions: true, names: true, selectors: true, stored: map[string]bool{}}
 	names := make(map[string]bool, len(c.webhooks))
@@ -208,7 +208,7 @@ func (s *strictness) webhook(w *v1.MutatingWebhook, path *field.Path) field.Erro
 	return errs
 }
 
-// oneOf returns an error for a value that is present and not supported (S1.20).
+// oneOf returns an error for a value that is present and unsupported (S1.20).
 func oneOf[T ~string](path *field.Path, value *T, supported []string) field.ErrorList {
 	if value == nil || slices.Contains(supported, string(*value)) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// validateAlpha checks an object of v1alpha1. old is the stored one; nil on create.
+// validateAlpha checks an object of v1alpha1. old is the stored object; nil on create.
 func validateAlpha(obj, old runtime.Object) field.ErrorList {
 	stored := map[string]bool{}
 	switch c := obj.(type) {
@@ -83,8 +83,8 @@ func validateInitializers(list []v1alpha1.Initializer, stored map[string]bool) f
 	return errs
 }
 
-// validateFinalizer checks the finalizer of an initializer (S1.39), and adds it to seen, which
-// has the finalizers of earlier initializers.
+// validateFinalizer checks the finalizer of an initializer (S1.39), and adds it to seen, the
+// finalizers of earlier initializers.
 func validateFinalizer(name string, seen map[string]bool, path *field.Path) field.ErrorList {
 	if name == "" {
 		return nil
@@ -116,8 +116,8 @@ func validateNeighbours(names []string, own string, path *field.Path) field.Erro
 	return errs
 }
 
-// validateNewPolicy allows Fail only for hooks that are stored already, so that a user cannot
-// block a cluster with a hook that never worked (S1.27, S1.28, S1.34).
+// validateNewPolicy allows Fail only for stored hooks, so that a user cannot block a cluster with a
+// hook that never worked (S1.27, S1.28, S1.34).
 func validateNewPolicy(policy *v1alpha1.FailurePolicyType, stored bool, path *field.Path) field.ErrorList {
 	if stored {
 		return oneOf(path, policy, failurePolicies)

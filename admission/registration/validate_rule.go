@@ -55,8 +55,8 @@ func validateGroupVersions(path *field.Path, groups, versions []string) field.Er
 	return errs
 }
 
-// validateResources checks the resources of a rule that may name subresources (S1.18). It
-// reports an entry that an earlier entry covers.
+// validateResources checks the resources of a rule with subresources (S1.18). It reports an entry
+// that an earlier entry covers.
 func validateResources(path *field.Path, resources []string) field.ErrorList {
 	var errs field.ErrorList
 	if len(resources) == 0 {
@@ -88,7 +88,7 @@ func validateResources(path *field.Path, resources []string) field.ErrorList {
 	return errs
 }
 
-// validateMainResources checks the resources of an initializer's rule, which must not name
+// validateMainResources checks the resources of an initializer's rule, which must not include
 // subresources (S1.26).
 func validateMainResources(path *field.Path, resources []string) field.ErrorList {
 	var errs field.ErrorList

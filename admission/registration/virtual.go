@@ -39,14 +39,14 @@ func IsVirtual(resource schema.GroupResource) bool {
 	return slices.Contains(virtual[resource.Group], resource.Resource)
 }
 
-// lists are the fields of registration objects that have hooks or initializers.
+// lists are the fields with hooks or initializers.
 var lists = map[Source]string{
 	Mutating: "webhooks", Validating: "webhooks", External: "externalAdmissionHooks", Initializing: "initializers",
 }
 
-// Warnings returns warnings for the writer of a valid registration object: one for each virtual
-// resource that a rule names (S1.36). With reviews, as in Kubernetes before 1.37, webhooks are
-// called for the reviews of Kubernetes, so only the resources of Gatehouse have warnings (S26.4).
+// Warnings returns warnings for the author of a valid object: one for each virtual resource in a
+// rule (S1.36). With reviews, as in Kubernetes before 1.37, webhooks are called for the reviews of
+// Kubernetes, so only the resources of Gatehouse have warnings (S26.4).
 func Warnings(obj runtime.Object, reviews bool) []string {
 	var warnings []string
 	// A valid object can be read.

@@ -24,10 +24,10 @@ type Plugin struct {
 	Interface admission.Interface
 }
 
-// Chain joins plugins to the admission that a server runs for every write. It makes two passes
-// over the list, in order. The first error ends a pass (S9.1). The mutating pass runs once more
-// when a plugin asks for it because a webhook or a policy changed the object (S5.16). Metrics
-// measure each pass and each plugin in it (S10).
+// Chain joins plugins to the admission of a server, which runs for every write. It makes two passes
+// over the list, in order. The first error ends a pass (S9.1). If a webhook or a policy changed the
+// object and a plugin requests it, the mutating pass runs once more (S5.16). Metrics measure each
+// pass and each plugin in it (S10).
 //
 // The result is safe for concurrent use if the plugins are.
 func Chain(plugins ...Plugin) Passes {
@@ -51,20 +51,20 @@ type Passes interface {
 	admission.ValidationInterface
 }
 
-// twice runs the mutating pass again when a plugin asked for a second pass. There is never a
-// third one: asking again in the second pass has no effect.
+// twice runs the mutating pass again if a plugin requested a second pass. There is never a third
+// pass: a request in the second pass has no effect.
 type twice struct {
 	Passes
 }
 
-// Validate implements admission.ValidationInterface. The object has its generated name
-// and its uid by now.
+// Validate implements admission.ValidationInterface. The object now has its generated name and its
+// uid.
 func (t *twice) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	note(ctx, a)
 	return t.Passes.Validate(ctx, a, o)
 }
 
-// note writes into the trace of the request, if it has one, what the request is about.
+// note sets the subject of the request's trace, if there is a trace.
 func note(ctx context.Context, a admission.Attributes) {
 	t := trace.FromContext(ctx)
 	if t == nil {
@@ -106,13 +106,13 @@ func (t *twice) Admit(ctx context.Context, a admission.Attributes, o admission.O
 	return t.Passes.Admit(ctx, a, o)
 }
 
-// recorded is a compiled-in plugin whose verdicts are added to the traces of requests that have one.
-// It takes part in the passes in which the plugin does.
+// recorded is a built-in admission plugin whose verdicts are added to the trace of the request. It
+// takes part in the passes of the plugin.
 type recorded struct {
-	// Interface measures what the plugin does.
+	// Interface is the plugin with metrics.
 	admission.Interface
 	plugin Plugin
-	// others is how many plugins of an Engine stand before the plugin.
+	// others is the number of plugins of an Engine before the plugin.
 	others int
 }
 
@@ -174,7 +174,7 @@ func (r recorded) record(ctx context.Context, a admission.Attributes, s trace.St
 	t.Add(s)
 }
 
-// roundOf is the round of the mutating pass: 1 when the pass is run again, and 0 otherwise.
+// roundOf returns the round of the mutating pass: 1 if the pass is run again, and 0 otherwise.
 func roundOf(a admission.Attributes) int {
 	if a.GetReinvocationContext().IsReinvoke() {
 		return 1

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Target is the state of a webhook server that a plugin called lately. Each plugin has its own
+// Target is the state of a webhook server that a plugin called recently. Each plugin has its own
 // connections and circuits, so the state of one server can differ between plugins.
 type Target struct {
 	// Plugin is the name of the plugin.
@@ -17,8 +17,7 @@ type Target struct {
 	call.Target
 }
 
-// Targets returns the webhook servers that were called lately, sorted by name,
-// then by plugin.
+// Targets returns the recently called webhook servers, sorted by name, then by plugin.
 func (e *Engine) Targets() []Target {
 	var list []Target
 	for _, c := range e.callers {
@@ -30,9 +29,9 @@ func (e *Engine) Targets() []Target {
 	return list
 }
 
-// Skipped returns the webhooks of a snapshot that the engine does not call now, as servers
-// announce them: by source, and those of a source in order (S5.1). The call is cheap when there
-// are none.
+// Skipped returns the webhooks of a snapshot that the engine currently does not call, in the form
+// that servers announce, ordered by source and then by the order of the source (S5.1). The call is
+// cheap if there are none.
 func (e *Engine) Skipped(s *snapshot.Snapshot) []announce.Skipped {
 	var list []announce.Skipped
 	for _, c := range e.callers {

@@ -13,43 +13,42 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// Predictor is a compiled-in plugin that can predict its verdict. Predict returns the error
-// with which the plugin would reject the request, nil if it would admit it. Predict has no
-// effect, except that it may change the object in the mutating pass. A plan has no verdict of a
-// plugin that does not implement Predictor, or whose Predict returns ErrNotPredicted.
+// Predictor is a built-in admission plugin that can predict its verdict. Predict returns the error
+// with which the plugin would reject the request; nil if it would admit it. Predict has no effect,
+// except that it may change the object in the mutating pass. A plan has no verdict of a plugin that
+// does not implement Predictor, or whose Predict returns ErrNotPredicted.
 type Predictor interface {
 	Predict(ctx context.Context, pass registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error
 }
 
-// ErrNotPredicted is the error of Predict when the plugin cannot judge the request without an
+// ErrNotPredicted is the error of Predict if the plugin cannot evaluate the request without an
 // effect.
 var ErrNotPredicted = errors.New("the verdict cannot be predicted")
 
-// Described is a compiled-in plugin that says which requests concern it. A plan and a trace
-// leave out its steps on other requests.
+// Described is a built-in admission plugin that reports which requests concern it. Plans and traces
+// leave out its steps for other requests.
 type Described interface {
-	// Concerns reports whether the plugin may change or refuse a request. Concerns must be true
-	// for every request that the plugin does change or refuse.
+	// Concerns reports whether the plugin may change or reject a request. Concerns must be true for
+	// every request that the plugin changes or rejects.
 	Concerns(a admission.Attributes) bool
-	// Changes reports whether the plugin may change the object of a request that concerns it.
-	// If it may, a plan and a trace show what changed.
+	// Changes reports whether the plugin may change the object of a request that concerns it. If
+	// so, plans and traces include the change.
 	Changes() bool
-	// Reads lists the resources that the plugin reads to judge a request; nil attributes mean
+	// Reads lists the resources that the plugin reads to evaluate a request; nil attributes mean
 	// any request.
 	Reads(a admission.Attributes) []Read
-	// DependsOnOthers reports whether the verdict depends on how earlier plugins changed the
-	// object.
+	// DependsOnOthers reports whether the verdict depends on changes by earlier plugins.
 	DependsOnOthers() bool
 }
 
-// Read is a resource that a plugin reads: in the namespace of the request if Namespaced,
-// and otherwise in the cluster.
+// Read is a resource that a plugin reads: in the namespace of the request if Namespaced, and
+// otherwise in the cluster.
 type Read struct {
 	schema.GroupResource
 	Namespaced bool
 }
 
-// concerns reports whether a plugin may have an opinion on a request.
+// concerns reports whether a plugin may change or reject a request.
 func concerns(p admission.Interface, a admission.Attributes) bool {
 	d, ok := p.(Described)
 	return !ok || d.Concerns(a)
@@ -61,17 +60,16 @@ func mayChange(p admission.Interface, a admission.Attributes) bool {
 	return ok && d.Changes() && a.GetObject() != nil
 }
 
-// watched finds out what compiled-in plugins change in one object. Each compares the object
-// with the copy that the last comparison left, unless a plugin of an Engine ran in between:
-// then a new copy is made.
+// watched detects the changes of one object by built-in admission plugins. It compares the object
+// with the copy from the previous comparison, unless a plugin of an Engine ran in between: then a
+// new copy is made.
 type watched struct {
 	before runtime.Object
-	// size is about how many bytes an object takes; 0 while nothing has changed.
+	// size estimates the size of an object in bytes; 0 while nothing has changed.
 	size int
-	// chained reports whether the last change that was returned also keeps the object of before
-	// in memory.
+	// chained reports whether the last returned change also keeps the previous object in memory.
 	chained bool
-	// since is how many plugins of an Engine had run when the copy was made.
+	// since is the number of plugins of an Engine that had run when the copy was made.
 	since int
 }
 
@@ -82,15 +80,15 @@ func watching(ctx context.Context) context.Context {
 	return context.WithValue(ctx, watchedKey{}, &watched{})
 }
 
-// remember notes how the object is before a plugin runs.
+// remember keeps a copy of the object before a plugin runs.
 func (w *watched) remember(a admission.Attributes, since int) {
 	if w.before == nil || w.since != since {
 		w.before, w.since, w.chained = a.GetObject().DeepCopyObject(), since, false
 	}
 }
 
-// changed returns what the plugin changed since the last call; nil for nothing. An error in
-// finding the change does not fail the request.
+// changed returns the change since the last call; nil if there is none. If the change cannot be
+// computed, the request does not fail.
 func (w *watched) changed(a admission.Attributes, o admission.ObjectInterfaces) trace.Change {
 	if objects.Same(w.before, a.GetObject()) {
 		return nil
@@ -106,17 +104,16 @@ func (w *watched) changed(a admission.Attributes, o admission.ObjectInterfaces) 
 	return c
 }
 
-// change implements trace.Change by two objects, which never change again.
+// change implements trace.Change with two objects that no longer change.
 type change struct {
 	before, after runtime.Object
 	kind          schema.GroupVersionKind
 	interfaces    admission.ObjectInterfaces
-	// size is about how many bytes this change keeps in memory, without those that an earlier
-	// change keeps already.
+	// size estimates the memory, in bytes, that this change keeps and no earlier change does.
 	size int
 }
 
-// Patch implements trace.Change. It returns nil when the difference cannot be computed.
+// Patch implements trace.Change. It returns nil if the difference cannot be computed.
 func (c *change) Patch() []byte {
 	patch, err := objects.Difference(c.before, c.after, c.kind, c.interfaces)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// Configuration is what an AdmissionConfiguration file says. Its zero value
-// configures nothing.
+// Configuration is the content of an AdmissionConfiguration file. Its zero value configures
+// nothing.
 type Configuration struct {
 	file        string
 	plugins     []pluginConfiguration
@@ -34,7 +34,7 @@ type admissionConfiguration struct {
 	APIVersion string                `json:"apiVersion"`
 	Kind       string                `json:"kind"`
 	Plugins    []pluginConfiguration `json:"plugins"`
-	// ExclusionRules are Gatehouse's own (S23.1).
+	// ExclusionRules is an extension of Gatehouse (S23.1).
 	ExclusionRules []exclusion.Rule `json:"exclusionRules"`
 }
 
@@ -64,8 +64,8 @@ var (
 		{"apiserver.config.k8s.io/v1alpha1", "WebhookAdmission"},
 		{"apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration"},
 	}
-	// pluginConfigurations are the types that the configuration of each plugin of the engine
-	// may have.
+	// pluginConfigurations are the supported types for the configuration of each plugin of the
+	// engine.
 	pluginConfigurations = map[string][]typeMeta{
 		MutatingWebhookName: webhookConfigurations, ValidatingWebhookName: webhookConfigurations, GenericWebhookName: webhookConfigurations,
 		MutatingPolicyName:   {{"apiserver.config.k8s.io/v1", "MutatingAdmissionPolicyConfiguration"}},
@@ -73,8 +73,8 @@ var (
 	}
 )
 
-// LoadConfiguration reads the file of --admission-control-config-file, YAML or JSON (S9.12),
-// and the configurations of the engine's plugins that the file holds or points to (S9.13,
+// LoadConfiguration reads the file of --admission-control-config-file, YAML or JSON (S9.12), and
+// the configurations of the engine's plugins in the file or in files that it references (S9.13,
 // S21.1). An empty file name gives the zero Configuration.
 //
 // Reading is strict: an unknown or repeated field is an error, and every error names the file.
@@ -112,18 +112,18 @@ func load(file string) (*Configuration, error) {
 	return c, nil
 }
 
-// KubeConfigFile returns the absolute name of the kubeconfig whose users the webhook plugin of
-// that name authenticates as; empty when no kubeconfig is configured (S8.12).
+// KubeConfigFile returns the absolute name of the kubeconfig with the users of a webhook plugin;
+// empty if none is configured (S8.12).
 func (c *Configuration) KubeConfigFile(plugin string) string {
 	return c.kubeConfigs[plugin]
 }
 
-// StaticManifestsDir returns the absolute name of the directory with the manifests of the
-// plugin of that name; empty when no directory is configured (S21.2).
+// StaticManifestsDir returns the absolute name of the directory with the manifests of a plugin;
+// empty if none is configured (S21.2).
 func (c *Configuration) StaticManifestsDir(plugin string) string { return c.manifests[plugin] }
 
-// Exclusions returns the exclusion rules; nil when there are none (S23). The rules take effect
-// when snapshot.Options.Local returns them as part of a Local (Local.WithExclusions).
+// Exclusions returns the exclusion rules; nil if there are none (S23). The rules take effect when
+// snapshot.Options.Local returns them as part of a Local (Local.WithExclusions).
 func (c *Configuration) Exclusions() *exclusion.Rules { return c.exclusions }
 
 // SameExclusions reports whether another configuration has the same exclusion rules.
@@ -131,7 +131,7 @@ func (c *Configuration) SameExclusions(other *Configuration) bool {
 	return reflect.DeepEqual(c.exclusions.List(), other.exclusions.List())
 }
 
-// Plugins names the plugins that the file has entries for, in their order.
+// Plugins returns the names of the plugins in the file, in their order.
 func (c *Configuration) Plugins() []string {
 	names := make([]string, len(c.plugins))
 	for i, p := range c.plugins {
@@ -140,17 +140,16 @@ func (c *Configuration) Plugins() []string {
 	return names
 }
 
-// Raw returns the configuration of the plugin of that name as it was written, nil when there is
-// none. The first of several entries counts. A configuration in the entry itself takes
-// precedence over the file that the entry points to. The path of that file is relative to the
-// directory of the file that names it.
+// Raw returns the unparsed configuration of a plugin; nil if there is none. The first of several
+// entries counts. A configuration in the entry itself takes precedence over a file that the entry
+// references. The path of that file is relative to the directory of the referencing file.
 func (c *Configuration) Raw(plugin string) ([]byte, error) {
 	data, _, err := c.raw(plugin)
 	return data, err
 }
 
-// raw is Raw, and also returns the name of the file that has the configuration, unless it is
-// the main file.
+// raw is Raw, and also returns the name of the file with the configuration, unless it is the main
+// file.
 func (c *Configuration) raw(plugin string) (data []byte, file string, err error) {
 	i := slices.IndexFunc(c.plugins, func(p pluginConfiguration) bool { return p.Name == plugin })
 	if i < 0 {
@@ -190,7 +189,7 @@ func (c *Configuration) configure(plugin string) error {
 	return nil
 }
 
-// read reads the configuration of a plugin of the engine, and checks it.
+// read parses and checks the configuration of a plugin of the engine.
 func read(plugin string, data []byte) (*engineConfiguration, error) {
 	content := &engineConfiguration{}
 	if err := unmarshalStrict(data, content); err != nil {
@@ -221,7 +220,7 @@ func read(plugin string, data []byte) (*engineConfiguration, error) {
 	return content, manifest.ValidateStaticManifestsDir(dir)
 }
 
-// String names the type as messages do.
+// String returns the type as messages name it.
 func (t typeMeta) String() string { return t.apiVersion + " " + t.kind }
 
 func alternatives(types []typeMeta) string {

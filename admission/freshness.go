@@ -11,19 +11,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// freshness has the metrics of the reads of registrations, and of other data that requests are
-// judged by (S10.6).
+// freshness has the metrics of reads of registrations and of other data for admission (S10.6).
 type freshness struct {
 	reads *metrics.HistogramVec
 	// slow counts reads that took longer than slowRead.
 	slow *metrics.CounterVec
 	// since is the time from which the age of registrations counts: the beginning of the last
-	// read that succeeded, or of the first read while none has succeeded.
+	// successful read, or of the first read if none has succeeded.
 	since atomic.Pointer[time.Time]
 }
 
-// slowRead is how long a read may take without being counted as slow. Many slow reads mean that
-// the store is overloaded.
+// slowRead is the duration beyond which a read counts as slow. Many slow reads mean that the store
+// is overloaded.
 const slowRead = time.Second
 
 func newFreshness() *freshness {
@@ -42,7 +41,7 @@ func newFreshness() *freshness {
 	}
 }
 
-// gauge is the age of registrations, computed whenever the metrics are collected: the age must
+// gauge returns the age of registrations, computed when the metrics are collected: the age must
 // grow while a read hangs.
 func (f *freshness) gauge() metrics.GaugeFunc {
 	return metrics.NewGaugeFunc(&metrics.GaugeOpts{
@@ -74,7 +73,7 @@ func (f *freshness) count(r snapshot.Read) {
 	f.reads.WithLabelValues("error").Observe(r.Latency.Seconds())
 }
 
-// shared are the metrics that the process serves.
+// shared are the metrics of the process.
 var shared = sync.OnceValue(func() *freshness {
 	f := newFreshness()
 	legacyregistry.MustRegister(f.reads, f.slow)
@@ -82,13 +81,13 @@ var shared = sync.OnceValue(func() *freshness {
 	return f
 })
 
-// CountRead adds a read of registrations to the metrics that the process serves at /metrics:
-// the age of registrations, and how long reads take (S10.6). CountRead is meant for the
-// Observer of snapshot.Options. Servers in one process share the metrics; the age is that of
-// the server that read last.
+// CountRead adds a read of registrations to the metrics of the process at /metrics: the age of
+// registrations, and the duration of reads (S10.6). CountRead is meant for the Observer of
+// snapshot.Options. Servers in one process share the metrics; the age is set by the last read of
+// any server.
 func CountRead(r snapshot.Read) { shared().count(r) }
 
-// CountParamsRead adds a read of params and how long it took to the same metrics.
+// CountParamsRead adds a read of params and its duration to the same metrics.
 func CountParamsRead(took time.Duration) {
 	if took > slowRead {
 		shared().slow.WithLabelValues("params").Inc()

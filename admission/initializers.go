@@ -20,12 +20,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// initializerPlugin gives new objects their initializers, and decides which users may change
-// the list later. It is an initializers.Plugin that reads snapshots and records what it does in
-// traces.
+// initializerPlugin gives new objects their initializers, and controls later changes of the list.
+// It is an initializers.Plugin that reads snapshots and records its steps in traces.
 type initializerPlugin struct {
 	*initializers.Plugin
-	// verdicts judges requests as the plugin does, but gives objects no initializers.
+	// verdicts evaluates requests like the plugin, but gives objects no initializers.
 	verdicts  *initializers.Plugin
 	snapshots Snapshots
 	publisher *trace.Publisher
@@ -49,8 +48,8 @@ func (p *initializerPlugin) acts() *registration.Descriptor {
 	return registration.Initializing.Descriptor()
 }
 
-// Predict implements Predictor. The plan, not Predict, says which initializers a new object
-// gets.
+// Predict implements Predictor. The initializers of a new object are predicted by the plan, not by
+// Predict.
 func (p *initializerPlugin) Predict(ctx context.Context, pass registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error {
 	switch {
 	case !p.Handles(a.GetOperation()):
@@ -61,7 +60,7 @@ func (p *initializerPlugin) Predict(ctx context.Context, pass registration.Pass,
 	return p.verdicts.Validate(ctx, a, o)
 }
 
-// pending returns the initializers that the new object of a request must wait for.
+// pending returns the initializers for the new object of a request.
 func (p *initializerPlugin) pending(ctx context.Context, a admission.Attributes) ([]*registration.Entry, error) {
 	s, err := acquire(ctx, p.snapshots, registration.Initializing, a, false)
 	if s == nil {
@@ -83,7 +82,7 @@ func (p *initializerPlugin) pending(ctx context.Context, a admission.Attributes)
 	return given, nil
 }
 
-// registered reads every entry of a source as it is registered now.
+// registered reads all current entries of a source.
 func registered(ctx context.Context, reader snapshot.Reader, source registration.Source) ([]*registration.Entry, error) {
 	found, err := reader.Read(ctx, "")
 	if err != nil {
@@ -119,8 +118,8 @@ func (p *initializerPlugin) Admit(ctx context.Context, a admission.Attributes, o
 	return err
 }
 
-// turn describes a write of an uninitialized object. The initializers whose turn it is are
-// assumed to have made the write.
+// turn describes a write of an uninitialized object. The write is attributed to the initializers
+// whose turn it is.
 type turn struct {
 	pending []initializers.Initializer
 	written []byte
@@ -129,8 +128,8 @@ type turn struct {
 	names []string
 }
 
-// turn describes what a request changes in an uninitialized object. It returns nil when the
-// request is about something else, or when its trace has no observer.
+// turn describes the change of an uninitialized object by a request. It returns nil for other
+// requests, or if the trace has no observer.
 func (p *initializerPlugin) turn(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) *turn {
 	if a.GetOperation() != admission.Update || a.GetSubresource() != "" || a.GetObject() == nil || a.GetOldObject() == nil ||
 		!initializers.Has(a.GetOldObject()) || roundOf(a) > 0 || !p.publisher.Observed(ctx) {
@@ -161,7 +160,7 @@ func (p *initializerPlugin) turn(ctx context.Context, a admission.Attributes, o 
 	return t
 }
 
-// finish sets names to the initializers that the request completed, if it completed any.
+// finish sets names to the initializers that the request completed, if there are any.
 func (t *turn) finish(a admission.Attributes) {
 	left, err := initializers.Get(a.GetObject())
 	if err != nil {
@@ -178,8 +177,8 @@ func (t *turn) finish(a admission.Attributes) {
 	}
 }
 
-// bare is a copy of an object without the metadata that the server and the initializers
-// keep for themselves; nil for an object without metadata.
+// bare returns a copy of an object without the metadata of the server and the initializers; nil for
+// an object without metadata.
 func bare(obj runtime.Object) runtime.Object {
 	obj = obj.DeepCopyObject()
 	m, err := meta.Accessor(obj)
@@ -205,8 +204,8 @@ func (p *initializerPlugin) Validate(ctx context.Context, a admission.Attributes
 	return err
 }
 
-// record publishes what the plugin did. t is nil when the plugin gave the object its
-// initializers, or rejected the request.
+// record publishes the step of the plugin. t is nil if the plugin gave the object its initializers,
+// or rejected the request.
 func (p *initializerPlugin) record(ctx context.Context, a admission.Attributes, start time.Time, err error, t *turn) {
 	request := plan.NewRequest(a)
 	run := &trace.Run{Request: dispatch.RequestOf(&request), Source: registration.Initializing, Start: start, Latency: time.Since(start), Err: err}

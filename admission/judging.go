@@ -10,53 +10,51 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Snapshots has the registrations in force. A *snapshot.Refresher is one.
+// Snapshots has the current webhook configurations, policies, bindings and initializers. A
+// *snapshot.Refresher implements it.
 type Snapshots interface {
-	// Acquire returns a snapshot that may judge a request. When there is none, the error is the
-	// API status that the client gets (S11.11).
+	// Acquire returns a usable snapshot for a request. If there is none, the error is the API
+	// status for the client (S11.11).
 	Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error)
-	// Static returns the registrations of manifest files, at any time; nil when there are none
-	// (S21.17).
+	// Static returns the snapshot of manifest files, at any time; nil if there are none (S21.17).
 	Static() *snapshot.Snapshot
 }
 
-// acting is a plugin of an Engine. It acts on registrations, and adds its steps to the trace
-// itself.
+// acting is a plugin of an Engine, which adds its steps to the trace itself.
 type acting interface {
 	acts() *registration.Descriptor
 }
 
-// judging judges requests by the registrations of one source, which are hooks or policies.
+// judging evaluates requests against the webhooks or policies of one source.
 type judging struct {
 	source    registration.Source
 	snapshots Snapshots
 	run       runner
-	// reviews is that of Options.
+	// reviews is Options.Reviews.
 	reviews bool
 }
 
-// runner runs the candidates of a request; there is at least one.
+// runner runs the candidates for a request; there is at least one.
 type runner func(context.Context, admission.Attributes, admission.ObjectInterfaces, *snapshot.Snapshot, *plan.Request, []plan.Candidate) error
 
 func (j *judging) acts() *registration.Descriptor { return j.source.Descriptor() }
 
-// Handles implements admission.Interface. Webhooks and policies see every operation
-// (S9.5), but a deletion has no object for a policy to change (S18.1).
+// Handles implements admission.Interface. Webhooks and policies apply to every operation (S9.5),
+// but a deletion has no object for a policy to change (S18.1).
 func (j *judging) Handles(o admission.Operation) bool {
 	return o != admission.Delete || j.source != registration.MutatingPolicies
 }
 
-// Rehearsed are the attributes of a rehearsal: a request whose object the server does not
-// store. Registrations judge it as if the server stored the object. To all other plugins it is
-// a dry run.
+// Rehearsed are the attributes of a rehearsal: a request whose object the server does not store.
+// Webhooks and policies treat it as if the server stored the object. For all other plugins it is a
+// dry run.
 type Rehearsed interface {
 	admission.Attributes
-	// AsMade returns the attributes of the request that is rehearsed, as its client would make
-	// it.
+	// AsMade returns the attributes of the rehearsed request as a client would make it.
 	AsMade() admission.Attributes
 }
 
-// decide judges a request. A request that no rule matches costs no allocation.
+// decide evaluates a request. A request without a matching rule costs no allocation.
 func (j *judging) decide(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if r, ok := a.(Rehearsed); ok {
 		a = r.AsMade()
@@ -75,9 +73,9 @@ func (j *judging) decide(ctx context.Context, a admission.Attributes, o admissio
 	return j.run(ctx, a, o, s, &kept, candidates)
 }
 
-// acquire returns the snapshot that a source judges a request by, nil when no registration can
-// apply to the request. acquire checks this before it asks for a snapshot, so that a broken
-// registration can be repaired while there is no snapshot (S2.40).
+// acquire returns the snapshot of a source for a request; nil if no entry can apply to the request.
+// acquire checks this before it asks for a snapshot, so that a broken webhook configuration or
+// policy can be repaired while there is no snapshot (S2.40).
 func acquire(ctx context.Context, from Snapshots, source registration.Source, a admission.Attributes, reviews bool) (*snapshot.Snapshot, error) {
 	switch plan.ReachOf(source, a.GetKind(), a.GetResource().GroupResource(), reviews) {
 	case plan.Nothing:
@@ -92,7 +90,7 @@ func acquire(ctx context.Context, from Snapshots, source registration.Source, a 
 	})
 }
 
-// mutatingPlugin and validatingPlugin put judging into a pass.
+// mutatingPlugin and validatingPlugin run judging in one pass.
 type (
 	mutatingPlugin   struct{ judging }
 	validatingPlugin struct{ judging }

@@ -21,16 +21,16 @@ import (
 // Namespaces gives the engine the namespaces of the cluster. Its methods must be safe for
 // concurrent use. Callers must not change the objects that the methods return.
 type Namespaces interface {
-	// Cached returns a namespace as a watch last showed it, nil when the watch has not shown
-	// the namespace. Cached does no I/O.
+	// Cached returns a namespace in its last watched state; nil if the watch has not seen the
+	// namespace. Cached does no I/O.
 	Cached(name string) *corev1.Namespace
-	// Live reads a namespace from where it is stored. If the namespace does not exist, the
-	// error is an API status with reason NotFound.
+	// Live reads a namespace from its store. If the namespace does not exist, the error is an API
+	// status with reason NotFound.
 	Live(ctx context.Context, name string) (*corev1.Namespace, error)
 }
 
-// ClusterNamespaces are the namespaces of a cluster. Cached reads from a lister that a watch
-// feeds, and Live from a client.
+// ClusterNamespaces are the namespaces of a cluster. Cached reads from a lister, and Live from a
+// client.
 type ClusterNamespaces struct {
 	Lister corelisters.NamespaceLister
 	Client kubernetes.Interface
@@ -51,23 +51,22 @@ func (c ClusterNamespaces) Live(ctx context.Context, name string) (*corev1.Names
 }
 
 const (
-	// distrust is how long the cache is not trusted when it shows a namespace
-	// as active whose deletion was admitted here.
+	// distrust is the time for which the cache is not trusted if it has an active namespace whose
+	// deletion was admitted here.
 	distrust = 30 * time.Second
-	// maxDistrusted bounds how many namespaces the plugin distrusts at once.
+	// maxDistrusted bounds the number of distrusted namespaces.
 	maxDistrusted = 1000
 )
 
-// NamespaceLifecycle refuses to create anything in a namespace that does not
-// exist or is about to go, and to delete the namespaces that must not go (S9.10).
-// It takes part in the mutating pass. Make one with NewNamespaceLifecycle; it is
-// safe for concurrent use.
+// NamespaceLifecycle rejects creates in namespaces that do not exist or are being deleted, and
+// deletions of protected namespaces (S9.10). It takes part in the mutating pass. Create it with
+// NewNamespaceLifecycle. It is safe for concurrent use.
 type NamespaceLifecycle struct {
 	namespaces Namespaces
 	deleted    *cache.LRUExpireCache
 }
 
-// NewNamespaceLifecycle makes the plugin.
+// NewNamespaceLifecycle returns the plugin.
 func NewNamespaceLifecycle(namespaces Namespaces) *NamespaceLifecycle {
 	return &NamespaceLifecycle{namespaces: namespaces, deleted: cache.NewLRUExpireCache(maxDistrusted)}
 }
@@ -83,9 +82,8 @@ func (l *NamespaceLifecycle) Handles(op admission.Operation) bool {
 	return op == admission.Create || op == admission.Delete
 }
 
-// Admit implements admission.MutationInterface. It changes nothing. The error is
-// an API status: NotFound or Forbidden, or InternalError when the namespace
-// cannot be read.
+// Admit implements admission.MutationInterface. It changes nothing. The error is an API status:
+// NotFound or Forbidden, or InternalError if the namespace cannot be read.
 func (l *NamespaceLifecycle) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	err := l.Predict(ctx, registration.MutatingPass, a, o)
 	if err == nil && a.GetKind().GroupKind() == namespaceKind && a.GetOperation() == admission.Delete {
@@ -94,7 +92,7 @@ func (l *NamespaceLifecycle) Admit(ctx context.Context, a admission.Attributes, 
 	return err
 }
 
-// Predict implements Predictor: it returns what Admit would.
+// Predict implements Predictor. It returns the error that Admit would return.
 func (l *NamespaceLifecycle) Predict(ctx context.Context, _ registration.Pass, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetKind().GroupKind() == namespaceKind {
 		return protected(a)
@@ -125,7 +123,7 @@ func (l *NamespaceLifecycle) Predict(ctx context.Context, _ registration.Pass, a
 	return nil
 }
 
-// protected refuses to delete the namespaces that must stay.
+// protected rejects the deletion of a protected namespace.
 func protected(a admission.Attributes) error {
 	if a.GetOperation() != admission.Delete {
 		return nil

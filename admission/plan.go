@@ -23,38 +23,39 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// PlanOptions say what a plan contains, and what its caller may see.
+// PlanOptions select the content of a plan, and the rights of its caller.
 type PlanOptions struct {
 	// All adds the entries that do not apply to the request, each with the reason.
 	All bool
-	// Hidden has the sources whose entries the caller may not see, each with the reason. The
-	// plan leaves out these entries, and says so.
+	// Hidden has the sources whose entries the caller may not see, each with the reason. The plan
+	// has the reason instead of these entries.
 	Hidden map[registration.Source]string
-	// NamespaceHidden, if set, says why the caller may not see the request's namespace: tests
-	// that depend on the namespace's labels are then unknown, and the plan does not ask
-	// compiled-in plugins.
+	// NamespaceHidden, if set, is the reason why the caller may not see the request's namespace:
+	// tests that depend on the namespace's labels are then unknown, and the plan does not ask
+	// built-in admission plugins.
 	NamespaceHidden string
-	// Unread, if set, has the names of the compiled-in plugins that read what the caller may
-	// not see, each with the reason. The plan does not ask these plugins.
+	// Unread, if set, has the names of the built-in admission plugins that read objects that the
+	// caller may not see, each with the reason. The plan does not ask these plugins.
 	Unread map[string]string
-	// Prepares reports whether the server prepares an object between the passes, as servers
-	// that store objects do. Such a server generates the name.
+	// Prepares reports whether the server prepares an object between the passes, as servers with
+	// storage do. Such a server generates the name.
 	Prepares bool
-	// Prepare, if set, changes the object between the passes as its registry does, and returns why the
-	// object is not valid then.
+	// Prepare, if set, changes the object between the passes as its registry does, and returns the
+	// validation error of the result.
 	Prepare func(ctx context.Context, object runtime.Object) error
-	// Before and After are parts of the server in front of the chain and behind it.
+	// Before and After are parts of the server before and after the chain.
 	Before, After []plan.Link
-	// ParamHidden, if set, says why the caller may not see the objects that policies refer to
-	// as params; it returns "" when the caller may. The name is empty for params that a
-	// selector finds. Verdicts of policies with hidden params are unknown.
+	// ParamHidden, if set, returns the reason why the caller may not see the params of policies, or
+	// "" if the caller may. The name is empty for params found by a selector. Verdicts of policies
+	// with hidden params are unknown.
 	ParamHidden func(kind schema.GroupVersionKind, namespace, name string) string
-	// Registrations are policies and bindings that the plan takes to be in force, too.
+	// Registrations are policies and bindings that the plan treats as stored, in addition to the
+	// stored ones.
 	Registrations []runtime.Object
 }
 
-// Hide leaves out of plans what the caller may not read. may reports the rights of the caller.
-// namespace is the namespace of the request.
+// Hide hides objects that the caller may not read from plans. may authorizes a request of the
+// caller. namespace is the namespace of the request.
 func (o *PlanOptions) Hide(chain []Plugin, namespace string, may func(authorizer.AttributesRecord) (bool, error)) error {
 	o.Hidden = map[registration.Source]string{}
 	for _, d := range registration.Sources() {
@@ -74,7 +75,7 @@ func (o *PlanOptions) Hide(chain []Plugin, namespace string, may func(authorizer
 		}
 		for _, r := range described.Reads(nil) {
 			if r.Group == "" && r.Resource == "namespaces" {
-				// See below.
+				// These are handled below.
 				continue
 			}
 			in := ""
@@ -91,8 +92,8 @@ func (o *PlanOptions) Hide(chain []Plugin, namespace string, may func(authorizer
 		}
 	}
 	o.ParamHidden = func(kind schema.GroupVersionKind, namespace, name string) string {
-		// The name of the resource is a guess. If the guess is wrong, too much is hidden, never
-		// too little.
+		// The name of the resource is a guess. If the guess is wrong, too much is hidden, never too
+		// little.
 		resource, _ := meta.UnsafeGuessKindToResource(kind)
 		verb := "get"
 		if name == "" {
@@ -117,7 +118,7 @@ func (o *PlanOptions) Hide(chain []Plugin, namespace string, may func(authorizer
 	return err
 }
 
-// hiddenParams are the params that the caller may see.
+// hiddenParams hides the params that the caller may not see: for them it returns plan.ErrUnknown.
 type hiddenParams struct {
 	Params
 	hidden func(kind schema.GroupVersionKind, namespace, name string) string
@@ -137,8 +138,8 @@ func (p hiddenParams) List(ctx context.Context, kind schema.GroupVersionKind, na
 	return p.Params.List(ctx, kind, namespace, selector)
 }
 
-// Plan predicts what a chain of plugins does with a request, by the registrations that are in
-// force. It calls no webhook, and does not change the objects of the attributes. The error
+// Plan predicts how a chain of plugins handles a request, with the current webhook configurations
+// and policies. It calls no webhook, and does not change the objects of the attributes. The error
 // comes from Snapshots.Acquire.
 func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options PlanOptions) (*plan.Plan, error) {
 	s, err := e.options.Snapshots.Acquire(ctx, snapshot.Subject{
@@ -175,9 +176,9 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	return plan.New(ctx, links, s, &p.Request, o.GetEquivalentResourceMapper(), in, options.All)
 }
 
-// Links describes the plugins of a chain for a plan about a request: the plugins of an Engine,
-// and the compiled-in plugins that the request concerns. A plan that uses these links changes
-// the object of the attributes, and has no other effect.
+// Links describes the plugins of a chain for a plan of a request: the plugins of an Engine, and the
+// built-in admission plugins that the request concerns. A plan with these links changes the object
+// of the attributes, and has no other effect.
 func Links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options *PlanOptions) []plan.Link {
 	list := make([]plan.Link, 0, len(chain))
 	for _, p := range chain {
@@ -209,7 +210,7 @@ func Links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces,
 }
 
 // completed returns the attributes of a request in a pass. In the validating pass they have the
-// name that the server generated.
+// generated name.
 func completed(a admission.Attributes, pass registration.Pass) admission.Attributes {
 	if pass != registration.ValidatingPass || a.GetName() != "" || a.GetObject() == nil {
 		return a
@@ -222,8 +223,7 @@ func completed(a admission.Attributes, pass registration.Pass) admission.Attribu
 		a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), a.GetUserInfo())
 }
 
-// judge returns a function that predicts the verdict of a plugin about a request, and what the
-// plugin changes.
+// judge returns a function that predicts the verdict of a plugin for a request, and its patch.
 func judge(p admission.Interface, predictor Predictor, a admission.Attributes, o admission.ObjectInterfaces) func(context.Context, registration.Pass) ([]byte, error) {
 	watch := mayChange(p, a)
 	return func(ctx context.Context, pass registration.Pass) ([]byte, error) {

@@ -23,16 +23,16 @@ const (
 	ValidatingWebhookName  = registration.ValidatingPlugin
 )
 
-// Known is a plugin that may be named in flags.
+// Known is a plugin that may appear in flags.
 type Known struct {
 	Name string
-	// Default reports whether the plugin runs when no flag says otherwise.
+	// Default reports whether the plugin runs by default.
 	Default bool
 }
 
 // Recommended returns the engine's plugins in the default order: the first plugin runs first (S9.3,
-// S9.4, S19.2). A server adds its own plugins: those that change objects before
-// MutatingWebhookName, and the quota plugin last.
+// S9.4, S19.2). A server inserts its own mutating plugins before MutatingWebhookName, and appends
+// the quota plugin.
 func Recommended() []Known {
 	list := []Known{{NamespaceLifecycleName, true}}
 	for _, source := range registration.InOrder() {
@@ -41,10 +41,10 @@ func Recommended() []Known {
 	return list
 }
 
-// Plugins returns the plugins with these names, in this order. Plugins that act on
-// registrations are the Engine's own, and other makes all others. When other is nil, or returns
-// nil without an error, the Engine can make NamespaceLifecycle itself. The error names the
-// plugin that could not be made.
+// Plugins returns the plugins with these names, in this order. Plugins for webhooks, policies and
+// initializers are the Engine's own, and other creates all other plugins. If other is nil, or
+// returns nil without an error, the Engine can create NamespaceLifecycle itself. The error names
+// the plugin that could not be created.
 func (e *Engine) Plugins(names []string, other func(name string) (admission.Interface, error)) ([]Plugin, error) {
 	list := make([]Plugin, 0, len(names))
 	for _, name := range names {
@@ -66,8 +66,7 @@ func (e *Engine) Plugins(names []string, other func(name string) (admission.Inte
 	return list, nil
 }
 
-// acting returns the plugin with a name among those that act on registrations; nil when there
-// is none.
+// acting returns the Engine's plugin with a name; nil if there is none.
 func (e *Engine) acting(name string) admission.Interface {
 	for _, p := range []interface {
 		admission.Interface
@@ -80,21 +79,20 @@ func (e *Engine) acting(name string) admission.Interface {
 	return nil
 }
 
-// Selection has the flags that say which plugins run. Its zero value is the default set.
+// Selection has the values of the flags that select plugins. Its zero value is the default set.
 type Selection struct {
-	// Control is --admission-control: exactly these plugins, in this order.
-	// Empty means that the flag was not given.
+	// Control is --admission-control: exactly these plugins, in this order. Empty means that the
+	// flag was not set.
 	Control []string
-	// Enable and Disable are --enable-admission-plugins and
-	// --disable-admission-plugins: they change the default set, and the order
-	// stays the recommended one.
+	// Enable and Disable are --enable-admission-plugins and --disable-admission-plugins: they
+	// change the default set, and the order remains the recommended one.
 	Enable  []string
 	Disable []string
 }
 
-// Names returns the names of the plugins to run, in order. known lists all plugins in the order
-// in which they run by default. Names ignores spaces around a name. The error lists all unknown
-// names, and says which flag has them (S9.6, S9.7).
+// Names returns the names of the plugins to run, in order. known lists all plugins in the order in
+// which they run by default. Names ignores spaces around a name. The error lists all unknown names
+// and their flag (S9.6, S9.7).
 func (s Selection) Names(known []Known) ([]string, error) {
 	s = Selection{trimmed(s.Control), trimmed(s.Enable), trimmed(s.Disable)}
 	if len(s.Control) > 0 {
@@ -135,8 +133,8 @@ func (s Selection) controlled(known []Known) ([]string, error) {
 	return slices.Clone(s.Control), nil
 }
 
-// trimmed returns names without the spaces around them: lists are written with spaces after the
-// commas, too.
+// trimmed returns names without surrounding spaces, because users also put spaces after the commas
+// of a list.
 func trimmed(names []string) []string {
 	list := slices.Clone(names)
 	for i, name := range list {

@@ -12,18 +12,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 )
 
-// Params has the objects that admission policies refer to.
+// Params has the param objects of admission policies.
 type Params = plan.Params
 
 // Schemas has the schemas of the kinds that mutating admission policies change.
 type Schemas = mutation.Schemas
 
-// MutatingPolicies returns the plugin that evaluates MutatingAdmissionPolicies, in the
-// mutating pass. Every call returns the same.
+// MutatingPolicies returns the plugin that evaluates MutatingAdmissionPolicies, in the mutating
+// pass. Every call returns the same plugin.
 func (e *Engine) MutatingPolicies() admission.MutationInterface { return &e.mutatingPolicies }
 
 // ValidatingPolicies returns the plugin that evaluates ValidatingAdmissionPolicies, in the
-// validating pass. Every call returns the same.
+// validating pass. Every call returns the same plugin.
 func (e *Engine) ValidatingPolicies() admission.ValidationInterface { return &e.validatingPolicies }
 
 // policies returns the runner of the policies of a source.

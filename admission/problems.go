@@ -12,15 +12,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Problem is something that keeps a policy or a binding from working, or that its author cannot
-// have intended.
+// Problem is an error in a policy or a binding that keeps it from working, or that its author
+// cannot have intended.
 type Problem struct {
 	// Code names the problem, for programs; Message is a sentence for people.
 	Code    string
 	Message string
 }
 
-// The codes of problems that are not those of package plan.
+// Codes of problems that package plan does not have.
 const (
 	// PolicyNotFound: the policy that the binding refers to does not exist.
 	PolicyNotFound = "PolicyNotFound"
@@ -31,13 +31,13 @@ const (
 	// ParamKindNotWatched: the server watches no objects of the kind, so none can be a param
 	// (S15.14).
 	ParamKindNotWatched = "ParamKindNotWatched"
-	// NoAuthorizer: an audit annotation asks the authorizer, which always fails (D59).
+	// NoAuthorizer: an audit annotation uses the authorizer, which always fails (D59).
 	NoAuthorizer = "NoAuthorizer"
 )
 
-// Problems returns what is wrong with an entry of a snapshot, if it is a policy or a binding:
-// references to objects that do not exist, and errors in expressions (S20.9). Problems compiles
-// the expressions. It looks for params unless their namespace depends on the request.
+// Problems returns the problems of an entry of a snapshot, if it is a policy or a binding:
+// references to objects that do not exist, and errors in expressions (S20.9). Problems compiles the
+// expressions. It looks for params unless their namespace depends on the request.
 func (e *Engine) Problems(ctx context.Context, s *snapshot.Snapshot, entry *snapshot.Entry) []Problem {
 	switch {
 	case entry.Policy != nil:
@@ -71,8 +71,8 @@ func (e *Engine) problemsOfPolicy(ctx context.Context, entry *snapshot.Entry) []
 	return list
 }
 
-// paramScope reports whether the params of a policy are namespaced, and returns the problem
-// with their kind, if any.
+// paramScope reports whether the params of a policy are namespaced, and returns the problem of
+// their kind, if any.
 func (e *Engine) paramScope(ctx context.Context, policy *snapshot.Entry) (namespaced bool, problem *Problem) {
 	p := policy.Entry.Policy
 	if p.ParamKind == nil {
@@ -94,8 +94,7 @@ func (e *Engine) paramScope(ctx context.Context, policy *snapshot.Entry) (namesp
 	return namespaced, nil
 }
 
-// kindsWithParams is implemented by Params that know which kinds cannot be params although a
-// server serves them.
+// kindsWithParams is implemented by Params that exclude some served kinds from params.
 type kindsWithParams interface {
 	HasParams(kind schema.GroupVersionKind) bool
 }

@@ -33,7 +33,8 @@ const (
 	tracesResource = "admissiontraces"
 	// defaultTraceBytes bounds the memory of the traces.
 	defaultTraceBytes = 16 << 20
-	// maxQuestion bounds the body of an AdmissionExplanation, as API servers bound requests.
+	// maxQuestion bounds the body of an AdmissionExplanation; API servers have the same bound for
+	// requests.
 	maxQuestion = 3 << 20
 )
 
@@ -42,29 +43,29 @@ var reportsVersion = schema.GroupVersion{Group: registration.OwnGroup, Version: 
 
 // ReportsOptions configure Reports.
 type ReportsOptions struct {
-	// GroupVersion is a group version of the server. Traces and explanations are resources of it,
-	// so that the APIService of the group version leads clients to them. It must be set.
+	// GroupVersion is a group version of the server. Traces and explanations become its resources,
+	// so that clients reach them through the APIService of the group version. It must be set.
 	GroupVersion schema.GroupVersion
-	// Engine makes the plans, and Plugins are those of the server's chain, in order. Both must be
-	// set.
+	// Engine makes the plans, and Plugins are the plugins of the server's chain, in order. Both
+	// must be set.
 	Engine  *Engine
 	Plugins []Plugin
-	// Authorizer decides what the readers of plans may see. It must be set.
+	// Authorizer authorizes the readers of plans. It must be set.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// TraceBytes bounds the memory of the traces. Zero means 16 MiB.
 	TraceBytes int
-	// Record says what traces contain.
+	// Record has the options for the content of traces.
 	Record trace.RecordOptions
 }
 
-// Reports shows what admission did with the latest requests of a server that embeds the engine, and
-// what it would do with others. `gatehouse trace` and `gatehouse explain` find Reports through the
-// main server if the server announces its group version (announce.Options.Reports).
+// Reports serves traces of the latest requests of a server that embeds the engine, and explanations
+// of other requests. `gatehouse trace` and `gatehouse explain` find Reports through the main server
+// if the server announces its group version (announce.Options.Reports).
 //
 // Reports serves two resources in the paths of its group version: admissiontraces (get, list) and
-// admissionexplanations (create). The objects are those of gatehouse.dev/v1alpha1. The server must
-// authorize the requests for them as for its other resources, so that roles grant them. No webhook,
-// policy or initializer applies to them (S2.41).
+// admissionexplanations (create). The objects have the API version gatehouse.dev/v1alpha1. The
+// server must authorize the requests for them like requests for its other resources, so that roles
+// can grant access. No webhook, policy or initializer applies to them (S2.41).
 //
 // It is safe for concurrent use.
 type Reports struct {
@@ -73,7 +74,7 @@ type Reports struct {
 
 	mu struct {
 		sync.Mutex
-		// kept are the latest traces, oldest first, and bytes their sizes in all.
+		// kept are the latest traces, oldest first, and bytes is the sum of their sizes.
 		kept  []*keptTrace
 		bytes int
 	}
@@ -85,7 +86,7 @@ type keptTrace struct {
 	size int
 }
 
-// NewReports returns Reports without traces. The error names the option that is missing.
+// NewReports returns Reports without traces. The error names the missing option.
 func NewReports(o ReportsOptions) (*Reports, error) {
 	switch {
 	case o.GroupVersion.Group == "" || o.GroupVersion.Version == "":
@@ -99,13 +100,13 @@ func NewReports(o ReportsOptions) (*Reports, error) {
 	return &Reports{options: o, chain: Chain(o.Plugins...)}, nil
 }
 
-// Admission returns the chain of the plugins, which ends a request that is explained. The server
-// must use it in place of Chain.
+// Admission returns the chain of the plugins, which ends a request after its explanation. The
+// server must use it instead of Chain.
 func (r *Reports) Admission() Passes { return explaining{r.chain, r} }
 
 // Handler returns a handler that answers requests for traces and explanations, and keeps the traces
-// of all other requests, which api handles. It must stand where requests are authorized and have
-// their RequestInfo.
+// of all other requests, which api handles. It must be installed where requests are authorized and
+// have their RequestInfo.
 func (r *Reports) Handler(api http.Handler) http.Handler {
 	traced := Traced(api, r.keep)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -191,7 +192,7 @@ func typed(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: reportsVersion.String(), Kind: kind}
 }
 
-// traces returns the traces in a namespace, "" for all, oldest first.
+// traces returns the traces in a namespace, oldest first; "" means all namespaces.
 func (r *Reports) traces(namespace string) []traceObject {
 	r.mu.Lock()
 	kept := slices.Clone(r.mu.kept)
@@ -253,8 +254,8 @@ type explanation struct {
 	} `json:"status"`
 }
 
-// explain answers an AdmissionExplanation. The request that is explained goes through the handlers of
-// the server up to admission, which makes the plan and ends the request.
+// explain answers an AdmissionExplanation. The explained request goes through the handlers of the
+// server up to admission, which makes the plan and ends the request.
 func (r *Reports) explain(w http.ResponseWriter, req *http.Request, api http.Handler) (*explanation, error) {
 	ctx := req.Context()
 	caller, ok := request.UserFrom(ctx)
@@ -313,28 +314,28 @@ func (r *Reports) explain(w http.ResponseWriter, req *http.Request, api http.Han
 	}
 	asked.Status.Error = failure
 	if refused := p.options.Before; len(refused) > 0 && refused[0].Judge != nil {
-		// The server gives no other answer to a user that may not make the request.
+		// Users without permission to make the request get no other answer from the server.
 		_, err := refused[0].Judge(ctx, registration.MutatingPass)
 		asked.Status.Error = responsewriters.ErrorToAPIStatus(err)
 	}
 	return asked, nil
 }
 
-// planned is a request that is explained. The handlers of a request whose time is over may still run.
+// planned is an explained request. The handlers of a request that timed out may still run.
 type planned struct {
 	sync.Mutex
 	options PlanOptions
 	plan    *plan.Plan
-	// err is why there is no plan although the request came to admission.
+	// err is the reason why admission of the request made no plan.
 	err error
 }
 
 type plannedKey struct{}
 
-// errExplained ends a request that was explained.
+// errExplained ends an explained request.
 var errExplained = apierrors.NewBadRequest("the request was explained, not made")
 
-// explaining is a chain that makes the plan of a request that is explained, and ends the request.
+// explaining is a chain that makes the plan of an explained request, and ends the request.
 type explaining struct {
 	Passes
 	reports *Reports

@@ -14,18 +14,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// TraceHeader is the header of an answer that names the trace of the request. An answer has the
-// header when admission judged the request.
+// TraceHeader is the response header with the ID of the request's trace. A response has the header
+// if the request went through admission.
 const TraceHeader = "Gatehouse-Trace"
 
 // Traced follows requests through both passes. next handles each request with a context that
-// carries a trace. When next has returned, Traced calls done with the trace if admission judged
-// the request. Traced must stand where requests have their RequestInfo, and directly around the
-// handler that runs admission. Without Traced, every run of an Engine's plugin has a trace of
-// its own (Options.Observer).
+// carries a trace. After next has returned, Traced calls done with the trace if the request went
+// through admission. Traced must be installed where requests have their RequestInfo, and directly
+// around the handler that runs admission. Without Traced, every run of an Engine's plugin has a
+// trace of its own (Options.Observer).
 //
-// When the server answers a request because its time is over, admission may go on for a while:
-// done can get the later steps with Trace.Late.
+// If the server responds because of a timeout, admission may continue for a while: done can receive
+// the later steps with Trace.Late.
 func Traced(next http.Handler, done func(*trace.Trace)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !judged(r) {
@@ -60,8 +60,8 @@ func judged(r *http.Request) bool {
 	return true
 }
 
-// tracedWriter adds the header when the answer begins. After a time-out admission may still run
-// then, so only the goroutine that answers touches the headers.
+// tracedWriter adds the header when the response begins. After a timeout admission may still run,
+// so only the goroutine that responds modifies the headers.
 type tracedWriter struct {
 	http.ResponseWriter
 	trace *trace.Trace
@@ -71,7 +71,7 @@ type tracedWriter struct {
 	failure []byte
 }
 
-// maxFailure bounds the body of an error from which the reason is read, in bytes.
+// maxFailure bounds, in bytes, the body of an error that is searched for its reason.
 const maxFailure = 256 << 10
 
 // statuses decodes the Status of an error.
@@ -81,14 +81,14 @@ var statuses = sync.OnceValue(func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
 })
 
-// respond notes the response in the trace.
+// respond records the response in the trace.
 func (w *tracedWriter) respond() {
 	if w.code == 0 {
 		return
 	}
 	response := trace.Response{Code: w.code}
 	if len(w.failure) > 0 {
-		// An error in another form, or compressed, has no reason.
+		// An error in another format, or compressed, has no reason.
 		if o, _, err := statuses().Decode(w.failure, nil, nil); err == nil {
 			if s, ok := o.(*metav1.Status); ok {
 				response.Reason, response.Message = string(s.Reason), s.Message
@@ -103,7 +103,7 @@ var _ responsewriter.UserProvidedDecorator = (*tracedWriter)(nil)
 func (w *tracedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Header sets TraceHeader before it returns, for handlers that keep the returned headers and
-// answer later, elsewhere.
+// respond later, in another goroutine.
 func (w *tracedWriter) Header() http.Header {
 	header := w.ResponseWriter.Header()
 	if !w.begun && w.trace.Judged() {

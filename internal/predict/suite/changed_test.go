@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// Suites that reach every branch find changed policies (S24.11): of twenty policies, each is changed
-// in up to ten ways, by one operator at a time. All changed policies are in one world and reject
-// nothing; what they say of the request of each test shows whether the test finds the change.
+// Suites that reach every branch find changed policies (S24.11): each of twenty policies is changed in up to ten ways,
+// one operator at a time. All changed policies are in one test environment and reject nothing; their results for the
+// request of each test show whether the test finds the change.
 func TestSuitesFindChanges(t *testing.T) {
 	const ways, least = 10, 90
 	set, err := Find([]string{"testdata/changed"}, Reading{})
@@ -117,7 +117,7 @@ type change struct {
 	text         string
 }
 
-// changesOf are all changes of the expressions of a policy.
+// changesOf returns all changes of the expressions of a policy.
 func changesOf(t *testing.T, content map[string]any) []change {
 	var out []change
 	for _, list := range []string{"matchConditions", "validations"} {
@@ -131,17 +131,17 @@ func changesOf(t *testing.T, content map[string]any) []change {
 	return out
 }
 
-// others are the functions that may take the place of one another.
+// others lists the functions that can replace one another.
 var others = [][]string{
 	{operators.LogicalAnd, operators.LogicalOr}, {operators.Equals, operators.NotEquals},
 	{operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals},
 	{"all", "exists", "exists_one"}, {"startsWith", "endsWith", "contains"},
 }
 
-// deciding are the functions whose value can be negated.
+// deciding lists the functions whose value can be negated.
 var deciding = append(slices.Concat(others...), operators.In, "has", operators.LogicalNot)
 
-// variants are the texts of an expression with one operator changed: another of its kind, or its
+// variants returns the texts of an expression with one operator changed: replaced by another of its kind, or with its
 // value negated. Macros are not expanded, so that they are calls as well.
 func variants(t *testing.T, text string) []string {
 	p, err := celparser.NewParser()
@@ -188,7 +188,7 @@ func variants(t *testing.T, text string) []string {
 	return out
 }
 
-// called is a call of another function.
+// called returns a call of another function.
 func called(factory ast.ExprFactory, e ast.Expr, function string) ast.Expr {
 	c := e.AsCall()
 	if c.IsMemberFunction() {
@@ -197,7 +197,7 @@ func called(factory ast.ExprFactory, e ast.Expr, function string) ast.Expr {
 	return factory.NewCall(e.ID(), function, c.Args()...)
 }
 
-// rebuilt is an expression with one part changed.
+// rebuilt returns an expression with one part changed.
 func rebuilt(factory ast.ExprFactory, e ast.Expr, id int64, change func(ast.Expr) ast.Expr) ast.Expr {
 	again := func(e ast.Expr) ast.Expr { return rebuilt(factory, e, id, change) }
 	out := e
@@ -222,7 +222,7 @@ func rebuilt(factory ast.ExprFactory, e ast.Expr, id int64, change func(ast.Expr
 	return out
 }
 
-// spread takes some elements of a list, from all of its parts.
+// spread returns some elements of a list, evenly distributed.
 func spread[T any](list []T, most int) []T {
 	if len(list) <= most {
 		return list

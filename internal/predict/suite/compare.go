@@ -24,7 +24,7 @@ type Failure struct {
 	Got   string `json:"got"`
 }
 
-// compare returns what is not as expected.
+// compare returns the expectations that an outcome does not meet.
 func (t *Test) compare(o *Outcome) []Failure {
 	e := &t.expect
 	var list []Failure
@@ -110,7 +110,7 @@ func (t *Test) compare(o *Outcome) []Failure {
 	return list
 }
 
-// warnings compares the warnings: all are expected, in any order.
+// warnings compares the warnings: all must be expected, in any order.
 func (t *Test) warnings(o *Outcome) []Failure {
 	e := &t.expect
 	left := slices.Clone(o.Warnings)
@@ -130,7 +130,7 @@ func (t *Test) warnings(o *Outcome) []Failure {
 	return list
 }
 
-// object compares the resulting object with the parts of it that are expected.
+// object compares the resulting object with the expected parts.
 func (t *Test) object(o *Outcome) []Failure {
 	e := &t.expect
 	if o.Object == nil {
@@ -152,8 +152,8 @@ func (t *Test) object(o *Outcome) []Failure {
 	return list
 }
 
-// patched compares the resulting object with what a JSON patch makes of the object that was sent:
-// that is a part of it, and what the patch removes is not there.
+// patched compares the resulting object with the result of the expected JSON patch. The object may have more fields
+// than the result, but no field that the patch removes.
 func (t *Test) patched(o *Outcome) []Failure {
 	at := t.expect.at("patch")
 	wrong := func(err error) []Failure {
@@ -199,10 +199,9 @@ func (t *Test) patched(o *Outcome) []Failure {
 	return list
 }
 
-// differences calls differ for each part of an object that is not as wanted. A mapping may have
-// more members than are wanted, and one that is wanted as null must be absent. The elements of a
-// list are the wanted ones in their order, unless all that are wanted have a name: then the elements
-// of these names are compared, and there may be others.
+// differences calls differ for each part of an object that differs from the expected value. A mapping may have
+// additional fields, and a field expected as null must be absent. The elements of a list are compared in order, unless
+// all expected elements have a name: then elements of the same name are compared, and there may be others.
 func differences(path string, want, got any, differ func(path, want, got string)) {
 	switch want := want.(type) {
 	case map[string]any:
@@ -260,7 +259,7 @@ func differences(path string, want, got any, differ func(path, want, got string)
 	}
 }
 
-// named are the names of the elements of a list, if each has one of its own.
+// named returns the names of the elements of a list, if each has a unique name.
 func named(list []any) ([]string, bool) {
 	names := make([]string, 0, len(list))
 	for _, e := range list {
@@ -287,10 +286,10 @@ func (c *cause) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// maxShown bounds, in bytes, what is shown of a value.
+// maxShown bounds the length of a value in a message, in bytes.
 const maxShown = 2000
 
-// compact is a value in one line.
+// compact formats a value in one line.
 func compact(v any) string {
 	if v == nil {
 		return "nothing"

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// An object has at least what is expected of it: members that are named, elements in their order or by
-// their names, and numbers by their value.
+// An object must have the expected parts: the named fields, elements in their order or by their names, and numbers by
+// their value.
 func TestObjectsAreComparedByParts(t *testing.T) {
 	list := func(v ...any) []any { return v }
 	container := func(name, image string) map[string]any { return map[string]any{"name": name, "image": image} }

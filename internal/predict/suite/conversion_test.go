@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// widgets are the definition of a kind with two versions, and a policy about the fields of one.
+// widgets has a CRD with two versions, and a policy about the fields of one.
 const widgets = `
 ---
 apiVersion: apiextensions.k8s.io/v1
@@ -67,7 +67,7 @@ metadata: {name: limit}
 spec: {policyName: limit, validationActions: [Deny]}
 `
 
-// widget is an object of the world that is stored in another version.
+// widget is an object of the test environment that is stored in another version.
 const widget = "---\n{apiVersion: example.com/v1beta1, kind: Widget, metadata: {name: old, namespace: default}, spec: {size: 2}}\n"
 
 const widgetTests = `- name: too many in the other version
@@ -86,8 +86,8 @@ const widgetUpdate = `- name: an update of what the world has
   expect: {allowed: false, by: {policy: limit}}
 `
 
-// S24.19: a webhook that converts custom resources is called if the file starts it, or with --call. Otherwise
-// what needs it is not judged.
+// S24.19: a conversion webhook is called if the file starts it, or with --call. Otherwise tests that need it are not
+// run.
 func TestConversionWebhooksAreCalled(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(hooktest.ConvertWidgets))
 	t.Cleanup(server.Close)

@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/mutants"
 )
 
-// The kinds of what is covered.
+// The kinds of covered items.
 const (
 	ofRules       = "rules"
 	ofSelectors   = "selectors"
@@ -34,11 +34,11 @@ const (
 	ofBindings    = "bindings"
 )
 
-// CoverageKinds are the kinds of what is covered.
+// CoverageKinds lists the kinds of covered items.
 var CoverageKinds = []string{ofRules, ofSelectors, ofConditions, ofExpressions, ofLists, ofBoundaries, ofBindings}
 
-// Coverage is what tests have shown of the policies and webhooks of their worlds. Its JSON is
-// stable: fields are only ever added.
+// Coverage records which parts of the policies and webhooks in the test environments the tests have exercised. Its JSON
+// is stable: fields are only ever added.
 type Coverage struct {
 	// Items are in the order of the files and lines.
 	Items []*Covered `json:"items"`
@@ -52,7 +52,7 @@ type Coverage struct {
 
 // Covered is one expression, rule, selector or binding.
 type Covered struct {
-	// Kind is one of CoverageKinds, Owner the policy or webhook, Field the path in it.
+	// Kind is one of CoverageKinds, Owner the policy or webhook configuration, Field the path in it.
 	Kind  string `json:"kind"`
 	Owner string `json:"owner"`
 	Field string `json:"field"`
@@ -61,23 +61,23 @@ type Covered struct {
 	Text  string `json:"text,omitempty"`
 	// State is never, true, false, both, error or reached.
 	State string `json:"state"`
-	// Errors is how often it was in error.
+	// Errors is the number of evaluations with an error.
 	Errors int `json:"errors,omitempty"`
-	// Branches are the decisions of an expression, each with two ways.
+	// Branches are the decisions of an expression, each with two outcomes.
 	Branches []*Branch `json:"branches,omitempty"`
-	// Cases are what else there is to see, each with one way.
+	// Cases are all other observations, each with one outcome.
 	Cases []*Case `json:"cases,omitempty"`
 
 	hits, yes, no int
-	// watched are given the values of the parts of an expression, by the ids of the parts, which are the
-	// same whenever the text is compiled. It is nil until the expression was evaluated.
+	// watched has functions that receive the values of the parts of an expression, by the ids of the parts, which are
+	// the same each time the text is compiled. It is nil until the first evaluation of the expression.
 	watched map[int64][]func(ref.Val)
-	// column is where the field is in its line, from 1.
+	// column is the column of the field, from 1.
 	column int
 }
 
-// Case is something that a test can show: an operation on a resource, a selector that does not match, the
-// length of a list, a value at a boundary.
+// Case is an observation that a test can make: an operation on a resource, a selector that does not match, the length
+// of a list, a value at a boundary.
 type Case struct {
 	// Kind is one of CoverageKinds.
 	Kind  string `json:"kind"`
@@ -88,8 +88,8 @@ type Case struct {
 	operation, resource string
 }
 
-// Branch is a part of an expression that decides: an operand of a logical operator, the condition of
-// a choice, or what a loop asks of an element.
+// Branch is a deciding part of an expression: an operand of a logical operator, the condition of a conditional, or the
+// predicate of a macro.
 type Branch struct {
 	Text  string `json:"text"`
 	True  int    `json:"true"`
@@ -99,7 +99,7 @@ type Branch struct {
 	begin int
 }
 
-// each gives the ways of the item to a function, with their kinds.
+// each calls way for each possible outcome of the item, with its kind.
 func (c *Covered) each(way func(kind string, taken bool)) {
 	for _, b := range c.Branches {
 		way(c.Kind, b.True > 0)
@@ -113,7 +113,7 @@ func (c *Covered) each(way func(kind string, taken bool)) {
 	}
 }
 
-// Ways returns how many ways of the item were taken, and how many there are.
+// Ways returns the number of outcomes that occurred, and the number of all outcomes.
 func (c *Covered) Ways() (taken, all int) {
 	c.each(func(_ string, was bool) {
 		all++
@@ -128,14 +128,14 @@ func newCoverage() *Coverage {
 	return &Coverage{byField: map[string]*Covered{}, byText: map[string][]*Covered{}, bound: map[string][]*Covered{}, known: map[string]bool{}}
 }
 
-// declaring adds what an object has to be covered.
+// declaring adds the coverable items of an object.
 type declaring struct {
 	*Coverage
 	object *manifests.Object
 	owner  string
 }
 
-// declare adds what the objects of a world have to be covered.
+// declare adds the coverable items of the objects of a test environment.
 func (c *Coverage) declare(objects []*manifests.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +239,7 @@ func (c *Covered) addCase(kind, text string, line int) *Case {
 	return c.Cases[len(c.Cases)-1]
 }
 
-// walk follows members of mappings.
+// walk follows fields of mappings.
 func walk(v any, fields ...string) any {
 	for _, f := range fields {
 		m, _ := v.(map[string]any)
@@ -279,7 +279,7 @@ func (c *Coverage) saw(entry *registration.Entry, e *expression.Expression, seen
 	}
 }
 
-// watch finds what there is to see of an expression: its decisions, its lists and its boundaries.
+// watch finds the decisions, lists and boundaries of an expression, and registers their counters.
 func (c *Covered) watch(a *ast.AST) {
 	c.watched = map[int64][]func(ref.Val){}
 	on := func(e ast.Expr, count func(ref.Val)) { c.watched[e.ID()] = append(c.watched[e.ID()], count) }
@@ -305,7 +305,7 @@ func (c *Covered) watch(a *ast.AST) {
 	}
 }
 
-// decision watches a part that decides. Of a logical operator, its operands do.
+// decision counts the values of a deciding part. For a logical operator, its operands are counted instead.
 func (c *Covered) decision(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val))) {
 	if e.Kind() == ast.CallKind && (e.AsCall().FunctionName() == operators.LogicalAnd || e.AsCall().FunctionName() == operators.LogicalOr) ||
 		e.Kind() == ast.LiteralKind || e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), "@") || c.watched[e.ID()] != nil {
@@ -327,7 +327,7 @@ func (c *Covered) decision(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Va
 	})
 }
 
-// list watches how many elements a list has that the expression goes over.
+// list counts the lengths of a list that a macro iterates over.
 func (c *Covered) list(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val))) {
 	text, line, _ := c.part(a, e)
 	if text == "" || e.Kind() == ast.ListKind || e.Kind() == ast.MapKind {
@@ -346,7 +346,7 @@ func (c *Covered) list(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val)))
 	})
 }
 
-// boundary watches whether the operands of a comparison are at its boundary.
+// boundary counts evaluations in which the operands of a comparison are at its boundary.
 func (c *Covered) boundary(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Val))) {
 	args := e.AsCall().Args()
 	if operand, values := mutants.Boundary(e); operand != nil {
@@ -384,8 +384,8 @@ func (c *Covered) boundary(a *ast.AST, e ast.Expr, on func(ast.Expr, func(ref.Va
 	})
 }
 
-// part is a part of the expression as it is written, with its line and where it begins in the text; empty
-// for what the compiler made.
+// part returns a part of the expression as written, with its line and its offset in the text; empty for parts generated
+// by the compiler.
 func (c *Covered) part(a *ast.AST, e ast.Expr) (text string, line, begin int) {
 	text, err := celparser.Unparse(e, a.SourceInfo())
 	if err != nil || strings.Contains(text, "@") && e.Kind() == ast.IdentKind {
@@ -398,7 +398,7 @@ func (c *Covered) part(a *ast.AST, e ast.Expr) (text string, line, begin int) {
 	return oneLine(text), line, begin
 }
 
-// byteAt is where a character of a text begins; -1 when the text has none of that number.
+// byteAt returns the offset of a character of a text; -1 if the text is shorter.
 func byteAt(text string, character int) int {
 	for i := range text {
 		if character == 0 {
@@ -409,7 +409,7 @@ func byteAt(text string, character int) int {
 	return -1
 }
 
-// took counts what the trace of an outcome says: rules, selectors and bindings.
+// took counts the rules, selectors and bindings in the trace of an outcome.
 func (c *Coverage) took(o *Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -451,7 +451,7 @@ func (c *Coverage) took(o *Outcome) {
 		case field != "" && item != nil:
 			item.show(selectsNot)
 		case field != "" || skip.Code == plan.NoBindingApplies.String():
-			// The selector is that of the only binding.
+			// The selector belongs to the only binding.
 			c.selected(owner, path, selects)
 			for _, b := range c.bound[owner] {
 				c.selected(b.Owner, "spec.matchResources", selectsNot)
@@ -462,7 +462,7 @@ func (c *Coverage) took(o *Outcome) {
 	}
 }
 
-// rule counts a request that a rule matches, and reports whether there is the rule.
+// rule counts a request that a rule matches, and reports whether the rule exists.
 func (c *Coverage) rule(owner, field, operation, resource, subresource string) bool {
 	item := c.byField[owner+"\x00"+field]
 	if item == nil {
@@ -478,7 +478,7 @@ func (c *Coverage) rule(owner, field, operation, resource, subresource string) b
 	return true
 }
 
-// selected counts what the selectors below a path say.
+// selected counts the results of the selectors below a path.
 func (c *Coverage) selected(owner, path, what string) {
 	for _, name := range []string{".namespaceSelector", ".objectSelector"} {
 		if item := c.byField[owner+"\x00"+path+name]; item != nil {
@@ -493,7 +493,7 @@ func (c *Covered) show(text string) {
 	c.addCase(c.Kind, text, c.Line).Count++
 }
 
-// finish says of each item what was seen of it.
+// finish sets the state of each item.
 func (c *Coverage) finish() {
 	slices.SortStableFunc(c.Items, func(a, b *Covered) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
@@ -516,7 +516,7 @@ func (c *Coverage) finish() {
 	}
 }
 
-// Total is what all items have.
+// Total returns the outcomes of all items that occurred, and all their outcomes.
 func (c *Coverage) Total() (taken, all int) {
 	for _, i := range c.Items {
 		t, a := i.Ways()
@@ -525,13 +525,13 @@ func (c *Coverage) Total() (taken, all int) {
 	return taken, all
 }
 
-// Share is how many ways of a kind were taken, and how many there are.
+// Share counts, for a kind, the outcomes that occurred, and all outcomes.
 type Share struct {
 	Kind       string
 	Taken, All int
 }
 
-// Shares are those of all kinds of which there is something.
+// Shares returns the shares of all kinds that have outcomes.
 func (c *Coverage) Shares() []Share {
 	shares := make([]Share, len(CoverageKinds))
 	for i, kind := range CoverageKinds {
@@ -549,7 +549,7 @@ func (c *Coverage) Shares() []Share {
 	return slices.DeleteFunc(shares, func(s Share) bool { return s.All == 0 })
 }
 
-// Percent is a share, rounded down: 100 % means everything.
+// Percent returns a percentage, rounded down, so that 100 % means complete.
 func Percent(taken, all int) int {
 	if all == 0 {
 		return 100
@@ -557,7 +557,7 @@ func Percent(taken, all int) int {
 	return taken * 100 / all
 }
 
-// Lines says in lines what was covered of each kind, and what the tests have not shown.
+// Lines lists the coverage of each kind, and the gaps of each item.
 func (c *Coverage) Lines() []string {
 	var list []string
 	for _, s := range c.Shares() {
@@ -569,7 +569,7 @@ func (c *Coverage) Lines() []string {
 	return list
 }
 
-// missing says in lines what the tests have not shown of an item.
+// missing lists the gaps of an item.
 func (c *Covered) missing() []string {
 	where := fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Field)
 	switch c.State {

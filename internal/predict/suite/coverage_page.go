@@ -12,9 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// Document is what a person sees of the coverage: what was taken of each kind, and for each policy what
-// its tests have not shown. A page has the source of each file, too, with expressions coloured by
-// what was seen of them.
+// Document shows the coverage to people: the share of each kind, and the gaps of each policy. A page also shows the
+// source of each file, with expressions coloured by their coverage.
 func (c *Coverage) Document() *view.Document {
 	taken, all := c.Total()
 	kinds := view.Table{Columns: view.Columns("what", "taken", "of", "%")}
@@ -36,7 +35,7 @@ func (c *Coverage) Document() *view.Document {
 	return d
 }
 
-// ofFile is what is seen of the items of a file.
+// ofFile shows the items of a file.
 func ofFile(items []*Covered) []view.Block {
 	var list view.Items
 	taken, all := 0, 0
@@ -66,7 +65,7 @@ func ofFile(items []*Covered) []view.Block {
 	return append(blocks, list)
 }
 
-// The classes, the worst first.
+// The classes, worst first.
 var classes = []string{"none", "some", "all"}
 
 func classOf(taken, all int) string {
@@ -79,7 +78,7 @@ func classOf(taken, all int) string {
 	return "some"
 }
 
-// worse is the worse of two classes; the empty one is the best.
+// worse returns the worse of two classes; the empty class is the best.
 func worse(a, b string) string {
 	if i := slices.Index(classes, a); a != "" && (b == "" || i < slices.Index(classes, b)) {
 		return a
@@ -101,7 +100,7 @@ func paint(items []*Covered) []view.SourceLine {
 		}
 	}
 	lines := make([]view.SourceLine, len(begins))
-	// paints are the colours there are, and painted the number of that of each byte, from 1.
+	// paints are the colours, and painted the number of the colour of each byte, from 1.
 	var paints []view.Segment
 	painted := make([]int, len(source))
 	for _, i := range items {
@@ -148,7 +147,7 @@ func paint(items []*Covered) []view.SourceLine {
 	return lines
 }
 
-// segments are the text of an expression, cut where its decisions begin.
+// segments splits the text of an expression where its decisions begin.
 func (c *Covered) segments() []view.Segment {
 	branches := slices.DeleteFunc(slices.Clone(c.Branches), func(b *Branch) bool { return b.begin < 0 })
 	slices.SortStableFunc(branches, func(a, b *Branch) int { return cmp.Compare(a.begin, b.begin) })
@@ -173,7 +172,7 @@ func (c *Covered) segments() []view.Segment {
 		}
 		next := view.Segment{Class: classOf(ways, 2), Title: fmt.Sprintf("%s: %d times true, %d times false", b.Text, b.True, b.False)}
 		if i > 0 && branches[i-1].begin == b.begin {
-			// Decisions that begin at one place share its colour.
+			// Decisions that begin at one position share its colour.
 			next.Class, next.Title = worse(part.Class, next.Class), part.Title+"; "+next.Title
 		}
 		if b.begin > last {

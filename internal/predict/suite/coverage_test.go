@@ -49,8 +49,7 @@ func TestThePageShowsTheSource(t *testing.T) {
 	}
 }
 
-// LCOV has a line for each item and for each line of a decision, and both ways of each decision
-// (S24.15).
+// LCOV has a line for each item and for each line of a decision, and both outcomes of each decision (S24.15).
 func TestLCOVHasLinesAndBranches(t *testing.T) {
 	c := &Coverage{Items: []*Covered{
 		{File: "a.yaml", Line: 4, hits: 3, Branches: []*Branch{{True: 1, False: 2, Line: 4}, {True: 1, Line: 5}}, Cases: []*Case{{Line: 4, Count: 2}}},
@@ -90,7 +89,7 @@ end_of_record
 	}
 }
 
-// What there is to see of an expression, and what an evaluation of it shows (S24.11).
+// The observable cases of an expression, and the cases observed in one evaluation (S24.11).
 func TestCasesOfExpressions(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
@@ -153,7 +152,7 @@ func TestCasesOfExpressions(t *testing.T) {
 	}
 }
 
-// noting notes the values of a part.
+// noting records the values of a part.
 type noting struct {
 	interpreter.Interpretable
 	seen *expression.Seen
@@ -165,8 +164,8 @@ func (n noting) Eval(vars interpreter.Activation) ref.Val {
 	return value
 }
 
-// A rule is seen with the operations and resources of the requests that it matches, and a selector when it
-// selects and when it does not (S24.11).
+// A rule is covered by the operations and resources of the requests that it matches, and a selector by matching and by
+// not matching (S24.11).
 func TestCasesOfRules(t *testing.T) {
 	object := func(text string) *manifests.Object { return manifests.Parse("a.yaml", []byte(text)).Objects[0] }
 	for _, tc := range []struct {
@@ -202,7 +201,7 @@ func TestCasesOfRules(t *testing.T) {
 	}
 }
 
-// A decision is coloured from its first character, also one that begins with the name of a function.
+// A decision is coloured from its first character, even if it begins with the name of a function.
 func TestDecisionsHaveTheirPlace(t *testing.T) {
 	env, err := cel.NewEnv(cel.EnableMacroCallTracking(), cel.Variable("list", cel.ListType(cel.StringType)), cel.Variable("n", cel.IntType))
 	if err != nil {

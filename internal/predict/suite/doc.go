@@ -1,20 +1,19 @@
-// Package suite runs tests of policies, webhooks and whole chains of admission.
+// Package suite runs tests of policies, webhooks and whole admission chains.
 //
-// # One judge
+// # Evaluation
 //
-// A test is a request and what is expected of the answer. The request is judged by a server in
-// this process, package check's World, which has the objects of the files around the tests.
-// Nothing here judges: an outcome is the answer of that server, and what its trace says.
+// A test is a request with expectations about the response. The request is evaluated by a server in this process, a
+// Stage of package stage, which has the objects of the files around the tests. This package makes no admission
+// decisions: an outcome is the response of that server, with its trace.
 //
 // # Isolation
 //
-// The World is made once, for all files with tests that have the same one. A test stores nothing.
-// What it needs besides, such as the object that an update changes, is there for its request
-// only. Labels of namespaces are the exception: tests that change these run in groups, one after
-// the other.
+// A test environment is set up once for all files that share it. Tests store nothing. Objects that a single test needs,
+// such as the object that an update changes, exist for its request only. Labels of namespaces are the exception: tests
+// that change them run in groups, one after the other.
 //
 // # Formats
 //
-// Besides the format of its own (parse.go), the package reads the tests of kyverno, gator and
-// kaptest. What it cannot judge is skipped, with the reason.
+// In addition to its own format (parse.go), the package reads the tests of kyverno, gator and kaptest. Unsupported
+// tests are skipped, with the reason.
 package suite

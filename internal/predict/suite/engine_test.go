@@ -30,11 +30,11 @@ var (
 	engineHooks = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
 )
 
-// A test binary with this variable is an engine of policies.
+// A test binary with this variable is a policy engine.
 const asEngine = "GATEHOUSE_TEST_ENGINE"
 
-// engineMain is a small engine of policies: a Rule names a label that each ConfigMap must have. The engine registers
-// its webhook itself, and says in the status of a Rule that it judges by it.
+// engineMain is a small policy engine: a Rule names a label that each ConfigMap must have. The engine registers its
+// webhook itself, and reports in the status of a Rule that it enforces it.
 func engineMain() error {
 	ctx := context.Background()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -132,7 +132,7 @@ func engineMain() error {
 	return http.ListenAndServeTLS("127.0.0.1:"+os.Getenv("PORT"), filepath.Join(certificates, selfsigned.CertificateFile), filepath.Join(certificates, selfsigned.KeyFile), handler)
 }
 
-// engineFiles are a recipe of the engine, with its manifests, and what it judges.
+// engineFiles returns a recipe of the engine, with its manifests, policies and tests.
 func engineFiles(t *testing.T) map[string]string {
 	t.Helper()
 	program, err := os.Executable()
@@ -198,8 +198,8 @@ tests:
 	}
 }
 
-// S24.33, S24.2, S24.4: an engine runs next to the server, registers its webhook itself, is given the policies of the
-// world so that they reject, and judges the requests in the chain. Its answers name its policies.
+// S24.33, S24.2, S24.4: an engine runs next to the server, registers its webhook itself, gets the policies of the test
+// environment in enforcing mode, and evaluates the requests in the chain. Its responses name its policies.
 func TestEngineJudges(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -217,7 +217,8 @@ func TestEngineJudges(t *testing.T) {
 		{"only by policies that are there", func(files map[string]string) {
 			files["policies/tests.yaml"] = strings.Replace(files["policies/tests.yaml"], "policy: owned", "policy: owner", 1)
 		}, []Status{Passed, Broken, Passed}, `the world has no policy "owner" (did you mean owned?)`},
-		// What no webhook is called for is skipped by the policies; kinds that no file defines are defined for each suite.
+		// Requests without a matching webhook are skipped by the policies; kinds that no file defines get a CRD for
+		// each suite.
 		{"as Kyverno, in its suites", func(files map[string]string) {
 			files["engine/engine.yaml"] = strings.Replace(files["engine/engine.yaml"], "name: engine", "name: kyverno", 1)
 			delete(files, "policies/tests.yaml")

@@ -19,11 +19,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/view"
 )
 
-// maxNearest is how much an explanation says of what did not apply.
+// maxNearest bounds the registrations in an explanation that did not apply.
 const maxNearest = 5
 
-// explain says why a test failed: what each step did, what the parts of expressions were, and what
-// nearly applied. The request is judged once more for it.
+// explain explains a failed test: the act of each step, the values of the parts of expressions, and the registrations
+// that nearly applied. It evaluates the request once more.
 func (r *runner) explain(ctx context.Context, w *stage.Stage, result *Result, calls *callers) {
 	t, o := result.test, result.Outcome
 	watch := &watcher{}
@@ -35,7 +35,7 @@ func (r *runner) explain(ctx context.Context, w *stage.Stage, result *Result, ca
 	result.Diff = t.difference(result.Outcome)
 }
 
-// repeat is the command that repeats a test.
+// repeat returns the command that repeats a test.
 func (r *runner) repeat(t *Test) string {
 	if r.Repeat == "" {
 		return ""
@@ -43,7 +43,7 @@ func (r *runner) repeat(t *Test) string {
 	return fmt.Sprintf("%s --run '%s'", r.Repeat, strings.ReplaceAll("^"+regexp.QuoteMeta(t.Name)+"$", "'", `'\''`))
 }
 
-// happened says what the steps of the request did.
+// happened describes the acts of the request's steps.
 func (o *Outcome) happened(watch *watcher) []string {
 	var lines []string
 	for s := range o.trace.Verdicts(true).Each() {
@@ -93,7 +93,7 @@ func (o *Outcome) happened(watch *watcher) []string {
 	return lines
 }
 
-// paths are the places that a JSON patch changes.
+// paths returns the paths that a JSON patch changes.
 func paths(patch []trace.PatchOperation) string {
 	var list []string
 	for i := range patch {
@@ -104,7 +104,7 @@ func paths(patch []trace.PatchOperation) string {
 	return shorten(strings.Join(list, ", "))
 }
 
-// values are what the parts of the expressions of a policy were.
+// values lists the values of the parts of a policy's expressions.
 func (w *watcher) values(policy string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,7 @@ func (w *watcher) values(policy string) []string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// valueOf shows a value of CEL.
+// valueOf formats a CEL value.
 func valueOf(v ref.Val, err error) string {
 	if err != nil {
 		return "error: " + err.Error()
@@ -132,7 +132,7 @@ func valueOf(v ref.Val, err error) string {
 	return expression.ValueText(v)
 }
 
-// nearly says what did not apply, the nearest first.
+// nearly lists the registrations that did not apply, nearest first.
 func (r *runner) nearly(ctx context.Context, w *stage.Stage, o *Outcome) []string {
 	p, err := w.Plan(ctx, o.plan)
 	if err != nil {
@@ -156,7 +156,7 @@ func (r *runner) nearly(ctx context.Context, w *stage.Stage, o *Outcome) []strin
 	return lines
 }
 
-// difference is that between the object that is expected and the one that came.
+// difference returns the diff between the expected and the actual object.
 func (t *Test) difference(o *Outcome) string {
 	if !t.expect.has("object") || o.Object == nil {
 		return ""
@@ -174,7 +174,7 @@ func (t *Test) difference(o *Outcome) string {
 	return text
 }
 
-// like is the part of an object that an expectation is about.
+// like reduces an object to the parts that an expectation covers.
 func like(want, got any) any {
 	switch want := want.(type) {
 	case map[string]any:

@@ -22,39 +22,39 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
-// maxFiles bounds how many files are looked at, and maxTests how many tests there may be.
+// maxFiles bounds the files that are searched, and maxTests the tests.
 const (
 	maxFiles = 100_000
 	maxTests = 100_000
 )
 
-// place is where a test and what it expects are written.
+// place has the YAML nodes of a test and its expectations.
 type place struct {
 	test, expect *yamlv3.Node
-	// shared reports whether other tests expect the same.
+	// shared reports whether other tests have the same expectations.
 	shared bool
 }
 
-// Set is what paths have.
+// Set has the tests of all paths.
 type Set struct {
 	Suites []*Suite
-	// Errors are what is wrong with files.
+	// Errors lists the faults of files.
 	Errors []*FileError
-	// Without are the files that were looked into and have no tests.
+	// Without lists the searched files without tests.
 	Without []string
 }
 
-// Reading says how tests are read.
+// Reading configures the reading of tests.
 type Reading struct {
-	// Call has the policies of other engines judged by webhooks that run (S24.17), and Through names the engines that
-	// judge their own (S24.33).
+	// Call means that running webhooks evaluate the policies of other engines (S24.17). Through names the engines that
+	// evaluate their own policies (S24.33).
 	Call    bool
 	Through []string
-	// Update keeps where tests are written, which Report.Update needs, and which takes more memory than the tests.
+	// Update keeps the positions of tests, which Report.Update needs, and which take more memory than the tests.
 	Update bool
 }
 
-// Find reads the tests in paths, which are files and directories. The error says that a path cannot be read.
+// Find reads the tests in paths, which are files and directories. The error reports that a path cannot be read.
 func Find(paths []string, how Reading) (*Set, error) {
 	f := &finder{roots: paths, Reading: how, seen: map[string]bool{}}
 	for _, path := range paths {
@@ -122,16 +122,16 @@ type finder struct {
 	roots []string
 	set   Set
 	seen  map[string]bool
-	// hooks are the registrations of webhooks in the paths, once they are read.
+	// hooks are the webhook configurations in the paths, once they are read.
 	hooks *[]*manifests.Object
-	// contents are what running engines are to have under a name.
+	// contents has the contents that running engines must have under each policy name.
 	contents map[string]map[string]bool
 	files    int
-	// constraints counts the policies that were made of constraints.
+	// constraints counts the policies made from constraints.
 	constraints int
 }
 
-// reader reads the documents of one format, if a file has the mark of the format.
+// reader reads the documents of one format, if a file contains the mark of the format.
 type reader struct {
 	mark *regexp.Regexp
 	read func(f *finder, path string, data []byte, root *yamlv3.Node) bool
@@ -148,15 +148,15 @@ func readers() []reader {
 	}
 }
 
-// testGroup finds documents of the groups that have tests, of whatever kind.
+// testGroup matches documents of the API groups with tests, of any kind.
 var testGroup = regexp.MustCompile(`apiVersion["']?\s*:\s*["']?(gatehouse\.dev|test\.gatekeeper\.sh|cli\.kyverno\.io)/`)
 
-// marked reports whether a file may have tests.
+// marked reports whether a file may contain tests.
 func marked(data []byte) bool {
 	return testGroup.Match(data) || slices.ContainsFunc(readers(), func(r reader) bool { return r.mark.Match(data) })
 }
 
-// testKinds are, by group, the kind of documents with tests and the other kinds of the group.
+// testKinds has, by group, the kind of documents with tests and the other kinds of the group.
 var testKinds = map[string]struct {
 	tests  string
 	others []string
@@ -169,7 +169,7 @@ var testKinds = map[string]struct {
 	"cli.kyverno.io":     {"Test", []string{"ClusterResource", "Context", "HTTPResponse", "UserInfo", "Value", "Values"}},
 }
 
-// stray notes a document of a group that has tests, of a kind that the group does not have (S24.21).
+// stray reports a document in a group with tests whose kind the group does not have (S24.21).
 func (f *finder) stray(path string, root *yamlv3.Node) {
 	apiVersion, kind := header(root)
 	group, _, _ := strings.Cut(apiVersion, "/")
@@ -179,12 +179,12 @@ func (f *finder) stray(path string, root *yamlv3.Node) {
 	}
 }
 
-// wrong notes what is wrong with a file.
+// wrong reports a fault of a file.
 func (f *finder) wrong(path string, line int, format string, args ...any) {
 	f.set.Errors = append(f.set.Errors, &FileError{path, line, fmt.Sprintf(format, args...)})
 }
 
-// file reads a file, if it has tests. named reports whether it is one of the paths.
+// file reads a file, if it contains tests. named reports whether it is one of the paths.
 func (f *finder) file(path string, named bool) {
 	ext := filepath.Ext(path)
 	plain := strings.ToLower(ext)
@@ -241,7 +241,8 @@ func (f *finder) documents(path string, data []byte) {
 	}
 }
 
-// eachDocument gives the documents of a text to a function, up to one that cannot be read, of which it returns the error.
+// eachDocument calls read with each document of a text. At a document that cannot be read it stops and returns the
+// error.
 func eachDocument(file string, text []byte, read func(root *yamlv3.Node)) *FileError {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
 	for {
@@ -257,7 +258,7 @@ func eachDocument(file string, text []byte, read func(root *yamlv3.Node)) *FileE
 	}
 }
 
-// own reads a document of this project's own format.
+// own reads a document of Gatehouse's own format.
 func (f *finder) own(path string, data []byte, root *yamlv3.Node) bool {
 	apiVersion, kind := header(root)
 	if kind != ownKind {
@@ -292,7 +293,7 @@ func (f *finder) own(path string, data []byte, root *yamlv3.Node) bool {
 	return true
 }
 
-// add takes in a suite, unless its file is wrong.
+// add adds a suite, unless its file has faults.
 func (f *finder) add(s *Suite, wrong []*FileError) {
 	if len(wrong) > 0 {
 		f.set.Errors = append(f.set.Errors, wrong...)
@@ -301,8 +302,8 @@ func (f *finder) add(s *Suite, wrong []*FileError) {
 	f.set.Suites = append(f.set.Suites, s)
 }
 
-// worldOf are the paths that the world of a file without one of its own is read from: those that
-// were named, and the directories of files that were.
+// worldOf returns the paths of the default test environment: the named directories, and the directories of the named
+// files.
 func (f *finder) worldOf() []string {
 	var list []string
 	for _, path := range f.roots {
@@ -324,8 +325,7 @@ func readNamed(name string, named []string) (*manifests.Set, error) {
 	return manifests.Read([]string{name}, nil)
 }
 
-// pick returns the object that a reference means: the only one of a file, or the one of a name, of
-// KIND/NAME, or of a number from 1.
+// pick returns the referenced object: the only one of a file, or by name, KIND/NAME, or number from 1.
 func pick(objects []*manifests.Object, problems []manifests.Problem, of string) (map[string]any, error) {
 	for _, p := range problems {
 		if !p.Warning {
@@ -356,7 +356,7 @@ func pick(objects []*manifests.Object, problems []manifests.Problem, of string) 
 	return nil, fmt.Errorf("the file has %d such objects: write FILE#NAME, FILE#KIND/NAME or FILE#NUMBER", len(found))
 }
 
-// archive reads a txtar file: the sections with tests, and those that are the world.
+// archive reads a txtar file: the sections with tests, and the sections of the test environment.
 func (f *finder) archive(path string, data []byte) {
 	parsed := txtar.Parse(data)
 	sections := make([]section, len(parsed.Files))
@@ -411,7 +411,7 @@ func (f *finder) archive(path string, data []byte) {
 	f.add(s, wrong)
 }
 
-// World returns the objects of the world of the suite.
+// World returns the objects of the suite's test environment.
 func (s *Suite) World() ([]*manifests.Object, error) {
 	w, err := world([]*Suite{s})
 	if err != nil {
@@ -420,17 +420,17 @@ func (s *Suite) World() ([]*manifests.Object, error) {
 	return w.Objects, nil
 }
 
-// worldSet is what a world is made of.
+// worldSet has the objects of a test environment.
 type worldSet struct {
 	*manifests.Set
 }
 
-// world reads the objects that are the world of suites, which all have the same.
+// world reads the objects of the test environment that suites share.
 func world(suites []*Suite) (*worldSet, error) {
 	s := suites[0]
 	set := &manifests.Set{}
 	if len(s.paths) > 0 {
-		// Thousands of tests are not read once more.
+		// The files with tests, which can be many, are not read again.
 		ignore := &manifests.Ignore{Files: map[string]bool{}}
 		for _, s := range suites {
 			ignore.Files[filepath.Clean(s.File)] = s.only
@@ -473,7 +473,7 @@ func isTests(content map[string]any) bool {
 	return kind == ownKind && version == ownVersion || group == "cli.kyverno.io" || isKyvernoTest(version, kind) || group == "test.gatekeeper.sh"
 }
 
-// worldKey is the same for suites that share a world.
+// worldKey is equal for suites that share a test environment.
 func (s *Suite) worldKey() string {
 	if s.engine != "" {
 		return "\x00engine " + s.engine

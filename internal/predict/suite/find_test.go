@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wrong checks that one error of the files of the working directory says texts, and that there are no tests.
+// wrong checks that the files of the working directory have one error that contains texts, and no tests.
 func wrong(t *testing.T, says ...string) {
 	t.Helper()
 	set, err := Find([]string{"."}, Reading{})
@@ -39,7 +39,7 @@ func write(t *testing.T, texts map[string]string) {
 	}
 }
 
-// A file with tests that is wrong is an error with its line, and no test of it is there (S24.9).
+// A faulty file with tests is an error with its line, and none of its tests is read (S24.9).
 func TestBrokenTestFilesAreErrors(t *testing.T) {
 	const begin = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests:\n"
 	const request = "  request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}\n"
@@ -78,7 +78,7 @@ func TestBrokenTestFilesAreErrors(t *testing.T) {
 	}
 }
 
-// A suite of another tool that is wrong is an error with its line, and never a test that passes (S24.9).
+// A faulty suite of another tool is an error with its line, and never a test that passes (S24.9).
 func TestBrokenSuitesOfOtherToolsAreErrors(t *testing.T) {
 	const gator = "apiVersion: test.gatekeeper.sh/v1alpha1\nkind: Suite\ntests:\n- name: a\n  template: template.yaml\n  constraint: object.yaml\n  cases:\n"
 	const kyverno = "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\npolicies: [policy.yaml]\nresources: [object.yaml]\nresults:\n"
@@ -126,7 +126,7 @@ func TestFilesThatLookLikeTestsAreErrors(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		file, text string
-		// says is empty for a file that has no tests and looks like none.
+		// says is empty for a file that neither has tests nor looks like it.
 		says string
 	}{
 		"another kind of ours":           {"tests.yaml", "# tests\napiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTest\n" + test, `tests.yaml:3: gatehouse.dev has no kind "AdmissionTest" (did you mean AdmissionTests?)`},
@@ -168,13 +168,13 @@ func TestFilesThatLookLikeTestsAreErrors(t *testing.T) {
 	}
 }
 
-// A path of a world that is not there is an error of its file (S24.9).
+// A missing path of a test environment is an error of its file (S24.9).
 func TestAWorldThatIsNotThereIsAnError(t *testing.T) {
 	write(t, map[string]string{"tests.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\nworld:\n- missing.yaml\ntests: [{name: a, request: {of: Pod a, operation: DELETE}, expect: {allowed: false}}]\n"})
 	wrong(t, "tests.yaml:4: world: missing.yaml: no such file or directory")
 }
 
-// The suites of files next to a wrong one are there (S24.9).
+// The suites of files next to a faulty one are read (S24.9).
 func TestAWrongFileLeavesTheOthers(t *testing.T) {
 	const good = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\nworld: []\ntests: [{name: a, request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}, expect: {allowed: true}}]\n"
 	write(t, map[string]string{"a.yaml": strings.Replace(good, "tests:", "test:", 1), "b.yaml": good})

@@ -22,12 +22,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/mutants"
 )
 
-// mostTries bounds how many requests are tried for one that is wanted.
+// mostTries bounds the requests tried to find one test.
 const mostTries = 400
 
-// First makes the first tests of the policies in a file: for each a request that is allowed, and for each validation
-// one that it rejects. A server judges every request before it is written. What no request was found for is a
-// comment.
+// First writes the first tests of the policies in a file: for each policy an allowed request, and for each validation a
+// request that it rejects. A server evaluates every request before it is written. If no request is found, the text has
+// a comment instead.
 func First(ctx context.Context, file string, o Options) (text []byte, err error) {
 	dir := filepath.Dir(file)
 	s := &Suite{File: file, Format: "gatehouse", paths: []string{dir}, referenced: map[string]bool{}}
@@ -85,13 +85,13 @@ type firstTests struct {
 	policy *manifests.Object
 	name   string
 	text   strings.Builder
-	// operation and kind are those of the requests.
+	// operation and kind are the operation and the kind of the requests.
 	operation string
 	kind      *offline.Kind
 	edits     []fieldEdit
 }
 
-// fieldEdit is one change of an object: a field that gets a value, or goes.
+// fieldEdit is one change of an object: a field is set or removed.
 type fieldEdit struct {
 	// path has names, and "[]" for the first element of a list.
 	path  []string
@@ -103,12 +103,12 @@ func (f *firstTests) remark(format string, args ...any) {
 	fmt.Fprintf(&f.text, "# Missing: %s.\n", strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "))
 }
 
-// attempted is what came of a request that was tried.
+// attempted is the result of a tried request.
 type attempted struct {
 	object  map[string]any
 	allowed bool
-	// violated are the validations of the policy that reject it, with their messages. foreign is why something
-	// else rejects it.
+	// violated are the validations of the policy that reject it, with their messages. foreign is the reason of any
+	// other rejection.
 	violated map[int]string
 	foreign  string
 }
@@ -191,7 +191,7 @@ func (f *firstTests) write(name string, object, expect map[string]any) {
 	}
 }
 
-// subject chooses the operation and the kind of the requests. why says why there is none.
+// subject chooses the operation and the kind of the requests. why is the reason if there is none.
 func (f *firstTests) subject() (why string) {
 	rules, _ := walk(f.policy.Content, "spec", "matchConstraints", "resourceRules").([]any)
 	for _, rule := range rules {
@@ -230,7 +230,7 @@ func textsOf(list any) (texts []string) {
 	return texts
 }
 
-// try has a request judged.
+// try evaluates a request.
 func (f *firstTests) try(object map[string]any) (*attempted, error) {
 	t := &Test{Suite: f.suite, request: request{operation: f.operation, object: object}}
 	switch f.operation {
@@ -262,7 +262,7 @@ func (f *firstTests) try(object map[string]any) (*attempted, error) {
 	return a, nil
 }
 
-// better is an object with fewer violations, one or two changes away; nil when none is found.
+// better returns an object with fewer violations, one or two changes away; nil if none is found.
 func (f *firstTests) better(than *attempted) (*attempted, error) {
 	tries := 0
 	var found *attempted
@@ -297,10 +297,10 @@ func (f *firstTests) better(than *attempted) (*attempted, error) {
 	return found, nil
 }
 
-// rejected is a request that a validation rejects; if there is one, by that validation alone. nil when none is found.
+// rejected returns a request that a validation rejects, if possible that validation alone; nil if none is found.
 func (f *firstTests) rejected(best, base *attempted, i int) (*attempted, error) {
 	var found *attempted
-	// The first change is none.
+	// The first change is empty.
 	changes := append([]fieldEdit{{}}, f.edits...)
 	for _, from := range []*attempted{best, base} {
 		for _, e := range changes[:min(len(changes), mostTries/2)] {
@@ -319,7 +319,7 @@ func (f *firstTests) rejected(best, base *attempted, i int) (*attempted, error) 
 	return found, nil
 }
 
-// of is an object with the change.
+// of returns a copy of an object with the change.
 func (c fieldEdit) of(object map[string]any) map[string]any {
 	copied := runtime.DeepCopyJSON(object)
 	if len(c.path) > 0 {
@@ -328,7 +328,7 @@ func (c fieldEdit) of(object map[string]any) map[string]any {
 	return copied
 }
 
-// alter changes a field in what a path leads to, and makes what is on the way.
+// alter changes a field at a path, and creates missing parents.
 func alter(within any, c fieldEdit) any {
 	name, last := c.path[0], len(c.path) == 1
 	if name == "[]" {
@@ -368,8 +368,8 @@ func alter(within any, c fieldEdit) any {
 	return m
 }
 
-// changes are those that the expressions of the policy suggest: what they read of the object, with their
-// constants, with values around these, and without.
+// changes derives changes from the expressions of the policy: to each field that they read, its constants, neighbouring
+// values, and absence.
 func (f *firstTests) changes() []fieldEdit {
 	r := &reading{of: map[string][]string{"object": {}}}
 	if f.operation == opDelete {
@@ -399,14 +399,14 @@ func (f *firstTests) changes() []fieldEdit {
 	return r.list
 }
 
-// reading collects what expressions read.
+// reading collects the fields and values in expressions.
 type reading struct {
-	// of are the paths that variables stand for.
+	// of has the paths of variables.
 	of   map[string][]string
 	list []fieldEdit
 }
 
-// path is the path of a part of the object; ok is false when the expression is none.
+// path returns the path of the field that an expression reads; ok is false for other expressions.
 func (r *reading) path(e ast.Expr) (path []string, ok bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -438,7 +438,7 @@ func (r *reading) path(e ast.Expr) (path []string, ok bool) {
 	return path, ok
 }
 
-// constant is the value of a literal; nil if the expression is none.
+// constant returns the value of a literal; nil for other expressions.
 func constant(e ast.Expr) any {
 	if e.Kind() != ast.LiteralKind {
 		return nil
@@ -446,7 +446,7 @@ func constant(e ast.Expr) any {
 	return ref.Val(e.AsLiteral()).Value()
 }
 
-// add notes the values that a field may have.
+// add notes possible values of a field.
 func (r *reading) add(path []string, values ...any) {
 	if len(path) == 0 {
 		return
@@ -462,7 +462,7 @@ func (r *reading) add(path []string, values ...any) {
 	}
 }
 
-// read takes in an expression.
+// read analyzes an expression.
 func (r *reading) read(e ast.Expr) {
 	if path, ok := r.path(e); ok && len(path) > 1 {
 		r.add(path)
@@ -472,7 +472,7 @@ func (r *reading) read(e ast.Expr) {
 		args := call.Args()
 		if call.IsMemberFunction() {
 			if path, ok := r.path(call.Target()); ok && len(args) > 1 && args[0].Kind() == ast.IdentKind {
-				// A macro goes over the elements of a list, or the keys of a map.
+				// A macro iterates over the elements of a list, or the keys of a map.
 				name := args[0].AsIdent()
 				before, there := r.of[name]
 				r.of[name] = append(slices.Clone(path), "[]")
@@ -497,7 +497,7 @@ func (r *reading) read(e ast.Expr) {
 	}
 }
 
-// compared notes the values that a comparison tells apart.
+// compared notes values that a comparison distinguishes.
 func (r *reading) compared(operator string, of, with ast.Expr) {
 	if of.Kind() == ast.CallKind && of.AsCall().FunctionName() == "size" {
 		call := of.AsCall()
@@ -544,7 +544,7 @@ func (r *reading) compared(operator string, of, with ast.Expr) {
 	}
 }
 
-// method notes texts that a method tells apart.
+// method notes strings that a method distinguishes.
 func (r *reading) method(call ast.CallExpr) {
 	path, ok := r.path(call.Target())
 	if !ok || len(call.Args()) != 1 {
@@ -566,7 +566,7 @@ func (r *reading) method(call ast.CallExpr) {
 	}
 }
 
-// matchOf is a short text that a regular expression matches, if its parts say one.
+// matchOf returns a short string that a regular expression matches, if it can be derived from its parts.
 func matchOf(expression string) string {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
@@ -600,7 +600,7 @@ func matchOf(expression string) string {
 	return b.String()
 }
 
-// baseOf is a small object of a kind that the API takes, if the kind needs no other fields than those here.
+// baseOf returns a small valid object of a kind, if the kind requires no other fields than those set here.
 func baseOf(kind *offline.Kind) map[string]any {
 	apiVersion, name := kind.Kind.GroupVersion().String(), kind.Kind.Kind
 	object := map[string]any{"apiVersion": apiVersion, "kind": name, "metadata": map[string]any{"name": "test"}}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// S24.35: the first tests of a policy are requests that a server judged as they expect. A validation that no request
-// was found for is a comment.
+// S24.35: the first tests of a policy are requests that a server evaluated as they expect. A validation without a
+// request has a comment.
 func TestFirstTests(t *testing.T) {
 	policy := func(name, rest string) string {
 		return `

@@ -15,16 +15,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
-// foreign is what the suites of other tools have in common.
+// foreign is the common part of the suites of other tools.
 type foreign struct {
 	*Suite
 	wrong []*FileError
-	// objects are added to the world. names are the tests there are.
+	// objects are added to the test environment. names counts the tests by name.
 	objects []*manifests.Object
 	names   map[string]int
-	// labels are those of namespaces that have no object.
+	// labels has the labels of namespaces without an object.
 	labels map[string]map[string]string
-	// roots are the directories that files of the suite may be in.
+	// roots are the directories that may contain files of the suite.
 	roots []string
 }
 
@@ -32,7 +32,7 @@ func newForeign(path, format string, roots []string) *foreign {
 	f := &foreign{roots: roots, Suite: &Suite{File: path, Format: format, own: true, referenced: map[string]bool{}}, names: map[string]int{}, labels: map[string]map[string]string{}}
 	f.extend = func(w *worldSet) {
 		for _, o := range f.objects {
-			// Constraints of one kind in several suites have one definition.
+			// Constraints of one kind in several suites share a CRD.
 			if kind := at(o.Content, "kind"); kind != "CustomResourceDefinition" || !w.has(kind, "", at(o.Content, "metadata", "name")) {
 				w.Objects = append(w.Objects, o)
 			}
@@ -56,7 +56,7 @@ func (f *foreign) fail(line int, format string, args ...any) {
 	f.wrong = append(f.wrong, &FileError{f.File, line, fmt.Sprintf(format, args...)})
 }
 
-// empty notes that a document of a kind has nothing in the list of its tests (S24.21).
+// empty reports that a document has an empty list of tests (S24.21).
 func (f *foreign) empty(root *yamlv3.Node, kind, list string) {
 	for key := range entries(root) {
 		if hint := nearest.Suggestion("", key.Value, []string{list}); hint != "" && key.Value != list {
@@ -67,7 +67,7 @@ func (f *foreign) empty(root *yamlv3.Node, kind, list string) {
 	f.fail(root.Line, "the %s has no %s", kind, list)
 }
 
-// add adds a test, under a name of its own.
+// add adds a test, under a unique name.
 func (f *foreign) add(t *Test) {
 	t.Suite = f.Suite
 	if f.names[t.Name]++; f.names[t.Name] > 1 {
@@ -94,8 +94,8 @@ func (f *foreign) read(line int, name string) []*manifests.Object {
 	return set.Objects
 }
 
-// inForce returns a policy or binding in the version that is in force. The versions before it have
-// the same fields. Tools without an API server still take the first one, which is served no more.
+// inForce returns a policy or binding in the current API version. Earlier versions have the same fields. Tools without
+// an API server still accept the first version, which is not served any more.
 func inForce(o *manifests.Object) *manifests.Object {
 	kind := at(o.Content, "kind")
 	switch at(o.Content, "apiVersion") {
@@ -111,7 +111,7 @@ func inForce(o *manifests.Object) *manifests.Object {
 	return o.With(content)
 }
 
-// made is an object of the world that no file has.
+// made returns a generated object of the test environment.
 func (f *foreign) made(content map[string]any) *manifests.Object {
 	data, err := yaml.Marshal(content)
 	if err != nil {
@@ -122,7 +122,7 @@ func (f *foreign) made(content map[string]any) *manifests.Object {
 	return o
 }
 
-// binding binds a policy. params are what its paramRef says; nil for none.
+// binding binds a policy. params is its paramRef; nil for none.
 func (f *foreign) binding(policy *manifests.Object, params map[string]any) *manifests.Object {
 	kind, name := at(policy.Content, "kind"), at(policy.Content, "metadata", "name")
 	spec := map[string]any{"policyName": name}
@@ -135,7 +135,7 @@ func (f *foreign) binding(policy *manifests.Object, params map[string]any) *mani
 	return f.made(map[string]any{"apiVersion": at(policy.Content, "apiVersion"), "kind": kind + "Binding", "metadata": map[string]any{"name": name}, "spec": spec})
 }
 
-// has reports whether the world has an object.
+// has reports whether the test environment contains an object.
 func (w *worldSet) has(kind, namespace, name string) bool {
 	return slices.ContainsFunc(w.Objects, func(o *manifests.Object) bool {
 		return at(o.Content, "kind") == kind && at(o.Content, "metadata", "name") == name && (kind == "Namespace" || at(o.Content, "metadata", "namespace") == namespace)
@@ -146,7 +146,7 @@ func (w *worldSet) add(content map[string]any) {
 	w.Objects = append(w.Objects, &manifests.Object{File: "the tests", Line: 1, Content: content})
 }
 
-// namespace adds a namespace, if it is not there.
+// namespace adds a namespace, unless it exists.
 func (w *worldSet) namespace(name string, labels map[string]string) {
 	if name == "" || w.has("Namespace", "", name) ||
 		labels == nil && slices.Contains([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, name) {
@@ -163,7 +163,7 @@ func (w *worldSet) namespace(name string, labels map[string]string) {
 	w.add(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
 }
 
-// surround adds what a request needs around its object: the namespace and the service account.
+// surround adds the namespace and the service account that a request needs.
 func (w *worldSet) surround(q *request) {
 	namespace := q.namespaceOf()
 	if at(q.object, "kind") != "Namespace" && at(q.old, "kind") != "Namespace" {
@@ -174,16 +174,16 @@ func (w *worldSet) surround(q *request) {
 	}
 }
 
-// verdict is what one policy said about a request.
+// verdict is the result of one policy for a request.
 type verdict struct {
-	// evaluated is false when the policy did not apply.
+	// evaluated is false if the policy did not apply.
 	evaluated bool
 	violated  []string
 	failed    []string
 	changed   bool
 }
 
-// verdictOf reads from a trace what a policy said.
+// verdictOf reads the result of a policy from a trace.
 func (o *Outcome) verdictOf(policy string) verdict {
 	var v verdict
 	for j := range o.trace.Verdicts(false).Judged() {
@@ -224,7 +224,7 @@ func (v *verdict) each(e *trace.EvaluationRecord) {
 	}
 }
 
-// unjudged says why no policy judged a request; empty when policies did.
+// unjudged returns the reason why no policy was evaluated for a request; empty if one was.
 func (o *Outcome) unjudged() string {
 	if o.Allowed || len(o.By) == 0 || o.By[0].Policy != "" {
 		return ""
@@ -241,7 +241,7 @@ func decodeNode(root *yamlv3.Node, into any) error {
 	return yaml.Unmarshal(data, into)
 }
 
-// elementsOf are the elements of a list, as many as a decoder found.
+// elementsOf returns the elements of a list, padded to the number that a decoder found.
 func elementsOf(n *yamlv3.Node, count int) []*yamlv3.Node {
 	var list []*yamlv3.Node
 	if n.Kind == yamlv3.SequenceNode {
@@ -255,7 +255,7 @@ func elementsOf(n *yamlv3.Node, count int) []*yamlv3.Node {
 	return list
 }
 
-// strange says that a mapping has a field that is not known here: what it asks for is not judged.
+// strange reports a field of a mapping that is not supported, so that its test cannot be evaluated.
 func strange(n *yamlv3.Node, known ...string) string {
 	for key := range entries(n) {
 		if !slices.Contains(known, key.Value) {
@@ -265,5 +265,5 @@ func strange(n *yamlv3.Node, known ...string) string {
 	return ""
 }
 
-// isURL reports whether a path is elsewhere.
+// isURL reports whether a path is a URL.
 func isURL(path string) bool { return strings.Contains(path, "://") }

@@ -22,7 +22,7 @@ func resultsOf(t *testing.T, texts map[string]string) []*Result {
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n"
 
-// Suites of gator share a world, and none sees what the policies of another one say (S24.12).
+// Suites of gator share a test environment, and none sees the results of another suite's policies (S24.12).
 func TestSuitesOfGatorDoNotSeeEachOther(t *testing.T) {
 	suite := func(violations string) string {
 		return "apiVersion: test.gatekeeper.sh/v1alpha1\nkind: Suite\ntests: [{name: a, template: template.yaml, constraint: constraint.yaml, cases: [{name: b, object: object.yaml, assertions: [{violations: " + violations + "}]}]}]\n"
@@ -43,7 +43,7 @@ func TestSuitesOfGatorDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-// What is wrong with a param of kaptest has the file and the line of the param (S24.12).
+// A fault in a param of kaptest has the file and the line of the param (S24.12).
 func TestParamsOfKaptestHaveTheirPlace(t *testing.T) {
 	results := resultsOf(t, map[string]string{
 		"policy.yaml": "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n" +
@@ -56,7 +56,7 @@ func TestParamsOfKaptestHaveTheirPlace(t *testing.T) {
 	}
 }
 
-// A null in a custom resource stays, as its API server keeps it: policies may ask for it (S24.4).
+// A null in a custom resource stays, as its API server keeps it: policies may test for it (S24.4).
 func TestNullsOfCustomResourcesStay(t *testing.T) {
 	results := resultsOf(t, map[string]string{
 		"world.yaml": `

@@ -77,15 +77,15 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 // gatekeeperName is the name of Gatekeeper's recipe.
 const gatekeeperName = "gatekeeper"
 
-// gator makes tests of a Suite of gator.
+// gator makes tests from a Suite of gator.
 type gator struct {
 	*finder
 	*foreign
-	// engine reports whether Gatekeeper is started, and running why no webhook that is called judges.
+	// engine reports whether Gatekeeper is started. running is the reason why no webhook can evaluate the tests.
 	engine  bool
 	running string
 	kinds   map[string]bool
-	// of are the suites for Gatekeeper, by the file of the template, and others all that were made.
+	// of are the suites for Gatekeeper, by the file of the template, and others all suites made.
 	of     map[string]*foreign
 	others []*foreign
 }
@@ -138,7 +138,8 @@ func (g *gator) test(test *gatorTest, node *yamlv3.Node, skipped bool) {
 	}
 }
 
-// through is the suite of the tests with one template, which Gatekeeper judges. Their names are those of the file.
+// through returns the suite of the tests with one template, which Gatekeeper evaluates. Test names are unique in the
+// file.
 func (g *gator) through(template string, templates []*manifests.Object) *foreign {
 	s := g.of[template]
 	if s == nil {
@@ -149,7 +150,7 @@ func (g *gator) through(template string, templates []*manifests.Object) *foreign
 	return s
 }
 
-// other is one more suite of the file, with a place of its own next to the engine.
+// other adds a suite of the file, with a separate environment next to the engine.
 func (g *gator) other() *foreign {
 	s := newForeign(g.File, "gator", g.foreign.roots)
 	s.names, s.Suite.engine = g.names, gatekeeperName
@@ -157,8 +158,8 @@ func (g *gator) other() *foreign {
 	return s
 }
 
-// inventory is the suite of a case with objects that its constraint reads. Gatekeeper reads the kinds of
-// objects that a SyncSet names.
+// inventory returns the suite of a case whose constraint reads other objects. Gatekeeper reads the kinds of objects
+// that a SyncSet names.
 func (g *gator) inventory(c *gatorCase, line int, policies []*manifests.Object) *foreign {
 	s := g.other()
 	s.Suite.inventory = true
@@ -177,14 +178,14 @@ func (g *gator) inventory(c *gatorCase, line int, policies []*manifests.Object) 
 	return s
 }
 
-// named is an object under another name.
+// named returns a copy of an object under another name.
 func (f *foreign) named(o *manifests.Object, name string) *manifests.Object {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}
 	u.SetName(name)
 	return o.With(u.Object)
 }
 
-// gatorCase adds a case of a test. engine is set when webhooks judge it.
+// gatorCase adds a case of a test. engine is set if webhooks evaluate it.
 func (f *foreign) gatorCase(test *gatorTest, c *gatorCase, node *yamlv3.Node, policy string, engine *about, skip string) {
 	line := node.Line
 	t := &Test{Name: test.Name + "/" + c.Name, Line: line, Skip: skip, running: engine}
@@ -214,7 +215,7 @@ func (f *foreign) gatorCase(test *gatorTest, c *gatorCase, node *yamlv3.Node, po
 	}
 	t.request = reviewed(objects[0].Content)
 	t.request.line = line
-	// CEL sees nothing of an inventory but the namespace of the request.
+	// CEL sees only the namespace of the request from an inventory.
 	for _, name := range c.Inventory {
 		for _, o := range f.read(line, name) {
 			if at(o.Content, "kind") == "Namespace" && at(o.Content, "metadata", "name") == t.request.namespaceOf() {
@@ -240,8 +241,8 @@ func (f *foreign) gatorCase(test *gatorTest, c *gatorCase, node *yamlv3.Node, po
 	}
 }
 
-// verdictBy returns the violations of a constraint: those that the running engine names, or those of
-// the policy that was made of the constraint. skip says why there is no verdict.
+// verdictBy returns the violations of a constraint: the violations reported by the running engine, or by the policy
+// made from the constraint. skip is the reason if there is no verdict.
 func (o *Outcome) verdictBy(engine *about, policy string) (messages []string, skip string) {
 	if engine != nil {
 		messages, o.named, skip = engine.heardOf(o)
@@ -254,11 +255,11 @@ func (o *Outcome) verdictBy(engine *about, policy string) (messages []string, sk
 	return slices.Concat(v.violated, v.failed), ""
 }
 
-// check says what is wrong with an assertion.
+// check reports the faults of an assertion.
 func (a *gatorAssertion) check(f *foreign, line int) {
 	switch n := a.Violations.(type) {
 	case nil, bool:
-		// YAML reads yes and no as these.
+		// YAML reads yes and no as booleans.
 	case float64:
 		if n < 0 || n != float64(int(n)) {
 			f.fail(line, "violations is %v, and must be a number from 0, yes or no", n)
@@ -277,7 +278,7 @@ func (a *gatorAssertion) check(f *foreign, line int) {
 	}
 }
 
-// ok reports whether messages are as asserted, and says what is.
+// ok reports whether messages meet the assertion, and returns the expected number.
 func (a *gatorAssertion) ok(messages []string) (want string, ok bool) {
 	matched := 0
 	for _, message := range messages {
@@ -298,7 +299,7 @@ func (a *gatorAssertion) ok(messages []string) (want string, ok bool) {
 	return want, ok
 }
 
-// labelsOf are the labels of an object; not nil.
+// labelsOf returns the labels of an object; not nil.
 func labelsOf(content map[string]any) map[string]string {
 	labels := map[string]string{}
 	given, _ := walk(content, "metadata", "labels").(map[string]any)
@@ -310,7 +311,7 @@ func labelsOf(content map[string]any) map[string]string {
 	return labels
 }
 
-// reviewed is the request of an object, or of an AdmissionReview that has one.
+// reviewed returns the request for an object, or the request in an AdmissionReview.
 func reviewed(content map[string]any) request {
 	if at(content, "kind") != "AdmissionReview" {
 		return request{operation: opCreate, object: runtime.DeepCopyJSON(content)}
@@ -327,7 +328,7 @@ func reviewed(content map[string]any) request {
 		q.operation = opCreate
 	}
 	if q.operation == opUpdate && q.old == nil && q.object != nil {
-		// The review says nothing of what was there: nothing changes.
+		// The review does not contain the old object, so it is assumed to be unchanged.
 		q.old = runtime.DeepCopyJSON(q.object)
 	}
 	if q.operation == opDelete {
@@ -340,11 +341,11 @@ func reviewed(content map[string]any) request {
 	return q
 }
 
-// constraints is the group of Gatekeeper's constraints.
+// constraintsGroup is the group of Gatekeeper's constraints.
 const constraintsGroup = "constraints.gatekeeper.sh"
 
-// template makes a policy of a constraint template that has CEL, and of a constraint, as Gatekeeper
-// does. It returns why that is not possible.
+// template makes a policy from a constraint template with CEL and a constraint, as Gatekeeper does. It returns the
+// reason if this is not possible.
 func (f *foreign) template(name string, template, constraint *manifests.Object, kinds map[string]bool) (skip string) {
 	var source map[string]any
 	targets, _ := walk(template.Content, "spec", "targets").([]any)
@@ -397,7 +398,7 @@ func (f *foreign) template(name string, template, constraint *manifests.Object, 
 		case "namespaceSelector":
 			constraints["namespaceSelector"] = value
 		case "namespaces", "excludedNamespaces":
-			// What has no namespace is in none, and matches both.
+			// Cluster-scoped objects have no namespace, and match both lists.
 			list, _ := value.([]any)
 			if len(list) == 0 {
 				continue
@@ -456,15 +457,15 @@ func (f *foreign) template(name string, template, constraint *manifests.Object, 
 	return ""
 }
 
-// subject is the object that a request is about.
+// subject is a CEL expression for the object of a request.
 const subject = "(object == null ? oldObject : object)"
 
-// matchesGlob is an expression that is true when another one matches a pattern with *.
+// matchesGlob returns a CEL expression that is true if another matches a pattern with *.
 func matchesGlob(expression, pattern string) string {
 	return expression + ".matches(" + strconv.Quote("^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")+"$") + ")"
 }
 
-// oneOfTexts is an expression that is true when another one is one of some texts; * is any.
+// oneOfTexts returns a CEL expression that is true if another equals one of some strings; * matches any.
 func oneOfTexts(expression string, list any) string {
 	texts, _ := list.([]any)
 	var quoted []string

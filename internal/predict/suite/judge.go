@@ -36,10 +36,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
-// administrator makes the requests of tests that name no user, as kubeadm names it.
+// administrator makes the requests of tests that name no user, as in kubeadm.
 var administrator = user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{"system:masters"}}
 
-// Outcome is what came of a test's request.
+// Outcome is the result of a test's request.
 type Outcome struct {
 	Allowed bool            `json:"allowed"`
 	Code    int             `json:"code"`
@@ -47,23 +47,23 @@ type Outcome struct {
 	Message string          `json:"message,omitempty"`
 	By      []stage.Decider `json:"by,omitempty"`
 	Causes  []OutcomeCause  `json:"causes,omitempty"`
-	// Warnings and Annotations are those that the client, and the audit log, would get.
+	// Warnings are for the client, and Annotations for the audit log.
 	Warnings    []string          `json:"warnings,omitempty"`
 	Annotations map[string]string `json:"auditAnnotations,omitempty"`
-	// Object is what would be stored; nil for a rejection and a deletion.
+	// Object is the object to store; nil for a rejection and a deletion.
 	Object map[string]any `json:"-"`
 	// Called are the webhooks that were called, as CONFIGURATION/NAME.
 	Called []string `json:"called,omitempty"`
-	// Cost is that of all CEL expressions of policies.
+	// Cost is the cost of all CEL expressions of policies.
 	Cost uint64 `json:"cost"`
 	// Added are the fields that the stored object has in addition to oldObject, each as PATH=VALUE.
 	Added []string `json:"-"`
-	// Unanswered are webhooks that would be called, and that nobody answers for.
+	// Unanswered lists webhooks that match the request and have neither an answer nor a program.
 	Unanswered []string `json:"unanswered,omitempty"`
 
-	// named reports whether the answer of a webhook named the policy of the test.
+	// named reports whether the response of a webhook named the policy of the test.
 	named bool
-	// invalid reports whether the validation of the object's kind was left out.
+	// invalid reports whether the validation of the object's kind was skipped.
 	invalid bool
 
 	sent  *stage.Question
@@ -71,7 +71,7 @@ type Outcome struct {
 	trace *trace.Trace
 }
 
-// settle forgets what nobody asks a test for that is over.
+// settle frees memory that is not needed after the test.
 func (o *Outcome) settle(status Status) {
 	o.sent, o.plan, o.trace = nil, nil, nil
 	if status != Failed {
@@ -79,7 +79,7 @@ func (o *Outcome) settle(status Status) {
 	}
 }
 
-// Sent returns the request that was judged; nil without Options.Keep.
+// Sent returns the request that was evaluated; nil without Options.Keep.
 func (o *Outcome) Sent() *stage.Question { return o.sent }
 
 // OutcomeCause is one of the causes of a rejection.
@@ -89,14 +89,14 @@ type OutcomeCause struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// judged is one evaluation that a rehearsal saw.
+// judged is one evaluation that a rehearsal reported.
 type judged struct {
 	entry *registration.Entry
 	e     *expression.Expression
 	seen  *expression.Seen
 }
 
-// witness is given evaluations, also by several goroutines at the same time.
+// witness receives evaluations, also concurrently.
 type witness func(*registration.Entry, *expression.Expression, *expression.Seen)
 
 // watcher collects evaluations.
@@ -111,15 +111,15 @@ func (w *watcher) saw(entry *registration.Entry, e *expression.Expression, seen 
 	w.list = append(w.list, judged{entry, e, seen})
 }
 
-// errUnjudged is why a test cannot be judged. Of the suite of another tool, such a test is skipped.
+// errUnjudged is the reason why a test cannot be evaluated. A test of another tool's suite is then skipped.
 type errUnjudged struct{ error }
 
-// unmade is why no request can be made of a test.
+// unmade reports why the request of a test cannot be made.
 func unmade(err error) error {
 	return errUnjudged{fmt.Errorf("the request cannot be made: %w", err)}
 }
 
-// build makes the request of a test, for its outcome.
+// build builds the request of a test.
 func (t *Test) build(ctx context.Context, w *stage.Stage, o *Outcome) error {
 	q := &t.request
 	kind, err := q.kindIn(w)
@@ -214,8 +214,8 @@ func (t *Test) build(ctx context.Context, w *stage.Stage, o *Outcome) error {
 	return nil
 }
 
-// kindIn returns the kind of the object that a request is about, in the version of the request. What is sent
-// to a subresource may be of another kind, such as Scale.
+// kindIn returns the kind of the object that a request is about, in the version of the request. The object sent to a
+// subresource may have another kind, such as Scale.
 func (q *request) kindIn(w *stage.Stage) (*offline.Kind, error) {
 	sent := at(q.object, "kind")
 	version := q.apiVersion
@@ -235,7 +235,7 @@ func (q *request) kindIn(w *stage.Stage) (*offline.Kind, error) {
 	}
 }
 
-// connect puts the object of a CONNECT, such as PodExecOptions, into the query of its request.
+// connect converts the object of a CONNECT, such as PodExecOptions, to the query of its request.
 func connect(q *stage.Question, object map[string]any) error {
 	if object == nil {
 		return nil
@@ -265,7 +265,7 @@ func connect(q *stage.Question, object map[string]any) error {
 	return err
 }
 
-// kindIn finds a kind of a world; without a version, by its name.
+// kindIn finds a kind of a stage; without a version, by its name.
 func kindIn(w *stage.Stage, apiVersion, kind string) (*offline.Kind, error) {
 	if apiVersion == "" {
 		return w.Kinds().Named(kind)
@@ -281,7 +281,7 @@ func kindIn(w *stage.Stage, apiVersion, kind string) (*offline.Kind, error) {
 	return found, nil
 }
 
-// stored completes an object to one that is stored.
+// stored adds the metadata of a stored object.
 func stored(u *unstructured.Unstructured, namespace string) {
 	if namespace != "" && u.GetNamespace() == "" {
 		u.SetNamespace(namespace)
@@ -295,7 +295,7 @@ func stored(u *unstructured.Unstructured, namespace string) {
 	u.SetResourceVersion("1")
 }
 
-// complete gives an object what a create would have stored in addition, and returns that as PATH=VALUE (S24.3).
+// complete adds to an object the fields that a create would have stored, and returns them as PATH=VALUE (S24.3).
 func complete(ctx context.Context, w *stage.Stage, u *unstructured.Unstructured) (added []string, err error) {
 	kind, err := kindIn(w, u.GetAPIVersion(), u.GetKind())
 	if err != nil {
@@ -329,12 +329,11 @@ func complete(ctx context.Context, w *stage.Stage, u *unstructured.Unstructured)
 	return added, nil
 }
 
-// judge has the request of a test judged. saw, if
-// it is set, is given each evaluation of an expression.
+// judge evaluates the request of a test. saw, if set, receives each evaluation of an expression.
 func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw witness) (*Outcome, error) {
 	o, err := t.ask(ctx, w, calls, saw, false)
 	if err == nil && t.Suite.engine != "" && !o.Allowed && len(o.By) > 0 && o.By[0].Plugin == stage.API && t.request.operation == opCreate && t.request.subresource == "" {
-		// The suites of other tools have objects that no API server takes.
+		// The suites of other tools contain objects that no API server accepts.
 		if invalid, err := t.ask(ctx, w, calls, saw, true); err == nil {
 			invalid.invalid = true
 			return invalid, nil
@@ -343,7 +342,7 @@ func (t *Test) judge(ctx context.Context, w *stage.Stage, calls *callers, saw wi
 	return o, err
 }
 
-// ask asks the request of a test. invalid has it judged without the validation of its kind.
+// ask sends the request of a test. If invalid is set, the validation of its kind is skipped.
 func (t *Test) ask(ctx context.Context, w *stage.Stage, calls *callers, saw witness, invalid bool) (*Outcome, error) {
 	o := &Outcome{}
 	if err := t.build(ctx, w, o); err != nil {
@@ -386,7 +385,7 @@ func (t *Test) ask(ctx context.Context, w *stage.Stage, calls *callers, saw witn
 	return o, nil
 }
 
-// read takes in an answer.
+// read reads a response.
 func (o *Outcome) read(q *stage.Question, a *stage.Answer) {
 	o.Code, o.Warnings, o.Annotations = a.Code, a.Warnings, q.Rehearsal.Annotations()
 	o.Allowed = a.Status == nil || q.Rehearsal.Connected()
@@ -413,19 +412,19 @@ func (o *Outcome) read(q *stage.Question, a *stage.Answer) {
 	}
 }
 
-// callers answers for webhooks.
+// callers answers calls of webhooks.
 type callers struct {
-	// call has webhooks that nobody answers for called.
+	// call enables calls of webhooks without an answer or a program.
 	call bool
 	// started are the services of programs, as NAMESPACE/NAME.
 	started map[string]bool
-	// engines are those whose answers name policies.
+	// engines are the engines whose responses name policies.
 	engines []*engines.Engine
-	// registrations are in place of those in force; nil for these.
+	// registrations replaces the active registrations; nil keeps them.
 	registrations func(inForce *snapshot.Snapshot) *snapshot.Snapshot
 }
 
-// policies adds the policies of engines that a denial names to what rejected a request.
+// policies adds the engines' policies that a denial names to the deciders of a rejection.
 func (c *callers) policies(o *Outcome) {
 	if o.Allowed || len(o.By) == 0 || o.By[0].Webhook == "" {
 		return
@@ -443,10 +442,10 @@ func (c *callers) policies(o *Outcome) {
 	}
 }
 
-// errRefused is a connection that a test has refused.
+// errRefused is the error of a connection that a test refuses.
 var errRefused = errors.New("connection refused")
 
-// answer answers a call. unanswered reports whether nobody does.
+// answer answers a call. unanswered reports whether the test has no answer for the webhook.
 func (c *callers) answer(t *Test, hook *registration.Entry, req *http.Request) (response *http.Response, err error, unanswered bool) {
 	for _, list := range [][]answer{t.request.answers, t.Suite.answers} {
 		for i := range list {
@@ -462,7 +461,7 @@ func (c *callers) answer(t *Test, hook *registration.Entry, req *http.Request) (
 	return nil, fmt.Errorf("the webhook is not called: give the test an answer for it (webhooks), a program (programs, with --start-programs), or say --call"), true
 }
 
-// answer is what a webhook answers in a test.
+// answer is a webhook's answer in a test.
 type answer struct {
 	line    int
 	webhook string
@@ -478,7 +477,7 @@ func (a *answer) isFor(hook *registration.Entry) bool {
 	return a.webhook == hook.Name || a.webhook == hook.String() || a.webhook == hook.Configuration
 }
 
-// give makes the answer to a call.
+// give returns the response to a call.
 func (a *answer) give(req *http.Request) (*http.Response, error) {
 	if a.refuse {
 		return nil, errRefused
@@ -521,7 +520,7 @@ func (o *Outcome) title() string {
 	return fmt.Sprintf("%s %s %s as %s", o.plan.Operation, resource, name, q.User.Name)
 }
 
-// storedAs is an object as a rehearsal finds it.
+// storedAs returns an object in the form that a rehearsal needs.
 func storedAs(kind *offline.Kind, u *unstructured.Unstructured) []server.Stored {
 	resource := kind.Resource.GroupResource()
 	if resource.Group == "events.k8s.io" {

@@ -101,16 +101,16 @@ func isPolicy(kind string) bool {
 	return kind == "ValidatingAdmissionPolicy" || kind == "MutatingAdmissionPolicy"
 }
 
-// kaptester makes tests of a file of kaptest.
+// kaptester makes tests from a file of kaptest.
 type kaptester struct {
-	// foreign has what all worlds of the file have.
+	// foreign has the common part of all test environments of the file.
 	*foreign
-	// strange is why no test can be judged.
+	// strange is the reason why no test can be evaluated.
 	strange   string
 	policies  map[string]*manifests.Object
 	resources []*manifests.Object
-	// worlds are the suites that the tests become, each with one policy and one param: kaptest
-	// judges by one policy at a time. order has them as the file does.
+	// worlds are the suites made from the tests, each with one policy and one param, because kaptest evaluates one
+	// policy at a time. order lists them in the order of the file.
 	worlds map[string]*foreign
 	order  []*foreign
 }
@@ -123,7 +123,7 @@ func (k *kaptester) suites(root *yamlv3.Node, field, kind string, suites []kapte
 	}
 }
 
-// object returns a resource; nil when there is none.
+// object returns a resource; nil if there is none.
 func (k *kaptester) object(n *kaptestName) *manifests.Object {
 	for _, o := range k.resources {
 		if n != nil && n.means(o.Content) {
@@ -133,7 +133,7 @@ func (k *kaptester) object(n *kaptestName) *manifests.Object {
 	return nil
 }
 
-// find returns a copy of the content of a resource; nil when there is none.
+// find returns a copy of the content of a resource; nil if there is none.
 func (k *kaptester) find(n *kaptestName) map[string]any {
 	if o := k.object(n); o != nil {
 		return runtime.DeepCopyJSON(o.Content)
@@ -141,7 +141,7 @@ func (k *kaptester) find(n *kaptestName) map[string]any {
 	return nil
 }
 
-// kaptestResults are what a test of each kind of policy may expect.
+// kaptestResults has the possible expectations of a test, by kind of policy.
 var kaptestResults = map[string][]string{
 	"ValidatingAdmissionPolicy": {"admit", "deny", "skip", "error"},
 	"MutatingAdmissionPolicy":   {"mutate", "skip", "error"},
@@ -189,7 +189,7 @@ func (k *kaptester) test(kind, policy string, n int, test *kaptestTest, node *ya
 		q.operation = opCreate
 	default:
 		q.operation = opUpdate
-		// An update changes an object of one name; kaptest compares any two.
+		// An update cannot change the name of an object; kaptest compares any two objects.
 		q.old["metadata"].(map[string]any)["name"] = at(q.object, "metadata", "name")
 	}
 	t.request = q
@@ -236,13 +236,13 @@ func (k *kaptester) test(kind, policy string, n int, test *kaptestTest, node *ya
 	}
 }
 
-// bind returns the world of a test: its policy, the param that it names, and the binding of both.
+// bind returns the test environment of a test: its policy, the param that it names, and their binding.
 func (k *kaptester) bind(t *Test, policy *manifests.Object, test *kaptestTest) *foreign {
 	key, why := at(policy.Content, "kind")+" "+at(policy.Content, "metadata", "name"), ""
 	var param *manifests.Object
 	var ref map[string]any
 	if paramKind := at(policy.Content, "spec", "paramKind", "kind"); paramKind != "" {
-		// The policy says what kind its params are of.
+		// The policy names the kind of its params.
 		named := kaptestName{Kind: paramKind}
 		if test.Param != nil {
 			named.Namespace, named.Name = test.Param.Namespace, test.Param.Name

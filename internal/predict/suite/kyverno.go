@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// isKyvernoTest reports whether a document has tests of the Kyverno CLI, which asks for no version.
+// isKyvernoTest reports whether a document has tests of the Kyverno CLI, which accepts any version.
 func isKyvernoTest(apiVersion, kind string) bool {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	return kind == "Test" && (group == "cli.kyverno.io" || group == "kyverno.io")
@@ -33,7 +33,7 @@ type kyvernoTest struct {
 	Results                                                           []kyvernoResult
 }
 
-// kyvernoValues are the Values of the Kyverno CLI. Values of policies are for Kyverno's own.
+// kyvernoValues are the Values of the Kyverno CLI. Values of policies only matter to Kyverno's own policies.
 type kyvernoValues struct {
 	GlobalValues      map[string]any
 	NamespaceSelector []struct {
@@ -80,21 +80,21 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 	return true
 }
 
-// kyverno makes tests of a Test of the Kyverno CLI.
+// kyverno makes tests from a Test of the Kyverno CLI.
 type kyverno struct {
 	*foreign
 	root *yamlv3.Node
 	doc  kyvernoTest
-	// skip is why no result can be judged, and running why none of Kyverno's own can be by webhooks
-	// that are called.
+	// skip is the reason why no result can be evaluated, and running the reason why webhooks cannot evaluate Kyverno's
+	// own policies.
 	skip, running string
 	call          bool
 	// engine reports whether Kyverno is started for its own policies.
 	engine bool
-	// same notes which policies the engine that is called is to have.
+	// same notes the policies that the called engine must have.
 	same     func(*about, *manifests.Object)
 	policies map[string]*manifests.Object
-	// ours reports whether the API server judges by a policy.
+	// ours reports whether the API server evaluates a policy.
 	ours      bool
 	resources []*manifests.Object
 	operation string
@@ -130,7 +130,7 @@ func (k *kyverno) readPolicies() {
 	}
 }
 
-// surroundings reads what is around the requests.
+// surroundings reads the resources, values and users of the requests.
 func (k *kyverno) surroundings() {
 	if more := strange(k.root, "apiVersion", "kind", "metadata", "name", "policies", "resources", "targetResources", "variables", "paramResources", "userinfo", "results", "values", "exceptions", "context", "clusterResources", "apiCallResponses", "globalContextEntries"); more != "" && k.skip == "" {
 		k.skip = more
@@ -187,7 +187,7 @@ func (k *kyverno) surroundings() {
 	}
 }
 
-// values takes in values: the labels of namespaces and the operation.
+// values reads the labels of namespaces and the operation.
 func (k *kyverno) values(v *kyvernoValues) {
 	for _, n := range v.NamespaceSelector {
 		labels := map[string]string{}
@@ -204,7 +204,7 @@ func (k *kyverno) values(v *kyvernoValues) {
 	}
 }
 
-// userOf is the user of a userInfo; nil when there is none.
+// userOf returns the user of a userInfo; nil if there is none.
 func userOf(content map[string]any) *user.DefaultInfo {
 	var of struct {
 		UserInfo struct {
@@ -213,13 +213,13 @@ func userOf(content map[string]any) *user.DefaultInfo {
 			Extra         map[string][]string
 		}
 	}
-	// What cannot be read is left out.
+	// Unreadable parts are ignored.
 	_ = yaml.Unmarshal(stage.Encode(content), &of)
 	u := &user.DefaultInfo{Name: of.UserInfo.Username, UID: of.UserInfo.UID, Groups: of.UserInfo.Groups, Extra: of.UserInfo.Extra}
 	if u.Name == "" && len(u.Groups) == 0 {
 		return nil
 	}
-	// Maybe only the groups are given.
+	// Possibly only the groups are given.
 	u.Name = cmp.Or(u.Name, administrator.Name)
 	return u
 }
@@ -383,13 +383,13 @@ func (k *kyverno) test(r *kyvernoResult, name, policy, kind string, node *yamlv3
 	}
 }
 
-// ruled compares a result with what a running Kyverno answers. An answer does not tell a rule that
-// holds from one that does not apply.
+// ruled compares a result with the response of a running Kyverno. A response does not distinguish a rule that passes
+// from a rule that does not apply.
 func (k *kyverno) ruled(t *Test, r *kyvernoResult, o *Outcome, patched any) (failures []Failure, skip string) {
 	var messages []string
 	messages, o.named, skip = t.running.heardOf(o)
 	if skip == uncalled && k.engine && r.Result == "skip" {
-		// The engine registered its webhooks for what its policies are about.
+		// The engine registered its webhooks for the resources in its policies.
 		skip = ""
 	}
 	if skip != "" {

@@ -26,34 +26,32 @@ import (
 )
 
 const (
-	// maxMutants bounds how many changes a run tries.
+	// maxMutants bounds the mutants of a run.
 	maxMutants = 20_000
-	// mutantsAtOnce is how many changes have registrations in memory, and maxAttempts how many tests by changes
-	// wait, at the same time.
+	// mutantsAtOnce bounds the mutants with registrations in memory, and maxAttempts the queued tests of mutants.
 	mutantsAtOnce = 128
 	maxAttempts   = 20_000
 )
 
-// Mutants says which changes of registrations the tests notice. Its JSON is stable: fields are only ever
-// added.
+// Mutants is the result of mutation testing. Its JSON is stable: fields are only ever added.
 type Mutants struct {
-	// Tried are the changes that the API server takes, and Noticed those of them with which a test does
-	// not pass. Left are those that were not tried, because there are too many.
+	// Tried counts the mutants that the API server accepts, and Noticed the killed mutants among them, with which a
+	// test does not pass. Left counts the mutants that were not tried, because there are too many.
 	Tried   int `json:"tried"`
 	Noticed int `json:"noticed"`
 	Left    int `json:"left,omitempty"`
-	// Unnoticed are in the order of the files and lines.
+	// Unnoticed are the surviving mutants, in the order of the files and lines.
 	Unnoticed []*mutants.Mutant `json:"unnoticed"`
 }
 
-// tried is one change, in all worlds that have its registration.
+// tried is one mutant, in all test environments that have its registration.
 type tried struct {
 	*mutants.Mutant
 	taken, noticed atomic.Bool
 }
 
-// mutant is a change in one world. Requests are judged by the world's registrations with the changed one
-// among them; the world itself stays.
+// mutant is a mutant in one test environment. Requests are evaluated against the registrations of the environment with
+// the changed one among them; the stored objects stay unchanged.
 type mutant struct {
 	*tried
 	content map[string]any
@@ -62,14 +60,15 @@ type mutant struct {
 	with    *snapshot.Snapshot
 }
 
-// registrations returns those in force with the changed one. They stay the same while mutants are tried.
+// registrations returns the active registrations with the changed one. The active ones stay the same while mutants are
+// tried.
 func (m *mutant) registrations(inForce *snapshot.Snapshot) *snapshot.Snapshot {
 	m.once.Do(func() { m.with = inForce.With([]runtime.Object{m.object}) })
 	return m.with
 }
 
-// touched are the registrations whose rules match the request; false for those that did not act on it,
-// as their selectors or conditions say.
+// touched lists the registrations whose rules match the request. The value is false if selectors or conditions excluded
+// the request.
 func (o *Outcome) touched() map[string]bool {
 	list := map[string]bool{}
 	record := o.trace.Verdicts(false)
@@ -85,8 +84,8 @@ func (o *Outcome) touched() map[string]bool {
 	return list
 }
 
-// mutate changes the registrations of a world, and judges by each change the tests that passed and that
-// its registration touches, until one does not pass.
+// mutate changes the registrations of a test environment, and runs for each mutant the passed tests that its
+// registration touches, until one does not pass.
 func (r *runner) mutate(ctx context.Context, p *venue, objects []*manifests.Object, results []*Result) error {
 	list, err := r.mutantsOf(ctx, p.stage, objects)
 	if err != nil {
@@ -103,8 +102,8 @@ func (r *runner) mutate(ctx context.Context, p *venue, objects []*manifests.Obje
 	return nil
 }
 
-// attempts judges tests by mutants. The first test of each mutant comes first, then the second of each: most
-// mutants need no third. What is left needs all tests, of which more and more are judged at once.
+// attempts runs tests with mutants: the first test of each mutant, then the second of each, because most mutants need
+// no third. The remaining mutants need all tests, which are then run in growing batches.
 func (r *runner) attempts(ctx context.Context, p *venue, list []*mutant, results []*Result) error {
 	next := make([]int, len(list))
 	for most := 1; ; most = max(1, min(2*most, maxAttempts/len(list))) {
@@ -131,8 +130,8 @@ func (r *runner) attempts(ctx context.Context, p *venue, list []*mutant, results
 	}
 }
 
-// touching names the registration that decides whether an object touches a request: the object, or the
-// policy of a binding.
+// touching names the registration that decides whether an object touches a request: the object, or the policy of a
+// binding.
 func touching(content map[string]any) string {
 	kind, name := at(content, "kind"), at(content, "metadata", "name")
 	if policy, ok := strings.CutSuffix(kind, "Binding"); ok {
@@ -141,7 +140,7 @@ func touching(content map[string]any) string {
 	return kind + " " + name
 }
 
-// mutantsOf are the mutants of objects that the server takes.
+// mutantsOf returns the mutants of objects that the server accepts.
 func (r *runner) mutantsOf(ctx context.Context, w *stage.Stage, objects []*manifests.Object) ([]*mutant, error) {
 	var list []*mutant
 	sources := map[string]string{}
@@ -179,7 +178,7 @@ func (r *runner) mutantsOf(ctx context.Context, w *stage.Stage, objects []*manif
 	return slices.DeleteFunc(list, func(m *mutant) bool { return m.object == nil }), err
 }
 
-// try returns a mutant as all worlds know it; nil when there are too many.
+// try returns the entry that a mutant shares between all test environments; nil if there are too many.
 func (r *runner) try(m *mutants.Mutant) *tried {
 	key := fmt.Sprint(m.File, m.Line, m.Column, m.Object, m.Field, m.Was, m.Is, m.Notice)
 	r.mu.Lock()
@@ -199,8 +198,8 @@ func (r *runner) try(m *mutants.Mutant) *tried {
 	return known
 }
 
-// taken asks the server for a changed registration as it would be stored; nil when it takes none. The
-// server stores nothing.
+// taken returns a changed registration as the server would store it; nil if the server rejects it. The server stores
+// nothing.
 func taken(ctx context.Context, w *stage.Stage, content map[string]any) (runtime.Object, error) {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
 	kind := w.Kinds().Of(u.GroupVersionKind())
@@ -221,7 +220,7 @@ func taken(ctx context.Context, w *stage.Stage, content map[string]any) (runtime
 	return registration.FromContent(u.Object)
 }
 
-// attempt judges a test once more, by a mutant.
+// attempt runs a test again, with a mutant.
 func (r *runner) attempt(ctx context.Context, w *stage.Stage, result *Result, calls *callers) error {
 	m, t := result.mutant, result.test
 	if m.noticed.Load() {

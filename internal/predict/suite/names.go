@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
-// names are those that the registrations of a world have, for what tests say about them.
+// names are the names in the registrations of a test environment that tests can refer to.
 type names struct{ webhooks, policies, bindings []string }
 
 func namesIn(objects []*manifests.Object) *names {
@@ -39,8 +39,8 @@ func (n *names) hooks(configuration string, hooks []any) {
 	}
 }
 
-// strange says which name of a test no registration of its world has; nil if all are there (S24.24). What a test
-// says of a name with a typing error could never fail.
+// strange reports a name in a test that no registration of its environment has; nil if all exist (S24.24). An
+// expectation about a misspelled name could never fail.
 func (n *names) strange(t *Test) error {
 	var wrong error
 	check := func(line int, what, kind, name string, known []string) {

@@ -35,7 +35,7 @@ const (
 	opConnect = "CONNECT"
 )
 
-// subresourceOperations are the operations of requests for subresources; those for all others are updates.
+// subresourceOperations are the operations of requests for subresources; all others are updates.
 var subresourceOperations = map[string]string{
 	"binding": opCreate, "eviction": opCreate, "token": opCreate,
 	"attach": opConnect, "exec": opConnect, "portforward": opConnect, "proxy": opConnect,
@@ -45,7 +45,7 @@ var subresourceOperations = map[string]string{
 type parser struct {
 	decoder
 	suite *Suite
-	// object reads an object that a test names by its file.
+	// object reads an object from a file that a test names.
 	object func(n *yamlv3.Node, ref string) (map[string]any, error)
 }
 
@@ -162,7 +162,7 @@ func (p *parser) row(n *yamlv3.Node, table *Test, request, expected *yamlv3.Node
 		t.expect = p.expect(t.place.expect)
 	case expected != nil:
 		t.expect = p.expect(expected)
-		// A change of what one row gets must not be one of what all rows expect.
+		// An update for one row must not change the expectations of all rows.
 		t.place.shared = true
 	default:
 		p.fail(n, "the row %q expects nothing, and neither does its table", name)
@@ -170,7 +170,7 @@ func (p *parser) row(n *yamlv3.Node, table *Test, request, expected *yamlv3.Node
 	p.suite.Tests = append(p.suite.Tests, t)
 }
 
-// expand puts the objects of a request into it that it names by their files.
+// expand replaces the file names of a request's objects with the objects.
 func (p *parser) expand(request *yamlv3.Node) {
 	for key, value := range entries(request) {
 		if key.Value != "object" && key.Value != "oldObject" || value.Kind != yamlv3.ScalarNode || value.Tag != "!!str" {
@@ -178,7 +178,7 @@ func (p *parser) expand(request *yamlv3.Node) {
 		}
 		object, err := p.object(value, value.Value)
 		if err != nil {
-			// The request says it.
+			// The error is reported when the request is read.
 			continue
 		}
 		made := &yamlv3.Node{}
@@ -189,7 +189,7 @@ func (p *parser) expand(request *yamlv3.Node) {
 	}
 }
 
-// placeAt gives nodes the place of another one.
+// placeAt gives nodes the position of another node.
 func placeAt(n, other *yamlv3.Node) {
 	n.Line, n.Column = other.Line, other.Column
 	for _, c := range n.Content {
@@ -399,7 +399,7 @@ func (p *parser) expect(n *yamlv3.Node) expect {
 	return e
 }
 
-// match reads a text that is expected.
+// match reads an expected string.
 func (p *parser) match(n *yamlv3.Node, what string) *match {
 	n = target(n)
 	if n.Kind == yamlv3.ScalarNode {
@@ -443,7 +443,7 @@ func (p *parser) by(n *yamlv3.Node) *stage.Decider {
 	return b
 }
 
-// namespaceOf is the namespace of a request, as far as its file says.
+// namespaceOf returns the namespace of a request, as far as its file contains it.
 func (q *request) namespaceOf() string {
 	for _, object := range []map[string]any{q.object, q.old} {
 		if object["kind"] == "Namespace" && object["apiVersion"] == "v1" {
@@ -461,7 +461,7 @@ func (q *request) namespaceOf() string {
 	return "default"
 }
 
-// at is a text in an object; empty when there is none.
+// at returns a string in an object; empty if there is none.
 func at(object map[string]any, fields ...string) string {
 	s, _, _ := unstructured.NestedString(object, fields...)
 	return s
@@ -481,13 +481,13 @@ func copyNode(n *yamlv3.Node) *yamlv3.Node {
 
 var pathStep = regexp.MustCompile(`^(?:\.?([^.\[\]]+)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|\['([^']*)'\])`)
 
-// setNode sets the value at a path, such as object.spec.containers[0].image; an empty value
-// removes what is there. Mappings on the way are made.
+// setNode sets the value at a path, such as object.spec.containers[0].image; an empty value removes the field. Missing
+// parent mappings are created.
 func setNode(root *yamlv3.Node, key, value *yamlv3.Node) error {
 	path := key.Value
 	type step struct {
 		name string
-		// index is that of an element of a list; -1 for a name.
+		// index is the index of a list element; -1 for a name.
 		index int
 	}
 	var steps []step
@@ -512,7 +512,7 @@ func setNode(root *yamlv3.Node, key, value *yamlv3.Node) error {
 	n := root
 	for i, s := range steps {
 		last := i == len(steps)-1
-		// An element takes width nodes, of which the last one is its value, at the place at; -1 when it is not there.
+		// An element has width nodes, of which the last one is its value, starting at index at; -1 if absent.
 		width, at := 1, s.index
 		if s.index >= 0 {
 			switch {

@@ -12,12 +12,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite/engines"
 )
 
-// programPatience is how long a program may take to listen: it may have to be compiled.
+// programPatience is the time that a program may take to listen: it may have to be compiled.
 const programPatience = 3 * time.Minute
 
 // running are the programs that were started for tests.
 type running struct {
-	// services are those whose webhooks were started, as NAMESPACE/NAME.
+	// services are the services whose webhooks were started, as NAMESPACE/NAME.
 	services map[string]bool
 
 	programs []*process
@@ -31,8 +31,8 @@ type process struct {
 	file string
 }
 
-// startPrograms starts the programs of suites, and makes the seats of engines. Registrations and definitions with
-// the services of programs get the authority of the certificates that these were given.
+// startPrograms starts the programs of suites, and makes the seats of engines. Webhook configurations and CRDs that
+// refer to the services of programs get the CA of the programs' certificates.
 func startPrograms(suites []*Suite, recipes []*engines.Recipe, set *worldSet, o *stage.Options) (_ *running, err error) {
 	r := &running{services: map[string]bool{}}
 	defer func() {
@@ -66,8 +66,8 @@ func startPrograms(suites []*Suite, recipes []*engines.Recipe, set *worldSet, o 
 	return r, nil
 }
 
-// notStarted is why the tests of a file with programs are not judged: the author of the file would
-// choose what runs here (S24.18).
+// notStarted is the error of tests in a file with programs that may not be started: otherwise the author of the file
+// would choose the programs that run on this machine (S24.18).
 func notStarted(file string, p *program) error {
 	return &FileError{file, p.line, fmt.Sprintf("the file names a program (%s), which runs with --start-programs only: name that flag if you trust the file", strings.Join(p.command, " "))}
 }
@@ -83,7 +83,7 @@ func (r *running) start(s *Suite, p program) (*process, error) {
 	return one, seat.Start(p.command, p.env, filepath.Dir(s.File))
 }
 
-// await returns when all programs listen.
+// await waits until all programs listen.
 func (r *running) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, programPatience)
 	defer cancel()

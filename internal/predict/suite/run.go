@@ -28,50 +28,48 @@ import (
 )
 
 const (
-	// parallel is how many requests are judged at the same time, and worlds how many worlds there
-	// are.
+	// parallel bounds the concurrent requests, and worlds the concurrent test environments.
 	parallel = 16
 	worlds   = 4
-	// parallelCalls is how many are when webhooks are called: an engine that starts, or runs on a
-	// small machine, must not time out for the number of calls.
+	// parallelCalls bounds the concurrent requests if webhooks are called: an engine that is starting, or runs on a
+	// small machine, must not time out because of the number of calls.
 	parallelCalls = 4
 )
 
-// Options say what is run, and how.
+// Options configure a run.
 type Options struct {
-	// Set are the tests.
+	// Set has the tests.
 	Set *Set
 	// Run selects tests by their names; nil selects all.
 	Run *regexp.Regexp
-	// Call calls the webhooks that nobody answers for. ServiceAddresses say where those are that
+	// Call enables calls of webhooks without an answer in the test. ServiceAddresses are the addresses of webhooks that
 	// name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
-	// Gatehouse and Fields are those of stage.Options.
+	// Gatehouse and Fields have the meaning of the fields in stage.Options.
 	Gatehouse bool
 	Fields    *emulation.Fields
-	// StartPrograms starts the programs that files with tests name (S24.18). Without it, the tests of
-	// such files cannot be judged.
+	// StartPrograms starts the programs that files with tests name (S24.18). Without it, the tests of such files cannot
+	// be run.
 	StartPrograms bool
-	// Engines are started for the tests that they judge.
+	// Engines are started for the tests that they evaluate.
 	Engines []*engines.Recipe
-	// FailOnSkip has skipped tests whose reason it matches count as tests that cannot be judged; nil has none.
+	// FailOnSkip matches the reasons of skipped tests that count as errors; nil matches none.
 	FailOnSkip *regexp.Regexp
-	// Keep keeps the requests and the objects of all outcomes, which many tests need much memory for.
+	// Keep keeps the requests and the objects of all outcomes, which need much memory for many tests.
 	Keep bool
 	// Repeat is the command that repeats the run; a test adds its own name.
 	Repeat string
-	// Coverage has the report say what the tests have shown of the policies and webhooks.
+	// Coverage adds the coverage of policies and webhooks to the report.
 	Coverage bool
-	// Mutate, if it is set, chooses registrations by their lines in a file. Each is changed, one decision
-	// at a time, and the report has the changes that no test notices.
+	// Mutate, if set, selects registrations by their lines in a file. Each is changed, one decision at a time, and the
+	// report lists the surviving mutants.
 	Mutate func(file string, first, last int) (bool, error)
-	// Progress, if it is set, is called with how many tests are done, and of how many, from one
-	// goroutine at a time.
+	// Progress, if set, is called with the number of tests done and their total, never concurrently.
 	Progress func(done, of int)
 }
 
-// Report is what came of the tests. Its JSON is stable: fields are only ever added.
+// Report has the results of the tests. Its JSON is stable: fields are only ever added.
 type Report struct {
 	APIVersion        string  `json:"apiVersion"`
 	Kind              string  `json:"kind"`
@@ -79,38 +77,38 @@ type Report struct {
 	Summary           Summary `json:"summary"`
 	// Tests are in the order of the files and lines.
 	Tests []*Result `json:"tests"`
-	// Wrong are the files whose tests were not run.
+	// Wrong lists the files whose tests were not run.
 	Wrong []*FileError `json:"wrongFiles,omitempty"`
-	// Without are the files without tests.
+	// Without lists the files without tests.
 	Without []string `json:"-"`
-	// Notes say in sentences what the tests did not see.
+	// Notes are sentences about the limits of the tests.
 	Notes []string `json:"notes,omitempty"`
-	// Coverage is nil unless it was asked for.
+	// Coverage is nil unless Options.Coverage is set.
 	Coverage *Coverage `json:"coverage,omitempty"`
 	// Mutants is nil unless registrations were changed.
 	Mutants *Mutants `json:"mutants,omitempty"`
 }
 
-// Summary counts.
+// Summary counts files and tests.
 type Summary struct {
 	Files int `json:"files"`
-	// Without are the files that were looked into and have no tests.
+	// Without counts the searched files without tests.
 	Without int `json:"filesWithoutTests"`
 	Tests   int `json:"tests"`
 	Passed  int `json:"passed"`
 	Failed  int `json:"failed"`
 	Skipped int `json:"skipped"`
-	// Errors are tests that could not be judged.
+	// Errors counts tests that could not be run.
 	Errors int `json:"errors"`
-	// StartSeconds is how long the servers took to start, and WorldSeconds how long their objects
-	// took, one after the other; Seconds is the whole run.
+	// StartSeconds is the total time to start the servers, and WorldSeconds the total time to load their objects;
+	// Seconds is the duration of the whole run.
 	StartSeconds float64 `json:"startSeconds"`
 	WorldSeconds float64 `json:"worldSeconds"`
 	TestSeconds  float64 `json:"testSeconds"`
 	Seconds      float64 `json:"seconds"`
 }
 
-// Status is what came of a test.
+// Status is the status of a test.
 type Status string
 
 // The values of Status.
@@ -118,44 +116,43 @@ const (
 	Passed  Status = "pass"
 	Failed  Status = "fail"
 	Skipped Status = "skip"
-	// Broken tests could not be judged.
+	// Broken tests could not be run.
 	Broken Status = "error"
 )
 
-// Result is what came of one test.
+// Result is the result of one test.
 type Result struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Name   string `json:"name"`
 	Format string `json:"format"`
 	Status Status `json:"status"`
-	// Message says why the test was skipped, or could not be judged.
+	// Message is the reason why the test was skipped, or could not be run.
 	Message  string    `json:"message,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
 	Outcome  *Outcome  `json:"outcome,omitempty"`
-	// Request is what was asked, in a line.
+	// Request describes the request in one line.
 	Request string `json:"request,omitempty"`
-	// Explanation says in lines what happened, of a test that failed.
+	// Explanation explains a failed test, in lines.
 	Explanation []string `json:"explanation,omitempty"`
-	// Diff is the difference between the object that is expected and the one that came.
+	// Diff is the difference between the expected and the actual object.
 	Diff string `json:"diff,omitempty"`
 	// Repeat is the command that repeats the test alone.
 	Repeat string  `json:"repeat,omitempty"`
 	Millis float64 `json:"milliseconds"`
 
 	test *Test
-	// touched are the registrations whose rules match the request, by kind and name, with whether each
-	// acted on it.
+	// touched lists the registrations whose rules match the request, by kind and name. The value reports whether the
+	// registration acted on the request.
 	touched map[string]bool
-	// mutant is what the test is judged by once more; nil the first time.
+	// mutant is the mutant of a repeated test; nil for the first run.
 	mutant *mutant
 }
 
-// NamespaceLabels returns the labels that the test gives to the namespace of its request; nil when
-// it gives none.
+// NamespaceLabels returns the labels that the test gives to the namespace of its request; nil if it gives none.
 func (r *Result) NamespaceLabels() map[string]string { return r.test.request.labels }
 
-// Run runs tests. The error says that they could not be run.
+// Run runs tests. The error reports that they could not be run.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	r := &runner{Options: o, named: map[string]bool{}, results: map[*Suite][]*Result{}, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + emulation.Release), Tests: []*Result{}, Wrong: o.Set.Errors, Without: o.Set.Without}}
@@ -214,21 +211,21 @@ type runner struct {
 	mu   sync.Mutex
 	done int
 	of   int
-	// results are those of the tests of each suite.
+	// results are the results of the tests, by suite.
 	results map[*Suite][]*Result
-	// named are the policies that answers of webhooks named.
+	// named are the policies that responses of webhooks named.
 	named map[string]bool
-	// invalid counts the requests that were judged without the validation of their kind.
+	// invalid counts the requests that were evaluated without the validation of their kind.
 	invalid int
-	// mutants are those that were tried, by what they change.
+	// mutants are the tried mutants, by their changes.
 	mutants map[string]*tried
 	// left counts the mutants that were not tried.
 	left int
 }
 
-// silent skips tests that passed because webhooks said nothing, of policies that no webhook named in
-// any test: nothing shows that the engine behind the webhooks has them. Skipped tests then count as tests that
-// cannot be judged, as FailOnSkip says (S24.20).
+// silent skips tests that passed without a message of a webhook, for policies that no webhook named in any test: it is
+// unknown whether the engine behind the webhooks has these policies. Then it turns skipped tests into errors as
+// FailOnSkip requires (S24.20).
 func (r *runner) silent() {
 	for _, result := range r.report.Tests {
 		if about := result.test.running; about != nil && result.test.Suite.engine == "" && result.Status == Passed && !r.named[about.name] {
@@ -240,7 +237,7 @@ func (r *runner) silent() {
 	}
 }
 
-// did counts a test that is over.
+// did counts a finished test.
 func (r *runner) did() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +247,7 @@ func (r *runner) did() {
 	}
 }
 
-// judgeable are the results of the tests of suites that can be judged.
+// judgeable returns the results of tests that can be run.
 func (r *runner) judgeable(suites []*Suite) (judged []*Result) {
 	for _, s := range suites {
 		for _, result := range r.results[s] {
@@ -270,7 +267,7 @@ func (r *runner) judgeable(suites []*Suite) (judged []*Result) {
 	return judged
 }
 
-// broken notes that tests cannot be judged.
+// broken marks tests as errors.
 func (r *runner) broken(ctx context.Context, judged []*Result, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -285,7 +282,7 @@ func (r *runner) broken(ctx context.Context, judged []*Result, err error) error 
 	return nil
 }
 
-// group runs the tests of suites that share a world, or an engine.
+// group runs the tests of suites that share a test environment, or an engine.
 func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	judged := r.judgeable(suites)
 	if len(judged) == 0 {
@@ -294,7 +291,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	shared := suites[0].engine == ""
 	broken := func(err error) error {
 		if shared && len(suites) > 1 && suites[0].extend != nil && ctx.Err() == nil {
-			// What one suite of another tool has wrong is not the fault of the others.
+			// A fault in one suite of another tool must not affect the others.
 			for _, s := range suites {
 				if err := r.group(ctx, []*Suite{s}); err != nil {
 					return err
@@ -324,7 +321,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 		return broken(fmt.Errorf("starting a server to test with: %w", err))
 	}
 	defer p.stage.Close()
-	// Objects of the world may need a program to convert them.
+	// Objects of the test environment may need a program to convert them.
 	if err := running.await(ctx); err != nil {
 		return broken(err)
 	}
@@ -346,7 +343,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				// The place is of no more use.
+				// The environment cannot be used any more.
 				return r.broken(ctx, r.judgeable(suites), err)
 			}
 		}
@@ -354,7 +351,7 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	return nil
 }
 
-// together judges the tests of suites with one world.
+// together runs the tests of suites with one test environment.
 func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged []*Result, broken func(error) error) error {
 	loading := time.Now()
 	names := namesIn(set.Objects)
@@ -403,7 +400,7 @@ func (r *runner) together(ctx context.Context, p *venue, set *worldSet, judged [
 	return r.mutate(ctx, p, set.Objects, judged)
 }
 
-// load gives a stage the objects of a world. The failures are in the order of the files.
+// load stores the objects of a test environment in a stage. The failures are in the order of the files.
 func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []string, failures []report.Finding, err error) {
 	places := map[*unstructured.Unstructured]*manifests.Object{}
 	objects := make([]*unstructured.Unstructured, len(set.Objects))
@@ -439,13 +436,13 @@ func load(ctx context.Context, w *stage.Stage, set *manifests.Set) (notes []stri
 	return append(w.Hardened(objects), notes...), failures, nil
 }
 
-// noWorld begins why the tests of a world are not judged that cannot be made.
+// noWorld begins the error of tests whose test environment cannot be set up.
 const noWorld = "the world of the tests cannot be made"
 
-// maxFaults is how many faults of a world are said.
+// maxFaults bounds the faults listed for a test environment.
 const maxFaults = 20
 
-// worldError says that the objects around the tests cannot be made.
+// worldError reports that the objects around the tests cannot be created.
 type worldError struct{ findings []report.Finding }
 
 func (e *worldError) Error() string {
@@ -460,7 +457,7 @@ func (e *worldError) Error() string {
 	return noWorld + ": " + strings.Join(lines, "\n")
 }
 
-// all judges tests in a world: those that need labels of a namespace in groups.
+// all runs tests in a test environment. Tests that need labels of a namespace run in groups.
 func (r *runner) all(ctx context.Context, p *venue, results []*Result) error {
 	w := p.stage
 	type labelled struct {
@@ -538,7 +535,7 @@ func (r *runner) atOnce(ctx context.Context, p *venue, results []*Result) error 
 	return group.Wait()
 }
 
-// one judges one test.
+// one runs one test.
 func (r *runner) one(ctx context.Context, p *venue, result *Result) error {
 	t, w := result.test, p.stage
 	calls := &callers{call: r.Call, started: p.services, engines: p.engines}
@@ -598,7 +595,8 @@ func (r *runner) one(ctx context.Context, p *venue, result *Result) error {
 	return nil
 }
 
-// unmet returns the expectations of a test that an outcome does not meet. skip says why there is nothing to compare.
+// unmet returns the expectations of a test that an outcome does not meet. skip is the reason if there is nothing to
+// compare.
 func (t *Test) unmet(o *Outcome) (failures []Failure, skip string) {
 	if t.judgeBy != nil {
 		return t.judgeBy(o)
@@ -609,8 +607,8 @@ func (t *Test) unmet(o *Outcome) (failures []Failure, skip string) {
 // unconvertedKey is the key of an *atomic.Pointer[errUnjudged] in the context of a request.
 type unconvertedKey struct{}
 
-// mayConvert refuses to call webhooks that convert custom resources, but for those of started programs,
-// and all with Call. It notes that the request is not judged for it (S24.19).
+// mayConvert prevents calls of conversion webhooks, except those of started programs, and with Call of any. A prevented
+// call makes the request fail with the reason (S24.19).
 func (r *runner) mayConvert(started map[string]bool) func(context.Context, string, *registration.ClientConfig) error {
 	return func(ctx context.Context, definition string, to *registration.ClientConfig) error {
 		if r.Call || to.Service != nil && started[to.Service.Namespace+"/"+to.Service.Name] {
@@ -624,7 +622,7 @@ func (r *runner) mayConvert(started map[string]bool) func(context.Context, strin
 	}
 }
 
-// finish counts.
+// finish counts the results.
 func (r *Report) finish() {
 	s := &r.Summary
 	s.Tests = len(r.Tests)
@@ -634,10 +632,10 @@ func (r *Report) finish() {
 	}
 }
 
-// Failed reports whether a test failed, or could not be judged.
+// Failed reports whether a test failed, or could not be run.
 func (r *Report) Failed() bool { return r.Summary.Failed+r.Summary.Errors > 0 }
 
-// Nothing says why no test was judged; nil when a test was, or could not be (S24.20).
+// Nothing returns the reason why all tests were skipped; nil if a test ran, or was an error (S24.20).
 func (r *Report) Nothing() error {
 	if s := &r.Summary; s.Skipped == 0 || s.Skipped < s.Tests {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// run runs the tests of a file as of a release; empty for that of this program.
+// run runs the tests of a file as by a release; empty for the release of this program.
 func run(t *testing.T, text, release string) *Report {
 	t.Helper()
 	return runWith(t, text, Options{Fields: emulation.FieldsOf(release)})
@@ -35,8 +35,8 @@ func runWith(t *testing.T, text string, o Options) *Report {
 	return report
 }
 
-// S24.6: a user that is bound to an aggregated role has the rights of the roles that it selects, as in a cluster,
-// where a controller writes them into the role.
+// S24.6: a user who is bound to an aggregated role has the rights of the roles that it selects, as in a cluster, where
+// a controller writes them into the role.
 func TestAggregatedRolesGiveRights(t *testing.T) {
 	report := run(t, `apiVersion: gatehouse.dev/v1alpha1
 kind: AdmissionTests
@@ -65,7 +65,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ada}]
 	}
 }
 
-// S26.12: a field that came after the release is unknown to a test of it, in a request and in the world.
+// S26.12: a field newer than the release is unknown in tests, both in a request and in the test environment.
 func TestLaterFieldsAreUnknown(t *testing.T) {
 	const begin = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests:\n"
 	const pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}, spec: {evictionResponders: [{name: example.com/a}], containers: [{name: c, image: i}]}}"
@@ -88,8 +88,7 @@ func TestLaterFieldsAreUnknown(t *testing.T) {
 	}
 }
 
-// S24.20: a run in which all tests are skipped judged nothing, and says why. FailOnSkip has skipped tests count as
-// tests that cannot be judged.
+// S24.20: a run in which all tests are skipped is an error with the reason. FailOnSkip turns skipped tests into errors.
 func TestRunsThatJudgeNothing(t *testing.T) {
 	const begin = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests:\n"
 	skipped := func(name, reason string) string {
@@ -118,7 +117,8 @@ func TestRunsThatJudgeNothing(t *testing.T) {
 	}
 }
 
-// S24.23: a quota of the world has used what its status says; without one, what the objects of the world use.
+// S24.23: the usage of a quota in the test environment is the usage in its status, or else the usage of the
+// environment's objects.
 func TestQuotasHaveUsedWhatTheirStatusSays(t *testing.T) {
 	const begin = `apiVersion: gatehouse.dev/v1alpha1
 kind: AdmissionTests
@@ -153,7 +153,7 @@ tests:
 	}
 }
 
-// S24.24: a name in what a test says that nothing in the world has is why the test cannot be judged.
+// S24.24: a test that refers to a name which nothing in the test environment has is an error.
 func TestNamesThatNothingHas(t *testing.T) {
 	const world = `---
 apiVersion: admissionregistration.k8s.io/v1
@@ -179,7 +179,7 @@ webhooks: [{name: judge.example.com, sideEffects: None, admissionReviewVersions:
 	}
 }
 
-// All faults of a world are said, once: the other tests of the world name the one that has them (S24.4).
+// All faults of a test environment are reported once: its other tests refer to the test that reports them (S24.4).
 func TestFaultsOfAWorldAreSaidOnce(t *testing.T) {
 	const test = "- {name: %s, request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}, expect: {allowed: true}}\n"
 	report := runWith(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\ntests:\n"+fmt.Sprintf(test, "a")+fmt.Sprintf(test, "b")+
@@ -193,7 +193,7 @@ func TestFaultsOfAWorldAreSaidOnce(t *testing.T) {
 	}
 }
 
-// S24.25: a test chooses what becomes of unknown fields, as a client does.
+// S24.25: a test chooses the validation of unknown fields, as a client does.
 func TestFieldValidation(t *testing.T) {
 	const object = "object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, dta: {}}"
 	for _, tc := range []struct{ request, expect string }{

@@ -15,30 +15,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
-// about is what the answers of a running policy engine say of one policy (S24.17).
+// about interprets the responses of a running policy engine for one policy (S24.17).
 type about struct {
-	// name is what the answers of the engine call the policy.
+	// name is the name of the policy in the engine's responses.
 	name string
-	// said returns what an answer says against the object because of the policy. named reports
-	// whether it names the policy at all.
+	// said returns the messages in a response about violations of the policy. named reports whether the response names
+	// the policy at all.
 	said func(*answered) (messages []string, named bool)
 }
 
-// answered is what one webhook answered.
+// answered is the response of one webhook.
 type answered struct {
-	// denial is the message of a denial; empty when there is none.
+	// denial is the message of a denial; empty if there is none.
 	denial   string
 	warnings []string
 }
 
-// heard is what all webhooks answered to a request.
+// heard has the responses of all webhooks to a request.
 type heard struct {
 	answers []answered
-	// failed are the calls that failed, each with its error.
+	// failed are the failed calls, each with its error.
 	failed []string
 }
 
-// heard reads the answers of webhooks from the trace of a request.
+// heard reads the responses of webhooks from the trace of a request.
 func (o *Outcome) heard() heard {
 	var h heard
 	for c := range o.trace.Verdicts(false).Calls() {
@@ -54,11 +54,10 @@ func (o *Outcome) heard() heard {
 	return h
 }
 
-// uncalled is why the answers of webhooks say nothing when there are none.
+// uncalled is the skip reason if no webhook was called.
 const uncalled = "no webhook is called for the request"
 
-// heardOf returns what the answers of webhooks say against an object because of a policy. skip says
-// why they say nothing.
+// heardOf returns the violations of a policy in the responses of webhooks. skip is the reason if there is no verdict.
 func (a *about) heardOf(o *Outcome) (messages []string, named bool, skip string) {
 	h := o.heard()
 	for i := range h.answers {
@@ -77,8 +76,8 @@ func (a *about) heardOf(o *Outcome) (messages []string, named bool, skip string)
 	return messages, named, ""
 }
 
-// registrations are the registrations of webhooks in the paths that were named, which suites of
-// other tools are judged through when webhooks are called.
+// registrations returns the webhook configurations in the named paths. Suites of other tools are evaluated by these
+// webhooks if webhooks are called.
 func (f *finder) registrations() []*manifests.Object {
 	if f.hooks != nil {
 		return *f.hooks
@@ -98,7 +97,7 @@ func (f *finder) registrations() []*manifests.Object {
 	return *f.hooks
 }
 
-// running has the tests of a suite judged by webhooks. skip says why that cannot be.
+// running makes webhooks evaluate the tests of a suite. skip is the reason if that is not possible.
 func (f *finder) running(s *foreign) (skip string) {
 	hooks := f.registrations()
 	if len(hooks) == 0 {
@@ -114,8 +113,9 @@ func (f *finder) running(s *foreign) (skip string) {
 	return ""
 }
 
-// same notes what an engine that runs has under a name. Tests of one name with other contents are
-// skipped in the end: an answer does not tell such policies apart, and a cluster has one of a kind.
+// same notes the contents of a policy that a running engine must have under a name. Tests of policies with the same
+// name and different contents are skipped in the end: a response does not distinguish such policies, and a cluster can
+// have only one.
 func (f *finder) same(a *about, policy *manifests.Object) {
 	content, err := json.Marshal([]any{policy.Content["kind"], policy.Content["spec"]})
 	if err != nil {
@@ -141,12 +141,12 @@ func (f *finder) ambiguous() {
 	}
 }
 
-// gatekeeper reads answers of Gatekeeper: lines of "[CONSTRAINT] message".
+// gatekeeper interprets responses of Gatekeeper: lines of "[CONSTRAINT] message".
 func gatekeeper(constraint string) *about {
 	return &about{name: constraint, said: func(a *answered) (messages []string, named bool) {
 		_, denial, _ := strings.Cut(a.denial, " denied the request: ")
 		for _, text := range append([]string{denial}, a.warnings...) {
-			// A message may have lines of its own.
+			// A message may have several lines.
 			for i, part := range strings.Split("\n"+text, "\n[") {
 				if name, message, ok := strings.Cut(part, "] "); ok && i > 0 && name == constraint {
 					messages, named = append(messages, message), true
@@ -157,8 +157,7 @@ func gatekeeper(constraint string) *about {
 	}}
 }
 
-// enforcesSilently says why the answers of Gatekeeper have nothing of a constraint; empty if they
-// have.
+// enforcesSilently returns the reason why responses of Gatekeeper do not mention a constraint; empty if they do.
 func enforcesSilently(constraint *manifests.Object) string {
 	if action := at(constraint.Content, "spec", "enforcementAction"); action == "dryrun" {
 		return "the constraint has enforcementAction dryrun, of which the answer of a webhook says nothing"
@@ -166,12 +165,12 @@ func enforcesSilently(constraint *manifests.Object) string {
 	return ""
 }
 
-// kyvernoEngine reads answers of Kyverno: a list of policies and rules in YAML for its first kinds of
-// policies, and "Policy NAME failed: message" for the later ones.
+// kyvernoEngine interprets responses of Kyverno: a YAML list of policies and rules for its older kinds of policies, and
+// "Policy NAME failed: message" for the newer ones.
 func kyvernoEngine(policy, rule string) *about {
 	name := strings.Trim(policy+"/"+rule, "/")
 	ofRule := func(other string) bool {
-		// Kyverno makes rules for the controllers of pods out of those for pods.
+		// Kyverno generates rules for the controllers of pods from rules for pods.
 		return rule == "" || other == rule || other == "autogen-"+rule || other == "autogen-cronjob-"+rule
 	}
 	return &about{name: name, said: func(a *answered) (messages []string, named bool) {
@@ -193,7 +192,7 @@ func kyvernoEngine(policy, rule string) *about {
 					messages, named = append(messages, message), true
 				}
 			}
-			// Warnings of the first kinds are also of rules that hold.
+			// Warnings of the older kinds also mention rules that pass.
 			if rest, ok := strings.CutPrefix(text, "policy "+policy+"."); ok {
 				other, _, _ := strings.Cut(rest, ": ")
 				named = named || ofRule(other)
@@ -203,8 +202,8 @@ func kyvernoEngine(policy, rule string) *about {
 	}}
 }
 
-// acts says why the answer of Kyverno has nothing of a rule; empty if it has. The policy is one of
-// Kyverno's own.
+// acts returns the reason why responses of Kyverno do not mention a rule of one of Kyverno's own policies; empty if
+// they do.
 func acts(policy *manifests.Object, rule string) string {
 	switch kind := at(policy.Content, "kind"); {
 	case strings.HasSuffix(kind, "GeneratingPolicy"):

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// S24.3: an old object has the defaults, and what a create adds: its status, its generation, generated fields. What the
-// test says of it stays, and nobody validates or judges it.
+// S24.3: an old object gets the defaults, and the additions of a create: its status, its generation, generated fields.
+// Values in the test stay, and the object is neither validated nor admitted.
 func TestOldObjectsAreAsAServerStoresThem(t *testing.T) {
 	const containers = "containers: [{name: c, image: i}]"
 	const job = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {spec: {restartPolicy: Never, " + containers + "}}}}"

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// observer is a policy that notes what it is asked about.
+// observer is a policy that records the requests it sees.
 const observer = `
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -35,8 +35,8 @@ metadata: {name: observer}
 spec: {policyName: observer, validationActions: [Audit]}
 `
 
-// examples returns an object of each built-in kind that has one among the cases that are compared with kube-apiserver,
-// by its resource and group version.
+// examples returns, for each built-in kind among the cases that are compared with kube-apiserver, an object, by its
+// resource and group version.
 func examples(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	files, err := filepath.Glob("../../../bench/differential/cases/kinds/*.yaml")
@@ -66,8 +66,7 @@ func examples(t *testing.T) map[string]map[string]any {
 	return found
 }
 
-// subresources returns the built-in subresources, each as RESOURCE/SUBRESOURCE GROUPVERSION, with its parent's
-// kind.
+// subresources returns the built-in subresources, each as RESOURCE/SUBRESOURCE GROUPVERSION, with its parent's kind.
 func subresources(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile("../offline/kinds.txt")
@@ -90,8 +89,8 @@ func subresources(t *testing.T) map[string]string {
 	return found
 }
 
-// Requests for each subresource of each built-in kind, and for those of custom resources, are judged as requests for
-// that subresource (S24.22). kube-apiserver lets an unchanged object pass, and each of these requests.
+// Requests for each subresource of each built-in kind, and of custom resources, are evaluated as requests for that
+// subresource (S24.22). kube-apiserver allows an unchanged object, and each of these requests.
 func TestSubresources(t *testing.T) {
 	const pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}"
 	const running = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {serviceAccountName: default, nodeName: node, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}, status: {phase: Running}}"
@@ -99,7 +98,7 @@ func TestSubresources(t *testing.T) {
 	const debugged = "{json: [{op: add, path: /spec/ephemeralContainers, value: [{name: debug, image: i, terminationMessagePolicy: File}]}]}"
 	const scale = "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a}, spec: {replicas: 3}}"
 	const options = "object: {apiVersion: v1, kind: "
-	// requests are those that do not update the whole object.
+	// requests has the requests that do not update the whole object.
 	requests := map[string]struct{ request, saw, sent string }{
 		"pods/attach v1":                  {"oldObject: " + running + ", " + options + "PodAttachOptions, container: c}", "CONNECT v1 pods/attach a PodAttachOptions", "c"},
 		"pods/exec v1":                    {"oldObject: " + running + ", " + options + "PodExecOptions, command: [rm, -r, /], container: c}", "CONNECT v1 pods/exec a PodExecOptions", "rm -r /"},
@@ -118,7 +117,7 @@ func TestSubresources(t *testing.T) {
 		"replicationcontrollers/scale v1": {"of: ReplicationController a, object: " + scale, "UPDATE v1 replicationcontrollers/scale a Scale", "something"},
 	}
 	wanted := subresources(t)
-	// A log is read, and no admission judges it.
+	// A log is read, and reads are not admitted.
 	delete(wanted, "pods/log v1")
 	objects := examples(t)
 	objects["volumeattachments storage.k8s.io/v1"]["spec"].(map[string]any)["attacher"] = "disk.example.com"
@@ -170,7 +169,7 @@ func TestSubresources(t *testing.T) {
 			continue
 		}
 		if strings.HasPrefix(gv, "admissionregistration.k8s.io/") {
-			// No policy judges policies.
+			// No policy evaluates policies.
 			fmt.Fprintf(&text, "- {name: %q, request: {subresource: %s, oldObject: %s, object: %s}, expect: {allowed: true, auditAnnotations: {observer/saw: null}}}\n", name, sub, flow(object), flow(object))
 			continue
 		}
@@ -211,7 +210,7 @@ spec:
 	}
 }
 
-// What is wrong with the object of a CONNECT is why its request cannot be made (S24.8).
+// A fault in the object of a CONNECT is the reason why its request cannot be made (S24.8).
 func TestObjectsOfAConnectAreChecked(t *testing.T) {
 	for _, tc := range []struct{ request, message string }{
 		{"subresource: exec, of: Pod a, object: {apiVersion: v1, kind: PodExecOptions, comand: [ls]}", `object: unknown field "comand"`},

@@ -12,33 +12,33 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// Suite is the tests of one file.
+// Suite has the tests of one file.
 type Suite struct {
-	// File is the file as it was named, and Format what it is written in.
+	// File is the path of the file as given, and Format its format.
 	File   string
 	Format string
-	// Paths are what the world is read from, and Inside the objects of an archive that are part of
-	// it. Own reports whether the world is that of this file alone.
+	// paths are the sources of the test environment, and inside the sections of an archive that are part of it. own
+	// reports whether the environment belongs to this file alone.
 	paths  []string
 	inside []section
 	own    bool
-	// only reports whether the file has nothing but tests.
+	// only reports whether the file contains only tests.
 	only bool
-	// Authorize has RBAC decide about the requests.
+	// authorize enables RBAC for the requests.
 	authorize bool
 	answers   []answer
 	programs  []program
-	// engine judges the tests; empty for none. inventory reports whether it reads objects around the requests.
+	// engine evaluates the tests; empty for none. inventory reports whether it reads objects around the requests.
 	engine    string
 	inventory bool
 	Tests     []*Test
 	// referenced are the files that tests take objects from.
 	referenced map[string]bool
-	// text is the file, for updates.
+	// text is the content of the file, for updates.
 	text []byte
-	// world tells suites of one file apart that have worlds of their own.
+	// world distinguishes suites of one file that have separate test environments.
 	world string
-	// extend makes objects of the world that no file has, of what the files have.
+	// extend adds generated objects to the test environment, derived from the objects of the files.
 	extend func(*worldSet)
 }
 
@@ -49,37 +49,36 @@ type section struct {
 	data []byte
 }
 
-// placed is the text of the section at its lines of the archive.
+// placed returns the text of the section, at its lines of the archive.
 func (s section) placed() []byte { return append(bytes.Repeat([]byte("\n"), s.line), s.data...) }
 
-// Test is a request, and what is expected.
+// Test is a request with expectations.
 type Test struct {
 	Suite *Suite
 	// Name is unique in the file.
 	Name string
 	Line int
-	// Skip says why the test is not judged; empty when it is.
+	// Skip is the reason why the test is not run; empty if it is.
 	Skip string
 
 	request request
 	expect  expect
-	// node is what expects, for updates.
+	// place is the position of the test, for updates.
 	place place
-	// judgeBy, if set, compares in the way of another tool. A text says why there is nothing to
-	// compare.
+	// judgeBy, if set, compares in the way of another tool. skip is the reason if there is nothing to compare.
 	judgeBy func(*Outcome) (failures []Failure, skip string)
-	// running is set when the answers of webhooks decide, and says how they name the policy.
+	// running is set if the responses of webhooks decide, and interprets them.
 	running *about
 }
 
-// request is what a test asks.
+// request is the request of a test.
 type request struct {
 	line      int
 	operation string
-	// object, old: nil when there is none.
+	// object and old are nil if absent.
 	object, old map[string]any
 	patch       *patch
-	// of names the object that a request without one is about: Kind namespace/name.
+	// kind, namespace and name identify the object of a request without one: Kind namespace/name.
 	apiVersion, kind, namespace, name string
 	subresource                       string
 	user                              *user.DefaultInfo
@@ -98,7 +97,7 @@ type patch struct {
 	body any
 }
 
-// expect is what a test wants. What is not set is not compared.
+// expect has the expectations of a test. Unset fields are not compared.
 type expect struct {
 	line        int
 	lines       map[string]int
@@ -117,10 +116,10 @@ type expect struct {
 	costBelow   *int64
 }
 
-// has reports whether something is expected.
+// has reports whether an expectation is set.
 func (e *expect) has(name string) bool { _, ok := e.lines[name]; return ok }
 
-// at is the line of an expectation.
+// at returns the line of an expectation.
 func (e *expect) at(name string) int {
 	if line, ok := e.lines[name]; ok {
 		return line
@@ -128,7 +127,7 @@ func (e *expect) at(name string) int {
 	return e.line
 }
 
-// match is a text that is expected: exact, a part of it, or a regular expression.
+// match is an expected string: exact, a part, or a regular expression.
 type match struct {
 	is, contains string
 	matches      *regexp.Regexp
@@ -168,6 +167,6 @@ type cause struct{ field, message, reason *match }
 
 type annotation struct {
 	key string
-	// value is nil when there must be no such annotation.
+	// value is nil if there must be no such annotation.
 	value *match
 }

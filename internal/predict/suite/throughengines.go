@@ -22,14 +22,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// someone makes the requests of suites for Kyverno that name no user: its policies may except administrators.
+// someone makes the requests of suites for Kyverno that name no user: Kyverno's policies may exempt administrators.
 var someone = user.DefaultInfo{Name: "gatehouse-test", Groups: []string{"system:authenticated"}}
 
-// hasEngine reports whether an engine was named that judges the suites of a tool.
+// hasEngine reports whether the user named an engine that evaluates the suites of a tool.
 func (f *finder) hasEngine(name string) bool { return slices.Contains(f.Through, name) }
 
-// recipes are those of the engines that suites with one world need: the one that judges them, or those whose
-// policies are in the world.
+// recipes returns the recipes of the engines that suites with one test environment need: the engine of the suites, or
+// the engines whose policies are in the environment.
 func (r *runner) recipes(suites []*Suite, set *worldSet) (list []*engines.Recipe) {
 	for _, recipe := range r.Engines {
 		if suites[0].engine == recipe.Name || suites[0].engine == "" && slices.ContainsFunc(set.Objects, func(o *manifests.Object) bool {
@@ -41,13 +41,13 @@ func (r *runner) recipes(suites []*Suite, set *worldSet) (list []*engines.Recipe
 	return list
 }
 
-// venue is where tests are judged.
+// venue is a stage with its engines and programs, in which tests run.
 type venue struct {
 	*running
 	stage *stage.Stage
 }
 
-// split takes what engines judge by out of the objects of a world.
+// split removes the policies of engines from the objects of a test environment.
 func (p *venue) split(set *worldSet) (policies map[*engines.Engine][]*unstructured.Unstructured) {
 	policies = map[*engines.Engine][]*unstructured.Unstructured{}
 	set.Objects = slices.DeleteFunc(set.Objects, func(o *manifests.Object) bool {
@@ -62,7 +62,7 @@ func (p *venue) split(set *worldSet) (policies map[*engines.Engine][]*unstructur
 	return policies
 }
 
-// give gives engines their policies. The returned function takes them away.
+// give gives engines their policies. The returned function removes them.
 func (p *venue) give(ctx context.Context, policies map[*engines.Engine][]*unstructured.Unstructured) (take func(context.Context) error, err error) {
 	type given struct {
 		engine *engines.Engine
@@ -89,8 +89,7 @@ func (p *venue) give(ctx context.Context, policies map[*engines.Engine][]*unstru
 	return take, nil
 }
 
-// alone judges the tests of a suite in a place that others are judged in before and after. The error is
-// one of the place.
+// alone runs the tests of a suite in a venue that other suites use before and after. The error is about the venue.
 func (r *runner) alone(ctx context.Context, p *venue, s *Suite, judged []*Result) error {
 	set, err := world([]*Suite{s})
 	if err != nil {
@@ -122,13 +121,14 @@ func (r *runner) alone(ctx context.Context, p *venue, s *Suite, judged []*Result
 	return cmp.Or(err, take(ctx), p.clear(ctx, left))
 }
 
-// clear deletes what a suite left. Definitions go, too: engines do not tell kinds of one name apart.
+// clear deletes the objects that a suite left. CRDs are deleted, too, because engines do not distinguish kinds of one
+// name.
 func (p *venue) clear(ctx context.Context, left []*unstructured.Unstructured) error {
 	return cmp.Or(engines.Remove(ctx, p.stage, left), p.stage.Discover())
 }
 
-// define makes definitions of the kinds of requests and objects that neither the server nor a file has. Their
-// objects may have any field.
+// define creates CRDs for the kinds of requests and objects that neither the server nor a file has. Their objects may
+// have any field.
 func (p *venue) define(ctx context.Context, set *worldSet, judged []*Result) (made []*unstructured.Unstructured, err error) {
 	versions := map[schema.GroupKind][]string{}
 	var kinds []schema.GroupKind
@@ -166,7 +166,7 @@ func plural(kind schema.GroupKind) string {
 	return resource.Resource
 }
 
-// definition is the definition of a kind whose objects may have any field. The first version is the one that is stored.
+// definition returns a CRD for a kind whose objects may have any field. The first version is the stored one.
 func definition(kind schema.GroupKind, plural, scope string, versions ...string) map[string]any {
 	list := make([]any, len(versions))
 	for i, version := range versions {
@@ -210,16 +210,16 @@ func (n *names) registered(ctx context.Context, p *venue, policies map[*engines.
 	return nil
 }
 
-// impatience is how long an engine that says that it judges by a policy may yet not do so, and cachePatience how
-// long it may take to read the objects around a request. Nothing says when it has.
+// impatience bounds the time in which an engine that reports a policy as ready may not yet enforce it, and
+// cachePatience the time that it may take to read the objects around a request. No status reports either.
 const (
 	impatience    = 2 * time.Second
 	cachePatience = 10 * time.Second
 	askAgain      = 100 * time.Millisecond
 )
 
-// late reports whether a test that failed is asked again, because the engine may not have read yet what it
-// judges by (S24.33).
+// late reports whether to retry a failed test, because the engine may not have read its policies or objects yet
+// (S24.33).
 func (r *runner) late(t *Test, o *Outcome, since time.Time) bool {
 	switch {
 	case t.Suite.engine == "" || t.running == nil:
@@ -232,7 +232,7 @@ func (r *runner) late(t *Test, o *Outcome, since time.Time) bool {
 	return !o.named && !r.named[t.running.name] && time.Since(since) < impatience
 }
 
-// through says which engines judged, for the notes of a report.
+// through adds a note about an engine to the report.
 func (r *runner) through(recipe *engines.Recipe) {
 	note := "judged by " + recipe.Name + ", next to the server"
 	if recipe.Note != "" {
@@ -245,7 +245,7 @@ func (r *runner) through(recipe *engines.Recipe) {
 	}
 }
 
-// again asks the request of a test once more, after a while.
+// again retries the request of a test after a pause.
 func again(ctx context.Context, t *Test, w *stage.Stage, calls *callers) (*Outcome, error) {
 	timer := time.NewTimer(askAgain)
 	defer timer.Stop()

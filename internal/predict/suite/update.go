@@ -12,9 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/stage"
 )
 
-// Update writes into the files of a report what happened, for the tests of this project's own format
-// that failed. It returns the new text of each file, and why others cannot be written. Comments,
-// order and all other lines stay.
+// Update sets the expectations of failed tests to the actual results, in files of Gatehouse's own format. It returns
+// the new text of each file, and the reasons why others cannot be updated. Comments, order and all other lines stay.
 func (r *Report) Update() (texts map[string][]byte, refused []*FileError) {
 	type edit struct {
 		first, last int
@@ -57,7 +56,7 @@ func (r *Report) Update() (texts map[string][]byte, refused []*FileError) {
 	}
 	texts = map[string][]byte{}
 	for file, list := range edits {
-		// From the end, so that the lines before stay where they are.
+		// Edits are applied from the end, so that earlier line numbers stay valid.
 		slices.SortFunc(list, func(a, b edit) int { return cmp.Compare(b.first, a.first) })
 		lines := bytes.SplitAfter(suites[file].text, []byte("\n"))
 		for _, e := range list {
@@ -68,8 +67,8 @@ func (r *Report) Update() (texts map[string][]byte, refused []*FileError) {
 	return texts, refused
 }
 
-// block finds the lines of the field expect of a test: from its key to the last line that belongs to
-// it. They are 0 when other fields share these lines.
+// block finds the lines of the field expect of a test: from its key to its last line. They are 0 if other fields share
+// these lines.
 func block(lines [][]byte, test, expect *yamlv3.Node) (first, last, indent int) {
 	for key, value := range entries(test) {
 		if key.Value != "expect" || value != expect {
@@ -91,7 +90,7 @@ func block(lines [][]byte, test, expect *yamlv3.Node) (first, last, indent int) 
 			case trimmed[0] != '#':
 				last = n
 			default:
-				// A comment belongs to what follows, if that belongs to the block.
+				// A comment belongs to the following line, if that line belongs to the block.
 				continue
 			}
 		}
@@ -100,7 +99,7 @@ func block(lines [][]byte, test, expect *yamlv3.Node) (first, last, indent int) 
 	return 0, 0, 0
 }
 
-// encoded is a field expect with a value, as lines with an indent.
+// encoded formats a field expect with a value, as lines with an indent.
 func encoded(value *yamlv3.Node, indent int) (string, error) {
 	field := &yamlv3.Node{Kind: yamlv3.MappingNode, Tag: "!!map", Content: []*yamlv3.Node{{Kind: yamlv3.ScalarNode, Tag: "!!str", Value: "expect"}, value}}
 	var b bytes.Buffer
@@ -119,8 +118,8 @@ func encoded(value *yamlv3.Node, indent int) (string, error) {
 	return out.String(), nil
 }
 
-// rewrite makes expectations those of what happened: each that is there and was not met, and all
-// that say who rejected the request when that is new.
+// rewrite sets expectations to the actual result: all unmet expectations, and the ones about the rejecting policy or
+// webhook if the rejection is new.
 func (r *Result) rewrite(n *yamlv3.Node) {
 	o := r.Outcome
 	set := func(name string, value any) {
@@ -162,7 +161,7 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 	correct("allowed", o.Allowed)
 	correct("code", o.Code)
 	if !o.Allowed {
-		// Who rejected the request, and why, is news when it was to be allowed.
+		// If the request was expected to be allowed, its decider and message are new.
 		failed["message"], failed["by"] = failed["message"] || failed["allowed"], failed["by"] || failed["allowed"]
 		correct("reason", o.Reason)
 		correct("message", o.Message)
@@ -207,7 +206,7 @@ func (r *Result) rewrite(n *yamlv3.Node) {
 	}
 }
 
-// byOf is who rejected a request, as a test says it.
+// byOf returns the decider of a rejection in the format of a test.
 func byOf(by []stage.Decider) map[string]any {
 	out := map[string]any{}
 	if len(by) == 0 {

@@ -8,7 +8,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// answers reads what webhooks answer.
+// answers reads the webhooks' answers of a test.
 func (p *parser) answers(n *yamlv3.Node, what string) []answer {
 	var list []answer
 	p.each(n, what, func(n *yamlv3.Node) {
@@ -76,12 +76,12 @@ func put[T any](into map[string]any, name string, read func(into *T, what string
 type program struct {
 	line    int
 	command []string
-	// service is where the registrations expect the webhook, as NAMESPACE/NAME.
+	// service is the service of the webhook in the registrations, as NAMESPACE/NAME.
 	service string
 	env     map[string]string
 }
 
-// programs reads what is to be started.
+// programs reads the programs to start.
 func (p *parser) programs(n *yamlv3.Node) []program {
 	var list []program
 	p.each(n, "programs", func(n *yamlv3.Node) {

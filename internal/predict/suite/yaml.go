@@ -19,14 +19,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
-// FileError is what is wrong with a file.
+// FileError is a fault of a file.
 type FileError struct {
 	File    string `json:"file"`
 	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
 }
 
-// Error is the message behind the place.
+// Error returns the message with its position.
 func (e *FileError) Error() string {
 	if e.Line == 0 {
 		return e.File + ": " + e.Message
@@ -34,10 +34,10 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Message)
 }
 
-// decoder reads a document strictly. It notes what is wrong and goes on.
+// decoder reads a document strictly. It collects errors and continues.
 type decoder struct {
 	file string
-	// first is the line of the file in which the document begins, less one.
+	// first is the line of the file before the document.
 	first  int
 	errors []*FileError
 }
@@ -51,7 +51,7 @@ func (d *decoder) fail(n *yamlv3.Node, format string, args ...any) {
 // field reads the value of a field.
 type field func(n *yamlv3.Node)
 
-// fields reads a mapping whose fields are known.
+// fields reads a mapping with known fields.
 func (d *decoder) fields(n *yamlv3.Node, what string, known map[string]field) {
 	d.members(n, what, "the field ", func(key, value *yamlv3.Node) {
 		if read, ok := known[key.Value]; ok {
@@ -81,7 +81,7 @@ func (d *decoder) pairs(n *yamlv3.Node, what string, read func(key, value *yamlv
 	d.members(n, what, "", read)
 }
 
-// members reads a mapping in which each key is there once. key is what errors call a key.
+// members reads a mapping, and reports duplicate keys. key is the description of a key in errors.
 func (d *decoder) members(n *yamlv3.Node, what, key string, read func(key, value *yamlv3.Node)) {
 	n = target(n)
 	if n.Kind != yamlv3.MappingNode {
@@ -99,7 +99,7 @@ func (d *decoder) members(n *yamlv3.Node, what, key string, read func(key, value
 	}
 }
 
-// scalar reads a scalar of a tag, by a function that says whether it understands the text.
+// scalar reads a scalar of a tag. read reports whether it understands the text.
 func (d *decoder) scalar(tag, must, what string, read func(text string) bool) field {
 	return func(n *yamlv3.Node) {
 		if n = target(n); n.Kind != yamlv3.ScalarNode || n.Tag != tag || !read(n.Value) {
@@ -123,7 +123,7 @@ func (d *decoder) texts(into *[]string, what string) field {
 	}
 }
 
-// textMap reads a mapping of texts. Errors call each by its key, behind a prefix.
+// textMap reads a mapping of strings. In errors, each is named by its key with a prefix.
 func (d *decoder) textMap(into *map[string]string, what, prefix string) field {
 	return func(n *yamlv3.Node) {
 		*into = map[string]string{}
@@ -149,7 +149,7 @@ func (d *decoder) number(into *int64, what string) field {
 	})
 }
 
-// marshal returns the text of a node, with its aliases. It returns an error if they stand for too much.
+// marshal returns the text of a node, with its aliases. It returns an error if the expanded aliases are too large.
 func marshal(n *yamlv3.Node) ([]byte, error) {
 	data, err := yamlv3.Marshal(n)
 	if err == nil {
@@ -158,7 +158,7 @@ func marshal(n *yamlv3.Node) ([]byte, error) {
 	return data, err
 }
 
-// value is the node as the values that JSON has.
+// value converts the node to JSON values.
 func (d *decoder) value(n *yamlv3.Node) any {
 	if v, ok := manifests.Value(n); ok {
 		return v
@@ -178,7 +178,7 @@ func (d *decoder) value(n *yamlv3.Node) any {
 	return v
 }
 
-// object is a node that must be a mapping.
+// object converts a node, which must be a mapping.
 func (d *decoder) object(n *yamlv3.Node, what string) map[string]any {
 	v := d.value(target(n))
 	if v == nil {
@@ -191,7 +191,7 @@ func (d *decoder) object(n *yamlv3.Node, what string) map[string]any {
 	return m
 }
 
-// entries are the keys and values of a mapping, in their order; none of another node.
+// entries iterates over the keys and values of a mapping in order; other nodes have none.
 func entries(n *yamlv3.Node) iter.Seq2[*yamlv3.Node, *yamlv3.Node] {
 	return func(yield func(key, value *yamlv3.Node) bool) {
 		for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
@@ -202,7 +202,7 @@ func entries(n *yamlv3.Node) iter.Seq2[*yamlv3.Node, *yamlv3.Node] {
 	}
 }
 
-// member is the value of a field of a mapping; an empty node when there is none.
+// member returns the value of a field of a mapping; an empty node if absent.
 func member(n *yamlv3.Node, name string) *yamlv3.Node {
 	n = target(n)
 	for key, value := range entries(n) {
@@ -213,7 +213,7 @@ func member(n *yamlv3.Node, name string) *yamlv3.Node {
 	return &yamlv3.Node{Line: n.Line}
 }
 
-// header returns the fields of a document that say what it is.
+// header returns the fields of a document that identify its type.
 func header(root *yamlv3.Node) (apiVersion, kind string) {
 	return member(root, "apiVersion").Value, member(root, "kind").Value
 }
@@ -225,7 +225,7 @@ func target(n *yamlv3.Node) *yamlv3.Node {
 	return n
 }
 
-// kindOf names what a node is.
+// kindOf names the type of a node.
 func kindOf(n *yamlv3.Node) string {
 	switch n.Kind {
 	case yamlv3.MappingNode:

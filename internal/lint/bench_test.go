@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// manyRegistrations are webhooks in configurations of ten, and as many policies with a binding
-// each. A tenth of the webhooks is about pods, and all expressions differ.
+// manyRegistrations returns n webhooks in configurations of ten, and n policies with a binding
+// each. A tenth of the webhooks matches pods, and all expressions differ.
 func manyRegistrations(tb testing.TB, n int) []runtime.Object {
 	var list []runtime.Object
 	resources := []string{"configmaps", "secrets", "services", "pods", "serviceaccounts", "endpoints", "persistentvolumeclaims", "limitranges", "resourcequotas", "replicationcontrollers"}
@@ -59,8 +59,8 @@ func manyRegistrations(tb testing.TB, n int) []runtime.Object {
 	return list
 }
 
-// someResources are those of the core group that the registrations are about, and some that
-// the rules ask for.
+// someResources are the resources of the core group that the registrations match, and some that the
+// rules need.
 func someResources() []Resource {
 	var list []Resource
 	for resource, kind := range map[string]string{
@@ -73,8 +73,8 @@ func someResources() []Resource {
 	return list
 }
 
-// BenchmarkCheck compiles and checks 5,000 webhooks and 5,000 policies, each with an
-// expression of its own.
+// BenchmarkCheck compiles and checks 5,000 webhooks and 5,000 policies, each with an expression of
+// its own.
 func BenchmarkCheck(b *testing.B) {
 	const n = 5000
 	objects := manyRegistrations(b, n)

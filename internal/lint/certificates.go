@@ -22,18 +22,18 @@ type client struct {
 	*registration.ClientConfig
 	// what names the client.
 	what string
-	// closed reports whether requests fail when the webhook cannot be reached.
+	// closed is set if requests fail when the webhook cannot be reached.
 	closed bool
 	// at is the place of the clientConfig.
 	at place
-	// own reports whether the client is only about objects of its program: custom resources, and
-	// objects with a label for it.
+	// own is set if the client only concerns objects of its program: custom resources, and objects
+	// with an opt-in label.
 	own bool
-	// promised reports whether annotations say that a controller sets the caBundle.
+	// promised is set if annotations request a caBundle from a controller.
 	promised bool
 }
 
-// clients returns all webhooks about which findings are wanted, including those that convert
+// clients returns all webhooks for which findings are wanted, including conversion webhooks of
 // custom resources.
 func (p *pass) clients() []client {
 	var list []client
@@ -56,8 +56,8 @@ func (c *client) finds(p *pass, level report.Level, where place, cause, format s
 	p.findsCause(level, where, cause, c.what, format, args...)
 }
 
-// validities calls f with the time in which each caBundle can be used. It leaves out caBundles that
-// cannot be read, and those that a program replaces.
+// validities calls f with the validity of each caBundle. It skips unreadable caBundles, and
+// caBundles that a program replaces.
 func (p *pass) validities(f func(c *client, from, to time.Time)) {
 	for _, c := range p.clients() {
 		if list, err := bundle(c.CABundle); err == nil && !c.mayBeSet(p) {
@@ -68,7 +68,7 @@ func (p *pass) validities(f func(c *client, from, to time.Time)) {
 }
 
 // mayBeSet reports whether a program that is not in the files may set the caBundle: annotations
-// say so, or a role of the files allows it.
+// request it, or a role of the files allows it.
 func (c *client) mayBeSet(p *pass) bool {
 	return p.Partial && (c.promised || p.Injectors[c.at.object.Kind])
 }
@@ -78,7 +78,7 @@ func (c *client) under(path ...any) place {
 	return place{c.at.object, append(slices.Clone(c.at.path), path...)}
 }
 
-// injected reports whether annotations say that a controller sets the caBundle.
+// injected reports whether annotations request a caBundle from a controller.
 func injected(annotations map[string]string) bool {
 	for key := range annotations {
 		if strings.HasPrefix(key, "cert-manager.io/inject-ca-from") || strings.HasSuffix(key, ".openshift.io/inject-cabundle") {
@@ -88,8 +88,8 @@ func injected(annotations map[string]string) bool {
 	return false
 }
 
-// bundle returns the certificates of a caBundle. The error says that there are none, or
-// which one cannot be read.
+// bundle returns the certificates of a caBundle. It is an error if there are none, or if one cannot
+// be read.
 func bundle(data []byte) ([]*x509.Certificate, error) {
 	var list []*x509.Certificate
 	var others []string
@@ -120,9 +120,8 @@ func bundle(data []byte) ([]*x509.Certificate, error) {
 	return nil, fmt.Errorf("it is not PEM")
 }
 
-// valid returns the time in which a caBundle can be used. Of the certificates that are valid now,
-// this is the time of the one that lasts longest. If none is valid now, it is the time of the
-// last one.
+// valid returns the validity of a caBundle: that is the validity of the currently valid certificate
+// that expires last. If none is valid now, it is the validity of the certificate that expires last.
 func valid(list []*x509.Certificate, now time.Time) (from, to time.Time) {
 	for _, c := range list {
 		current := !now.Before(c.NotBefore) && now.Before(c.NotAfter)
@@ -161,7 +160,7 @@ var caBundleExpired = &Rule{
 	},
 }
 
-// soon is how long before its end a certificate is worth a warning.
+// soon is the remaining validity at which an expiring certificate is reported.
 const soon = 30 * 24 * time.Hour
 
 var caBundleExpires = &Rule{
@@ -222,7 +221,7 @@ var certificateExpires = &Rule{
 		if len(chain) == 0 {
 			return
 		}
-		// Certificates that live for days only are renewed all the time.
+		// Certificates with a life of days are renewed automatically.
 		left, life := chain[0].NotAfter.Sub(p.Now), chain[0].NotAfter.Sub(chain[0].NotBefore)
 		if left > 0 && left < soon/2 && left < life/3 {
 			c.finds(p, p.rule.Level, c.under(), address.String(), "the certificate that %s presents expires at %s", c.what, chain[0].NotAfter.UTC().Format(time.RFC3339))

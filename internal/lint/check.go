@@ -23,26 +23,26 @@ import (
 
 // Options are the options of Check.
 type Options struct {
-	// Rules are those to check; nil means all.
+	// Rules are the rules to check; nil means all.
 	Rules []*Rule
-	// About, if set, says about which objects findings are wanted. Other objects count only for
-	// their effects on these.
+	// About, if set, selects the objects for which findings are wanted. Other objects count only for their effects
+	// on these.
 	About func(Object) bool
-	// Progress, if set, is called with how many rules are done, and of how many.
+	// Progress, if set, is called with the number of finished rules, and the number of all.
 	Progress func(done, of int)
 }
 
 // Report is the result of Check.
 type Report struct {
-	// Findings are in the order of their level, then their rules, then their objects.
+	// Findings are ordered by level, then rule, then object.
 	Findings []Fault
 	// Checked are the rules that ran.
 	Checked []*Rule
-	// Unseen are sentences about parts that could not be seen, and the rules that they concern.
+	// Unseen are sentences about parts that could not be seen, and the rules that they affect.
 	Unseen []string
 }
 
-// Count returns how many findings there are of a level.
+// Count returns the number of findings of a level.
 func (r *Report) Count(level report.Level) int {
 	n := 0
 	for i := range r.Findings {
@@ -53,7 +53,7 @@ func (r *Report) Count(level report.Level) int {
 	return n
 }
 
-// Check runs rules over a world. It ends early, with what it has, when ctx ends.
+// Check runs rules over a World. When ctx ends, it returns early with the findings so far.
 func Check(ctx context.Context, w *World, o Options) *Report {
 	if o.Rules == nil {
 		o.Rules = Rules()
@@ -81,7 +81,7 @@ func Check(ctx context.Context, w *World, o Options) *Report {
 	return p.report
 }
 
-// pass is one run over a world.
+// pass is one run over a World.
 type pass struct {
 	*World
 	ctx    context.Context
@@ -95,19 +95,19 @@ type pass struct {
 	// filters numbers the selectors and conditions of entries.
 	filters       map[*snapshot.Entry]int
 	filterNumbers map[string]int
-	// graph is made by the first rule that needs it.
+	// graph is built by the first rule that needs it.
 	graph *graph
 	// facts are the facts about expressions; see facts.go.
 	facts        []*fact
 	factsByEntry map[*snapshot.Entry][]*fact
-	// builtin are the groups with kinds that no CustomResourceDefinition defines; see isAbout.
+	// builtin are the groups with kinds that no CRD defines; see isAbout.
 	builtin map[string]bool
-	// shapes are the types of objects, and checkers what checks expressions by them.
+	// shapes are the types of objects, and checkers the type checkers based on them.
 	shapes   map[string]*apiservercel.DeclType
 	checkers map[string]*expression.Typed
 }
 
-// place is where a finding is.
+// place is the place of a finding.
 type place struct {
 	object Object
 	path   []any
@@ -152,8 +152,8 @@ func (p *pass) findsAs(level report.Level, where place, format string, args ...a
 	})
 }
 
-// findsCause adds one of several findings that have a cause in common. The report has the first
-// of these findings, which names the others.
+// findsCause adds one of several findings with a common cause. The report has the first of these findings, which
+// names the others.
 func (p *pass) findsCause(level report.Level, where place, cause, who, format string, args ...any) {
 	before := len(p.report.Findings)
 	p.findsAs(level, where, format, args...)
@@ -163,7 +163,7 @@ func (p *pass) findsCause(level report.Level, where place, cause, who, format st
 	}
 }
 
-// merge makes one finding of those with a cause in common.
+// merge merges findings with a common cause into one.
 func merge(findings []Fault) []Fault {
 	type key struct {
 		rule  *Rule
@@ -189,7 +189,7 @@ func merge(findings []Fault) []Fault {
 	return merged
 }
 
-// misses notes a part of the world that the rule needs and cannot see.
+// misses notes a part of the World that the rule needs and cannot see.
 func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format, args...)] = true }
 
 // sum sorts the report.
@@ -243,7 +243,7 @@ func comparePaths(a, b []any) int {
 	})
 }
 
-// webhooks calls f for every webhook about which findings are wanted.
+// webhooks calls f for every webhook for which findings are wanted.
 func (p *pass) webhooks(f func(*snapshot.Entry)) {
 	for _, source := range hooks {
 		for _, e := range p.Snapshot.Entries(source) {
@@ -254,7 +254,7 @@ func (p *pass) webhooks(f func(*snapshot.Entry)) {
 	}
 }
 
-// entries calls f for every entry of any source about which findings are wanted.
+// entries calls f for every entry of any source for which findings are wanted.
 func (p *pass) entries(f func(*snapshot.Entry)) {
 	for _, d := range registration.Sources() {
 		for _, e := range p.Snapshot.Entries(d.Source) {
@@ -265,8 +265,8 @@ func (p *pass) entries(f func(*snapshot.Entry)) {
 	}
 }
 
-// eachWebhook, eachEntry, eachClient and eachFact are the checks of rules that look at one webhook, entry, client or
-// expression after the other.
+// eachWebhook, eachEntry, eachClient and eachFact return checks that call check for each webhook, entry, client or
+// expression.
 func eachWebhook(check func(*pass, *snapshot.Entry)) func(*pass) {
 	return func(p *pass) { p.webhooks(func(e *snapshot.Entry) { check(p, e) }) }
 }
@@ -297,8 +297,8 @@ func (p *pass) isWanted(e *snapshot.Entry) bool { return p.wanted(objectOf(e.Ent
 // failsClosed reports whether a request is rejected when the webhook cannot be called.
 func failsClosed(e *snapshot.Entry) bool { return e.FailurePolicy == registration.Fail }
 
-// serviceOf returns the service of a webhook that runs in the cluster; ok is false for a webhook
-// outside of the cluster.
+// serviceOf returns the service of a webhook that runs in the cluster; ok is false for a webhook outside of the
+// cluster.
 func (w *World) serviceOf(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
 	name, ok = namedService(c)
 	if ok && w.Elsewhere != nil && w.Elsewhere(name) {
@@ -307,8 +307,8 @@ func (w *World) serviceOf(c *registration.ClientConfig) (name types.NamespacedNa
 	return name, ok
 }
 
-// namedService returns the service that a webhook names; ok is false if it names none. A URL may
-// name a service, too.
+// namedService returns the service that a webhook names; ok is false if it names none. A URL may name a service,
+// too.
 func namedService(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
 	if s := c.Service; s != nil {
 		return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, true

@@ -69,7 +69,7 @@ var validationConstant = &Rule{
 	}),
 }
 
-// escapedName is a name of a property as the rules of custom resources escape it.
+// escapedName matches a property name in the escaped form of CRD validation rules.
 var escapedName = regexp.MustCompile(`\.[A-Za-z_]*__(dash|dot|slash|underscores)__`)
 
 var escapedProperty = &Rule{

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Webhook returns how the webhook of a plan is reached. service is nil for a webhook without a
-// service. ok is false for an entry that is not a webhook, or that the World does not have.
+// Webhook returns the connection settings of a webhook in a plan. service is nil for a webhook
+// without a service. ok is false for an entry that is not a webhook, or that is not in the World.
 func (w *World) Webhook(e *plan.Entry) (c *registration.ClientConfig, at Address, service *types.NamespacedName, ok bool) {
 	for _, source := range hooks {
 		if source.String() != e.Kind {
@@ -30,7 +30,7 @@ func (w *World) Webhook(e *plan.Entry) (c *registration.ClientConfig, at Address
 	return nil, Address{}, nil, false
 }
 
-// Verdict returns a sentence about the connection to a webhook.
+// Verdict describes the connection to a webhook in a sentence.
 func (s *Served) Verdict(c *registration.ClientConfig, now time.Time) string {
 	if s.Err != nil {
 		return "it could not be reached from here: " + s.Err.Error()

@@ -24,8 +24,8 @@ type intercepted struct {
 	probes []string
 }
 
-// interceptors returns the webhooks that apply to any of the probes, if want is true of them. A webhook that stands
-// behind the workload of a probe does not count for that probe.
+// interceptors returns the webhooks that satisfy want and apply to any of the probes. A webhook that the workload
+// of a probe serves does not count for that probe.
 func (p *pass) interceptors(probes []*probe, want func(*snapshot.Entry) bool) []*intercepted {
 	var list []*intercepted
 	of := map[*snapshot.Entry]*intercepted{}
@@ -40,7 +40,7 @@ func (p *pass) interceptors(probes []*probe, want func(*snapshot.Entry) bool) []
 				list = append(list, i)
 			}
 			if h.unsure == "" {
-				// One probe to which the webhook applies for sure is enough.
+				// One probe to which the webhook certainly applies is enough.
 				i.unsure = ""
 			}
 			if !slices.Contains(i.probes, q.what) {
@@ -51,8 +51,8 @@ func (p *pass) interceptors(probes []*probe, want func(*snapshot.Entry) bool) []
 	return list
 }
 
-// closed returns a level for webhooks that fail closed. It is not Error if the hit depends on a
-// part that cannot be seen.
+// closed returns a level for webhooks that fail closed. It is not Error if the hit depends on a part that cannot be
+// seen.
 func closed(h hit, level report.Level) report.Level {
 	if h.unsure != "" && level == Error {
 		return Warning
@@ -68,7 +68,7 @@ var controlPlaneNotExempt = &Rule{
 	check: func(p *pass) {
 		q := pod("kube-system", "network", "DaemonSet", &corev1.PodTemplateSpec{})
 		for _, h := range p.hits(q, p.isWanted) {
-			// Rules wildcard-everything and mutates-mirror-pods say so of webhooks that fail open.
+			// Rules wildcard-everything and mutates-mirror-pods report webhooks that fail open.
 			if !failsClosed(h.Entry) && (hasWildcard(h.Entry) || mutates(h.Entry)) {
 				continue
 			}
@@ -77,8 +77,8 @@ var controlPlaneNotExempt = &Rule{
 	},
 }
 
-// levelOf returns the level of the finding that a webhook intercepts a request that the cluster
-// needs. Only a webhook that runs in the cluster and fails closed stops itself for good.
+// levelOf returns the level of the finding that a webhook intercepts a request that the cluster needs. Only a
+// webhook that runs in the cluster and fails closed blocks its own recovery.
 func (p *pass) levelOf(h hit) report.Level {
 	_, inside := p.serviceOf(&h.ClientConfig)
 	switch {
@@ -90,7 +90,7 @@ func (p *pass) levelOf(h hit) report.Level {
 	return Error
 }
 
-// consequence says what happens to an intercepted request when the webhook is down.
+// consequence describes the effect on an intercepted request when the webhook is down.
 func (p *pass) consequence(e *snapshot.Entry) string {
 	_, inside := p.serviceOf(&e.ClientConfig)
 	switch {
@@ -121,15 +121,15 @@ var nodeCriticalNotExempt = &Rule{
 	},
 }
 
-// nodeCritical reports whether nodes need the pods of a workload: they run on each node, and
-// are declared critical for it, or write the configuration of its network.
+// nodeCritical reports whether nodes need the pods of a workload: they run on each node, and are declared critical
+// for it, or write the configuration of its network.
 func (w *Workload) nodeCritical() bool {
 	spec := &w.Pods.Spec
 	return w.Kind == "DaemonSet" && (spec.PriorityClassName == "system-node-critical" ||
 		slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil && strings.Contains(v.HostPath.Path, "/cni") }))
 }
 
-// standsBehind reports whether a workload is the server of a webhook.
+// standsBehind reports whether a workload serves a webhook.
 func (p *pass) standsBehind(w *Workload, e *snapshot.Entry) bool {
 	name, inside := p.serviceOf(&e.ClientConfig)
 	if !inside || name.Namespace != w.Namespace {
@@ -221,8 +221,7 @@ var failOnNodes = &Rule{
 	},
 }
 
-// patience is how long the controller manager and the scheduler wait for the renewal of
-// their leases.
+// patience is the time that the controller manager and the scheduler wait for the renewal of their leases.
 const patience = 5 * time.Second
 
 var failOnLeases = &Rule{
@@ -248,7 +247,7 @@ var failOnLeases = &Rule{
 			case mutates(i.Entry):
 				level, consequence = Warning, "and may change it; leases of nodes must not be changed"
 			case hasWildcard(i.Entry):
-				// Rule wildcard-everything says so of all resources.
+				// Rule wildcard-everything reports this for all resources.
 				continue
 			default:
 				level, consequence = Note, "and delays it when it cannot be reached"
@@ -294,8 +293,8 @@ var mutatesMirrorPods = &Rule{
 			},
 			"spec": map[string]any{"nodeName": "node-1", "containers": []any{map[string]any{"name": "kube-apiserver", "image": "kube-apiserver"}}},
 		})
-		// Rule control-plane-not-exempt says so of webhooks that fail closed, and wildcard-everything of
-		// those that want everything.
+		// Rule control-plane-not-exempt reports webhooks that fail closed, and wildcard-everything reports webhooks
+		// that match everything.
 		wanted := func(e *snapshot.Entry) bool { return mutates(e) && !failsClosed(e) && !hasWildcard(e) }
 		for _, i := range p.interceptors([]*probe{mirror}, wanted) {
 			p.finds(at(i.Entry.Entry), "the mutating webhook %s intercepts pods of kube-system, mirror pods of static pods among them, and delays each by up to %s when it cannot be reached%s",

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// graph has the dependencies of servers at their start: webhooks are behind services, services
-// are in front of workloads, and the start of a workload needs requests that webhooks intercept.
+// graph has the dependencies of servers at their start: services lead to webhooks, workloads serve
+// services, and the start of a workload needs requests that webhooks intercept.
 type graph struct {
 	backends []*backend
 	of       map[*snapshot.Entry]*backend
@@ -25,12 +25,12 @@ type backend struct {
 	service types.NamespacedName
 	// startups are the requests without which none of its pods can start and be reached.
 	startups []*probe
-	// needs are the webhooks that these requests need: one for each other backend, and all of its
-	// own.
+	// needs are the webhooks that these requests depend on: one for each other backend, and all of
+	// its own.
 	needs []need
 }
 
-// need is a webhook that a request needs.
+// need is a webhook that a request depends on.
 type need struct {
 	hit
 	probe *probe
@@ -61,7 +61,7 @@ func (p *pass) dependencies() *graph {
 		}
 	}
 	for _, b := range g.backends {
-		// For each other backend, one webhook that is needed for sure is enough.
+		// For each other backend, one certain dependency is enough.
 		sure := map[*backend]bool{}
 		for _, q := range b.startups {
 			p.eachHit(q, func(e *snapshot.Entry) bool { return g.of[e] != nil && !sure[g.of[e]] }, func(h hit) {
@@ -138,8 +138,8 @@ var selfDeadlock = &Rule{
 	},
 }
 
-// ownDeadlocks checks only the webhooks about which findings are wanted. It is for servers that
-// run lint at each write.
+// ownDeadlocks checks only the webhooks for which findings are wanted. Servers use it to run lint
+// at each write.
 func (p *pass) ownDeadlocks() {
 	said := map[*snapshot.Entry]bool{}
 	p.webhooks(func(e *snapshot.Entry) {
@@ -198,15 +198,15 @@ var deadlockCycle = &Rule{
 	},
 }
 
-// knot is a set of backends that all need each other.
+// knot is a set of backends that all depend on each other.
 type knot struct {
-	// cycle is a shortest cycle through the first backend: the needs that lead from one backend
-	// to the next. size is how many backends the knot has.
+	// cycle is a shortest cycle through the first backend: the needs that lead from one backend to
+	// the next. size is the number of backends.
 	cycle []need
 	size  int
 }
 
-// knots returns the sets of backends that need each other.
+// knots returns the sets of backends that depend on each other.
 func (g *graph) knots() []knot {
 	forward, backward := map[*backend][]*backend{}, map[*backend][]*backend{}
 	for _, b := range g.backends {
@@ -239,7 +239,7 @@ func (g *graph) knots() []knot {
 	return found
 }
 
-// needsOfOthers are the needs of a backend that are not its own webhooks.
+// needsOfOthers returns the needs of a backend except its own webhooks.
 func needsOfOthers(b *backend) []need {
 	return slices.DeleteFunc(slices.Clone(b.needs), func(n need) bool { return n.to == b })
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// forgotten is how long an object may be soft before lint reports it.
+// forgotten is how long an object may be warn only or audit only before lint reports it.
 const forgotten = 30 * 24 * time.Hour
 
 var enforcementForgotten = &Rule{
@@ -51,7 +51,7 @@ var enforcementUntried = &Rule{
 			w := p.Written[o]
 			_, tried := w.Annotations[registration.EnforcementAnnotation]
 			if e.Binding != nil && !tried {
-				// A binding is as hard as its policy (S28.6).
+				// A binding is enforced as its policy is (S28.6).
 				if policy := p.Snapshot.Bound(e); policy != nil {
 					_, tried = p.Written[objectOf(policy.Entry)].Annotations[registration.EnforcementAnnotation]
 				}
@@ -88,8 +88,8 @@ var rolloutOptOut = &Rule{
 		}
 		requirements, _ := e.Enforcement.Rollout.Selector.Requirements()
 		for _, r := range requirements {
-			// Only a requirement that namespaces without labels meet is meant: by the others, a
-			// namespace is soft unless somebody gives it a label.
+			// Only a requirement that namespaces without labels meet is reported: the other
+			// requirements exclude a namespace only after it gets a label.
 			if r.Key() != corev1.LabelMetadataName && r.Matches(labels.Set{}) {
 				p.finds(place{objectOf(e.Entry), []any{"metadata", "annotations", registration.RolloutAnnotation}},
 					"a user who may label a namespace can soften %s there: it is hard only in namespaces with %s", e, &r)
@@ -98,8 +98,8 @@ var rolloutOptOut = &Rule{
 	}),
 }
 
-// EnforcedSince returns when the annotation about the enforcement of an object was last written,
-// by its managed fields; zero when these do not have the annotation.
+// EnforcedSince returns the time of the last write of the annotation about the enforcement of an
+// object, from its managed fields; zero if these do not have the annotation.
 func EnforcedSince(m metav1.Object) time.Time {
 	var last time.Time
 	for _, f := range m.GetManagedFields() {
@@ -121,7 +121,7 @@ func enforced(p *pass) []Object {
 	return list
 }
 
-// soft reports whether the annotation of an object makes it soft.
+// soft reports whether the annotation of an object makes it warn only or audit only.
 func soft(annotations map[string]string) bool {
 	return registration.Softens(annotations[registration.EnforcementAnnotation])
 }

@@ -99,7 +99,7 @@ var expressionTypes = &Rule{
 	},
 }
 
-// findsMistakes adds a finding for what an expression gets wrong about types.
+// findsMistakes adds a finding for the type errors of an expression.
 func (p *pass) findsMistakes(f *fact) {
 	found := p.mistakes(f)
 	if len(found) == 0 {
@@ -136,7 +136,7 @@ var variableNull = &Rule{
 	}),
 }
 
-// nullNamespace finds expressions that read the namespace of what is in none.
+// nullNamespace finds expressions that read the namespace object for cluster-scoped objects.
 func (p *pass) nullNamespace(e *snapshot.Entry) {
 	_, others := p.subjects(e)
 	for _, f := range p.factsOf(e) {
@@ -164,7 +164,7 @@ func (p *pass) nullNamespace(e *snapshot.Entry) {
 	}
 }
 
-// isWritten reports whether an entry is about writes of a resource that is in no namespace.
+// isWritten reports whether an entry matches writes of a cluster-scoped resource.
 func isWritten(e *snapshot.Entry, r *Resource) bool {
 	return slices.ContainsFunc([]admission.Operation{admission.Create, admission.Update, admission.Delete}, func(o admission.Operation) bool {
 		return matchesAny(e.Rules, &plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind})
@@ -183,7 +183,7 @@ func (p *pass) nullParams(e *snapshot.Entry) {
 		if !ok {
 			continue
 		}
-		// The policy that asks whether there are params can do without.
+		// A policy that tests whether there are params works without them.
 		if reach.Uses(p.ctx, "params", schema.GroupVersionKind{}).Whole {
 			return
 		}

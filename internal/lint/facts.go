@@ -23,7 +23,7 @@ type fact struct {
 	text string
 
 	analysis *expression.Analysis
-	// broken says why the expression does not compile.
+	// broken is the compilation error of the expression.
 	broken error
 	// outcomes are the outcomes for the operations of the entry, in order.
 	outcomes []outcome
@@ -38,24 +38,24 @@ const (
 	condition use = iota
 	validation
 	mutation
-	// other is what rejects no request when it fails.
+	// other is an expression whose failure rejects no request.
 	other
 )
 
 // outcome is the result of an expression for every request with an operation.
 type outcome struct {
 	operation string
-	// known reports whether the expression always has the same result: value, or an error.
+	// known is set if the expression always has the same result: value, or an error.
 	known bool
 	value bool
 	err   error
 }
 
-// longList is how long lists are for the estimate of costs.
+// longList is the assumed length of lists for the estimate of costs.
 const longList = 200
 
-// analyses returns the facts about all expressions about which findings are wanted. It compiles
-// the expressions once, on all processors: there may be thousands.
+// analyses returns the facts about all expressions for which findings are wanted. It compiles the expressions
+// once, on all processors: there may be thousands.
 func (p *pass) analyses() []*fact {
 	if p.facts != nil {
 		return p.facts
@@ -99,12 +99,12 @@ func (p *pass) analyses() []*fact {
 	for _, f := range p.facts {
 		group.Go(func() error { return f.find(p.ctx) })
 	}
-	// Check ends early when the context does.
+	// Check ends early when the context ends.
 	_ = group.Wait()
 	return p.facts
 }
 
-// find analyses the expression. When ctx ends, it leaves out what it has not found, and returns the error of ctx.
+// find analyses the expression. When ctx ends, it leaves the remaining facts unset, and returns the error of ctx.
 func (f *fact) find(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -141,8 +141,8 @@ func operations(rules []registration.Rule) []string {
 	return list
 }
 
-// only returns the group and the resource that all rules of an entry name; nil when they
-// name several, or mean equivalents.
+// only returns the group and the resource that all rules of an entry name; nil if they name several, or match
+// equivalent resources.
 func only(e *snapshot.Entry) (group, resource *string) {
 	if e.Equivalent && e.Entry.Policy == nil {
 		// The conditions of webhooks see the requested resource, not the converted one.
@@ -168,8 +168,8 @@ func plainName(resource string) bool {
 	return true
 }
 
-// spared returns the operations of an entry for which a condition is always false: its other
-// expressions are not evaluated then.
+// spared returns the operations of an entry for which a condition is always false, so that its other expressions
+// are not evaluated.
 func (p *pass) spared(e *snapshot.Entry) map[string]bool {
 	spared := map[string]bool{}
 	for _, f := range p.factsOf(e) {
@@ -199,8 +199,8 @@ func (p *pass) factsOf(e *snapshot.Entry) []*fact {
 // at returns the place of the expression.
 func (f *fact) at() place { return at(f.entry.Entry, f.path...) }
 
-// always returns the value of the expression, if it is the same for all operations that are not
-// spared; same reports whether it is.
+// always returns the value of the expression, if it is the same for all operations that are not in spared; same
+// reports whether it is.
 func (f *fact) always(spared map[string]bool) (value, same bool) {
 	seen := false
 	for _, o := range f.outcomes {
@@ -215,8 +215,7 @@ func (f *fact) always(spared map[string]bool) (value, same bool) {
 	return value, seen
 }
 
-// failures returns the operations for which the expression always fails, and the error of the
-// first one.
+// failures returns the operations for which the expression always fails, and the error of the first one.
 func (f *fact) failures(spared map[string]bool) (operations []string, err error) {
 	for _, o := range f.outcomes {
 		if o.err != nil && !spared[o.operation] {

@@ -16,11 +16,11 @@ var initializerCycle = &Rule{
 	},
 }
 
-// cycles finds constraints on the order of the entries of a source that contradict each other;
-// where returns the place of a constraint.
+// cycles finds contradictory constraints on the order of the entries of a source; where returns the
+// place of a constraint.
 func (p *pass) cycles(source registration.Source, what string, where func(*registration.Constraint) place) {
 	constraints := p.Snapshot.Constraints(source)
-	// later has, by name, the constraints of entries that ask to come after the name.
+	// later has, by name, the constraints of entries that must come after the name.
 	later := map[string][]registration.Constraint{}
 	for _, c := range constraints {
 		later[c.Earlier] = append(later[c.Earlier], c)
@@ -49,8 +49,8 @@ func (p *pass) cycles(source registration.Source, what string, where func(*regis
 	}
 }
 
-// around returns a shortest cycle of edges through a node; nil if there is none. edges are those from
-// a node, and to is where one leads.
+// around returns a shortest cycle through a node; nil if there is none. edges returns the outgoing
+// edges of a node, and to the target of an edge.
 func around[N comparable, E any](node N, edges func(N) []E, to func(E) N) []E {
 	type step struct {
 		edge   E
@@ -84,7 +84,7 @@ func around[N comparable, E any](node N, edges func(N) []E, to func(E) N) []E {
 	return nil
 }
 
-// idle is how long an initializer may leave an object waiting.
+// idle is the time after which an object that waits for an initializer is reported.
 const idle = time.Hour
 
 var initializerIdle = &Rule{

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// Rules are complete, and say what they are in the same way. That their examples do what
-// they are there for is tested where files are read, in internal/predict/offline.
+// Rules are complete and consistent. A test in internal/predict/offline, where files are read,
+// checks that their examples fail and pass.
 func TestRulesAreComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Rules() {
@@ -82,9 +82,9 @@ func TestSelectorsThatContradictThemselves(t *testing.T) {
 	}
 }
 
-// Backends that need each other are one knot, however many cycles there are.
+// Backends that depend on each other are one knot, however many cycles there are.
 func TestKnots(t *testing.T) {
-	// Each letter needs the letters after the colon.
+	// Each letter depends on the letters after the colon.
 	for text, want := range map[string][]int{
 		"":                    nil,
 		"a:b b:":              nil,

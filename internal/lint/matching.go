@@ -62,8 +62,7 @@ func (m *matcher) matches(source registration.Source, r *registration.Rule) bool
 	found, ok := m.known[key]
 	if !ok {
 		found = slices.ContainsFunc(m.targets, func(q plan.Request) bool {
-			// The names of later objects are not known, so one that the rule names stands for
-			// them.
+			// The names of later objects are unknown, so any name of the rule represents them.
 			if len(r.ResourceNames) > 0 {
 				q.Name = r.ResourceNames[0]
 			}
@@ -74,7 +73,7 @@ func (m *matcher) matches(source registration.Source, r *registration.Rule) bool
 	return found
 }
 
-// targets returns all requests to the API, as far as rules can tell them apart.
+// targets returns all requests to the API that rules can distinguish.
 func (p *pass) targets() []plan.Request {
 	var list []plan.Request
 	for i := range p.Resources {
@@ -92,8 +91,8 @@ func (p *pass) targets() []plan.Request {
 	return list
 }
 
-// undefined returns a group of a rule whose kinds must be defined in a file and are not; empty
-// when there is none.
+// undefined returns a group of a rule that needs a CRD and has none in the files; empty if there is
+// none.
 func (p *pass) undefined(r *registration.Rule) string {
 	if !p.Partial {
 		return ""
@@ -109,8 +108,8 @@ func (p *pass) undefined(r *registration.Rule) string {
 				defined = defined || slices.Contains(r.Resources, k.Resource)
 			}
 		}
-		// Kubernetes has groups that end in .k8s.io, and so do many projects that define kinds by
-		// custom resources. The files may have some of these kinds, and others not.
+		// Kubernetes has groups that end in .k8s.io, and so have many projects with CRDs. The files
+		// may have only some of these CRDs.
 		if !builtIn && !defined {
 			return group
 		}
@@ -118,9 +117,9 @@ func (p *pass) undefined(r *registration.Rule) string {
 	return ""
 }
 
-// mismatch says why a rule matches no request.
+// mismatch returns the reason why a rule matches no request.
 func (p *pass) mismatch(source registration.Source, r *registration.Rule) string {
-	// named are those of the rule's resources that are served in some version.
+	// named are the rule's resources that are served in some version.
 	var served, named []string
 	sameGroup, exempt := false, false
 	for i := range p.Resources {
@@ -181,7 +180,7 @@ var selectorNeverMatches = &Rule{
 	}),
 }
 
-// aboutNamespaces reports whether rules can be about objects in namespaces.
+// aboutNamespaces reports whether rules can match namespaced objects.
 func aboutNamespaces(rules []registration.Rule) bool {
 	return slices.ContainsFunc(rules, func(r registration.Rule) bool { return r.Scope != "Cluster" })
 }
@@ -263,7 +262,7 @@ var exactMissesVersion = &Rule{
 	}),
 }
 
-// inAnother reports whether the server of a webhook judges a request by another webhook.
+// inAnother reports whether another webhook of the same server receives a request.
 func (p *pass) inAnother(e *snapshot.Entry, q *plan.Request) bool {
 	return e.Webhook != nil && slices.ContainsFunc(p.Snapshot.Entries(e.Source), func(other *snapshot.Entry) bool {
 		return addressOf(&other.ClientConfig) == addressOf(&e.ClientConfig) && matchesAny(other.Rules, q)
@@ -279,8 +278,8 @@ var objectSelectorOptOut = &Rule{
 	check: eachEntry(func(p *pass, e *snapshot.Entry) {
 		enforces := e.Source == registration.Validating || e.Source == registration.External || e.Source == registration.ValidatingPolicies
 		s := e.ObjectSelector
-		// Only a selector that matches objects without labels is meant: with it, users can
-		// add a label so that their objects are not judged.
+		// Only a selector that matches objects without labels is reported: users can add a label to
+		// exclude their objects from it.
 		if !enforces || s == nil || s.Empty() || !s.Matches(labels.Set{}) {
 			return
 		}

@@ -22,7 +22,7 @@ var mutatingFailsClosed = &Rule{
 	}),
 }
 
-// optsIn reports whether a selector selects only what has a label for it.
+// optsIn reports whether a selector selects only objects with an opt-in label.
 func optsIn(s labels.Selector) bool {
 	if s == nil {
 		return false
@@ -33,7 +33,7 @@ func optsIn(s labels.Selector) bool {
 	})
 }
 
-// manyMutating is how many webhooks for one request are worth a note.
+// manyMutating is the number of mutating webhooks for one request that is worth a note.
 const manyMutating = 5
 
 var manyMutatingWebhooks = &Rule{
@@ -88,10 +88,10 @@ var orderByName = &Rule{
 	},
 }
 
-// orderedByName finds neighbours among the entries for one kind of object whose order no
-// constraint sets.
+// orderedByName finds adjacent entries for the same kind of object whose order is not set by a
+// constraint.
 func (p *pass) orderedByName(source registration.Source) {
-	// later has, by name, the entries that act later by a constraint.
+	// later has, by name, the entries that a constraint puts later.
 	later := map[string][]string{}
 	for _, c := range p.Snapshot.Constraints(source) {
 		if c.Granted() {
@@ -126,7 +126,7 @@ func (p *pass) orderedByName(source registration.Source) {
 // mayAct reports whether an entry can apply: a policy needs a binding.
 func mayAct(e *snapshot.Entry) bool { return e.Entry.Policy == nil || e.Bindings != nil }
 
-// reinvoked reports whether an entry acts again when a later one has changed the object.
+// reinvoked reports whether an entry is called again after a later entry has changed the object.
 func reinvoked(e *snapshot.Entry) bool {
 	if e.Entry.Policy != nil {
 		return e.Entry.Policy.Reinvoked
@@ -134,7 +134,7 @@ func reinvoked(e *snapshot.Entry) bool {
 	return e.MayReinvoke
 }
 
-// reaches reports whether later leads from one name to another.
+// reaches reports whether a chain of later leads from one name to another.
 func reaches(later map[string][]string, from, to string, seen map[string]bool) bool {
 	if from == to {
 		return true
@@ -154,7 +154,7 @@ var orderCycle = &Rule{
 	},
 }
 
-// annotated is the place of an annotation that asks for an order.
+// annotated returns the place of an annotation that requests an order.
 func annotated(c *registration.Constraint) place {
 	annotation := registration.BeforeAnnotation
 	if c.By.Configuration == c.Later {
@@ -202,7 +202,7 @@ var mutationNotValidated = &Rule{
 	},
 }
 
-// validated reports whether any entry judges writes of a resource in the validating pass.
+// validated reports whether any entry of the validating pass evaluates writes of a resource.
 func (p *pass) validated(r *Resource) bool {
 	for _, o := range []admission.Operation{admission.Create, admission.Update} {
 		q := plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}

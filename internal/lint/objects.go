@@ -30,7 +30,7 @@ var invalid = &Rule{
 // oneLine joins the lines of a text to one line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// parsePath parses the path of a field in an error: webhooks[0].rules[1].
+// parsePath parses the path of a field in an error, such as webhooks[0].rules[1].
 func parsePath(text string) []any {
 	var path []any
 	for _, step := range strings.FieldsFunc(text, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
@@ -94,7 +94,7 @@ var registrationWritable = &Rule{
 	},
 }
 
-// everybody are the users and groups that stand for many users, such as all authenticated ones.
+// everybody are the users and groups that include many users, such as all authenticated ones.
 var everybody = []string{"system:authenticated", "system:unauthenticated", "system:anonymous", "system:serviceaccounts"}
 
 var writes = []string{"*", "create", "update", "patch", "delete", "deletecollection"}
@@ -103,7 +103,7 @@ func writesAny(r *rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(r.Verbs, func(v string) bool { return slices.Contains(writes, v) })
 }
 
-// writableRegistration returns a kind of registration that a user with the rules may write.
+// writableRegistration returns a kind of registration that the rules allow to write.
 func writableRegistration(rules []rbacv1.PolicyRule) string {
 	for i := range rules {
 		r := &rules[i]
@@ -119,7 +119,7 @@ func writableRegistration(rules []rbacv1.PolicyRule) string {
 	return ""
 }
 
-// writesPods reports whether a user with the rules may write pods or workloads.
+// writesPods reports whether the rules allow to write pods or workloads.
 func writesPods(rules []rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
 		return writesAny(&r) && slices.ContainsFunc(r.Resources, func(resource string) bool {
@@ -162,8 +162,8 @@ func kindOf(e *snapshot.Entry) string {
 	return "the webhook"
 }
 
-// essence returns a text of what an entry does and for which requests, without its name. It is
-// empty for an entry that may exist twice.
+// essence returns a text of an entry's matching and effect, without its name, to find duplicates.
+// It is empty for an entry that may exist twice.
 func essence(e *snapshot.Entry) string {
 	var does any
 	switch {

@@ -20,21 +20,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// probe is a request as the cluster itself makes it. Rules find out which webhooks would be
-// called for it.
+// probe is a request that the cluster itself makes. Rules check which webhooks would be called for
+// it.
 type probe struct {
-	// what describes the request: CREATE of pods in namespace kube-system.
+	// what describes the request, such as "CREATE of pods in namespace kube-system".
 	what    string
 	request plan.Request
 	// object is the written object, old the stored one; both may be nil.
 	object, old *unstructured.Unstructured
-	// workload is the one whose pod is created; nil for another request.
+	// workload is the workload whose pod is created; nil for another request.
 	workload *Workload
-	// vague says that the labels of the object are a guess, and why.
+	// vague is the reason why the labels of the object are a guess; empty if they are known.
 	vague string
 }
 
-// Users of the control plane, as they call the API.
+// Users of the control plane, as the API sees them.
 var (
 	apiServer     = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
 	scheduler     = &user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}
@@ -58,7 +58,7 @@ type target struct {
 	namespace, name                     string
 }
 
-// request makes the probe of a request. The content is merged into the object.
+// request returns the probe of a request. The content is merged into the object.
 func request(operation admission.Operation, t target, by user.Info, content map[string]any) *probe {
 	gv := schema.GroupVersion{Group: t.group, Version: t.version}
 	p := &probe{request: plan.Request{
@@ -122,8 +122,8 @@ func pod(namespace, name, kind string, template *corev1.PodTemplateSpec) *probe 
 // hit is an entry that applies to a probe.
 type hit struct {
 	*snapshot.Entry
-	// unsure says which part would decide and cannot be seen; empty when the entry applies for
-	// sure.
+	// unsure names the unseen part that decides whether the entry applies; empty if it certainly
+	// applies.
 	unsure string
 }
 
@@ -136,15 +136,15 @@ type decision struct {
 // hooks are the sources that call webhooks.
 var hooks = []registration.Source{registration.Mutating, registration.Validating, registration.External}
 
-// hits returns the webhooks that apply to a probe and for which want is true.
+// hits returns the webhooks that apply to a probe and satisfy want.
 func (p *pass) hits(q *probe, want func(*snapshot.Entry) bool) []hit {
 	var list []hit
 	p.eachHit(q, want, func(h hit) { list = append(list, h) })
 	return list
 }
 
-// eachHit calls found for each webhook that applies to a probe. It calls want for a webhook when
-// its turn comes, and leaves the webhook out if want is false.
+// eachHit calls found for each webhook that applies to a probe. It calls want right before it
+// checks a webhook, and skips the webhook if want returns false.
 func (p *pass) eachHit(q *probe, want func(*snapshot.Entry) bool, found func(hit)) {
 	p.eachHitOf(hooks, q, want, found)
 }
@@ -176,8 +176,8 @@ type decisionKey struct {
 	kind   schema.GroupVersionKind
 }
 
-// filter returns a number for the selectors and conditions of an entry. Of the requests that
-// their rules match, entries with the same number apply to the same ones.
+// filter returns a number for the selectors and conditions of an entry. If the rules of two entries
+// match a request and their numbers are equal, either both apply or neither does.
 func (p *pass) filter(e *snapshot.Entry) int {
 	if n, ok := p.filters[e]; ok {
 		return n
@@ -197,7 +197,7 @@ func (p *pass) filter(e *snapshot.Entry) int {
 	return n
 }
 
-// decide says whether a candidate applies to a probe.
+// decide reports whether a candidate applies to a probe.
 func (p *pass) decide(c *plan.Candidate, q *probe) decision {
 	d := c.Decide(p.ctx, &q.request, p.input(q))
 	switch {
@@ -228,7 +228,7 @@ func (p *pass) input(q *probe) *plan.Input {
 	return in
 }
 
-// object keeps a nil pointer from becoming an object.
+// object keeps a nil pointer from becoming a non-nil interface.
 func object(u *unstructured.Unstructured) runtime.Object {
 	if u == nil {
 		return nil
@@ -242,8 +242,8 @@ func (p *pass) knows(namespace string) bool {
 	return ok
 }
 
-// labelsOf returns the labels of a namespace. If they are not known, it returns the labels that
-// every namespace has.
+// labelsOf returns the labels of a namespace. If they are unknown, it returns the labels that every
+// namespace has.
 func (p *pass) labelsOf(namespace string) map[string]string {
 	if found, ok := p.Namespaces[namespace]; ok {
 		return found
@@ -251,7 +251,7 @@ func (p *pass) labelsOf(namespace string) map[string]string {
 	return map[string]string{corev1.LabelMetadataName: namespace}
 }
 
-// looksAt reports whether a selector looks at labels other than those in besides.
+// looksAt reports whether a selector requires labels other than those in besides.
 func looksAt(s labels.Selector, besides ...string) bool {
 	if s == nil {
 		return false

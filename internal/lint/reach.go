@@ -20,7 +20,7 @@ var webhookOnEvents = &Rule{
 		}
 		probes := []*probe{event("", "default"), event("", "kube-system"), event("events.k8s.io", "default"), event("events.k8s.io", "kube-system")}
 		for _, i := range p.interceptors(probes, func(*snapshot.Entry) bool { return true }) {
-			// Rule wildcard-everything says so of all resources.
+			// Rule wildcard-everything reports this for all resources.
 			if !failsClosed(i.Entry) && hasWildcard(i.Entry) {
 				continue
 			}
@@ -69,7 +69,7 @@ var ruleOnReviews = &Rule{
 				}
 				var names []string
 				for _, resource := range registration.VirtualResources() {
-					// Clients use this version of the reviews. The group of Gatehouse has one version.
+					// Clients use this version of the reviews. Gatehouse's own group has one version.
 					version := "v1"
 					if resource.Group == registration.OwnGroup {
 						version = "v1alpha1"
@@ -97,8 +97,7 @@ var wildcardEverything = &Rule{
 	}),
 }
 
-// isWildcard reports whether a webhook is called for all that a rule of it matches, and that
-// is everything.
+// isWildcard reports whether a rule of a webhook matches everything, without match conditions.
 func isWildcard(e *snapshot.Entry, rule int) bool {
 	return matchesEverything(&e.Rules[rule]) && len(e.MatchConditions) == 0
 }
@@ -124,7 +123,8 @@ var unscoped = &Rule{
 		if looksAt(e.NamespaceSelector) || looksAt(e.ObjectSelector) || len(e.MatchConditions) > 0 || !aboutNamespaces(e.Rules) {
 			return
 		}
-		// A webhook about custom resources is about one program's objects, and the system has no ingresses of its own.
+		// A webhook for custom resources concerns the objects of one program, and the system has no ingresses of its
+		// own.
 		if !p.isAbout(e, networkingv1.GroupName) {
 			return
 		}
@@ -132,8 +132,8 @@ var unscoped = &Rule{
 	}),
 }
 
-// isAbout reports whether a rule of an entry names a group with kinds that no CustomResourceDefinition defines, other
-// than those in besides, or names all groups.
+// isAbout reports whether a rule of an entry names a group with kinds that are not defined by a CRD, other than the
+// groups in besides, or names all groups.
 func (p *pass) isAbout(e *snapshot.Entry, besides ...string) bool {
 	if p.builtin == nil {
 		p.builtin = map[string]bool{}

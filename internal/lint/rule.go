@@ -19,33 +19,33 @@ const (
 type Rule struct {
 	// ID names the rule. It does not change.
 	ID string
-	// Level is the level of its worst findings.
+	// Level is the level of its most severe findings.
 	Level report.Level
-	// Title says in one sentence what the fault is. Why says what happens then, and Fix what to
-	// do. These and the examples are in a file of the directory rules.
+	// Title describes the fault in one sentence, Why its consequences, and Fix the remedy. The
+	// texts and the examples are in a file of the directory rules.
 	Title, Why, Fix string
-	// Advice is the anchor of the section of the Kubernetes page "Admission Webhook Good
-	// Practices" that the rule stands for; empty when the page does not have it.
+	// Advice is the anchor of the section of the Kubernetes page "Admission Webhook Good Practices"
+	// that the rule checks; empty if the page does not have it.
 	Advice string
-	// Reads are the parts of the world that the rule reads in addition to the registrations.
+	// Reads are the parts of the World that the rule reads in addition to the registrations.
 	Reads []Part
-	// Fails is a file that breaks the rule, and Passes one that does not.
+	// Fails is an example file that breaks the rule, and Passes an example without findings.
 	Fails, Passes string
-	// OnWrite reports whether a server can check the rule at little cost by what it knows anyway:
-	// a client that writes a registration gets the errors as warnings.
+	// OnWrite is set if a server can check the rule cheaply with data that it has: a client that
+	// writes a registration gets the errors as warnings.
 	OnWrite bool
-	// Upgrade reports whether the rule runs only if the World has an Upgrade.
+	// Upgrade is set if the rule runs only with an Upgrade in the World.
 	Upgrade bool
 
 	check func(*pass)
 }
 
-// Object names what a finding is about.
+// Object identifies the object of a finding.
 type Object struct {
 	Kind, Namespace, Name string
 }
 
-// String names the object: KIND/NAME or KIND/NAMESPACE/NAME.
+// String returns KIND/NAME or KIND/NAMESPACE/NAME.
 func (o Object) String() string {
 	if o.Namespace == "" {
 		return o.Kind + "/" + o.Name
@@ -59,18 +59,18 @@ type Fault struct {
 	Level report.Level
 	// Message is one sentence or two, without a full stop at the end.
 	Message string
-	// Object is the object with the fault. Path is the place: names of fields and indexes of
+	// Object is the object with the fault. Path is the place in it: names of fields and indexes of
 	// lists.
 	Object Object
 	Path   []any
 
-	// cause, if set, is the common cause of several findings. They become one finding, which
-	// names the who of the others.
+	// cause, if set, is the common cause of several findings. They are merged into one finding that
+	// lists the who of the others.
 	cause, who string
 }
 
-// At returns the finding of a report: the fault, at a place of a file. The place of what is in no
-// file is empty.
+// At returns the finding of a report: the fault, at a place of a file. The place is empty if the
+// object is in no file.
 func (f *Fault) At(file string, line, column int) report.Finding {
 	return report.Finding{
 		Level: f.Level, Rule: f.Rule.ID, Object: f.Object.String(), Field: f.Field(), Message: f.Message + ".",
@@ -78,7 +78,7 @@ func (f *Fault) At(file string, line, column int) report.Finding {
 	}
 }
 
-// Field returns the path as users write it: webhooks[0].rules[1].
+// Field returns the path in the form webhooks[0].rules[1].
 func (f *Fault) Field() string { return pathText(f.Path) }
 
 func pathText(path []any) string {
@@ -97,8 +97,7 @@ func pathText(path []any) string {
 	return b.String()
 }
 
-// Rules returns all rules, in the order in which they are documented. The caller must not
-// change them.
+// Rules returns all rules, in the order of the documentation. The caller must not change them.
 func Rules() []*Rule {
 	describe()
 	return rules
@@ -109,7 +108,7 @@ func RulesOnWrite() []*Rule {
 	return slices.DeleteFunc(slices.Clone(Rules()), func(r *Rule) bool { return !r.OnWrite })
 }
 
-// Find returns the rule of a name, nil when there is none.
+// Find returns a rule by its ID, nil if there is none.
 func Find(id string) *Rule {
 	for _, r := range Rules() {
 		if r.ID == id {

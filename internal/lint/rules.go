@@ -8,24 +8,24 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// rules has every rule, in the order in which they are documented.
+// rules has every rule, in the order of the documentation.
 var rules = []*Rule{
-	// What stops a cluster.
+	// Rules about outages of a cluster.
 	selfDeadlock, deadlockCycle, controlPlaneNotExempt, nodeCriticalNotExempt, runlevelNotExempt,
 	failOnNodes, failOnLeases, apiServerStart, webhookOnEvents, ruleOnReviews, wildcardEverything,
-	// What fails each time.
+	// Rules about failures of every call.
 	invalid, expressionInvalid, expressionTypes, variableNull, conditionFails, caBundleInvalid, caBundleExpired, caBundleExpires, caBundleMissing, caBundleMismatch, certificateExpires, webhookUnreachable,
 	serviceMissing, servicePortMissing, serviceNoEndpoints, serviceSelectsNothing, paramsMissing, paramsPerNamespaceDeny, dryRunRejected,
-	// What is not enforced.
+	// Rules about missing enforcement.
 	ruleNeverMatches, selectorNeverMatches, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnDelete, escapedProperty,
 	policyWithoutBinding, bindingWithoutPolicy, warnBindingRejects, validationConstant, registrationWritable, mutationNotValidated,
 	enforcementForgotten, enforcementUntried, enforcementIgnored, rolloutOptOut,
-	// What goes wrong under load, or later.
+	// Rules about failures under load, or later.
 	timeoutsExceedRequest, timeoutLong, expressionCost, singleReplica, mutatesStatus, manyMutatingWebhooks, notReinvoked, orderCycle, orderByName,
 	mutatingFailsClosed, mutatesMirrorPods, unscoped, webhookOnCustomResource, duplicate, registrationOld,
-	// Initializers.
+	// Rules about initializers.
 	initializerCycle, initializerIdle,
-	// Whether an upgrade is safe, if it is asked.
+	// Rules about upgrades, which run on request.
 	upgradeRuleRemoved, upgradeRuleMisses, upgradeAPIVersion, upgradeReview, upgradeExpression, upgradeServer,
 }
 
@@ -35,7 +35,7 @@ var rules = []*Rule{
 //go:embed rules/*.txt
 var texts embed.FS
 
-// describe reads what the files say of the rules.
+// describe reads the texts of the rules.
 var describe = sync.OnceFunc(func() {
 	for _, r := range rules {
 		data, err := texts.ReadFile("rules/" + r.ID + ".txt")

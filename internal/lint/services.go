@@ -48,7 +48,7 @@ var servicePortMissing = &Rule{
 	Reads: []Part{Services},
 	check: eachClient(func(p *pass, c *client) {
 		if c.Service == nil || c.Service.Port == 0 {
-			// A webhook without a port in its service is left out.
+			// A webhook without a port in its service is omitted.
 			return
 		}
 		name, inside := p.serviceOf(c.ClientConfig)
@@ -103,8 +103,8 @@ var serviceSelectsNothing = &Rule{
 		if !inside || s == nil || len(s.Spec.Selector) == 0 || len(p.behind(name)) > 0 {
 			return
 		}
-		// A repository need not have the workload. If it has any workload in the same
-		// namespace, it should have this one.
+		// A repository need not have the workload. If it has any workload in the same namespace, it
+		// should have this one.
 		if p.Ready[name] > 0 || !p.hasWorkloads(name.Namespace) {
 			return
 		}

@@ -25,7 +25,7 @@ var timeoutLong = &Rule{
 	}),
 }
 
-// requestLimit is how long the API server gives a write.
+// requestLimit is the API server's timeout for a write.
 const requestLimit = 34 * time.Second
 
 var timeoutsExceedRequest = &Rule{
@@ -56,7 +56,8 @@ var timeoutsExceedRequest = &Rule{
 			for s := range worst.Calls() {
 				names = append(names, fmt.Sprintf("%s (%vs)", s.Entry.Name, s.TimeoutSeconds))
 				about := Object{Kind: s.Entry.Kind, Name: s.Entry.Configuration}
-				// Often the webhook is in another file once more, as the kustomization makes it.
+				// Often the webhook is also in another file, in the form that a kustomization
+				// writes.
 				patched = patched || p.Patched[about] != ""
 				if p.wanted(about) && (slowest == nil || s.TimeoutSeconds > slowest.TimeoutSeconds) {
 					slowest = s
@@ -75,8 +76,8 @@ var timeoutsExceedRequest = &Rule{
 	},
 }
 
-// longest returns how long the webhooks of a request may take if no selector or condition leaves
-// one out. Only if that is too long, a plan is worth its cost.
+// longest returns the total timeout of the webhooks of a request if no selector or condition
+// excludes one. Only if that is too long, a plan is worth its cost.
 func (p *pass) longest(q *probe) time.Duration {
 	var sum time.Duration
 	for _, source := range hooks {

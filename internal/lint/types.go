@@ -15,18 +15,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// mostTyped is of how many kinds the types of one entry are checked. To make the types of a kind
-// takes milliseconds.
+// mostTyped bounds the kinds for which the types of one entry are checked. Building the types of a
+// kind takes milliseconds.
 const mostTyped = 10
 
-// subject is a kind of objects that an entry is about.
+// subject is a kind of objects that an entry matches.
 type subject struct {
 	*Resource
 	kind schema.GroupVersionKind
 }
 
-// subjects returns the kinds of the objects that the rules of an entry name. others reports whether
-// a rule names any group or any resource, so that there are more.
+// subjects returns the kinds of the objects that the rules of an entry name. others is set if a rule
+// names any group or any resource, so that there are more kinds.
 func (p *pass) subjects(e *snapshot.Entry) (list []subject, others bool) {
 	for i := range e.Rules {
 		rule := &e.Rules[i]
@@ -49,8 +49,7 @@ func (p *pass) subjects(e *snapshot.Entry) (list []subject, others bool) {
 	return list, others
 }
 
-// kindOf returns the kind of the objects that a subresource takes, the resource itself if sub is
-// empty.
+// kindOf returns the kind of a subresource's objects, or of the resource if sub is empty.
 func (r *Resource) kindOf(sub string) schema.GroupVersionKind {
 	if sub == "" {
 		return r.Kind
@@ -63,8 +62,8 @@ func (r *Resource) kindOf(sub string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{}
 }
 
-// shape returns the type of the objects of a kind, nil if it is not known. suffix keeps the types of
-// objects and of params apart.
+// shape returns the type of the objects of a kind, nil if unknown. suffix distinguishes the types of
+// objects and of params.
 func (p *pass) shape(kind schema.GroupVersionKind, suffix string) *apiservercel.DeclType {
 	key := kind.String() + suffix
 	known, ok := p.shapes[key]
@@ -77,8 +76,8 @@ func (p *pass) shape(kind schema.GroupVersionKind, suffix string) *apiservercel.
 	return known
 }
 
-// typed returns what checks the types of an expression for objects of a kind, nil if the kind has
-// no schema.
+// typed returns the type checker of an expression for objects of a kind, nil if the kind has no
+// schema.
 func (p *pass) typed(f *fact, kind schema.GroupVersionKind) *expression.Typed {
 	shapes := expression.Shapes{Object: p.shape(kind, ""), Authorizer: true, Patches: f.use == mutation}
 	if shapes.Object == nil {
@@ -103,7 +102,7 @@ func (p *pass) typed(f *fact, kind schema.GroupVersionKind) *expression.Typed {
 	return known
 }
 
-// mistakes returns what an expression gets wrong about the types of the objects of its entry.
+// mistakes returns the type errors of an expression for the objects of its entry.
 func (p *pass) mistakes(f *fact) []expression.Mistake {
 	typed := map[schema.GroupVersionKind]*expression.Typed{}
 	looks := slices.ContainsFunc([]string{"bject", "params", "variables"}, func(name string) bool { return strings.Contains(f.text, name) })
@@ -190,7 +189,7 @@ func (p *pass) rejects(e *snapshot.Entry) bool {
 	return e.Policy == nil || len(p.denying(e)) > 0
 }
 
-// denying returns the bindings that put a policy into force and reject.
+// denying returns the bindings that enforce a policy.
 func (p *pass) denying(policy *snapshot.Entry) (list []*snapshot.Entry) {
 	if policy.Bindings == nil {
 		return nil
@@ -205,7 +204,7 @@ func (p *pass) denying(policy *snapshot.Entry) (list []*snapshot.Entry) {
 	return list
 }
 
-// denies reports whether a binding rejects what its policy finds.
+// denies reports whether a binding rejects requests that violate its policy.
 func denies(b *snapshot.Entry) bool {
 	return b.Source != registration.ValidatingBindings || slices.Contains(b.Binding.Actions, v1.Deny)
 }

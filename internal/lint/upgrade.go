@@ -17,28 +17,27 @@ import (
 
 // Upgrade is a release of Kubernetes with which the registrations must work.
 type Upgrade struct {
-	// From is the present release; nil when it is not known. To is the target.
+	// From is the present release; nil if unknown. To is the target.
 	From, To *version.Version
-	// Known is the release of the data here: the APIs that later releases introduce are not
-	// known.
+	// Known is the release of the built-in data: APIs that later releases introduce are unknown.
 	Known *version.Version
 	// Lives are the built-in kinds of all releases.
 	Lives []Life
-	// Flags and Plugins are those of the kube-apiserver of release Known, and Dropped says what
-	// replaces a plugin that it does not have any more.
+	// Flags and Plugins of the kube-apiserver of release Known. Dropped has the replacements of
+	// plugins that it no longer has.
 	Flags, Plugins map[string]bool
 	Dropped        map[string]string
-	// Servers are the command lines of kube-apiserver, and the lists of its plugins, in files.
+	// Servers are kube-apiserver command lines and plugin lists found in files.
 	Servers []ServerOption
 }
 
-// Life says in which releases of Kubernetes a version of a kind is served.
+// Life has the releases of Kubernetes that serve a version of a kind.
 type Life struct {
 	schema.GroupVersionResource
 	Kind string
-	// Introduced is nil when it is not known, Deprecated and Removed when they are not planned.
+	// Introduced is nil if unknown, Deprecated and Removed if not planned.
 	Introduced, Deprecated, Removed *version.Version
-	// Replacement is what to write instead, empty when there is nothing.
+	// Replacement is the kind to use instead, empty if there is none.
 	Replacement schema.GroupVersionKind
 }
 
@@ -47,7 +46,7 @@ func (l *Life) served(release *version.Version) bool {
 	return (l.Introduced == nil || release.AtLeast(l.Introduced)) && (l.Removed == nil || release.LessThan(l.Removed))
 }
 
-// stable reports whether the version is served unless a flag switches it off.
+// stable reports whether the version is served by default.
 func (l *Life) stable() bool {
 	return !strings.Contains(l.Version, "alpha") && !strings.Contains(l.Version, "beta")
 }
@@ -60,7 +59,7 @@ type ServerOption struct {
 	Flag, Value, Plugin string
 }
 
-// life returns what is known of a kind's version in the group that a test is true of.
+// life returns the Life of a kind's version in the first group that satisfies a test.
 func (u *Upgrade) life(test func(*Life) bool) *Life {
 	for i := range u.Lives {
 		if test(&u.Lives[i]) {
@@ -96,7 +95,7 @@ func (u *Upgrade) instead(l *Life) string {
 	return "; write " + best.GroupVersion().String() + " " + best.Kind
 }
 
-// gone says why the target does not serve a version.
+// gone returns the reason why the target does not serve a version.
 func (u *Upgrade) gone(l *Life) string {
 	if l.Introduced != nil && u.To.LessThan(l.Introduced) {
 		return "comes with " + minor(l.Introduced)
@@ -104,7 +103,7 @@ func (u *Upgrade) gone(l *Life) string {
 	return "was removed in " + minor(l.Removed)
 }
 
-// minor writes a release as people do.
+// minor formats a release as MAJOR.MINOR.
 func minor(v *version.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
 
 var upgradeRuleRemoved = &Rule{
@@ -125,7 +124,7 @@ var upgradeRuleRemoved = &Rule{
 	}),
 }
 
-// removed looks at one rule of an entry.
+// removed checks one rule of an entry.
 func (p *pass) removed(u *Upgrade, e *snapshot.Entry, i int) {
 	r := &e.Rules[i]
 	var gone []string
@@ -146,7 +145,8 @@ func (p *pass) removed(u *Upgrade, e *snapshot.Entry, i int) {
 					}
 				}
 				if known == nil && u.emptied(group, v) {
-					// Kubernetes had such a kind in the version, and the tables of today do not.
+					// Kubernetes once had such a kind in the version, and the current tables do
+					// not.
 					continue
 				}
 				if known == nil || served != nil {
@@ -196,7 +196,7 @@ var upgradeRuleMisses = &Rule{
 	}),
 }
 
-// probeOf is a request that creates an object of a kind.
+// probeOf returns a request that creates an object of a kind.
 func probeOf(l *Life) *plan.Request {
 	return &plan.Request{Operation: admission.Create, Resource: l.GroupVersionResource, Kind: l.GroupVersion().WithKind(l.Kind), Namespace: "default"}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Part is a part of the world around the registrations.
+// Part is a part of the environment of the registrations.
 type Part string
 
 // The parts, as messages name them.
@@ -32,114 +32,109 @@ const (
 	Certificates Part = "served certificates"
 )
 
-// World is what is known of a place with registrations. It does not change while it is
-// used.
+// World is the known state of a cluster, or of the files for one. It does not change while it is used.
 type World struct {
 	// Snapshot has the registrations. It must be set.
 	Snapshot *snapshot.Snapshot
-	// Now is the time by which certificates expire.
+	// Now is the time for the expiry of certificates.
 	Now time.Time
-	// Gatehouse reports whether a Gatehouse server is known to enforce the registrations.
-	// Snapshot.Kubernetes is set when another server is.
+	// Gatehouse is set if a Gatehouse server is known to enforce the registrations. Snapshot.Kubernetes is set
+	// for another server.
 	Gatehouse bool
-	// Partial reports whether what is not here may exist all the same, as with files.
+	// Partial is set if objects that are not in the World may exist nevertheless, as with files.
 	Partial bool
-	// Unseen says why a part is not known at all: "may not list services". A part that is
-	// not in it is known.
+	// Unseen has the reason for each unknown part, such as "may not list services". Parts without an entry are
+	// known.
 	Unseen map[Part]string
-	// Patched are objects of files that a kustomization changes, with its file: they are not applied
-	// as they are written, and nothing is found in them.
+	// Patched are objects of files that a kustomization changes, with its file. They are not applied as
+	// written, so they have no findings.
 	Patched map[Object]string
-	// Several are custom resources that files define with other versions again: a repository has several states
-	// of a program, and nobody knows which versions are served together.
+	// Several are custom resources whose CRDs differ in their versions between files: a repository may have
+	// several states of a program, and the versions that are served together are unknown.
 	Several map[schema.GroupResource]bool
-	// Hidden says of sources why their entries cannot be seen.
+	// Hidden has the reason for each source whose entries cannot be seen.
 	Hidden map[registration.Source]string
 
-	// Written says how registration objects were written, by kind and name.
+	// Written has the source form of registration objects, by kind and name.
 	Written map[Object]Written
-	// Resources are what the API serves. Equivalents knows which of them are the same
-	// objects.
+	// Resources are the resources of the API. Equivalents knows which of them serve the same objects.
 	Resources   []Resource
 	Equivalents plan.Equivalents
 	// Namespaces are the labels of namespaces, by name.
 	Namespaces map[string]map[string]string
 	Services   map[types.NamespacedName]*corev1.Service
-	// Elsewhere, if set, reports whether a webhook behind a service runs outside of the cluster,
-	// at an address that the API server was given.
+	// Elsewhere, if set, reports whether a webhook behind a service runs outside of the cluster, at an address
+	// that the API server was given.
 	Elsewhere func(types.NamespacedName) bool
-	// Ready is how many endpoints of a service are ready; a service without endpoint slices
-	// is not in it.
+	// Ready counts the ready endpoints of each service; services without endpoint slices are absent.
 	Ready     map[types.NamespacedName]int
 	Workloads []Workload
 	// Conversions are the conversion webhooks of custom resources.
 	Conversions []Conversion
-	// Grants are what groups of users may do, as far as it concerns registrations.
+	// Grants are the rights of groups of users, as far as they concern registrations.
 	Grants []Grant
-	// Params reads what policies refer to; nil if nothing does.
+	// Params reads the params of policies; nil if no policy has params.
 	Params plan.Params
 	// Waiting are objects that wait for initializers.
 	Waiting []WaitingObject
-	// Injectors are the kinds of objects that a role of somebody may change, as far as rules
-	// look at them: a program with that right can set its own caBundle.
+	// Injectors are the kinds of objects that a role in the World may change, limited to the kinds that rules
+	// check: a program with that right can set its own caBundle.
 	Injectors map[string]bool
-	// Reviews reports whether webhooks judge reviews, as in Kubernetes before 1.37.
+	// Reviews is set if webhooks are called for reviews, as in Kubernetes before 1.37.
 	Reviews bool
-	// Upgrade is what the registrations are to work with; nil when nobody asks.
+	// Upgrade is the release with which the registrations must work; nil if it was not requested.
 	Upgrade *Upgrade
-	// Schemas returns the schema of a kind, nil for a kind that has none. If Schemas is nil, the types
-	// of expressions are not known.
+	// Schemas returns the schema of a kind, nil if the kind has none. If Schemas is nil, the types of
+	// expressions are unknown.
 	Schemas func(schema.GroupVersionKind) *spec.Schema
-	// Served are the certificates that webhooks present, by address; only those that were
-	// asked are in it.
+	// Served are the certificates that webhooks present, by address, for webhooks that were contacted.
 	Served map[Address]Served
 }
 
-// Written is how a registration object was written.
+// Written is the source form of a registration object.
 type Written struct {
-	// APIVersion is that of the file; empty when it is not known.
+	// APIVersion in the file; empty if unknown.
 	APIVersion  string
 	Annotations map[string]string
-	// UID is that of the object in a cluster.
+	// UID of the object in a cluster.
 	UID types.UID
-	// Created is when the object was, and Enforced when the annotation about its enforcement was
-	// written; zero when that is not known.
+	// Created is the creation time of the object, and Enforced the time when the annotation about its
+	// enforcement was written; zero if unknown.
 	Created, Enforced time.Time
-	// Invalid is why no API server would take the object; its entries are not in the
+	// Invalid lists the reasons why every API server would reject the object; its entries are not in the
 	// snapshot then.
 	Invalid []Invalid
 }
 
-// Invalid is a reason why an object is not taken.
+// Invalid is a reason why an object is rejected.
 type Invalid struct {
 	// Field is the path of the field, empty for the object.
 	Field   string
 	Message string
 }
 
-// Resource is what the API serves under one name in one version.
+// Resource is one version of a resource that the API serves.
 type Resource struct {
 	schema.GroupVersionResource
 	Kind         schema.GroupVersionKind
 	Namespaced   bool
 	Subresources []Subresource
-	// Custom reports whether a CustomResourceDefinition defines it, and Ruled whether this
-	// definition has validation rules.
+	// Custom is set if a CRD defines the resource, and Ruled if that CRD has validation rules.
 	Custom, Ruled bool
 }
 
-// Subresource is a subresource, and the kind of what is sent to it.
+// Subresource is a subresource, with the kind of its request bodies.
 type Subresource struct {
 	Name string
 	Kind schema.GroupVersionKind
 }
 
-// Workload is what makes pods.
+// Workload is an object that creates pods.
 type Workload struct {
 	Object
 	// Pods is the template of its pods.
 	Pods corev1.PodTemplateSpec
-	// Replicas is how many pods it wants; -1 if the number of nodes says so.
+	// Replicas is the desired number of pods; -1 if it depends on the number of nodes.
 	Replicas int
 }
 
@@ -149,12 +144,12 @@ type Conversion struct {
 	Client registration.ClientConfig
 }
 
-// Grant is a right that a group of users has.
+// Grant is a right of a group of users.
 type Grant struct {
-	// Binding gives the right, by Role.
+	// Binding grants the right, by Role.
 	Binding Object
 	Role    string
-	// Group is the group that has it, and Rules are what it may do.
+	// Group is the group with the right, and Rules are its rights.
 	Group string
 	Rules []rbacv1.PolicyRule
 }
@@ -162,30 +157,31 @@ type Grant struct {
 // WaitingObject is an object that waits for initializers.
 type WaitingObject struct {
 	Object
-	// Initializer is the first one that it waits for. Since is when the object was made.
+	// Initializer is the first pending initializer. Since is the creation time of the object.
 	Initializer string
 	Since       time.Time
 }
 
-// Address is where a webhook is reached: a host name and a port.
+// Address is the address of a webhook: a host name and a port.
 type Address struct {
 	Host string
 	Port int
 }
 
-// Served is what a webhook answered when it was asked for its certificate.
+// Served is the result of a TLS connection to a webhook.
 type Served struct {
-	// Chain is what it presented, its own certificate first.
+	// Chain is the presented certificate chain, the webhook's own certificate first.
 	Chain []*x509.Certificate
-	// Err is why it did not. Untried reports that nobody connected to it, for this reason.
+	// Err is the reason for a failed connection. Untried is set if no connection was made; Err then is the
+	// reason.
 	Err     error
 	Untried bool
 }
 
-// see reports whether a part is known.
+// sees reports whether a part is known.
 func (w *World) sees(p Part) bool { return w.Unseen[p] == "" }
 
-// Count returns how many webhooks, policies and initializers there are.
+// Count returns the numbers of webhooks, policies and initializers.
 func (w *World) Count() (webhooks, policies, initializers int) {
 	for _, d := range registration.Sources() {
 		n := len(w.Snapshot.Entries(d.Source))
@@ -202,8 +198,8 @@ func (w *World) Count() (webhooks, policies, initializers int) {
 	return webhooks, policies, initializers
 }
 
-// Addresses returns where the webhooks are reached, those that convert custom resources
-// included; each with its service, nil for one that has none.
+// Addresses returns the addresses of the webhooks, including conversion webhooks, each with its service, or nil
+// if it has none.
 func (w *World) Addresses() map[Address]*types.NamespacedName {
 	found := map[Address]*types.NamespacedName{}
 	add := func(c *registration.ClientConfig) {
@@ -223,7 +219,7 @@ func (w *World) Addresses() map[Address]*types.NamespacedName {
 	return found
 }
 
-// Expiry is when calls of a webhook begin to fail, since a certificate is no longer valid.
+// Expiry is the time when a certificate expires, so that calls of a webhook begin to fail.
 type Expiry struct {
 	// Object has the webhook. Webhook is its name, empty for the conversion webhook of a custom resource.
 	Object  Object
@@ -233,7 +229,7 @@ type Expiry struct {
 	Until time.Time
 }
 
-// Expiries returns when the certificates of the webhooks expire, as far as they can be read.
+// Expiries returns the expiry of the webhooks' certificates, as far as they can be read.
 func (w *World) Expiries() (list []Expiry) {
 	of := func(object Object, webhook string, c *registration.ClientConfig) {
 		if certificates, err := bundle(c.CABundle); err == nil {

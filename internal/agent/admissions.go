@@ -6,16 +6,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// maxNames bounds the webhooks, policies and plugins that are counted by their names.
+// maxNames bounds the webhooks, policies and plugins that are counted under their own names.
 const maxNames = 1000
 
-// names are those that are counted.
+// names are the names with counts of their own.
 var names struct {
 	sync.Mutex
 	known map[string]bool
 }
 
-// named returns a name, and (others) for each that is one too many.
+// named returns the label for a name: the name itself, or (others) beyond maxNames.
 func named(name string) string {
 	names.Lock()
 	defer names.Unlock()
@@ -30,15 +30,16 @@ func named(name string) string {
 	return name
 }
 
-// deeds are what is counted of them.
+// deeds are the counted effects and their label values.
 var deeds = map[trace.Deed]string{trace.Rejects: "rejected", trace.FailsOpen: "failed_open", trace.Changes: "changed", trace.Notes: "noted"}
 
-// countAdmission counts what webhooks, policies and plugins did to a request, as far as its audit events say.
+// countAdmission counts the effects of webhooks, policies and plugins on a request, as far as its audit
+// events record them.
 func countAdmission(t *trace.Trace) {
 	r := t.Verdicts(false)
 	for c := range r.Calls() {
 		if c.Known == trace.Derived && c.Deed() == "" {
-			// The audit event does not say it.
+			// The audit event does not record it.
 			continue
 		}
 		admissions.WithLabelValues(trace.ByWebhook, named(c.Webhook.String()), "called").Inc()

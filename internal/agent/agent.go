@@ -45,41 +45,39 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// Options are what an Agent is made of.
+// Options are the options of an Agent.
 type Options struct {
-	// Kubeconfig is that of the cluster, which says who callers are and what they may do; empty in a pod of the
-	// cluster.
+	// Kubeconfig of the cluster that authenticates and authorizes clients; empty in a pod of the cluster.
 	Kubeconfig string
-	// Credentials is the directory with the certificate and the token of the API server, as EnsureCredentials makes
-	// it.
+	// Credentials is the directory with the certificate and the API server's token, created by EnsureCredentials.
 	Credentials string
-	// BindAddress and Port are where it listens; port 0 stands for any free one.
+	// BindAddress and Port are the listening address; port 0 means any free port.
 	BindAddress string
 	Port        int
-	// Follow are files of audit logs that are followed.
+	// Follow are files of audit logs to follow.
 	Follow []string
-	// Peers are the addresses of other agents of the same cluster, HOST:PORT, and Service is the one in front of all. A host
-	// may have several addresses, that of this agent among them.
+	// Peers are the addresses of other agents of the same cluster, HOST:PORT, and Service is the service in front of
+	// all. A host may have several addresses, including this agent's own.
 	Peers   []string
 	Service Service
 	// TraceBytes bounds the memory of the traces.
 	TraceBytes int
-	// Watch, if it is set, looks for what is wrong in the cluster until its context ends.
+	// Watch, if set, finds problems in the cluster until its context ends.
 	Watch func(context.Context)
-	// Derive, if it is set, calls its function with the webhooks and policies of the cluster, nil while they are not known,
-	// until its context ends. Traces then have what follows from them.
+	// Derive, if set, calls its function with the webhooks and policies of the cluster, or with nil while they are
+	// unknown, until its context ends. Traces then include facts derived from them.
 	Derive func(context.Context, func(*offline.World))
-	// ShutdownDelay is how long requests are still served after the end was asked for.
+	// ShutdownDelay is how long requests are still served after a shutdown began.
 	ShutdownDelay time.Duration
 }
 
 // connections bounds the connections to an Agent.
 var connections = bounds.Connections{PerAddress: 64, Total: 1024, Reserve: 256, Write: bounds.Time}
 
-// watchTime bounds how long a watch takes: longer than a client without a timeout of its own gets.
+// watchTime bounds a watch. It is longer than the default of clients without a timeout.
 const watchTime = 65 * time.Minute
 
-// limit bounds a request by its endpoint.
+// limit returns the bounds of a request, by its endpoint.
 func limit(req *http.Request) bounds.Limit {
 	switch {
 	case req.URL.Path == Path:
@@ -90,10 +88,10 @@ func limit(req *http.Request) bounds.Limit {
 	return bounds.Limit{Time: bounds.Time, Body: bounds.Body}
 }
 
-// front is the handler of all requests. It takes the audit events, and passes other requests on to next.
+// front is the handler of all requests. It handles audit events, and passes other requests to next.
 func (a *Agent) front(next http.Handler) http.Handler { return bounds.Handler(a.intake(next), limit) }
 
-// Agent takes audit events and serves traces. It is made by New.
+// Agent receives audit events and serves traces. Use New to create one.
 type Agent struct {
 	options   Options
 	converter *auditlog.Converter
@@ -106,7 +104,7 @@ type Agent struct {
 	server    *genericapiserver.GenericAPIServer
 }
 
-// scheme knows the kinds that are served.
+// scheme has the served kinds.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(s))
@@ -114,12 +112,12 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// definitions describe them.
+// definitions are the OpenAPI definitions of the served kinds.
 var definitions = openapi.Reflect([]openapi.Package{
 	{Example: v1alpha1.AdmissionTrace{}, FieldDocs: v1alpha1.FieldDocs}, {Example: trace.Record{}, FieldDocs: trace.FieldDocs},
 }, &v1alpha1.AdmissionTraceList{})
 
-// New asks the cluster by whom callers are known, and listens. It serves nothing yet. The caller must call Run.
+// New reads the authentication configuration of the cluster, and listens. It serves nothing until the caller calls Run.
 func New(o Options) (_ *Agent, err error) {
 	token, err := files.Read(filepath.Join(o.Credentials, TokenFile), files.Configuration)
 	if err != nil {
@@ -166,7 +164,7 @@ func New(o Options) (_ *Agent, err error) {
 	return a, a.install(config)
 }
 
-// config is how the library is to serve.
+// config returns the configuration of k8s.io/apiserver.
 func (a *Agent) config() (*genericapiserver.Config, error) {
 	o := &a.options
 	config := genericapiserver.NewConfig(initialization.Codecs(scheme))
@@ -187,8 +185,8 @@ func (a *Agent) config() (*genericapiserver.Config, error) {
 	if err := serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return nil, fmt.Errorf("--credentials: %w", err)
 	}
-	// The cluster says who a caller is, and what they may do. A ConfigMap there has the authorities of its API
-	// server's certificate and of callers' certificates.
+	// The cluster authenticates and authorizes clients. A ConfigMap of the cluster has the CAs of its API server's
+	// certificate and of client certificates.
 	authentication := genericoptions.NewDelegatingAuthenticationOptions()
 	authentication.RemoteKubeConfigFile = o.Kubeconfig
 	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, nil); err != nil {
@@ -203,7 +201,7 @@ func (a *Agent) config() (*genericapiserver.Config, error) {
 	return config, nil
 }
 
-// Port is the port that it listens on.
+// Port returns the port of the listener.
 func (a *Agent) Port() int { return a.listener.Addr().(*net.TCPAddr).Port }
 
 // install serves the traces, with discovery and OpenAPI documents.
@@ -214,7 +212,7 @@ func (a *Agent) install(config *genericapiserver.Config) error {
 		Storage:    map[string]rest.Storage{traces.Resource: traces.NewStorage(a.ring, nil, trace.RecordOptions{})},
 		Authorizer: config.Authorization.Authorizer, MaxRequestBodyBytes: 1 << 20,
 		Equivalents: runtime.NewEquivalentResourceRegistry(),
-		// Nothing is applied here.
+		// Server-side apply is not supported.
 		TypeConverter: managedfields.NewDeducedTypeConverter(),
 	}
 	endpoints, err := group.Endpoints()
@@ -238,7 +236,7 @@ func (a *Agent) install(config *genericapiserver.Config) error {
 	return nil
 }
 
-// Run takes events and serves traces until ctx ends. It calls ready once, when it serves.
+// Run receives events and serves traces until ctx ends. It calls ready once, when it serves.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -278,7 +276,8 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	return err
 }
 
-// take makes a trace of an event, and keeps it. It reports whether the event is readable. The caller must not change it.
+// take converts an event to a trace, and stores it. It reports whether the event is readable. The caller must not
+// change the event.
 func (a *Agent) take(event []byte, source string, fromPeer bool) bool {
 	t, why := a.converter.Add(event, source)
 	switch {
@@ -297,7 +296,7 @@ func (a *Agent) take(event []byte, source string, fromPeer bool) bool {
 	return true
 }
 
-// takeAll takes events. Peers get them, unless they are from one of them.
+// takeAll converts a batch of events, and shares it with the peers, unless it came from a peer.
 func (a *Agent) takeAll(b batch) {
 	var shared batch
 	for _, event := range b.events {
@@ -315,7 +314,7 @@ func (a *Agent) takeAll(b batch) {
 	a.peers.share(shared)
 }
 
-// convert takes the events of the queue until ctx ends.
+// convert processes the events of the queue until ctx ends.
 func (a *Agent) convert(ctx context.Context) {
 	for {
 		b, ok := a.queue.next(ctx)
@@ -326,10 +325,10 @@ func (a *Agent) convert(ctx context.Context) {
 	}
 }
 
-// patience is how long the answer to a request is waited for, until the trace says that it did not come.
+// patience is the wait for the response to a request, after which its trace says that no response was seen.
 const patience = time.Minute
 
-// unanswered keeps the traces of requests that were received, and of which no later event came.
+// unanswered stores the traces of requests that were received, and have no later event.
 func (a *Agent) unanswered(ctx context.Context) {
 	tick := time.NewTicker(patience / 4)
 	defer tick.Stop()
@@ -343,20 +342,20 @@ func (a *Agent) unanswered(ctx context.Context) {
 	}
 }
 
-// keepUnanswered keeps those that were received before a time.
+// keepUnanswered stores the traces of unanswered requests that were received before a time.
 func (a *Agent) keepUnanswered(before time.Time) {
 	for _, t := range a.converter.Unanswered(before) {
 		a.ring.Add(t)
 	}
 }
 
-// known reports whether a request is from the API server, by the token of its kubeconfig.
+// known reports whether a request comes from the API server, by the token of its kubeconfig.
 func (a *Agent) known(r *http.Request) bool {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && subtle.ConstantTimeCompare([]byte(token), a.token) == 1
 }
 
-// hostOf is where a request comes from.
+// hostOf returns the client address of a request.
 func hostOf(r *http.Request) string {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	return cmp.Or(host, r.RemoteAddr)

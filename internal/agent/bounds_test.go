@@ -27,10 +27,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/boundstest"
 )
 
-// userToken is the token of a user who may do everything.
+// userToken is the token of a user with all rights.
 const userToken = "token-of-a-user-of-the-cluster"
 
-// clustered is an Agent of a cluster that knows one user.
+// clustered returns an Agent of a cluster with one user.
 func clustered(t *testing.T) *Agent {
 	t.Helper()
 	cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -79,7 +79,7 @@ func clustered(t *testing.T) *Agent {
 	return a
 }
 
-// S32.18: every endpoint of the agent, those of k8s.io/apiserver included, bounds the body and the time.
+// S32.18: every endpoint of the agent, including the endpoints of k8s.io/apiserver, bounds the body and the time.
 func TestEveryEndpointIsBounded(t *testing.T) {
 	a := clustered(t)
 	a.server.PrepareRun()
@@ -118,7 +118,7 @@ func TestTheLimitOfAWatch(t *testing.T) {
 	}
 }
 
-// S32.18: connections without credentials, from one address or from 50, shut out neither the API server nor probes.
+// S32.18: connections without credentials, from one address or from 50, lock out neither the API server nor probes.
 func TestConnectionsOfStrangers(t *testing.T) {
 	a := clustered(t)
 	ctx, stop := context.WithCancel(t.Context())

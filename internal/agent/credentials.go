@@ -20,19 +20,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// TokenFile is the file of the credentials with the token of the API server.
+// TokenFile is the file with the API server's token, in the directory of the credentials.
 const TokenFile = "audit-token"
 
-// minToken is how long the token must be, in characters.
+// minToken is the minimum length of the token, in characters.
 const minToken = 20
 
-// certificateLife is how long the certificate is valid that EnsureCredentials makes.
+// certificateLife is the validity of the certificate that EnsureCredentials creates.
 const certificateLife = 5 * 365 * 24 * time.Hour
 
-// Service names the service in front of an Agent.
+// Service is the name of the service in front of an Agent.
 type Service struct{ Namespace, Name string }
 
-// ParseService reads NAMESPACE/NAME.
+// ParseService parses NAMESPACE/NAME.
 func ParseService(text string) (Service, error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
@@ -41,11 +41,11 @@ func ParseService(text string) (Service, error) {
 	return Service{namespace, name}, nil
 }
 
-// host is the name by which the API server knows the service.
+// host returns the DNS name under which the API server connects to the service.
 func (s Service) host() string { return s.Name + "." + s.Namespace + ".svc" }
 
-// EnsureCredentials makes the files of the credentials in a directory, unless they are there: the certificate of the
-// service, its key, its authority, and the token of the API server. It reports whether it made them.
+// EnsureCredentials creates the files of the credentials in a directory, unless they exist: the certificate of the
+// service, its key, its CA, and the token of the API server. It reports whether it created them.
 func EnsureCredentials(dir string, s Service) (made bool, err error) {
 	var there, missing []string
 	for _, name := range []string{selfsigned.CertificateFile, selfsigned.KeyFile, selfsigned.AuthorityFile, TokenFile} {
@@ -73,8 +73,8 @@ func EnsureCredentials(dir string, s Service) (made bool, err error) {
 	return true, os.WriteFile(filepath.Join(dir, TokenFile), []byte(rand.Text()+"\n"), 0o600)
 }
 
-// WebhookKubeconfig is the file for --audit-webhook-config-file of kube-apiserver, which reaches the Agent at an address,
-// HOST:PORT.
+// WebhookKubeconfig returns the file for kube-apiserver's --audit-webhook-config-file, which connects to the Agent at
+// an address, HOST:PORT.
 func WebhookKubeconfig(dir, address string, s Service) ([]byte, error) {
 	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 		return nil, fmt.Errorf("%q is not of the form HOST:PORT", address)
@@ -96,7 +96,7 @@ func WebhookKubeconfig(dir, address string, s Service) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// APIService is the manifest by which the cluster passes requests for traces on to the service.
+// APIService returns the manifest by which the cluster proxies requests for traces to the service.
 func APIService(dir string, s Service) (string, error) {
 	authority, err := files.Read(filepath.Join(dir, selfsigned.AuthorityFile), files.Configuration)
 	if err != nil {
@@ -117,7 +117,7 @@ spec:
 `, gv.Version, gv.Group, gv.Group, gv.Version, s.Namespace, s.Name, base64.StdEncoding.EncodeToString(authority)), nil
 }
 
-// rbac are the rights of an Agent, and a role for those who may read traces.
+// rbac has the rights of an Agent, and a role for readers of traces.
 const rbac = `# What gatehouse agent may do: ask who a caller is and what they may do, and read by whom callers are known.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -147,7 +147,7 @@ rules:
   verbs: [get, list, watch]
 `
 
-// RBAC are the rights that an Agent needs, as manifests.
+// RBAC returns the rights that an Agent needs, as manifests.
 func RBAC(s Service) string {
 	return strings.NewReplacer("NAMESPACE", s.Namespace, "NAME", s.Name).Replace(rbac)
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// S32.6: the credentials are made once, and what is printed has them.
+// S32.6: the credentials are created once, and the printed manifests contain them.
 func TestCredentials(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "agent")
 	service := Service{"watch", "agent"}

@@ -1,4 +1,5 @@
-// Package agent watches the admission of a cluster that another API server serves. It takes the audit events of
-// the API server, makes traces of them, and serves the latest ones as admissiontraces of gatehouse.dev: an API
-// server of its own, behind the one of the cluster, which says who callers are and what they may do (S32).
+// Package agent observes the admission of a cluster that another API server serves. It receives the audit
+// events of that API server, converts them to traces, and serves the latest ones as admissiontraces of
+// gatehouse.dev. It is an aggregated API server behind the cluster's API server, which authenticates and
+// authorizes its clients (S32).
 package agent

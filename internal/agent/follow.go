@@ -20,32 +20,32 @@ import (
 )
 
 const (
-	// followEvery is how often a log file is looked at.
+	// followEvery is the polling interval of a log file.
 	followEvery = 200 * time.Millisecond
-	// caughtUp is how much of a log that is there at the start is read, in bytes.
+	// caughtUp bounds how much of an existing log is read at the start, in bytes.
 	caughtUp = 16 << 20
-	// maxBefore is how much of a log is compared to find out whether it was truncated, in bytes. Events differ in less.
+	// maxBefore bounds the part of a log that is compared to detect a truncation, in bytes. Events differ within it.
 	maxBefore = 4 << 10
 )
 
-// follower reads a log file as it grows. A file that is put aside is read to its end, and then the one that takes its
-// place. A file whose content before the current position has changed is read from its beginning: it was truncated.
+// follower reads a log file as it grows. A rotated file is read to its end, and then its successor. A file whose
+// content before the current position has changed was truncated, and is read from its beginning.
 type follower struct {
 	path string
 	take func(event []byte, source string)
-	// trouble is why the log cannot be read; nil if it can be, or does not exist yet.
+	// trouble is the reason why the log cannot be read; nil if it can, or does not exist yet.
 	trouble atomic.Pointer[error]
 
 	file *os.File
 	in   *bufio.Reader
-	// read is how much of the file was read, in bytes. before are the last bytes of this part.
+	// read is the current position in the file, in bytes. before are the last bytes before it.
 	read   int64
 	before []byte
-	// line is the part of a line that was read. skipping is set in a line that is left out: it is too long, or
-	// its beginning was not read.
+	// line is the part of a line that was read. skipping is set within a line that is omitted, because it is too long
+	// or its beginning was not read.
 	line     []byte
 	skipping bool
-	// said is the trouble that the log has.
+	// said is the trouble that was logged last.
 	said string
 }
 
@@ -80,7 +80,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// advance reads what there is.
+// advance reads the new content of the log.
 func (f *follower) advance(ctx context.Context, first bool) error {
 	if f.file == nil {
 		if err := f.open(first); err != nil {
@@ -92,7 +92,7 @@ func (f *follower) advance(ctx context.Context, first bool) error {
 	}
 	now, err := os.Stat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// It was put aside, and the next one is not there yet. Its writer may still write to it.
+		// The file was rotated, and its successor does not exist yet. The writer may still write to the old file.
 		return nil
 	}
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *follower) advance(ctx context.Context, first bool) error {
 	if os.SameFile(now, had) {
 		return nil
 	}
-	// Its writer may have written to it after it was read.
+	// The writer may have written to the old file after the last read.
 	if err := f.grown(ctx); err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func (f *follower) advance(ctx context.Context, first bool) error {
 	return f.advance(ctx, false)
 }
 
-// grown reads what was added to the file. If the file was truncated, before that or meanwhile, it reads the file from its
-// beginning. Events that are read twice do no harm.
+// grown reads the bytes that were appended to the file. If the file was truncated, before or during the read, it reads
+// the file from its beginning. Reading events twice is harmless.
 func (f *follower) grown(ctx context.Context) error {
 	read, before := f.read, slices.Clone(f.before)
 	same, err := f.same(read, before)
@@ -139,7 +139,7 @@ func (f *follower) grown(ctx context.Context) error {
 	return f.lines(ctx)
 }
 
-// same reports whether the file still has some bytes before a position.
+// same reports whether the file still has the given bytes before a position.
 func (f *follower) same(position int64, before []byte) (bool, error) {
 	if len(before) == 0 {
 		return true, nil
@@ -154,7 +154,7 @@ func (f *follower) same(position int64, before []byte) (bool, error) {
 	return bytes.Equal(now, before), nil
 }
 
-// open opens the file. Of one that is there at the start, only the end is read.
+// open opens the file. If the file exists at the start, it seeks near the end.
 func (f *follower) open(first bool) error {
 	file, err := files.Open(f.path)
 	if err != nil {
@@ -176,7 +176,7 @@ func (f *follower) open(first bool) error {
 	return err
 }
 
-// begin reads from a position of the file on.
+// begin starts to read at a position of the file.
 func (f *follower) begin(at int64) error {
 	f.in, f.read, f.line, f.skipping = bufio.NewReaderSize(f.file, 64<<10), at, nil, at > 0
 	f.before = make([]byte, min(at, maxBefore), maxBefore)
@@ -191,7 +191,7 @@ func (f *follower) passed(part []byte) {
 	f.before = append(slices.Delete(f.before, 0, max(0, len(f.before)+len(part)-maxBefore)), part...)
 }
 
-// lines passes on the lines up to the end of the file. A line without its end is waited for.
+// lines processes the lines up to the end of the file. It keeps an incomplete line until its end arrives.
 func (f *follower) lines(ctx context.Context) error {
 	for ctx.Err() == nil {
 		part, err := f.in.ReadSlice('\n')
@@ -223,8 +223,8 @@ func (f *follower) lines(ctx context.Context) error {
 	return nil
 }
 
-// checkFollowed is a readiness check that fails while a followed log cannot be read. It is not a liveness check: a restart
-// would not help, and would lose the traces.
+// checkFollowed is a readiness check that fails while a followed log cannot be read. It is not a liveness check: a
+// restart would not help, and would lose the traces.
 func (a *Agent) checkFollowed(*http.Request) error {
 	for _, f := range a.followers {
 		if err := f.trouble.Load(); err != nil {

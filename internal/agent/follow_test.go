@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/requestlog"
 )
 
-// S32.4: a log file is followed while it grows, is put aside, and is cut.
+// S32.4: a log file is followed while it grows, is rotated, and is truncated.
 func TestALogFileIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
@@ -61,7 +61,7 @@ func TestALogFileIsFollowed(t *testing.T) {
 	want()
 	write("ee\n\nfour\n")
 	want("three", "four")
-	// It is put aside, and its writer writes to it once more.
+	// The file is rotated, and its writer writes to the old file once more.
 	old, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestALogFileIsFollowed(t *testing.T) {
 	}
 	write("six\n")
 	want("five", "six")
-	// It is cut, as by copytruncate.
+	// The file is truncated, as by copytruncate.
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +89,8 @@ func TestALogFileIsFollowed(t *testing.T) {
 	f.file.Close()
 }
 
-// S32.4: a log that is truncated and has grown beyond its old size before the next look is read from its beginning,
-// whether that is seen before it is read or after.
+// S32.4: a log that is truncated and has grown beyond its old size before the next poll is read from its beginning,
+// whether the truncation is detected before or after the read.
 func TestATruncatedLogIsReadFromItsBeginning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	var got []string
@@ -135,7 +135,7 @@ func TestATruncatedLogIsReadFromItsBeginning(t *testing.T) {
 		}
 		want(0, n)
 	}
-	// It is truncated while it is read.
+	// The file is truncated during the read.
 	take := f.take
 	f.take = func(event []byte, source string) {
 		if take(event, source); strings.Contains(string(event), " 010000 ") {
@@ -152,7 +152,7 @@ func TestATruncatedLogIsReadFromItsBeginning(t *testing.T) {
 	}
 }
 
-// S32.4: a named pipe in the place of a log does not hold up the end, and the agent is not ready meanwhile.
+// S32.4: a named pipe in place of a log does not block the shutdown, and the agent is not ready meanwhile.
 func TestANamedPipeIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
@@ -202,7 +202,7 @@ func TestANamedPipeIsNotFollowed(t *testing.T) {
 	}
 }
 
-// credentials is a directory with the credentials of an Agent.
+// credentials returns a directory with the credentials of an Agent.
 func credentials(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "credentials")
@@ -212,7 +212,7 @@ func credentials(t *testing.T) string {
 	return dir
 }
 
-// S32.4: of a log that is there at the start, only the end is read.
+// S32.4: only the end of a log that exists at the start is read.
 func TestTheEndOfALogIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	line := strings.Repeat("x", 1<<20)

@@ -14,24 +14,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Path is where the API server sends its audit events.
+// Path is the path to which the API server sends its audit events.
 const Path = "/audit"
 
-// Bounds of what the API server sends.
+// Bounds of the audit events from the API server.
 const (
-	// maxBody bounds the body of a request, in bytes. The backend sends 400 events at most by default.
+	// maxBody bounds a request body, in bytes. By default, the backend sends at most 400 events.
 	maxBody = 32 << 20
 	// maxEvents bounds the events of a request.
 	maxEvents = 10_000
-	// maxReading bounds the bodies that are read at the same time; the backend sends others again later.
+	// maxReading bounds the bodies that are read concurrently; the backend retries the others.
 	maxReading = 4
-	// readTimeout bounds how long a body may take.
+	// readTimeout bounds the read of a body.
 	readTimeout = 30 * time.Second
-	// maxQueued bounds the events that wait to become traces, in bytes, and maxUnsent those that wait for a peer.
+	// maxQueued bounds the queue of events to convert, and maxUnsent the queue for each peer, in bytes.
 	maxQueued, maxUnsent = 16 << 20, 4 << 20
 )
 
-// intake takes the audit events of the API server, and leaves other requests to next.
+// intake handles the audit events of the API server, and passes other requests to next.
 func (a *Agent) intake(next http.Handler) http.Handler {
 	reading := make(chan struct{}, maxReading)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,7 @@ func (a *Agent) intake(next http.Handler) http.Handler {
 			return
 		}
 		if !a.known(r) {
-			// An event of somebody else would be a false fact.
+			// Events of other clients could be forged.
 			http.Error(w, "only the API server sends audit events here, with the token of its kubeconfig", http.StatusUnauthorized)
 			return
 		}
@@ -85,7 +85,7 @@ func (a *Agent) intake(next http.Handler) http.Handler {
 	})
 }
 
-// errTooMany is the error of a list with more than maxEvents.
+// errTooMany is the error for a list of more than maxEvents.
 var errTooMany = fmt.Errorf("more than %d audit events in one request", maxEvents)
 
 // readEvents reads an EventList of audit.k8s.io/v1, event by event.
@@ -136,7 +136,7 @@ func readItems(in *jsontext.Decoder) (list []jsontext.Value, size int, err error
 		if err != nil {
 			return nil, 0, err
 		}
-		// The decoder reads the next event into the same memory.
+		// The decoder reuses its buffer for the next event.
 		if list, size = append(list, bytes.Clone(event)), size+len(event); len(list) > maxEvents {
 			return nil, 0, errTooMany
 		}
@@ -145,7 +145,7 @@ func readItems(in *jsontext.Decoder) (list []jsontext.Value, size int, err error
 	return list, size, err
 }
 
-// batch are events, such as those of one request. size is that of all, in bytes.
+// batch is a group of events, such as the events of one request. size is their total, in bytes.
 type batch struct {
 	events   []jsontext.Value
 	source   string
@@ -153,12 +153,12 @@ type batch struct {
 	size     int
 }
 
-// joins reports whether an event can become part of this batch.
+// joins reports whether an event can be added to this batch.
 func (b batch) joins(other batch) bool {
 	return len(other.events) == 1 && len(b.events) < 400 && b.size < 1<<20 && b.source == other.source && b.fromPeer == other.fromPeer
 }
 
-// queue holds events that wait, within a number of bytes.
+// queue holds events in order, up to a number of bytes.
 type queue struct {
 	limit   int
 	mu      sync.Mutex
@@ -169,7 +169,7 @@ type queue struct {
 
 func newQueue(limit int) *queue { return &queue{limit: limit, wake: make(chan struct{}, 1)} }
 
-// add adds events. It returns how many had to go for them, the oldest ones.
+// add adds events. It returns the number of old events that were dropped to make room.
 func (q *queue) add(b batch) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -193,7 +193,7 @@ func (q *queue) add(b batch) (dropped int) {
 	return dropped
 }
 
-// next takes the oldest events. It waits for some until ctx ends.
+// next removes and returns the oldest events. It waits for events until ctx ends.
 func (q *queue) next(ctx context.Context) (batch, bool) {
 	for {
 		q.mu.Lock()

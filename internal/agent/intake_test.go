@@ -28,24 +28,24 @@ import (
 
 const token = "token-of-the-api-server"
 
-// newAgent is an Agent that has no cluster.
+// newAgent returns an Agent without a cluster.
 func newAgent() *Agent {
 	return &Agent{
 		converter: auditlog.NewConverter(auditlog.NewWorld(nil)), ring: traces.NewRing(8 << 20), queue: newQueue(maxQueued), token: []byte(token),
 	}
 }
 
-// event is an event of a request for a ConfigMap.
+// event returns an event of a request for a ConfigMap.
 func event(id string) string {
 	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":%q,"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/configmaps","verb":"create","user":{"username":"anna"},"objectRef":{"resource":"configmaps","namespace":"shop","name":%q,"apiVersion":"v1"},"responseStatus":{"code":201},"requestReceivedTimestamp":"2026-01-02T03:04:05.000000Z","stageTimestamp":"2026-01-02T03:04:05.100000Z"}`, id, id)
 }
 
-// eventList is what the backend of the API server sends.
+// eventList returns a request body of the API server's audit webhook backend.
 func eventList(events ...string) string {
 	return `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[` + strings.Join(events, ",") + `]}`
 }
 
-// kept are the names of the objects whose traces are kept.
+// kept returns the names of the objects whose traces are kept.
 func (a *Agent) kept(t *testing.T) (names []string) {
 	t.Helper()
 	list, err := traces.NewStorage(a.ring, nil, trace.RecordOptions{}).List(t.Context(), &metainternalversion.ListOptions{})
@@ -58,7 +58,7 @@ func (a *Agent) kept(t *testing.T) (names []string) {
 	return names
 }
 
-// S32.2 and S32.3: who may send audit events, and how much at once.
+// S32.2 and S32.3: only the API server may send audit events, in bounded requests.
 func TestEventsAreOfTheAPIServer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		token, method, body string
@@ -114,7 +114,7 @@ func TestEventsAreOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// S32.3: bodies that come slowly hold up a bounded number of others, which come again later.
+// S32.3: slow bodies block a bounded number of other requests, which the API server retries.
 func TestFewBodiesAreReadAtATime(t *testing.T) {
 	a := newAgent()
 	server := httptest.NewServer(a.front(http.NotFoundHandler()))
@@ -147,12 +147,12 @@ func TestFewBodiesAreReadAtATime(t *testing.T) {
 			}
 			codes <- code
 		}()
-		// The writes return when the body is being read.
+		// The writes return while the handler reads the body.
 		if _, err := io.WriteString(writers[i], eventList()[:20]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// The last bodies may not have come to the handler yet.
+	// The last requests may not have reached the handler yet.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
@@ -207,7 +207,7 @@ func TestTheOldestEventsAreDropped(t *testing.T) {
 	}
 }
 
-// S32.1 and S32.8: events become traces, also those of requests whose end was not seen.
+// S32.1 and S32.8: events become traces, even if the end of their request was not seen.
 func TestEventsBecomeTraces(t *testing.T) {
 	a := newAgent()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -236,7 +236,8 @@ func TestEventsBecomeTraces(t *testing.T) {
 	}
 }
 
-// S32.17 and S32.19: a trace has what follows from the registrations, and metrics count only what the event says.
+// S32.17 and S32.19: a trace includes facts derived from the registrations, and metrics count only the facts of
+// the event.
 func TestTracesAreDerived(t *testing.T) {
 	const text = `{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
 ---
@@ -290,7 +291,7 @@ webhooks:
 	}
 }
 
-// empty reports whether nothing waits.
+// empty reports whether the queue is empty.
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -40,7 +40,7 @@ var (
 	once    sync.Once
 )
 
-// registerMetrics has the metrics be about an Agent. A process has one.
+// registerMetrics registers the metrics of an Agent. A process has one Agent.
 func registerMetrics(a *Agent) {
 	current.Store(a)
 	once.Do(func() {

@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	// peerQuery has the ID of the agent that passes events on, and sourceQuery where it got them.
+	// peerQuery has the ID of the forwarding agent, and sourceQuery the original source of the events.
 	peerQuery, sourceQuery = "peer", "source"
-	// maxPeers bounds the agents to which events are passed on.
+	// maxPeers bounds the agents to which events are forwarded.
 	maxPeers = 16
-	// lookupEvery is how often the addresses of the peers are looked up.
+	// lookupEvery is the interval between DNS lookups of the peers.
 	lookupEvery = 5 * time.Second
-	// sendTimeout bounds how long a peer may take to answer. It is asked sendTries times.
+	// sendTimeout bounds one request to a peer. It is tried sendTries times.
 	sendTimeout, sendTries = 10 * time.Second, 3
 )
 
-// peers passes the events that an Agent got on to the other agents of the cluster, so that each has all traces,
-// whichever one the API server sends its events to or asks. A nil peers has no others.
+// peers forwards the events of an Agent to the other agents of the cluster, so that each has all traces, whichever
+// agent receives the events or serves a request. A nil peers has no others.
 type peers struct {
 	names  []string
 	own    string
@@ -44,7 +44,7 @@ type peers struct {
 	client *http.Client
 
 	mu sync.Mutex
-	// queues have the events that wait for each address; nil is that of this agent.
+	// queues have the queued events for each address; the queue of this agent's own address is nil.
 	queues map[string]*queue
 }
 
@@ -70,7 +70,7 @@ func newPeers(o Options, token string) (*peers, error) {
 	}, nil
 }
 
-// id names this agent to others. It is not empty.
+// id identifies this agent to its peers. It is not empty.
 func (p *peers) id() string {
 	if p == nil {
 		return "-"
@@ -85,7 +85,7 @@ func (p *peers) share(b batch) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// What joins the batch in one queue is not written into the memory of the others.
+	// Appending to the batch in one queue must not overwrite the memory shared with the others.
 	b.events = slices.Clip(b.events)
 	for _, q := range p.queues {
 		if q != nil {
@@ -94,7 +94,7 @@ func (p *peers) share(b batch) {
 	}
 }
 
-// run sends what is queued until ctx ends.
+// run sends queued events until ctx ends.
 func (p *peers) run(ctx context.Context) {
 	var senders sync.WaitGroup
 	defer senders.Wait()
@@ -121,7 +121,7 @@ func (p *peers) run(ctx context.Context) {
 	}
 }
 
-// lookup calls begin for new addresses of the peers, and end for those that are gone. While a name has no answer, the
+// lookup calls begin for new addresses of the peers, and end for removed ones. While a name does not resolve, its
 // addresses stay.
 func (p *peers) lookup(ctx context.Context, begin func(string, *queue), end func(string)) {
 	ctx, cancel := context.WithTimeout(ctx, lookupEvery)
@@ -157,7 +157,7 @@ func (p *peers) lookup(ctx context.Context, begin func(string, *queue), end func
 	}
 }
 
-// send sends the events of a queue to an address until ctx ends, or the address turns out to be that of this agent.
+// send sends the events of a queue to an address until ctx ends, or the address turns out to be this agent's own.
 func (p *peers) send(ctx context.Context, address string, q *queue) {
 	for {
 		b, ok := q.next(ctx)
@@ -186,9 +186,9 @@ func (p *peers) send(ctx context.Context, address string, q *queue) {
 	}
 }
 
-// post sends events to an address. The error is nil where it makes no sense to send them again.
+// post sends events to an address. The error is nil if a retry would be useless.
 func (p *peers) post(ctx context.Context, address string, b batch) (code int, err error) {
-	// Each event is JSON: it was read.
+	// Each event is valid JSON, since it was decoded.
 	const head = `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[`
 	body := &bytes.Buffer{}
 	body.Grow(len(head) + b.size + len(b.events) + 2)

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 )
 
-// served is an Agent that takes events at an address, with the credentials of a directory.
+// served starts an Agent that receives events at an address, with the credentials of a directory.
 func served(t *testing.T, dir string) (a *Agent, address string) {
 	t.Helper()
 	a = newAgent()
@@ -34,7 +34,7 @@ func served(t *testing.T, dir string) (a *Agent, address string) {
 	return a, server.Listener.Addr().String()
 }
 
-// S32.9: an agent passes what it got on to its peers, and they do not pass it on again.
+// S32.9: an agent forwards its events to its peers, and they do not forward them again.
 func TestPeersHaveAllTraces(t *testing.T) {
 	dir, service := filepath.Join(t.TempDir(), "agent"), Service{"watch", "agent"}
 	if _, err := EnsureCredentials(dir, service); err != nil {
@@ -45,7 +45,7 @@ func TestPeersHaveAllTraces(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 4)
 	for _, a := range []*Agent{first, second} {
-		// Each has its own address among those of the peers, as of a headless service.
+		// Each agent's own address is among its peers, as with a headless service.
 		p, err := newPeers(Options{Peers: []string{firstAddress, secondAddress}, Credentials: dir, Service: service}, token)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestPeersHaveAllTraces(t *testing.T) {
 	}
 	within("both know their peers", func() bool { return first.peers.waits(secondAddress) && second.peers.waits(firstAddress) })
 	first.queue.add(batch{events: []jsontext.Value{jsontext.Value(event("a")), jsontext.Value(event("b"))}, source: "audit webhook of 192.0.2.1"})
-	// What cannot be read is not passed on.
+	// Unreadable events are not forwarded.
 	second.takeAll(batch{events: []jsontext.Value{jsontext.Value(event("c")), jsontext.Value("}"), jsontext.Value(event("d"))}, source: "/var/log/audit.log"})
 	within("both have all traces", func() bool { return len(first.kept(t)) == 4 && len(second.kept(t)) == 4 })
 	for _, a := range []*Agent{first, second} {
@@ -93,7 +93,7 @@ func TestPeersHaveAllTraces(t *testing.T) {
 	within("each knows its own address", func() bool { return !first.peers.waits(firstAddress) && !second.peers.waits(secondAddress) })
 }
 
-// S32.9: a peer that does not answer gets nothing, and holds up nothing.
+// S32.9: a peer that does not respond receives nothing, and delays nothing.
 func TestAPeerThatDoesNotAnswer(t *testing.T) {
 	dir, service := filepath.Join(t.TempDir(), "agent"), Service{"watch", "agent"}
 	if _, err := EnsureCredentials(dir, service); err != nil {
@@ -148,14 +148,14 @@ func TestAPeerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// waits reports whether events for an address wait to be sent.
+// waits reports whether events for an address are queued.
 func (p *peers) waits(address string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queues[address] != nil
 }
 
-// count is how many events were not shared.
+// count returns the number of events that were not shared.
 func count(t *testing.T) float64 {
 	t.Helper()
 	value, err := testutil.GetCounterMetricValue(unshared)

@@ -15,18 +15,19 @@ import (
 
 // Bounds of the process that audits.
 const (
-	// objectRate is how many objects are read in a second.
+	// objectRate is the number of objects read per second.
 	objectRate = "100"
-	// auditMemory is the size, in MiB, from which on it collects its garbage more often.
+	// auditMemory is the memory size from which the process collects garbage more often.
 	auditMemory = "160MiB"
 	// maxAuditOutput bounds its report, in bytes.
 	maxAuditOutput = 128 << 20
-	// patience is how long it may take to end when it is asked to.
+	// patience is the time to end after SIGTERM.
 	patience = 10 * time.Second
 )
 
-// AuditBy returns a function that has a process of a program, gatehouse, audit the objects of resources: a server
-// that judges has metrics and memory of its own, which are not those of this process. kubeconfig is empty in a pod.
+// AuditBy returns a function that audits the objects of resources in a child process of a program, gatehouse. The
+// embedded server that evaluates the policies has its own metrics and memory, which must stay separate from this
+// process. kubeconfig is empty in a pod.
 func AuditBy(program, kubeconfig string, resources []string) func(context.Context) (*replay.AuditReport, error) {
 	args := []string{program, "audit", "--output=json", "--object-rate=" + objectRate, "--resource=" + strings.Join(resources, ",")}
 	if kubeconfig != "" {
@@ -46,7 +47,7 @@ func AuditBy(program, kubeconfig string, resources []string) func(context.Contex
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		// An audit that finds something, or nothing to judge, says so by its exit code, too.
+		// The exit code is not 0 if the audit has findings, or nothing to evaluate.
 		report := &replay.AuditReport{}
 		if err := json.Unmarshal(out.text, report); err != nil || report.Kind != "AuditReport" {
 			return nil, errors.Join(fmt.Errorf("an audit made no report: %s", said), p.Err)
@@ -55,7 +56,7 @@ func AuditBy(program, kubeconfig string, resources []string) func(context.Contex
 	}
 }
 
-// bounded keeps what is written, up to maxAuditOutput. More is an error, which ends the program.
+// bounded collects at most maxAuditOutput bytes. A longer output is an error, which ends the program.
 type bounded struct{ text []byte }
 
 // Write implements io.Writer.

@@ -22,7 +22,7 @@ import (
 // readTimeout bounds a read of the registrations.
 const readTimeout = time.Minute
 
-// latest passes on what was read, unless it has changed since the read began.
+// latest passes the result of a read to set, unless the data changed since the read began.
 type latest[T any] struct {
 	set func(T)
 
@@ -31,7 +31,7 @@ type latest[T any] struct {
 	changes int
 }
 
-// changed passes on the zero value: until the next read, nothing is known.
+// changed passes the zero value to set: until the next read, the data is unknown.
 func (l *latest[T]) changed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *latest[T]) changed() {
 	l.set(none)
 }
 
-// read passes on the result of do.
+// read passes the result of do to set.
 func (l *latest[T]) read(do func() (T, error)) error {
 	l.mu.Lock()
 	before := l.changes
@@ -57,8 +57,8 @@ func (l *latest[T]) read(do func() (T, error)) error {
 	return nil
 }
 
-// Derive calls set with the webhooks and policies of the cluster, at first and after each change, until ctx ends. It calls
-// set with nil from a change until they have been read again. Namespaces are watched; params are not read.
+// Derive calls set with the webhooks and policies of the cluster, at first and after each change, until ctx ends. From
+// a change until the next read, it calls set with nil. Namespaces are watched; params are not read.
 func (w *Watcher) Derive(ctx context.Context, set func(*offline.World)) {
 	informers := metadatainformer.NewSharedInformerFactoryWithOptions(w.metadata, 0, metadatainformer.WithTransform(withoutManagers))
 	namespaces := informers.ForResource(corev1.SchemeGroupVersion.WithResource("namespaces"))
@@ -90,7 +90,7 @@ func (w *Watcher) Derive(ctx context.Context, set func(*offline.World)) {
 				return nil, err
 			}
 			return cluster.Still(func(_ context.Context, name string) (*corev1.Namespace, error) {
-				// A request may be older than the informer, or newer.
+				// A request may be older than the informer's cache, or newer.
 				return namespaceOf(namespaces.Lister().Get(name))
 			}), nil
 		})
@@ -101,7 +101,7 @@ func (w *Watcher) Derive(ctx context.Context, set func(*offline.World)) {
 	})
 }
 
-// namespaceOf returns the part of a namespace by which webhooks and policies select.
+// namespaceOf returns the name and the labels of a namespace, for the selectors of webhooks and policies.
 func namespaceOf(found any, err error) (*corev1.Namespace, error) {
 	m, ok := found.(*metav1.PartialObjectMetadata)
 	switch {

@@ -34,7 +34,8 @@ func TestWhatHasChangedIsNotKnown(t *testing.T) {
 	}
 }
 
-// S32.19: a namespace has what webhooks select by, and one that is not there is unknown.
+// S32.19: a derived namespace has the labels for the selectors of webhooks, and a missing namespace
+// is unknown.
 func TestNamespacesOfDerivedTraces(t *testing.T) {
 	n, err := namespaceOf(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"a": "b"}}}, nil)
 	if err != nil || n.Name != "shop" || n.Labels["a"] != "b" {

@@ -1,7 +1,7 @@
-// Package watch looks for what is wrong in a cluster that another API server serves: it runs lint over the
-// registrations when they change, and judges the objects by the policies of the cluster. What it finds becomes
-// reports of the cluster, events and metrics.
+// Package watch finds problems in a cluster that another API server serves: it lints the registrations when
+// they change, and evaluates the stored objects against the cluster's policies. It publishes the findings as
+// reports in the cluster, events and metrics.
 //
-// Of several processes with the same Lease, one does this. It writes its own reports, events and the Lease, and
-// nothing else.
+// Among several processes with the same Lease, only the leader works. It writes only its own reports, its
+// events and the Lease.
 package watch

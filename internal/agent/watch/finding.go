@@ -12,10 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// finding is what is wrong with one object.
+// finding is a problem of one object.
 type finding struct {
 	report.Resource
-	// rule is the rule of lint, or the policy. level says how bad it is.
+	// rule is the lint rule, or the policy. level is the severity.
 	rule  string
 	level report.Level
 }
@@ -23,7 +23,7 @@ type finding struct {
 // maxMessage bounds the message of a result, in bytes.
 const maxMessage = 800
 
-// ofFault is a finding of lint. Its message may change, and it stays the same finding.
+// ofFault converts a lint finding. Its identity does not depend on its message, which may change.
 func ofFault(w *lint.World, f *lint.Fault) finding {
 	r := report.Resource{
 		APIVersion: apiVersionOf(w, f.Object.Kind), Kind: f.Object.Kind, Namespace: f.Object.Namespace, Name: f.Object.Name, UID: string(w.Written[f.Object].UID),
@@ -41,7 +41,7 @@ func ofFault(w *lint.World, f *lint.Fault) finding {
 	return finding{r, f.Rule.ID, f.Level}
 }
 
-// apiVersionOf returns the apiVersion of a kind that rules know, that of the first group of the cluster that has it.
+// apiVersionOf returns the apiVersion of a kind that rules know, in the first group of the cluster that has it.
 func apiVersionOf(w *lint.World, kind string) string {
 	for _, r := range w.Resources {
 		if r.Kind.Kind == kind {
@@ -51,7 +51,7 @@ func apiVersionOf(w *lint.World, kind string) string {
 	return ""
 }
 
-// ofAuditFinding is a finding of an audit.
+// ofAuditFinding converts an audit finding.
 func ofAuditFinding(f *replay.AuditFinding) finding {
 	r := f.Resource()
 	r.Message = plain(r.Message)
@@ -62,13 +62,13 @@ func ofAuditFinding(f *replay.AuditFinding) finding {
 	return finding{r, f.Policy, f.Level()}
 }
 
-// idOf names a finding by what it is about.
+// idOf returns the ID of a finding, a hash of its identifying parts.
 func idOf(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:10])
 }
 
-// plain is a text of others on one line, as people can read it.
+// plain puts a text of another author on one line, without control characters.
 func plain(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -83,7 +83,7 @@ func plain(text string) string {
 	return text
 }
 
-// sentence is the message of the event about a finding.
+// sentence returns the message of the event for a finding.
 func (f *finding) sentence(of source) string {
 	if of == ofLint {
 		return fmt.Sprintf("%s: %s. 'gatehouse lint --explain %s' says more.", f.rule, f.Message, f.rule)

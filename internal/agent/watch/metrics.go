@@ -16,7 +16,7 @@ var (
 	expires  = gauge("certificate_expiration_timestamp_seconds", "When the certificates of webhooks expire: of their caBundle, or the one that they present (use caBundle or served), by the configuration or definition and the webhook.", "kind", "configuration", "webhook", "use")
 	lastRun  = gauge("last_run_timestamp_seconds", "When lint or an audit last ran to its end, by source.", "source")
 	objects  = gauge("audited_objects", "Objects of the latest audit, by result: judged, or left_out since they could not be judged.", "result")
-	// reportKind is 1 for the kind of reports that is written.
+	// reportKind is 1 for the report kind that is written.
 	reportKind = gauge("reports", "Whether the agent writes reports of an API version: 1 for the one that it writes, 0 if the cluster lacks it or has one that is preferred.", "api_version")
 	failures   = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "gatehouse_agent_run_failures_total", StabilityLevel: metrics.ALPHA,
@@ -30,12 +30,12 @@ func gauge(name, help string, labels ...string) *metrics.GaugeVec {
 	return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: "gatehouse_agent_" + name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
 }
 
-// registerMetrics has the process serve them.
+// registerMetrics registers the metrics of the process, once.
 func registerMetrics() {
 	once.Do(func() { legacyregistry.MustRegister(findings, expires, lastRun, objects, reportKind, failures) })
 }
 
-// resetMetrics forgets what was found.
+// resetMetrics removes all series of the findings.
 func resetMetrics() {
 	for _, one := range []*metrics.GaugeVec{findings, expires, lastRun, objects, reportKind} {
 		one.Reset()
@@ -59,7 +59,7 @@ func setFindings(of source, found []finding) {
 	}
 }
 
-// setExpiries replaces when certificates expire.
+// setExpiries replaces the expiry times of certificates.
 func setExpiries(list []lint.Expiry) {
 	expires.Reset()
 	for _, e := range list[:min(len(list), maxSeries)] {

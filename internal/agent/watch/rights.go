@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// rights stand around the rules.
+// rights is the template around the rules.
 const rights = `---
 # What it may do to look for what is wrong: read what judges, and what that is about; write its own reports and events.
 apiVersion: rbac.authorization.k8s.io/v1
@@ -57,13 +57,13 @@ subjects:
 - {kind: ServiceAccount, namespace: NAMESPACE, name: NAME}
 `
 
-// RBAC are the rights that a Watcher needs, as manifests, in a pod of a namespace with a service account of a name; empty
-// if it does nothing. audited are the resources whose objects are audited.
+// RBAC returns the rights that a Watcher needs, as manifests, for a pod of a namespace with a service account; empty if
+// it does nothing. audited are the resources whose objects are audited.
 func RBAC(namespace, name string, lints bool, audited []string) (string, error) {
 	var rules, others []rbacv1.PolicyRule
 	if lints {
 		rules = append(rules, offline.LintRules()...)
-		// The labels by which webhooks and policies select, for what traces derive.
+		// Derived traces need the namespace labels, for the selectors of webhooks and policies.
 		others = append(others, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"watch"}})
 	}
 	if len(audited) > 0 {

@@ -24,22 +24,22 @@ import (
 )
 
 const (
-	// Label is the label of the reports of an agent, whose value is the source.
+	// Label is the label of an agent's reports; its value is the source.
 	Label = "gatehouse.dev/agent"
-	// contentAnnotation has a hash of what a report says.
+	// contentAnnotation has a hash of the content of a report.
 	contentAnnotation = "gatehouse.dev/content"
 	// reason is the reason of events.
 	reason = "AdmissionFinding"
-	// maxEvents bounds the events of one run. The next run goes on with the others.
+	// maxEvents bounds the events of one run. The next run writes the others.
 	maxEvents = 100
-	// reportPage is how many reports are read at once, each up to a MiB.
+	// reportPage is the number of reports per page of a list, each up to a MiB.
 	reportPage = 10
 )
 
-// plurals are the resources of kinds of reports.
+// plurals are the resources of the report kinds.
 var plurals = map[report.Reports][2]string{report.OpenReports: {"reports", "clusterreports"}, report.PolicyReports: {"policyreports", "clusterpolicyreports"}}
 
-// tell makes the events, reports and metrics of what a source has found.
+// tell writes the events, reports and metrics for the findings of a source.
 func (w *Watcher) tell(ctx context.Context, of source, found []finding) error {
 	w.telling.Lock()
 	defer w.telling.Unlock()
@@ -68,7 +68,7 @@ func (w *Watcher) tell(ctx context.Context, of source, found []finding) error {
 	return errors.Join(problems...)
 }
 
-// reportKinds are the kinds of reports that the cluster has. The first one is written.
+// reportKinds returns the report kinds that the cluster has. The first one is written.
 func (w *Watcher) reportKinds() (kinds []report.Reports, err error) {
 	for _, kind := range []report.Reports{report.OpenReports, report.PolicyReports} {
 		served, err := w.client.Discovery().ServerResourcesForGroupVersion(kind.APIVersion)
@@ -87,15 +87,15 @@ func (w *Watcher) reportKinds() (kinds []report.Reports, err error) {
 	return kinds, nil
 }
 
-// resourceOf are the resources of a kind of reports: that of namespaces, and that of the cluster.
+// resourcesOf returns the two resources of a report kind: namespaced, and cluster-scoped.
 func resourcesOf(kind report.Reports) [2]schema.GroupVersionResource {
 	// The versions are constants.
 	gv, _ := schema.ParseGroupVersion(kind.APIVersion)
 	return [2]schema.GroupVersionResource{gv.WithResource(plurals[kind][0]), gv.WithResource(plurals[kind][1])}
 }
 
-// write has the cluster have the reports of a source that are wanted, and no others of it. Reports of others are left
-// alone, also if they have the name of a wanted one.
+// write creates, updates and deletes reports of a source, so that exactly the wanted ones exist. It does not touch
+// reports of other owners, even if they have the name of a wanted one.
 func (w *Watcher) write(ctx context.Context, kind report.Reports, of source, wanted []map[string]any) error {
 	resources := resourcesOf(kind)
 	there := map[schema.GroupVersionResource]map[types.NamespacedName]*metav1.PartialObjectMetadata{}
@@ -138,7 +138,7 @@ func (w *Watcher) write(ctx context.Context, kind report.Reports, of source, wan
 	return errors.Join(problems...)
 }
 
-// writeOne creates a report, or updates the one before, unless that says the same.
+// writeOne creates a report, or updates the existing one if its content differs.
 func (w *Watcher) writeOne(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured, before *metav1.PartialObjectMetadata) error {
 	data, err := json.Marshal(u.Object["results"])
 	if err != nil {
@@ -154,7 +154,7 @@ func (w *Watcher) writeOne(ctx context.Context, resource schema.GroupVersionReso
 		case apierrors.IsAlreadyExists(err):
 			return errors.New("there is one of somebody else with this name: it is left as it is")
 		case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			// The namespace goes, and what is in it.
+			// The namespace is being deleted with its contents.
 			return nil
 		}
 		return err
@@ -173,7 +173,7 @@ func (w *Watcher) writeOne(ctx context.Context, resource schema.GroupVersionReso
 	return err
 }
 
-// remember notes of which findings an earlier run has written events: those that are in its reports.
+// remember restores from the reports of an earlier run the findings for which events exist.
 func (w *Watcher) remember(ctx context.Context) error {
 	kinds, err := w.reportKinds()
 	if err != nil || len(kinds) == 0 {
@@ -202,7 +202,7 @@ func (w *Watcher) remember(ctx context.Context) error {
 	return nil
 }
 
-// events writes an event for each finding that is new, but for notes.
+// events writes an event for each new finding, except notes.
 func (w *Watcher) events(ctx context.Context, of source, found []finding) {
 	told, written := map[string]bool{}, 0
 	for i := range found {
@@ -213,7 +213,7 @@ func (w *Watcher) events(ctx context.Context, of source, found []finding) {
 			told[f.ID] = true
 		case written < maxEvents && !told[f.ID]:
 			written++
-			// The name is that of the finding: there is one event for it, also after a restart.
+			// The event's name derives from the finding: there is one event per finding, also after a restart.
 			err := w.event(ctx, of, f)
 			told[f.ID] = err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 			if !told[f.ID] && ctx.Err() == nil {

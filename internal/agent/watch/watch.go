@@ -29,15 +29,15 @@ import (
 // LeaseName is the name of the Lease.
 const LeaseName = "gatehouse-agent"
 
-// Options are what a Watcher needs.
+// Options are the options of a Watcher.
 type Options struct {
-	// Config reaches the cluster.
+	// Config connects to the cluster.
 	Config *rest.Config
-	// Namespace is that of the Lease, and Identity is the name of this process in it.
+	// Namespace of the Lease, and the identity of this process in it.
 	Namespace, Identity string
-	// Lint reports whether registrations are linted.
+	// Lint enables linting of the registrations.
 	Lint bool
-	// Audit, if it is set, judges the objects of the cluster by its policies.
+	// Audit, if set, evaluates the objects of the cluster against its policies.
 	Audit func(context.Context) (*replay.AuditReport, error)
 }
 
@@ -49,24 +49,23 @@ type Watcher struct {
 	objects  dynamic.Interface
 	metadata metadata.Interface
 
-	// telling is held while the reports get what a source has found.
+	// telling is held while the findings of a source are written to reports.
 	telling sync.Mutex
-	// known are the findings of each source of which events were written, by the ID of the finding. missing is
-	// set once the log has said that the cluster has no kind of reports.
+	// known are the IDs of findings for which events exist, by source. missing is set after the log has reported that
+	// the cluster has no report kind.
 	known   map[source]map[string]bool
 	missing bool
 }
 
-// source is a kind of work that finds something.
+// source is a kind of work with findings.
 type source string
 
-// The sources.
 const (
 	ofLint  source = "lint"
 	ofAudit source = "audit"
 )
 
-// Qps and burst bound the requests to the API server: lint reads some dozens of lists.
+// qps and burst limit the requests to the API server: lint reads some dozens of lists.
 const qps, burst = 20, 50
 
 // New checks the options. It does not call the API server.
@@ -119,14 +118,14 @@ func (w *Watcher) act(ctx context.Context) {
 		}
 	})
 	defer stop()
-	// Another process knows better then.
+	// The next leader sets the metrics.
 	defer resetMetrics()
 	var running sync.WaitGroup
 	for _, one := range work {
 		running.Go(func() {
 			survive.Run(ctx, string(one.source), func(ctx context.Context) {
 				if !one.wanted {
-					// What an earlier run has left.
+					// Remove reports of an earlier run.
 					if err := w.tell(ctx, one.source, nil); err != nil && ctx.Err() == nil {
 						klog.FromContext(ctx).Info("Could not remove earlier reports", "of", one.source, "err", err)
 					}
@@ -154,15 +153,14 @@ func (w *Watcher) act(ctx context.Context) {
 	running.Wait()
 }
 
-// judges reports whether objects are judged by a resource: policies and their bindings.
+// judges reports whether a resource affects the evaluation of objects: policies and their bindings.
 func judges(resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(registration.Sources(), func(d registration.Descriptor) bool {
 		return resource.Group == registration.GroupName && d.Resource == resource.Resource && (d.Policies || d.Binds)
 	})
 }
 
-// When work is done: every so often, after an error, and once nothing has changed for quiet, or something has for
-// atMost.
+// Intervals of work: regular, after an error, and after changes that have paused for quiet or lasted for atMost.
 const (
 	every  = time.Hour
 	again  = time.Minute
@@ -170,8 +168,8 @@ const (
 	atMost = 30 * time.Second
 )
 
-// repeat does something at once, and again every hour and after changes, until ctx ends. A burst of changes has it
-// done once.
+// repeat calls do at once, and again every hour and after changes, until ctx ends. A burst of changes leads to one
+// call.
 func repeat(ctx context.Context, changed <-chan struct{}, do func() error) {
 	for ctx.Err() == nil {
 		pause := every
@@ -189,7 +187,7 @@ func repeat(ctx context.Context, changed <-chan struct{}, do func() error) {
 	}
 }
 
-// settle waits until nothing changes any more.
+// settle waits until the changes pause.
 func settle(ctx context.Context, changed <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -207,8 +205,8 @@ func settle(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// changes calls changed when a registration or a definition of custom resources changes, until stop is called. What the
-// cluster does not serve is not watched.
+// changes calls changed when a registration or a CRD changes, until stop is called. Resources that the cluster does not
+// serve are not watched.
 func (w *Watcher) changes(ctx context.Context, changed func(schema.GroupVersionResource)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	informers := metadatainformer.NewSharedInformerFactoryWithOptions(w.metadata, 0, metadatainformer.WithTransform(withoutManagers))
@@ -237,14 +235,14 @@ func (w *Watcher) changes(ctx context.Context, changed func(schema.GroupVersionR
 			UpdateFunc: func(before, after any) {
 				b, ok := before.(*metav1.PartialObjectMetadata)
 				a, also := after.(*metav1.PartialObjectMetadata)
-				// A status changes often, and says nothing new.
+				// Status updates are frequent and irrelevant.
 				if ok && also && (a.UID != b.UID || a.Generation != b.Generation || !maps.Equal(a.Annotations, b.Annotations) || !maps.Equal(a.Labels, b.Labels)) {
 					changed(gvr)
 				}
 			},
 			DeleteFunc: func(any) { changed(gvr) },
 		}
-		// The informer has not started.
+		// The informer has not started, so there is no error.
 		_, _ = informers.ForResource(gvr).Informer().AddEventHandler(handler)
 	}
 	informers.Start(ctx.Done())
@@ -254,7 +252,7 @@ func (w *Watcher) changes(ctx context.Context, changed func(schema.GroupVersionR
 	}
 }
 
-// withoutManagers takes the largest part out of metadata, which nobody reads.
+// withoutManagers removes managedFields, the largest and unused part of the metadata.
 func withoutManagers(obj any) (any, error) {
 	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		m.ManagedFields = nil
@@ -265,7 +263,7 @@ func withoutManagers(obj any) (any, error) {
 // lintTimeout bounds a run of lint. Each connection to a webhook is bounded, too.
 const lintTimeout = 10 * time.Minute
 
-// lint looks for what is dangerous in the registrations, and connects to the webhooks.
+// lint checks the registrations, and connects to the webhooks.
 func (w *Watcher) lint(ctx context.Context) ([]finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, lintTimeout)
 	defer cancel()
@@ -298,7 +296,7 @@ func (w *Watcher) lint(ctx context.Context) ([]finding, error) {
 	return found, nil
 }
 
-// audit judges the objects of the cluster.
+// audit evaluates the objects of the cluster against its policies.
 func (w *Watcher) audit(ctx context.Context) ([]finding, error) {
 	report, err := w.options.Audit(ctx)
 	if err != nil {

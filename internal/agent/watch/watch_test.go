@@ -24,7 +24,7 @@ import (
 func TestWhenWorkIsDone(t *testing.T) {
 	var fails = errors.New("no")
 	for name, tt := range map[string]struct {
-		// changes come at these times, and the runs end with these errors.
+		// changes arrive at these times, and the runs end with these errors.
 		changes []time.Duration
 		errs    []error
 		want    []time.Duration
@@ -70,7 +70,7 @@ func TestWhenWorkIsDone(t *testing.T) {
 	}
 }
 
-// Both sources tell what they have found at the same time.
+// Both sources publish their findings concurrently.
 func TestSourcesTellAtTheSameTime(t *testing.T) {
 	registerMetrics()
 	client := fake.NewClientset()
@@ -93,7 +93,7 @@ func TestSourcesTellAtTheSameTime(t *testing.T) {
 	}
 }
 
-// S32.13: only what judges objects has them audited again.
+// S32.13: only changes of policies and bindings start an audit of the objects.
 func TestWhatHasObjectsAudited(t *testing.T) {
 	for resource, want := range map[string]bool{
 		"validatingadmissionpolicies": true, "mutatingadmissionpolicybindings": true, "validatingwebhookconfigurations": false, "customresourcedefinitions": false,
@@ -104,7 +104,7 @@ func TestWhatHasObjectsAudited(t *testing.T) {
 	}
 }
 
-// S32.15: the messages of others are on one line, short, and without control characters.
+// S32.15: messages of other authors are put on one line, shortened, and freed of control characters.
 func TestMessagesArePlain(t *testing.T) {
 	if got := plain("a\x1b[2J\n\tb\u202e  c"); got != "a [2J b c" {
 		t.Errorf("%q", got)
@@ -114,7 +114,7 @@ func TestMessagesArePlain(t *testing.T) {
 	}
 }
 
-// S32.16: the rights are those to list what is looked at, and never Secrets; without work there are none.
+// S32.16: the rights allow to list the watched objects, and never Secrets; without work there are no rights.
 func TestRights(t *testing.T) {
 	for _, tt := range []struct {
 		lint       bool

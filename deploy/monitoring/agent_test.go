@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// ofAgent reports whether an expression asks for what gatehouse agent serves.
+// ofAgent reports whether an expression selects metrics of gatehouse agent.
 func ofAgent(e expression) bool { return strings.Contains(e.expr, "gatehouse_agent_") }
 
 // event is the audit event of a request for which a webhook failed.
@@ -26,7 +26,7 @@ const event = `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{"kin
 	"annotations":{"failed-open.mutation.webhook.admission.k8s.io/round_0_index_0":"away.example.com","mutation.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"away\",\"webhook\":\"away.example.com\",\"mutated\":false}"},
 	"requestReceivedTimestamp":"2026-01-02T03:04:05.000000Z","stageTimestamp":"2026-01-02T03:04:05.100000Z"}]}`
 
-// S32.15, S32.17: what the alerts and the dashboard ask of an agent, it serves.
+// S32.15, S32.17: an agent serves every metric and label that the alerts and the dashboard use.
 func TestQueriesAskForWhatTheAgentHas(t *testing.T) {
 	dir := t.TempDir()
 	s := harness.Start(t, "--token-auth-file", harness.WriteFile(t, filepath.Join(dir, "tokens"), "bob-token,bob,bob\n"))

@@ -31,7 +31,7 @@ import (
 // expression is a query as a user sees it.
 type expression struct {
 	where, expr string
-	// labels are those that the text next to the query uses.
+	// labels are the labels in the text next to the query.
 	labels []string
 }
 
@@ -242,7 +242,7 @@ func drive(t *testing.T, h *harness.HTTP) {
 		return nil
 	})
 
-	// One initializer acts, one refuses, one lets its creator wait until the timeout.
+	// One initializer acts, one rejects, and one makes its creator wait until the timeout.
 	patch := func(name, initializers string) {
 		h.Must(http.StatusAccepted, "POST", secrets+"?includeUninitialized=true", named(name))
 		h.Must(http.StatusOK, "PATCH", secrets+"/"+name, `{"metadata":{"initializers":`+initializers+`}}`, "Content-Type", "application/merge-patch+json")
@@ -264,7 +264,7 @@ func drive(t *testing.T, h *harness.HTTP) {
 	admission.CountRead(snapshot.Read{Begin: time.Now(), Err: errors.New("etcd does not answer")})
 }
 
-// answer is a webhook that does what its path says.
+// answer is a webhook whose path selects its response.
 func answer(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || r.URL.Path == "/fail" {

@@ -11,15 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// query is what a PromQL expression needs.
+// query has the selectors of a PromQL expression and the labels that the expression uses.
 type query struct {
 	selectors []selector
 	// grouping are the labels in by, without, on and the like.
 	grouping []string
 }
 
-// selector picks series of a metric. The values are those of equality matchers,
-// "" for the labels of others.
+// selector selects series of a metric. labels has the values of equality matchers, and "" for the labels of
+// other matchers.
 type selector struct {
 	metric string
 	labels map[string]string
@@ -34,7 +34,7 @@ var (
 	keyword = []string{"and", "or", "unless", "bool", "offset", "group_left", "group_right"}
 )
 
-// parse takes an expression apart, as far as it is needed to know what it selects.
+// parse parses an expression far enough to find its selectors.
 func parse(expr string) (*query, error) {
 	q := &query{}
 	list := append(tokens.FindAllString(expr, -1), "")
@@ -121,8 +121,8 @@ func read(text string) served {
 	return m
 }
 
-// missing says what of an expression the server does not have; further are labels
-// that a legend or a text uses.
+// missing lists the parts of an expression that the server does not have. further are labels of a legend or a
+// text.
 func (m served) missing(expr string, further ...string) []string {
 	q, err := parse(expr)
 	if err != nil {

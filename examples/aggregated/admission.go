@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
-// judge is the server's admission. Its registrations and its namespaces are those of the
-// main server.
+// judge is the server's admission. It uses the webhooks, policies, initializers and namespaces of the main
+// server.
 type judge struct {
 	engine    *admission.Engine
 	refresher *snapshot.Refresher
@@ -29,29 +29,28 @@ type judge struct {
 	chain     apiadmission.Interface
 	// reports has the traces and plans of the server's requests.
 	reports *admission.Reports
-	// watched are the namespaces of the main server.
+	// watched has the namespaces of the main server.
 	watched informers.SharedInformerFactory
-	// initialization hides objects that are not initialized, and has creators wait.
+	// initialization hides uninitialized objects and makes their creators wait.
 	initialization *initialization.Decorator
 }
 
-// judgeParts are what a judge is made of.
+// judgeParts are the dependencies of a judge.
 type judgeParts struct {
-	// main is the main server, and watched are objects of it.
+	// main is a client of the main server, and watched has objects of it.
 	main    kubernetes.Interface
 	watched informers.SharedInformerFactory
-	// params reads what policies refer to on the main server; schemas are those of the kinds
-	// here.
+	// params reads the params of policies from the main server. schemas has the schemas of this server's kinds.
 	params    admission.Params
 	schemas   admission.Schemas
 	authorize authorizer.UnconditionalAuthorizer
-	// name is that of this run of the server, address its URL.
+	// name identifies this run of the server, and address is its URL.
 	name, address string
-	// strict has every request judged by what is registered when it arrives.
+	// strict makes admission use the webhooks and policies that are registered when a request arrives.
 	strict bool
 }
 
-// newJudge builds the chain. The caller runs it, and closes the engine at the end.
+// newJudge builds the chain. The caller must run it, and close the engine at the end.
 func newJudge(p judgeParts) (*judge, error) {
 	j := &judge{watched: p.watched}
 	client := p.main.Discovery().RESTClient()
@@ -98,9 +97,8 @@ func newJudge(p judgeParts) (*judge, error) {
 	return j, nil
 }
 
-// initialize makes the server treat paintings that are not initialized as the main server treats its
-// own objects. The reports keep the traces of requests, and answer `gatehouse trace` and
-// `gatehouse explain`.
+// initialize makes the server treat uninitialized paintings like the main server's own uninitialized objects.
+// The reports keep the traces of requests and serve `gatehouse trace` and `gatehouse explain`.
 func (j *judge) initialize(config *genericapiserver.Config) {
 	config.RESTOptionsGetter = j.initialization.RESTOptions(config.RESTOptionsGetter)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
@@ -109,8 +107,8 @@ func (j *judge) initialize(config *genericapiserver.Config) {
 	}
 }
 
-// run keeps the judge up to date until ctx ends. The announcer tells the main server about this
-// server, and retries until it succeeds. Before, the refresher reads no registrations.
+// run keeps the judge up to date until ctx ends. The announcer registers this server at the main server, and
+// retries until it succeeds. Until then, the refresher does not read webhooks and policies.
 func (j *judge) run(ctx context.Context) error {
 	announced := make(chan struct{})
 	go func() {
@@ -129,8 +127,8 @@ func (j *judge) awaitReady(ctx context.Context) error {
 
 var errNotRead = errors.New("the registrations of the main server have not been read")
 
-// ready fails the readiness check while the server is not announced to the main server, and before
-// the first read of registrations.
+// ready fails the readiness check until the server is announced to the main server and has read the webhooks
+// and policies once.
 func (j *judge) ready() healthz.HealthChecker {
 	return healthz.NamedCheck("registrations", func(*http.Request) error {
 		if err := j.announcer.Covers(time.Now()); err != nil {

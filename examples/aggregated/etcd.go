@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// startEtcd runs an etcd inside the process, which nobody else can reach.
+// startEtcd runs an embedded etcd on unix sockets in a private directory.
 func startEtcd(ctx context.Context, dir string) (endpoint string, stop func(), err error) {
 	// The path of a unix socket must be short.
 	sockets, err := os.MkdirTemp("", "gallery-")
@@ -23,7 +23,7 @@ func startEtcd(ctx context.Context, dir string) (endpoint string, stop func(), e
 	client := url.URL{Scheme: "unix", Path: filepath.Join(sockets, "client")}
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	config.ListenPeerUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(sockets, "peer")}}
-	// This one is stored, so it is always the same; a cluster of one dials nobody.
+	// The advertised URL is stored, so it must be the same at each start. A single member does not dial it.
 	config.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Path: "/gallery-peer"}}
 	config.InitialCluster = config.Name + "=" + config.AdvertisePeerUrls[0].String()
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())

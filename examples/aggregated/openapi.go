@@ -12,9 +12,8 @@ import (
 	galleryv1beta1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1beta1"
 )
 
-// definitions describes all types for OpenAPI: kubectl explain, and server-side
-// apply, live on it. The definitions that all of Kubernetes shares were
-// generated elsewhere.
+// definitions returns the OpenAPI definitions of all types, which kubectl explain and server-side apply need.
+// The definitions of the shared Kubernetes types are generated elsewhere.
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := metaopenapi.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, painting(ref, "artist", modelNames{
@@ -26,11 +25,10 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	return all
 }
 
-// modelNames are what the types of one version are called.
+// modelNames are the OpenAPI names of the types of one version.
 type modelNames struct{ painting, spec, list string }
 
-// painting describes the types of one version, in which the artist has the given
-// name.
+// painting defines the types of one version. artist is the name of its field for the artist.
 func painting(ref common.ReferenceCallback, artist string, names modelNames) map[string]common.OpenAPIDefinition {
 	meta, listMeta := metav1.ObjectMeta{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()
 	object := func(description string, required []string, properties map[string]spec.Schema, uses ...string) common.OpenAPIDefinition {

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
 )
 
-// newPaintings opens the storage of paintings. One store serves all versions.
+// newPaintings opens the storage of paintings. All versions share one store.
 func newPaintings(getter generic.RESTOptionsGetter) (*registry.Store, error) {
 	resource := gallery.SchemeGroupVersion.WithResource("paintings").GroupResource()
 	s := strategy{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator}

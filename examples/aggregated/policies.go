@@ -18,8 +18,7 @@ import (
 	galleryv1beta1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1beta1"
 )
 
-// params are the objects of the main server that admission policies refer to. They are read
-// when a request is judged.
+// params reads the params of admission policies from the main server. Each request reads them again.
 type params struct {
 	client dynamic.Interface
 	mapper meta.RESTMapper
@@ -67,7 +66,7 @@ func (p params) List(ctx context.Context, kind schema.GroupVersionKind, namespac
 	return meta.ExtractList(list)
 }
 
-// schemas are those of the kinds of this server, for policies that change them.
+// schemas has the schemas of this server's kinds, for mutating policies.
 type schemas struct{ converter managedfields.TypeConverter }
 
 func newSchemas(config *common.OpenAPIV3Config) (schemas, error) {

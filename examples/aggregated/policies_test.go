@@ -9,9 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A ValidatingAdmissionPolicy of the main server, with a param there, and a
-// MutatingAdmissionPolicy, which needs the schema of the kind here, judge paintings behind the
-// main server (S22.20).
+// Policies of the main server apply to paintings behind it (S22.20): a ValidatingAdmissionPolicy with a param
+// on the main server, and a MutatingAdmissionPolicy, which needs the gallery's schema.
 func TestPoliciesOfTheMainServerJudgePaintings(t *testing.T) {
 	c := startWith(t, true)
 	if _, err := c.main.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{

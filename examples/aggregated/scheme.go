@@ -17,7 +17,7 @@ var (
 	codecs = serializer.NewCodecFactory(scheme)
 )
 
-// newScheme knows the group in all its forms, and what every API server says.
+// newScheme returns a scheme with all versions of the group and the common types of API servers.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(gallery.AddToScheme(s))

@@ -34,27 +34,25 @@ import (
 
 // Options are the flags of the program.
 type Options struct {
-	// MainKubeconfig is a kubeconfig of the main server: where registrations and
-	// namespaces are read, and who callers are and what they may do is asked.
+	// MainKubeconfig is a kubeconfig of the main server, which has the webhooks, policies and namespaces, and
+	// authenticates and authorizes callers.
 	MainKubeconfig string
-	// Strict has every request judged by what is registered on the main server when the
-	// request arrives, and not up to a second before.
+	// Strict makes each request use the webhooks and policies that the main server has when the request
+	// arrives. Without it they may be up to a second old.
 	Strict bool
-	// BindAddress and SecurePort are where to listen; port 0 means any free one.
+	// BindAddress and SecurePort are the address to listen on; port 0 means any free port.
 	BindAddress string
 	SecurePort  int
-	// DataDir has the serving certificate and, unless EtcdServers are given, an
-	// etcd.
+	// DataDir has the serving certificate and, unless EtcdServers are given, the data of an etcd.
 	DataDir     string
 	EtcdServers []string
 }
 
-// shutdownTimeout is how long the requests that are handled at the end may take.
+// shutdownTimeout limits the time for the last requests during a shutdown.
 const shutdownTimeout = 2 * time.Second
 
-// Run serves until ctx ends. It calls ready with its URL once it can admit requests. While the main
-// server does not accept the announcement of this server, Run serves, /readyz fails, and requests
-// that need admission get 503.
+// Run serves until ctx ends. It calls ready with its URL once it can admit requests. Until the main server
+// accepts the announcement of this server, /readyz fails and requests that need admission get 503.
 func Run(ctx context.Context, o Options, ready func(url string)) error {
 	if o.MainKubeconfig == "" {
 		return errors.New("--main-kubeconfig must not be empty")
@@ -115,7 +113,7 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	// Watches do not end by themselves: the garbage collector of the main server has some.
+	// Watches do not end by themselves, and the garbage collector of the main server keeps some open.
 	server.ShutdownTimeout = shutdownTimeout
 	if err := install(server, config); err != nil {
 		return err
@@ -124,7 +122,7 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 	go func() { ended <- judge.run(ctx) }()
 	defer func() { stop(); <-ended; watched.Shutdown() }()
 	err = server.AddPostStartHook("ready", func(hook genericapiserver.PostStartHookContext) error {
-		// The hook returns at once: a server that waits for the main server is alive.
+		// The hook returns at once, so that a server that waits for the main server is alive.
 		go func() {
 			if judge.awaitReady(hook) == nil {
 				ready("https://" + listener.Addr().String())
@@ -138,7 +136,7 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 	return server.PrepareRun().RunWithContext(ctx)
 }
 
-// config is how the library is to serve.
+// config returns the configuration of k8s.io/apiserver.
 func (o *Options) config(listener net.Listener) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
@@ -157,8 +155,8 @@ func (o *Options) config(listener net.Listener) (*genericapiserver.Config, error
 		return nil, fmt.Errorf("serving: %w", err)
 	}
 
-	// The main server says who a caller is, and what they may do. A ConfigMap there has the
-	// CAs of that server's own certificate and of callers' certificates.
+	// The main server authenticates and authorizes callers. A ConfigMap there has the CAs of its own
+	// certificate and of client certificates.
 	authentication := genericoptions.NewDelegatingAuthenticationOptions()
 	authentication.RemoteKubeConfigFile = o.MainKubeconfig
 	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
@@ -179,7 +177,7 @@ func (o *Options) config(listener net.Listener) (*genericapiserver.Config, error
 	return config, nil
 }
 
-// install serves the group in its versions, which share one store.
+// install serves the group in both versions, which share one store.
 func install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config) error {
 	paintings, err := newPaintings(config.RESTOptionsGetter)
 	if err != nil {

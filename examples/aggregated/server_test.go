@@ -46,18 +46,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
-// patience is how long anything in these tests may take.
+// patience is the timeout of each wait in these tests.
 const patience = 30 * time.Second
 
-// in runs something until the test is over and waits for its end. It returns
-// once that has called what it was given.
+// in runs a function until the end of the test, and waits for its return. It returns when the function has
+// reported its value.
 func in[T any](t *testing.T, run func(context.Context, func(T)) error) T {
 	t.Helper()
 	value, _ := inUntil(t, run)
 	return value
 }
 
-// inUntil is in, until what it returns is called.
+// inUntil is in with a function that ends the run earlier.
 func inUntil[T any](t *testing.T, run func(context.Context, func(T)) error) (T, func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -86,10 +86,10 @@ func inUntil[T any](t *testing.T, run func(context.Context, func(T)) error) (T, 
 // cluster is a main server and a gallery behind it.
 type cluster struct {
 	main *kubernetes.Clientset
-	// admin is the administrator's configuration for the main server, gallery that for the
+	// admin is the administrator's configuration for the main server, and gallery the configuration for the
 	// gallery itself.
 	admin, gallery *rest.Config
-	// restart ends the gallery and starts it again.
+	// restart stops the gallery and starts it again.
 	restart func()
 }
 
@@ -144,8 +144,8 @@ func startWith(t *testing.T, strict bool) *cluster {
 	return c
 }
 
-// aggregate puts the gallery behind the main server, as apiservice.yaml does, and waits until
-// that passes requests on.
+// aggregate puts the gallery behind the main server, as apiservice.yaml does, and waits until the main server
+// forwards requests.
 func (c *cluster) aggregate(t *testing.T, bundle string) {
 	t.Helper()
 	manifest, err := os.ReadFile("apiservice.yaml")
@@ -196,8 +196,8 @@ func (c *cluster) aggregate(t *testing.T, bundle string) {
 	}
 }
 
-// replicas returns what the main server says of a registration: whether it is in force, and by
-// which servers, without the random part of their names.
+// replicas returns the main server's status of a webhook or policy: whether it is active, and on which servers,
+// without the random part of their names.
 func (c *cluster) replicas(t *testing.T, name string) (inForce bool, by []string) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(c.admin)
@@ -238,8 +238,8 @@ func paint(version, name string, spec map[string]any) *unstructured.Unstructured
 	}}
 }
 
-// critic is a webhook server that knows paintings of version v1: one hook signs
-// those without an artist, the other rejects forgeries.
+// critic is a webhook server that knows paintings of version v1: one webhook signs paintings without an artist,
+// the other rejects forgeries.
 type critic struct {
 	*httptest.Server
 	mu struct {
@@ -282,7 +282,7 @@ func (c *critic) review(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// saw returns what was reviewed since the last call.
+// saw returns the reviews since the last call.
 func (c *critic) saw() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,8 +291,7 @@ func (c *critic) saw() []string {
 	return seen
 }
 
-// register registers the hooks on the main server, for namespaces that are open to
-// the public.
+// register registers the webhooks on the main server, for namespaces that are open to the public.
 func (c *critic) register(t *testing.T, main kubernetes.Interface) {
 	t.Helper()
 	client := func(path string) admissionregistrationv1.WebhookClientConfig {
@@ -329,8 +328,8 @@ func (c *critic) register(t *testing.T, main kubernetes.Interface) {
 	}
 }
 
-// await tries the creation of a painting, without storing it, until the critic is
-// heard in both passes: registrations are in force within about a second.
+// await sends dry-run creates of a painting until the critic is called in both passes: webhooks take effect
+// within about a second.
 func (c *critic) await(t *testing.T, client dynamic.ResourceInterface) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -350,9 +349,8 @@ func (c *critic) await(t *testing.T, client dynamic.ResourceInterface) {
 	}
 }
 
-// TestWebhooksOfTheMainServerJudgePaintings proves S9.15: the gallery is judged by
-// what is registered on the main server, by the namespaces of the main server, and
-// for the users of the main server.
+// TestWebhooksOfTheMainServerJudgePaintings proves S9.15: the gallery admits requests with the webhooks and
+// policies, the namespaces and the users of the main server.
 func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
 	c := start(t)
 	for name, labels := range map[string]map[string]string{"louvre": {"open": "public"}, "vault": nil} {
@@ -374,10 +372,10 @@ func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
 		version, namespace string
 		spec               map[string]any
 		want               map[string]any
-		// reason and message are those of a refusal.
+		// reason and message are the expected rejection.
 		reason  metav1.StatusReason
 		message string
-		// seen is what the critic was asked, in order.
+		// seen are the expected reviews of the critic, in order.
 		seen []string
 	}{
 		{
@@ -442,9 +440,9 @@ func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
 	}
 }
 
-// Behind the main server, a registration judges paintings within about a second, and a second
-// after it is shown in force by the main server and the gallery (S22.20, S22.11). In strict mode
-// it judges every request that begins after its write was acknowledged.
+// Behind the main server, a webhook is called for paintings within about a second. A second later the main
+// server and the gallery report it as active (S22.20, S22.11). In strict mode it applies to every request that
+// begins after its write was acknowledged.
 func TestRegistrationsAreInForceBehindTheMainServer(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		t.Run(map[bool]string{false: "bounded", true: "S11.8 strict"}[strict], func(t *testing.T) {
@@ -488,8 +486,8 @@ func TestRegistrationsAreInForceBehindTheMainServer(t *testing.T) {
 	}
 }
 
-// A webhook that cannot be reached when the gallery calls it is shown as skipped by the gallery,
-// with the reason, and by the main server not: that calls it for nothing (S22.20, S7.16).
+// If the gallery cannot reach a webhook, the gallery reports the webhook as skipped, with the reason. The main
+// server does not, since it never calls that webhook (S22.20, S7.16).
 func TestSkippedWebhooksAreShownOfTheGallery(t *testing.T) {
 	c := start(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -521,7 +519,7 @@ func TestSkippedWebhooksAreShownOfTheGallery(t *testing.T) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.After(patience); ; {
-		// Several calls in a row must fail.
+		// Several consecutive calls must fail.
 		if _, err := behind.Create(t.Context(), paint("v1", "trial", map[string]any{"title": "Trial"}), metav1.CreateOptions{DryRun: []string{"All"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -559,8 +557,8 @@ func TestSkippedWebhooksAreShownOfTheGallery(t *testing.T) {
 	}
 }
 
-// S22.30: traces and plans of paintings are read through the main server, by the rights of its roles.
-// What the gallery is asked about itself needs no registrations.
+// S22.30: traces and plans of paintings are read through the main server, with the rights of its roles. Reading
+// them needs no webhooks or policies.
 func TestReportsBehindTheMainServer(t *testing.T) {
 	c := startWith(t, true)
 	critic := newCritic(t)
@@ -623,7 +621,7 @@ func TestReportsBehindTheMainServer(t *testing.T) {
 	defer tick.Stop()
 	var trace *unstructured.Unstructured
 	for end := time.After(patience); ; {
-		// The trace is kept when the handlers have returned, which is after the answer.
+		// The trace is stored after the handlers have returned, which is after the response.
 		if response, trace = request("GET", group+"/namespaces/museum/admissiontraces/"+id, "", ""); response.StatusCode == http.StatusOK {
 			break
 		}
@@ -717,8 +715,8 @@ func TestReportsBehindTheMainServer(t *testing.T) {
 	}
 }
 
-// S22.20: a webhook of the main server for all kinds that is down does not keep the gallery from
-// starting: no webhook is called for announcements (S2.41).
+// S22.20: a webhook of the main server for all kinds that is down does not prevent the start of the gallery: no
+// webhook is called for announcements (S2.41).
 func TestTheGalleryStartsWhileAWebhookOfTheMainServerIsDown(t *testing.T) {
 	c := start(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -751,7 +749,7 @@ func TestTheGalleryStartsWhileAWebhookOfTheMainServerIsDown(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), `failed calling webhook "all.example.com"`) {
 			return
 		}
-		// The gallery does not know the administrator until it has read the CA of the main server.
+		// The gallery cannot authenticate the administrator until it has read the CA of the main server.
 		if !apierrors.IsForbidden(err) {
 			t.Fatalf("the gallery does not call the webhook: %v", err)
 		}
@@ -763,8 +761,8 @@ func TestTheGalleryStartsWhileAWebhookOfTheMainServerIsDown(t *testing.T) {
 	}
 }
 
-// S22.20: a gallery whose announcement the main server rejects, as an older one does while a webhook
-// for all kinds is down, starts without registrations and recovers.
+// S22.20: a gallery starts without webhooks and policies, and recovers, if the main server rejects its
+// announcement, as an older server does while a webhook for all kinds is down.
 func TestAGalleryThatIsNotAnnounced(t *testing.T) {
 	s, err := server.New(server.Options{DataDir: t.TempDir()})
 	if err != nil {
@@ -876,9 +874,9 @@ func TestAGalleryThatIsNotAnnounced(t *testing.T) {
 	}
 }
 
-// S22.26: initializers that are registered on the main server initialize paintings as they do
-// its own objects: creates wait, others see nothing before, who does not act in time is
-// removed, and what was allocated for a painting that is rejected is released.
+// S22.26: initializers of the main server initialize paintings like its own objects: creates wait, other
+// clients do not see the object before, an initializer that does not act in time is removed, and allocations
+// for a rejected painting are released.
 func TestInitializersOfTheMainServer(t *testing.T) {
 	c := startWith(t, true)
 	const collection = "/apis/gallery.example.com/v1/namespaces/default/paintings"
@@ -943,8 +941,7 @@ func TestInitializersOfTheMainServer(t *testing.T) {
 		t.Errorf("S11.60: %d: %v", code, obj)
 	}
 
-	// The gallery ends while a creator waits. The painting stays hidden, and is initialized
-	// after the restart.
+	// The gallery stops while a creator waits. The painting stays hidden, and is initialized after the restart.
 	waited := make(chan int, 1)
 	creator := c.main.RESTClient().Post().RequestURI(collection).Body([]byte(body("watch")))
 	go func() {
@@ -969,7 +966,7 @@ func TestInitializersOfTheMainServer(t *testing.T) {
 	if code := <-waited; code < 500 {
 		t.Errorf("S11.24: the creator got %d", code)
 	}
-	// The gallery serves before it has read whom it may trust to say who a caller is.
+	// The gallery serves before it has read the certificate authorities for its callers.
 	for end := time.After(patience); ; {
 		code, list := request(http.MethodGet, collection, "")
 		if code == http.StatusOK {
@@ -1033,14 +1030,14 @@ func TestInitializersOfTheMainServer(t *testing.T) {
 	}
 	expect("framed milkmaid", "framed forgery", "released forgery")
 
-	// S11.45, S11.57: nobody frames any more.
+	// S11.45, S11.57: the initializer of frames is stopped.
 	stop()
 	if code, obj = request(http.MethodPost, collection, body("emmaus")); code != http.StatusCreated || pending(obj) != "[]" || len(obj.GetFinalizers()) > 0 {
 		t.Errorf("S11.45: %d: %v", code, obj)
 	}
 }
 
-// mayGet lets a user read paintings and not initialize them.
+// mayGet grants a user the right to read paintings, but not to initialize them.
 func (c *cluster) mayGet(t *testing.T, name string) {
 	t.Helper()
 	if _, err := c.main.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
@@ -1058,8 +1055,7 @@ func (c *cluster) mayGet(t *testing.T, name string) {
 	}
 }
 
-// run runs an initializer of paintings until the test is over, or until what it returns is
-// called.
+// run runs an initializer of paintings until the end of the test, or until stop is called.
 func (c *cluster) run(t *testing.T, o initializer.Options) (stop func()) {
 	t.Helper()
 	o.Config, o.Resources = c.admin, []schema.GroupVersionResource{{Group: "gallery.example.com", Version: "v1", Resource: "paintings"}}
@@ -1080,7 +1076,7 @@ func (c *cluster) run(t *testing.T, o initializer.Options) (stop func()) {
 	return stop
 }
 
-// A painting of one version is the same painting in the other.
+// Conversion between the versions loses nothing.
 func TestConversionKeepsEverything(t *testing.T) {
 	for _, tc := range []struct{ from, to schema.GroupVersion }{
 		{galleryv1beta1.SchemeGroupVersion, galleryv1.SchemeGroupVersion},

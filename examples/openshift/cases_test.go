@@ -21,7 +21,7 @@ func comma(fields string) string {
 
 const image = "image: registry.example.com/app"
 
-// examples are the writes by plugin. The setup is made before.
+// examples are the requests of each plugin. setup is stored before.
 var examples = []struct {
 	plugin, setup string
 	writes        []write
@@ -486,7 +486,7 @@ func deploy(namespace, container string) string {
 	return "{apiVersion: apps/v1, kind: Deployment, metadata: {name: new, namespace: " + namespace + "}, spec: {selector: {matchLabels: {a: b}}, template: " + template("Always", container) + "}}"
 }
 
-// cronJob is the same with a CronJob.
+// cronJob is the same as a CronJob.
 func cronJob(namespace, container string) string {
 	return "{apiVersion: batch/v1, kind: CronJob, metadata: {name: new, namespace: " + namespace + "}, spec: {schedule: 0 0 * * *, jobTemplate: {spec: {template: " + template("OnFailure", container) + "}}}}"
 }

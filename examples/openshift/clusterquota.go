@@ -31,7 +31,7 @@ var (
 	clusterQuotas = schema.GroupVersionResource{Group: "quota.openshift.io", Version: "v1", Resource: "clusterresourcequotas"}
 )
 
-// clusterQuota is what this program reads of a ClusterResourceQuota.
+// clusterQuota has the used fields of a ClusterResourceQuota.
 type clusterQuota struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -46,13 +46,13 @@ type clusterQuota struct {
 	} `json:"spec"`
 }
 
-// newClusterQuota returns an initializer of pods that fails those that do not fit into a
-// ClusterResourceQuota. It works on one pod at a time and counts all that came before, so
-// that no quota is exceeded while one process runs. What is used then is in status.total.
+// newClusterQuota returns an initializer of pods. It fails a pod that exceeds a ClusterResourceQuota. It
+// handles one pod at a time and counts all earlier pods, so that no quota is exceeded while one process runs.
+// status.total then has the usage.
 func newClusterQuota(config *rest.Config) (*initializer.Controller, error) {
 	reading := rest.CopyConfig(config)
-	// With the default limit of a client, pods wait longer for their turn than the server waits
-	// for the initializer.
+	// With the default rate limit of a client, pods would wait longer than the server's timeout for
+	// initializers.
 	reading.QPS = -1
 	reading.Wrap(initializer.IncludeUninitialized)
 	client, err := dynamic.NewForConfig(reading)
@@ -65,8 +65,7 @@ func newClusterQuota(config *rest.Config) (*initializer.Controller, error) {
 	})
 }
 
-// fits returns a *initializer.Failure if a pod does not fit into a quota. The client must
-// show uninitialized objects.
+// fits returns a *initializer.Failure if a pod exceeds a quota. The client must include uninitialized objects.
 func fits(ctx context.Context, client dynamic.Interface, pod *unstructured.Unstructured) error {
 	quotas, err := client.Resource(clusterQuotas).List(ctx, metav1.ListOptions{})
 	if err != nil || len(quotas.Items) == 0 {
@@ -109,7 +108,7 @@ func fits(ctx context.Context, client dynamic.Interface, pod *unstructured.Unstr
 		add(used, more)
 		charges = append(charges, charge{&quotas.Items[i], quota.Spec.Quota.Hard, used})
 	}
-	// The pod fits into all of them.
+	// The pod fits into all quotas.
 	for _, c := range charges {
 		if err := report(ctx, client, c.quota, c.hard, c.total); err != nil {
 			return err
@@ -126,8 +125,8 @@ func add(to, more corev1.ResourceList) {
 	}
 }
 
-// report writes the status of a quota: what it allows, and what of it is used. Somebody who has
-// changed the quota meanwhile has the pod judged again.
+// report writes the status of a quota: its limits and the usage. After a conflict with another change of the
+// quota, the pod is checked again.
 func report(ctx context.Context, client dynamic.Interface, quota *unstructured.Unstructured, hard, used corev1.ResourceList) error {
 	total := map[string]any{"hard": map[string]any{}, "used": map[string]any{}}
 	for name, limit := range hard {
@@ -150,8 +149,8 @@ func report(ctx context.Context, client dynamic.Interface, quota *unstructured.U
 	return err
 }
 
-// reportAll writes the status of all quotas again and again: pods that end or are deleted give
-// back what they used.
+// reportAll updates the status of all quotas periodically, since pods that end or are deleted release their
+// usage.
 func reportAll(ctx context.Context, config *rest.Config, every time.Duration) error {
 	reading := rest.CopyConfig(config)
 	reading.QPS = -1
@@ -167,7 +166,7 @@ func reportAll(ctx context.Context, config *rest.Config, every time.Duration) er
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			// What fails is tried again.
+			// A failure is retried at the next interval.
 			_ = reportOnce(ctx, client)
 		}
 	}
@@ -203,7 +202,7 @@ func reportOnce(ctx context.Context, client dynamic.Interface) error {
 	return errors.Join(errs...)
 }
 
-// usedIn sums up what the pods of some namespaces use.
+// usedIn returns the sum of the usage of the pods in the namespaces.
 func usedIn(ctx context.Context, client dynamic.Interface, names []string) (corev1.ResourceList, error) {
 	used := corev1.ResourceList{}
 	for _, namespace := range names {
@@ -225,7 +224,7 @@ func usedIn(ctx context.Context, client dynamic.Interface, names []string) (core
 	return used, nil
 }
 
-// selected returns the names of the namespaces that a quota is about.
+// selected returns the namespaces that a quota selects.
 func (q *clusterQuota) selected(all *unstructured.UnstructuredList) ([]string, error) {
 	selector, err := metav1.LabelSelectorAsSelector(q.Spec.Selector.Labels)
 	if err != nil {
@@ -245,7 +244,7 @@ func (q *clusterQuota) selected(all *unstructured.UnstructuredList) ([]string, e
 	return names, nil
 }
 
-// exceeded says, for each resource that would be used too much, how much that is.
+// exceeded describes, for each exceeded resource, the amounts.
 func (q *clusterQuota) exceeded(used, more corev1.ResourceList) []string {
 	var found []string
 	for name, hard := range q.Spec.Quota.Hard {
@@ -260,7 +259,7 @@ func (q *clusterQuota) exceeded(used, more corev1.ResourceList) []string {
 	return found
 }
 
-// counts reports whether a pod has passed this initializer and may still use something.
+// counts reports whether a pod has passed this initializer and has not ended.
 func counts(pod *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	if phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed) {
@@ -273,7 +272,7 @@ func counts(pod *unstructured.Unstructured) bool {
 	})
 }
 
-// usage returns what a pod counts for: pods, requests.cpu, requests.memory and so on.
+// usage returns the usage of a pod: pods, requests.cpu, requests.memory and so on.
 func usage(obj *unstructured.Unstructured) (corev1.ResourceList, error) {
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &pod); err != nil {

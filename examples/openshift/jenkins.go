@@ -16,11 +16,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initializer"
 )
 
-// jenkinsName is the name of what is made for Jenkins.
+// jenkinsName is the name of the objects for Jenkins.
 const jenkinsName = "jenkins"
 
-// newJenkins returns an initializer of builds. The first with a Jenkins pipeline in a
-// namespace starts a Jenkins there.
+// newJenkins returns an initializer of builds. The first build with a Jenkins pipeline in a namespace starts a
+// Jenkins there.
 func newJenkins(config *rest.Config, image string) (*initializer.Controller, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -44,8 +44,8 @@ func newJenkins(config *rest.Config, image string) (*initializer.Controller, err
 	})
 }
 
-// startJenkins makes a Jenkins unless the namespace has the service. The service is made
-// last: when it is there, nothing is missing.
+// startJenkins creates a Jenkins unless the namespace has the service. It creates the service last, so that an
+// existing service means a complete Jenkins.
 func startJenkins(ctx context.Context, client kubernetes.Interface, namespace, image string) error {
 	if _, err := client.CoreV1().Services(namespace).Get(ctx, jenkinsName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return err

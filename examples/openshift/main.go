@@ -76,10 +76,10 @@ func parse(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
-// reportEvery is how often the status of cluster quotas is written again.
+// reportEvery is the interval between updates of the status of cluster quotas.
 const reportEvery = 5 * time.Second
 
-// run works until ctx is done. It writes one line to out when it begins.
+// run works until ctx is done. It writes one line to out at the start.
 func (o options) run(ctx context.Context, out io.Writer) error {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
 	loading.ExplicitPath = o.kubeconfig
@@ -119,7 +119,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 
 // handler serves the webhook.
 func (o options) handler(config *rest.Config) (http.Handler, error) {
-	// A webhook must not wait for a limit of its own client.
+	// A webhook must not wait for the rate limit of its own client.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)

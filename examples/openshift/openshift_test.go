@@ -38,24 +38,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initializer"
 )
 
-// write is a request, and what becomes of it.
+// write is a request and its expected result.
 type write struct {
 	name string
-	// as is the user, dev if it is empty.
+	// as is the user; empty means dev.
 	as string
-	// update is set for a patch with the fields of object. old is stored before, if it is not
+	// update means that the request is a patch with the fields of object. old is stored before, if it is not
 	// empty, and sub is the subresource.
 	update   bool
 	old, sub string
 	object   string
-	// want has fields of the result; null means that there is no such field.
+	// want has fields of the result; null means that the field is absent.
 	want string
-	// denied is the end of the message of the rejection.
+	// denied is the end of the rejection message.
 	denied string
 }
 
-// TestExamples applies all files of the folder to one server and shows, for each plugin,
-// what is changed, what is rejected, and what is left alone. Writes are dry runs.
+// TestExamples applies all files of the folder to one server. For each plugin it tests changed, rejected and
+// unchanged requests. Writes are dry runs.
 func TestExamples(t *testing.T) {
 	c := start(t)
 	for _, example := range examples {
@@ -109,7 +109,7 @@ spec: {strategy: {sourceStrategy: {}}}
 			t.Errorf("%s has %d deployments and %d services, want %d of each", namespace, len(deployments.Items), len(services.Items), want)
 		}
 	}
-	// A Jenkins that is there is left alone: the namespace has the service, and gets nothing.
+	// An existing Jenkins is left unchanged: the namespace has the service.
 	c.make(t, `
 apiVersion: v1
 kind: Namespace
@@ -172,7 +172,7 @@ spec:
 	if got, want := total(), "map[pods:2 requests.cpu:1]"; got != want {
 		t.Errorf("status.total.used is %s, want %s", got, want)
 	}
-	// What is deleted does not count.
+	// Deleted pods do not count.
 	if err := c.typed.CoreV1().Pods("red-1").Delete(t.Context(), "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ spec:
 	c.make(t, pod("red-2", "three", "600m"))
 }
 
-// Of many pods that are created at the same time, as many as fit are there in the end.
+// Of many pods that are created at the same time, exactly as many as fit exist in the end.
 func testClusterQuotaAtOnce(t *testing.T, c *cluster) {
 	const all, fit = 40, 4
 	c.make(t, fmt.Sprintf(`
@@ -222,7 +222,7 @@ spec:
 			t.Error(err)
 		}
 	}
-	// The default limit of a client is five requests a second: it would keep the pods waiting.
+	// The default limit of a client, five requests a second, would delay the pods.
 	if waited := c.limited.total(); waited > 0 {
 		t.Errorf("clients of the initializers waited %s for their own limits", waited)
 	}
@@ -237,11 +237,11 @@ type cluster struct {
 	typed  kubernetes.Interface
 	as     map[string]dynamic.Interface
 	mapper meta.RESTMapper
-	// limited is how long clients with a limit waited for it.
+	// limited is the time that clients waited for their rate limit.
 	limited *waits
 }
 
-// waits adds up how long clients wait for their limits. It is a metric of client-go.
+// waits sums the time that clients wait for their rate limits. It is a metric of client-go.
 type waits struct{ nanoseconds atomic.Int64 }
 
 func (w *waits) Observe(_ context.Context, _ string, _ url.URL, latency time.Duration) {
@@ -250,14 +250,14 @@ func (w *waits) Observe(_ context.Context, _ string, _ url.URL, latency time.Dur
 
 func (w *waits) total() time.Duration { return time.Duration(w.nanoseconds.Load()) }
 
-// start starts a server with the files of this folder, and the program.
+// start starts a server with the files of this folder, and the program's webhooks and initializers.
 func start(t *testing.T) *cluster {
 	t.Helper()
 	log.SetLogger(logr.Discard())
 	limited := &waits{}
 	metrics.RateLimiterLatency = limited
 	mux := http.NewServeMux()
-	// No create goes on without an initializer that is slow on this machine.
+	// A long timeout keeps slow initializers from being removed.
 	config := gatehousetest.Start(t, gatehousetest.Own("--initializer-timeout=5m"), gatehousetest.WithoutTraces(),
 		gatehousetest.Manifests("."), gatehousetest.Webhooks(mux))
 	program := gatehousetest.As(t, "openshift-admission")
@@ -299,7 +299,7 @@ func start(t *testing.T) *cluster {
 	return c
 }
 
-// users are the roles of dev and ops. Both may write everything that the examples are about.
+// users are the roles of dev and ops. Both may write all kinds of the examples.
 const users = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -349,7 +349,7 @@ func (c *cluster) make(t *testing.T, text string) {
 			t.Fatal(err)
 		}
 		if annotations := obj.GetAnnotations(); obj.GetKind() == "Namespace" && obj.GetName() != "bare" && annotations[userRange] == "" {
-			// A controller of OpenShift does that for each namespace.
+			// On OpenShift, a controller sets these annotations on each namespace.
 			if annotations == nil {
 				annotations = map[string]string{}
 			}
@@ -379,7 +379,7 @@ func (c *cluster) resource(user string, obj *unstructured.Unstructured) (dynamic
 	return c.as[user].Resource(mapping.Resource).Namespace(obj.GetNamespace()), nil
 }
 
-// check makes a write and compares.
+// check sends a write and compares the result.
 func (c *cluster) check(t *testing.T, w write) {
 	user := w.as
 	if user == "" {
@@ -456,7 +456,7 @@ func part(want, got any) any {
 	return got
 }
 
-// jsonOf returns an object with the types of numbers that YAML gives.
+// jsonOf returns an object with YAML's types of numbers.
 func jsonOf(t *testing.T, obj *unstructured.Unstructured) any {
 	t.Helper()
 	data, err := obj.MarshalJSON()
@@ -479,7 +479,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return obj
 }
 
-// Every file with a plugin is in the table of the documentation and in the README.
+// Every file with a plugin is listed in the documentation and in the README.
 func TestEveryFileIsDocumented(t *testing.T) {
 	files, err := filepath.Glob("*.yaml")
 	if err != nil {

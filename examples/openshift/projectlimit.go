@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// requester is the annotation of a namespace with the name of the user who requested it.
+// requester is the annotation of a namespace with the user who requested it.
 const requester = "openshift.io/requester"
 
-// terminating is how many namespaces that are being deleted do not count.
+// terminating is the number of namespaces in deletion that do not count.
 const terminating = 2
 
-// projectLimit is a webhook for new namespaces: a user may have at most so many.
+// projectLimit is a webhook for new namespaces. It limits the namespaces of a user to most.
 type projectLimit struct {
 	namespaces interface {
 		List(context.Context, metav1.ListOptions) (*corev1.NamespaceList, error)

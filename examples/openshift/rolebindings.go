@@ -18,8 +18,8 @@ import (
 
 var roleBindingRestrictions = schema.GroupVersionResource{Group: "authorization.openshift.io", Version: "v1", Resource: "rolebindingrestrictions"}
 
-// restriction is what this program reads of a RoleBindingRestriction. Each lets in subjects of
-// the kinds that it speaks of.
+// restriction has the used fields of a RoleBindingRestriction. Each restriction allows subjects of the kinds in
+// its spec.
 type restriction struct {
 	Spec struct {
 		User *struct {
@@ -60,8 +60,8 @@ func (r *restriction) allows(s *rbacv1.Subject, namespace string) bool {
 	return false
 }
 
-// roleBindings is a webhook for role bindings: in a namespace that has restrictions, one of them
-// must allow each new subject.
+// roleBindings is a webhook for role bindings: in a namespace with restrictions, one of them must allow each
+// new subject.
 type roleBindings struct{ client dynamic.Interface }
 
 // Handle implements admission.Handler.
@@ -90,7 +90,7 @@ func (b roleBindings) Handle(ctx context.Context, req admission.Request) admissi
 	}
 	var rejected []string
 	for _, s := range binding.Subjects {
-		// Subjects that the binding has already stay.
+		// Subjects that the binding already has are allowed.
 		if !slices.Contains(old.Subjects, s) && !slices.ContainsFunc(restrictions, func(r restriction) bool { return r.allows(&s, req.Namespace) }) {
 			rejected = append(rejected, s.Kind+" "+s.Name)
 		}

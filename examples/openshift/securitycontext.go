@@ -22,8 +22,8 @@ import (
 
 var constraints = schema.GroupVersionResource{Group: "security.openshift.io", Version: "v1", Resource: "securitycontextconstraints"}
 
-// The annotations of a namespace with its users, groups and SELinux level, and that of a pod with
-// the name of its constraint.
+// The annotations of a namespace with its users, groups and SELinux level, and the annotation of a pod with the
+// name of its constraint.
 const (
 	userRange   = "openshift.io/sa.scc.uid-range"
 	groupRange  = "openshift.io/sa.scc.supplemental-groups"
@@ -34,7 +34,7 @@ const (
 	mustNotRoot = "MustRunAsNonRoot"
 )
 
-// constraint is what this program reads of a SecurityContextConstraints.
+// constraint has the used fields of a SecurityContextConstraints.
 type constraint struct {
 	metav1.ObjectMeta        `json:"metadata"`
 	Priority                 *int32              `json:"priority"`
@@ -68,13 +68,13 @@ type constraint struct {
 	SupplementalGroups groups `json:"supplementalGroups"`
 }
 
-// groups says which groups are allowed.
+// groups are the allowed groups.
 type groups struct {
 	Type   string `json:"type"`
 	Ranges []span `json:"ranges"`
 }
 
-// span is a range of ids, both ends included.
+// span is a range of IDs, both ends included.
 type span struct {
 	Min int64 `json:"min"`
 	Max int64 `json:"max"`
@@ -82,7 +82,7 @@ type span struct {
 
 func (s span) has(id int64) bool { return s.Min <= id && id <= s.Max }
 
-// spanOf reads FIRST/SIZE or FIRST-LAST; ok is false when there is none.
+// spanOf parses FIRST/SIZE or FIRST-LAST; ok is false for other texts.
 func spanOf(text string) (s span, ok bool) {
 	text, _, _ = strings.Cut(text, ",")
 	first, rest, sized := strings.Cut(text, "/")
@@ -100,9 +100,9 @@ func spanOf(text string) (s span, ok bool) {
 	return span{from, to}, true
 }
 
-// securityContext is a webhook for pods. It takes the first constraint that the user or the service
-// account of the pod may use and that the pod fits, by priority, then by name. The one that mutates
-// fills in what the constraint says, and writes its name into the pod.
+// securityContext is a webhook for pods. It selects the first constraint, by priority and then by name, that
+// the user or the pod's service account may use and that the pod fits. The mutating webhook sets the fields of
+// the constraint, and writes its name into the pod.
 type securityContext struct {
 	client  kubernetes.Interface
 	objects dynamic.Interface
@@ -170,7 +170,7 @@ func (s securityContext) Handle(ctx context.Context, req admission.Request) admi
 			fitted.Annotations = map[string]string{}
 		}
 		fitted.Annotations[chosen] = c.Name
-		// The types here may not know all fields that were sent: only what changed is in the patch.
+		// The types here may lack fields of the request, so the patch has only the changes.
 		before, err := json.Marshal(&pod)
 		if err != nil {
 			return fail(err)
@@ -194,8 +194,8 @@ func value(p *int32) int32 {
 	return *p
 }
 
-// usable reports whether the user of a request, or a service account, may use a constraint: it
-// names one of them, or a role gives the right to use it.
+// usable reports whether the user of a request or a service account may use a constraint: the constraint names
+// the subject, or a role grants the verb use.
 func (s securityContext) usable(ctx context.Context, c *constraint, req *admission.Request, account string) (bool, error) {
 	const accounts = "system:serviceaccounts"
 	type subject struct {
@@ -224,7 +224,7 @@ func (s securityContext) usable(ctx context.Context, c *constraint, req *admissi
 	return false, nil
 }
 
-// profile is a constraint in a namespace, and what of a pod does not fit it.
+// profile is a constraint in a namespace, and the pod's violations of it.
 type profile struct {
 	*constraint
 	annotations map[string]string
@@ -235,8 +235,8 @@ func (p *profile) finds(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
 }
 
-// lacks returns the annotation of the namespace that the constraint needs and that is not there, or
-// cannot be read; empty when there is none. No pod may use the constraint then.
+// lacks returns the annotation of the namespace that the constraint needs and that is missing or invalid; empty
+// for none. No pod may use the constraint then.
 func (p *profile) lacks() string {
 	if _, ok := p.users(); p.RunAsUser.Type == mustBeRange && !ok {
 		return userRange
@@ -252,7 +252,7 @@ func (p *profile) lacks() string {
 	return ""
 }
 
-// users returns the users that are allowed; ok is false when all are.
+// users returns the allowed users; ok is false if all are allowed.
 func (p *profile) users() (s span, ok bool) {
 	switch p.RunAsUser.Type {
 	case mustBe:
@@ -268,8 +268,8 @@ func (p *profile) users() (s span, ok bool) {
 	return s, false
 }
 
-// groups returns the groups that are allowed; none when all are. A namespace without groups of its
-// own has those of its users.
+// groups returns the allowed groups; nil if all are allowed. The default is the groups of the namespace, or
+// else its users.
 func (p *profile) groups(g groups) []span {
 	if g.Type != mustBe {
 		return nil
@@ -285,7 +285,7 @@ func (p *profile) groups(g groups) []span {
 	return nil
 }
 
-// seLinux are the SELinux options that pods must have; nil when any are allowed.
+// seLinux returns the required SELinux options of pods; nil if any are allowed.
 func (p *profile) seLinux() *corev1.SELinuxOptions {
 	if p.SELinux.Type != mustBe {
 		return nil
@@ -298,7 +298,7 @@ func (p *profile) seLinux() *corev1.SELinuxOptions {
 	return &must
 }
 
-// fill sets what the constraint says and the pod does not.
+// fill sets the fields of the constraint that the pod does not set.
 func (p *profile) fill(pod *corev1.Pod) {
 	if pod.Spec.SecurityContext == nil {
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{}
@@ -345,8 +345,8 @@ func (p *profile) fillContainer(container *corev1.Container) {
 	}
 }
 
-// check finds what of a pod does not fit. Of an update, only its new containers count: all else
-// was judged before.
+// check collects the violations of a pod. An update is checked for new containers only: everything else was
+// checked before.
 func (p *profile) check(pod, old *corev1.Pod) {
 	c := pod.Spec.SecurityContext
 	if c == nil {
@@ -366,7 +366,7 @@ func (p *profile) check(pod, old *corev1.Pod) {
 	}
 }
 
-// containers are all containers of a pod.
+// containers returns all containers of a pod.
 func containers(pod *corev1.Pod) []corev1.Container {
 	list := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	for i := range pod.Spec.EphemeralContainers {
@@ -409,7 +409,7 @@ func (p *profile) checkPod(pod *corev1.Pod, c *corev1.PodSecurityContext) {
 	}
 }
 
-// volumeKind is the name of the field that says what a volume is.
+// volumeKind is the name of the field with the source of a volume.
 func volumeKind(v *corev1.Volume) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v.VolumeSource)
 	if err == nil {
@@ -476,7 +476,7 @@ func (p *profile) checkContainer(container *corev1.Container, pod *corev1.PodSec
 	}
 }
 
-// seccomp is the name that constraints have for a profile.
+// seccomp returns the name of a profile in constraints.
 func seccomp(p *corev1.SeccompProfile) string {
 	switch {
 	case p == nil:

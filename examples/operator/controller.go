@@ -22,7 +22,7 @@ func (r *reconciler) setup(manager ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(manager).For(&webv1.Website{}).Owns(&appsv1.Deployment{}).Complete(r)
 }
 
-// Reconcile makes the Deployment what the Website says.
+// Reconcile creates or updates the Deployment of the Website.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	site := &webv1.Website{}
 	if err := r.Get(ctx, request.NamespacedName, site); err != nil {

@@ -1,3 +1,3 @@
-// Command operator is a small operator as kubebuilder lays one out: a kind, a controller,
-// webhooks, and a suite that tests them with envtest.
+// Command operator is a small operator with the layout of kubebuilder: a kind, a controller, webhooks, and a
+// suite that tests them with envtest.
 package main

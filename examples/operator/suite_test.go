@@ -21,7 +21,7 @@ import (
 	webv1 "github.com/gatehouse-dev/gatehouse/examples/operator/api/v1"
 )
 
-// start runs the operator on the API server of an envtest until the test is over.
+// start runs the operator on the API server of an envtest until the end of the test.
 func start(t *testing.T) client.Client {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {

@@ -10,7 +10,7 @@ import (
 	webv1 "github.com/gatehouse-dev/gatehouse/examples/operator/api/v1"
 )
 
-// maxReplicas is how many servers a website may have.
+// maxReplicas is the largest number of replicas of a website.
 const maxReplicas = 10
 
 func setupWebhooks(manager ctrl.Manager) error {
@@ -20,7 +20,7 @@ func setupWebhooks(manager ctrl.Manager) error {
 // rules are the webhooks for websites.
 type rules struct{}
 
-// Default sets what is not set.
+// Default sets default values.
 func (rules) Default(_ context.Context, site *webv1.Website) error {
 	if site.Spec.Replicas == nil {
 		site.Spec.Replicas = new(int32(1))
@@ -36,12 +36,12 @@ func (rules) ValidateCreate(_ context.Context, site *webv1.Website) (admission.W
 	return nil, nil
 }
 
-// ValidateUpdate checks a changed one.
+// ValidateUpdate checks a changed website.
 func (r rules) ValidateUpdate(ctx context.Context, _, site *webv1.Website) (admission.Warnings, error) {
 	return r.ValidateCreate(ctx, site)
 }
 
-// ValidateDelete lets every website go.
+// ValidateDelete allows every deletion.
 func (rules) ValidateDelete(context.Context, *webv1.Website) (admission.Warnings, error) {
 	return nil, nil
 }

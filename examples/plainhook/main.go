@@ -1,11 +1,11 @@
-// Plainhook is a webhook server with nothing but the standard library. It shows in one
-// short file what a webhook is. It judges config maps at three paths:
+// Plainhook is a webhook server that uses only the standard library: a complete webhook in
+// one short file. It admits config maps at three paths:
 //
-//   - /label, mutating, gives them the label seen=yes;
-//   - /check, validating, rejects those that have the key password;
+//   - /label, mutating, sets the label seen=yes;
+//   - /check, validating, rejects config maps with the key password;
 //   - /external does the same for the external hooks of v1alpha1.
 //
-// docs/webhooks.md says how to register it.
+// docs/webhooks.md has its webhook configuration.
 package main
 
 import (
@@ -53,8 +53,7 @@ type status struct {
 	Message string `json:"message"`
 }
 
-// label answers with a JSON patch. A patch is all that may come back: the object
-// itself stays with the API server.
+// label responds with a JSON patch. A response can only have a patch, not an object.
 func label(in *request, out *response) {
 	out.PatchType = "JSONPatch"
 	out.Patch = []byte(`[{"op":"add","path":"/metadata/labels","value":{"seen":"yes"}}]`)
@@ -63,7 +62,7 @@ func label(in *request, out *response) {
 	}
 }
 
-// check says no, and why: the message is what the user gets to read.
+// check rejects a config map with a password. The user sees the message.
 func check(in *request, out *response) {
 	if _, found := in.Object.Data["password"]; found {
 		out.Allowed = false
@@ -71,7 +70,7 @@ func check(in *request, out *response) {
 	}
 }
 
-// serve answers in the version of the question, with the uid of the question.
+// serve responds in the version of the request, with its uid.
 func serve(judge func(*request, *response)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in review
@@ -85,7 +84,7 @@ func serve(judge func(*request, *response)) http.HandlerFunc {
 	}
 }
 
-// serveExternal answers reviews of v1alpha1, which have a spec and want a status.
+// serveExternal responds to reviews of v1alpha1, which have a spec and need a status.
 func serveExternal(judge func(*request, *response)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in struct {

@@ -18,22 +18,20 @@ import (
 	"time"
 )
 
-// validity is how long made certificates are good for.
+// validity is the lifetime of generated certificates.
 const validity = 365 * 24 * time.Hour
 
-// Certificates are what a webhook serves with and what its clients trust, PEM
-// encoded.
+// Certificates are the serving certificate, its key and the certificate authority of clients, PEM encoded.
 type Certificates struct {
 	CA, Cert, Key []byte
 }
 
-// files are the names in a certificate directory; the last two are those of a
-// kubernetes.io/tls secret and of controller-runtime.
+// files are the names in a certificate directory. The last two are also the names in a kubernetes.io/tls secret
+// and in controller-runtime.
 var files = [...]string{"ca.crt", "tls.crt", "tls.key"}
 
-// certificatesIn reads ca.crt, tls.crt and tls.key from dir; where none of the
-// three exists it makes a set for hosts and writes it. An empty dir means in
-// memory only.
+// certificatesIn reads ca.crt, tls.crt and tls.key from dir. If none of them exists, it generates and writes
+// them for hosts. With an empty dir it only generates them.
 func certificatesIn(dir string, hosts []string) (*Certificates, error) {
 	if dir == "" {
 		return makeCertificates(hosts)
@@ -73,8 +71,8 @@ func certificatesIn(dir string, hosts []string) (*Certificates, error) {
 	return c, nil
 }
 
-// makeCertificates makes a certificate authority and a serving certificate for
-// hosts, each a DNS name or an IP address. The authority's key is not kept.
+// makeCertificates generates a certificate authority and a serving certificate for hosts, each a DNS name or an
+// IP address. The key of the authority is discarded.
 func makeCertificates(hosts []string) (*Certificates, error) {
 	now := time.Now()
 	ca := &x509.Certificate{
@@ -128,7 +126,7 @@ func makeCertificates(hosts []string) (*Certificates, error) {
 	}, nil
 }
 
-// serve is the option that makes a TLS server present the certificate.
+// serve returns the option that makes a TLS server present the certificate.
 func (c *Certificates) serve() (func(*tls.Config), error) {
 	pair, err := tls.X509KeyPair(c.Cert, c.Key)
 	if err != nil {

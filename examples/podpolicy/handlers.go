@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// InjectAnnotation with the value "false" keeps a pod as it was sent.
+	// InjectAnnotation with the value "false" disables the sidecar of a pod.
 	InjectAnnotation = "podpolicy.gatehouse.dev/inject"
-	// InjectedLabel marks the pods that got a sidecar.
+	// InjectedLabel marks the pods with a sidecar.
 	InjectedLabel = "podpolicy.gatehouse.dev/injected"
-	// SidecarName is the name of the container that is added.
+	// SidecarName is the name of the added container.
 	SidecarName = "podpolicy-sidecar"
 )
 
@@ -42,30 +42,28 @@ func (i Injector) Default(_ context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// ImagePolicy rejects pods with images from elsewhere.
+// ImagePolicy rejects pods with images from other registries.
 type ImagePolicy struct {
-	// Registry is a host, or a host and a path, that every image must begin
-	// with, such as registry.example.com or registry.example.com/team.
+	// Registry is a host, or a host and a path, that every image must begin with, such as registry.example.com
+	// or registry.example.com/team.
 	Registry string
 }
 
-// ValidateCreate rejects a pod with an image from outside the registry. The
-// denial (403) names each such container. It has no causes of its own: kubectl
-// prints those alone when there are any, and not who said them.
+// ValidateCreate rejects a pod with an image from outside the registry. The denial (403) names each such
+// container. It has no causes: kubectl would print only the causes, without the name of the webhook.
 func (p ImagePolicy) ValidateCreate(_ context.Context, pod *corev1.Pod) (admission.Warnings, error) {
 	return nil, p.check(pod, nil)
 }
 
-// ValidateUpdate judges the images that the update brings; those that the pod
-// already had stay, so that pods older than the policy can still be labelled,
-// annotated and finalized.
+// ValidateUpdate checks new images only. Images that the pod already had are allowed, so that pods older than
+// the policy can still be labelled, annotated and finalized.
 func (p ImagePolicy) ValidateUpdate(_ context.Context, old, pod *corev1.Pod) (admission.Warnings, error) {
 	had := map[string]bool{}
 	eachImage(old, func(_ *field.Path, image string) { had[image] = true })
 	return nil, p.check(pod, had)
 }
 
-// ValidateDelete lets every pod go.
+// ValidateDelete allows every deletion.
 func (p ImagePolicy) ValidateDelete(context.Context, *corev1.Pod) (admission.Warnings, error) {
 	return nil, nil
 }

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// farewell is how long unregistering may take at exit.
+// farewell limits the time for unregistering at exit.
 const farewell = 10 * time.Second
 
 // options are the flags of the program.
@@ -99,8 +99,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
-// run serves until ctx is done. When the webhooks are reachable and registered
-// it writes one line to out.
+// run serves until ctx is done. It writes one line to out when the webhooks are reachable and registered.
 func (o options) run(ctx context.Context, out io.Writer) error {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
 	loading.ExplicitPath = o.kubeconfig
@@ -175,7 +174,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// reachable waits until the webhook server answers.
+// reachable waits until the webhook server responds.
 func reachable(ctx context.Context, hooks webhook.Server) error {
 	started := hooks.StartedChecker()
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {

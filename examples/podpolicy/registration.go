@@ -19,30 +19,29 @@ const (
 	// ConfigurationName is the name of both configurations.
 	ConfigurationName = "podpolicy"
 
-	// The paths are those that controller-runtime derives from the kind.
+	// controller-runtime derives these paths from the kind.
 	mutatePath   = "/mutate--v1-pod"
 	validatePath = "/validate--v1-pod"
 )
 
-// Registration says what the API server must know about the webhooks.
+// Registration has the data for the webhook configurations.
 type Registration struct {
-	// Version is the version of admissionregistration.k8s.io to write, v1 or
-	// v1beta1.
+	// Version is the version of admissionregistration.k8s.io, v1 or v1beta1.
 	Version string
-	// URL is where the webhooks are reached, without path; Service, as
-	// NAMESPACE/NAME, is used instead when it is set.
+	// URL is the address of the webhooks, without a path. Service, as NAMESPACE/NAME, takes precedence if it is
+	// set.
 	URL     string
 	Service string
 	// CA is the certificate authority of the webhooks, PEM.
 	CA []byte
 	// FailurePolicy is Fail or Ignore.
 	FailurePolicy string
-	// NamespaceSelector selects the namespaces whose pods are looked at, in
-	// the way of kubectl -l; empty means all of them.
+	// NamespaceSelector selects the namespaces of the pods, in the syntax of kubectl -l; empty means all
+	// namespaces.
 	NamespaceSelector string
 }
 
-// hosts are the names that the serving certificate must be valid for.
+// hosts returns the names in the serving certificate.
 func (r Registration) hosts() ([]string, error) {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
 	if r.Service != "" {
@@ -73,8 +72,8 @@ func (r Registration) clientConfig(path string) admissionv1.WebhookClientConfig 
 	return admissionv1.WebhookClientConfig{URL: &target, CABundle: r.CA}
 }
 
-// objects are the two configurations, in the version wanted. Both versions
-// have the same fields, and every field with a default that differs is set.
+// objects returns the two configurations in the selected version. Both versions have the same fields, and every
+// field with a different default is set.
 func (r Registration) objects() ([]*unstructured.Unstructured, error) {
 	namespaces, err := metav1.ParseToLabelSelector(r.NamespaceSelector)
 	if err != nil {
@@ -141,8 +140,7 @@ func (r Registration) versioned(typed ...client.Object) ([]*unstructured.Unstruc
 	return out, nil
 }
 
-// Register writes the configurations by server-side apply, over whatever an
-// earlier run left.
+// Register writes the configurations by server-side apply. It overwrites the configurations of an earlier run.
 func (r Registration) Register(ctx context.Context, c client.Client) error {
 	objects, err := r.objects()
 	if err != nil {
@@ -157,7 +155,7 @@ func (r Registration) Register(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// Unregister deletes the configurations. A configuration that does not exist is not an error.
+// Unregister deletes the configurations. A missing configuration is not an error.
 func (r Registration) Unregister(ctx context.Context, c client.Client) error {
 	objects, err := r.objects()
 	if err != nil {

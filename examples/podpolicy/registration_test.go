@@ -40,8 +40,8 @@ func TestObjectsAreOfTheVersionWanted(t *testing.T) {
 	}
 }
 
-// The manifests are the by-hand way to what the program registers for the
-// service of the manifests, but for the CA bundle, which is to be filled in.
+// The manifests equal the configurations that the program registers for their service, except the CA bundle,
+// which the user fills in.
 func TestManifestsAreWhatIsRegistered(t *testing.T) {
 	r := Registration{Version: "v1", Service: "podpolicy/podpolicy", FailurePolicy: "Fail", NamespaceSelector: "kubernetes.io/metadata.name notin (kube-system,podpolicy)"}
 	objects, err := r.objects()
@@ -57,7 +57,7 @@ func TestManifestsAreWhatIsRegistered(t *testing.T) {
 		if err := yaml.UnmarshalStrict(data, &got); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		// Through JSON, so that numbers have one type on both sides.
+		// JSON gives numbers the same type on both sides.
 		encoded, err := yaml.Marshal(objects[i].Object)
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
-// Sidecar-initializer is an example of an initializer controller: a process that
-// adds a container to new deployments before anybody else sees them.
+// Sidecar-initializer is an example of an initializer controller: a process that adds a container to new
+// deployments before other clients see them.
 //
-// It is what users of package initializer write: one function for one object
-// (sidecar.go), and a main function that runs it. The README in this folder says
-// what to type.
+// It has the two parts of a program that uses package initializer: a function for one object (sidecar.go), and
+// a main function that runs it. The README in this folder has the commands.
 package main

@@ -70,7 +70,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
-// run works until ctx is done. It writes one line to out when it begins.
+// run works until ctx is done. It writes one line to out at the start.
 func (o options) run(ctx context.Context, out io.Writer) error {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
 	loading.ExplicitPath = o.kubeconfig

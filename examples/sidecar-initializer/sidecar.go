@@ -10,11 +10,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initializer"
 )
 
-// annotation on a deployment says whether it gets a sidecar: "false" means no,
-// "never" that it must not be created at all, for the sake of the example.
+// annotation of a deployment controls the sidecar: "false" disables it, and "never" rejects the deployment, as
+// an example of a failure.
 const annotation = "sidecar.gatehouse.dev/inject"
 
-// inject returns the function that adds a container of the name, with the image.
+// inject returns the function that adds a container with the given name and image.
 func inject(container, image string) initializer.Func {
 	return func(_ context.Context, deployment *unstructured.Unstructured) error {
 		switch deployment.GetAnnotations()[annotation] {
@@ -28,7 +28,7 @@ func inject(container, image string) initializer.Func {
 		if err != nil {
 			return fmt.Errorf("containers of deployment %q: %w", deployment.GetName(), err)
 		}
-		// The function may see an object again.
+		// The function may be called again for an object.
 		if slices.ContainsFunc(containers, func(c any) bool {
 			m, _ := c.(map[string]any)
 			return m["name"] == container

@@ -34,7 +34,7 @@ func denying(t *testing.T) *httptest.Server {
 	return server
 }
 
-// softWorld writes the files of the test: in soft/ a webhook and a policy with warn-only enforcement; in both/
+// softWorld writes the files of the test: in soft/ a webhook and a policy with audit-only enforcement; in both/
 // the webhook next to an enforced one; the object that they reject; a test that expects no rejection; and a
 // snapshot of a cluster with the object.
 func softWorld(t *testing.T) {
@@ -89,7 +89,7 @@ spec: {policyName: teams, validationActions: [Deny]}
 	}
 }
 
-// S28.2, S28.11: in every tool, warn-only webhooks and policies reject nothing on Gatehouse and everything on a
+// S28.2, S28.11: in every tool, audit-only webhooks and policies reject nothing on Gatehouse and everything on a
 // kube-apiserver. Files are for a kube-apiserver by default.
 func TestEveryToolKnowsWhatIsSoft(t *testing.T) {
 	softWorld(t)

@@ -14,8 +14,7 @@ import (
 )
 
 // lint reports type errors of expressions: in files with file, line and column, in a cluster without a
-// position, and in files over a cluster by the kinds of both. The messages are those of check, in lint's
-// format.
+// position, and in files over a cluster by the kinds of both. lint and check have the same messages.
 func TestLintReportsTypes(t *testing.T) {
 	archive, err := txtar.ParseFile(filepath.Join("testdata", "check", "types.txtar"))
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/api.txt")
 
-// private are the trees that nobody outside of the module imports: Go keeps internal
-// packages, and the others are programs, examples and tests.
+// private are trees that no other module imports: Go protects internal packages, and the other trees are
+// programs, examples and tests.
 var private = []string{"internal", "bench", "cmd", "deploy", "docs", "examples", "test"}
 
 // publicPackages returns the packages that others can import, in order.
@@ -31,8 +31,7 @@ func publicPackages(t *testing.T) []string {
 	})
 }
 
-// The public API is what docs/api.txt lists, name by name: a change of it is a decision, which
-// a review sees.
+// docs/api.txt lists every name of the public API, so that a review sees each change of it.
 func TestThePublicAPIIsWrittenDown(t *testing.T) {
 	t.Chdir(root)
 	var b strings.Builder
@@ -69,7 +68,7 @@ func TestThePublicAPIIsWrittenDown(t *testing.T) {
 	}
 }
 
-// docs/versions.md says of each public package what it promises.
+// docs/versions.md states the stability of each public package.
 func TestStabilityIsSaidOfEachPackage(t *testing.T) {
 	t.Chdir(root)
 	page, err := os.ReadFile("docs/versions.md")
@@ -198,7 +197,7 @@ func members(t *testing.T, kind string, fields *ast.FieldList) []string {
 	return list
 }
 
-// text is an expression in one line.
+// text formats an expression in one line.
 func text(t *testing.T, node ast.Node) string {
 	t.Helper()
 	var b bytes.Buffer

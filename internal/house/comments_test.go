@@ -14,11 +14,11 @@ import (
 // brackets or parentheses, or between backquotes.
 var named = regexp.MustCompile("[(\\[`]([A-Z][A-Za-z0-9]*(?:\\.[A-Z][A-Za-z0-9]*)?)[)\\]`]")
 
-// wordsInBrackets are those of package comments that name nothing in Go.
+// wordsInBrackets matches words in brackets of package comments that are not Go names.
 var wordsInBrackets = regexp.MustCompile(`^(S\d+(\.\d+)?|[A-Z]+|[A-Z]+\d+)$`)
 
-// Package comments name what exists: a type, a function, a method, a field, a constant or a
-// variable of the package or of one that the comment names with its package.
+// Names in package comments exist: a type, a function, a method, a field, a constant or a variable of the
+// package, or of a package that the comment names.
 func TestPackageCommentsNameWhatExists(t *testing.T) {
 	t.Chdir(root)
 	found := packages(t)

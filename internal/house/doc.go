@@ -1,3 +1,3 @@
-// Package house has the rules of the tree, as tests: which package imports which, what a document
-// may say, which words are used, that rules are proven and public names are wanted. It has no code.
+// Package house has the rules of the tree, as tests: which package imports which, what documents contain, which
+// wording is used, that rules have tests, and that public names are wanted. It has no code.
 package house

@@ -63,8 +63,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	}
 }
 
-// The picture of the packages has all of them, except versions of an API and what only
-// tests use.
+// The picture of the packages has all of them, except versions of an API and packages for tests only.
 func TestThePictureHasEveryPackage(t *testing.T) {
 	t.Chdir(root)
 	text, err := os.ReadFile("ARCHITECTURE.md")
@@ -96,7 +95,7 @@ func anchors(page []byte) map[string]bool {
 	return found
 }
 
-// A link from a document leads to a file, and to a heading of it.
+// A link in a document leads to an existing file and heading.
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	t.Chdir(root)
 	checked := 0
@@ -208,7 +207,7 @@ func TestTheDocumentationIsSmall(t *testing.T) {
 	}
 }
 
-// A guide begins with a command and shows what it is for: a block of commands or code before any other section.
+// A guide begins with a command and its purpose: a block of commands or code before any other section.
 func TestGuidesBeginWithACommand(t *testing.T) {
 	t.Chdir(root)
 	begins := regexp.MustCompile("^# [^\n]+\n\n(?:    |```|<!--)")
@@ -219,8 +218,8 @@ func TestGuidesBeginWithACommand(t *testing.T) {
 	})
 }
 
-// Every figure of the README, in bold in a table, is one that a program wrote to
-// bench/results/benchmarks.md.
+// Every figure of the README, in bold in a table, is also in bench/results/benchmarks.md,
+// which a program writes.
 func TestFiguresOfTheReadmeAreMeasured(t *testing.T) {
 	t.Chdir(root)
 	readme, err := os.ReadFile("README.md")

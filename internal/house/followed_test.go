@@ -15,13 +15,12 @@ import (
 	"testing"
 )
 
-// followed maps functions of upstream to the file here that does their work in its own way.
-// When one of them changes, what is here may have to change as well.
+// followed maps functions of upstream to the file here that reimplements them. A change of an upstream function
+// may require a change here.
 var followed = []struct {
 	// ours is the file here.
 	ours string
-	// module and file say where upstream's function is; name is that of the function, or
-	// Type.Method.
+	// module and file are the place of upstream's function. name is Function or Type.Method.
 	module, file, name string
 	// sum is the hash of the function's source without its comments.
 	sum string

@@ -16,9 +16,9 @@ type group struct {
 	why     string
 }
 
-// groups are the rooms of the house from the top down: trees of packages, the groups that
-// each imports, and why. A package belongs to the row with the longest prefix of its path.
-// A group imports only what stands below it.
+// groups are the layers of the architecture from the top down: trees of packages, the groups that each imports,
+// and the reason. A package belongs to the row with the longest prefix of its path. A group imports only lower
+// groups.
 var groups = []group{
 	{"cmd", []string{"internal/cli"}, "main is the command line and nothing else"},
 	{"docs", nil, "tests compare the pages with the code"},
@@ -71,8 +71,8 @@ var groups = []group{
 	{"internal", nil, "small tools that know nothing of admission"},
 }
 
-// inEngine reports whether a package is part of the engine. The engine is one group in two trees:
-// what embedders import, and what is private.
+// inEngine reports whether a package is part of the engine. The engine is one group in two trees: a public one
+// for embedders, and a private one.
 func inEngine(pkg string) bool { return in(pkg, "admission") || in(pkg, "internal/engine") }
 
 // groupOf returns the row of a package, -1 for none.
@@ -152,8 +152,8 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// The engine's tests do not lean on the server either, and an example shows what
-// anybody can do. The webhooks that these tests call are in test/hooktest. How files are read, and what is a credential, is the same everywhere.
+// The engine's tests also do not depend on the server, and an example uses only public packages. The webhooks
+// for these tests are in test/hooktest. Reading files and recognising credentials are shared by all.
 func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 	t.Chdir(root)
 	found := packages(t)
@@ -173,8 +173,8 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 	}
 }
 
-// readers are the packages by which the engine can be observed, and the files besides
-// those of admission/trace that import them, with the reason.
+// readers are the packages that make the engine observable, and the files outside of admission/trace that
+// import them, with the reason.
 var readers = struct {
 	packages []string
 	except   map[string]string
@@ -226,11 +226,10 @@ func example(pkg string) string {
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
-// in says whether a package is in a tree of packages.
+// in reports whether a package is in a tree of packages.
 func in(pkg, tree string) bool { return pkg == tree || strings.HasPrefix(pkg, tree+"/") }
 
-// forbidden are trees of packages that nobody imports directly, except in the
-// trees named, and why.
+// forbidden are trees of packages that may be imported directly only from the trees in except, and the reason.
 var forbidden = []struct {
 	pkg    string
 	except []string
@@ -272,7 +271,7 @@ func TestForbiddenPackagesAreNotImported(t *testing.T) {
 	}
 }
 
-// A rule about a package that has moved would forbid nothing.
+// A forbidden package must exist: a rule about a moved package would have no effect.
 func TestForbiddenPackagesExist(t *testing.T) {
 	t.Chdir(root)
 	for _, rule := range forbidden {
@@ -283,7 +282,7 @@ func TestForbiddenPackagesExist(t *testing.T) {
 	}
 }
 
-// A forbidden package does not come in through the imports of another one either.
+// The engine does not depend on a forbidden package indirectly either.
 func TestTheEngineStaysSmall(t *testing.T) {
 	t.Chdir(root)
 	cmd := exec.Command("go", "list", "-deps", "./admission/...")
@@ -306,8 +305,7 @@ func TestTheEngineStaysSmall(t *testing.T) {
 	}
 }
 
-// A test that uses the server links nothing of it: the package needs client-go, and
-// what client-go needs.
+// A test that uses the server does not link it: the package needs only client-go and its dependencies.
 func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
 	t.Chdir(root)
 	deps := func(packages ...string) []string {
@@ -328,8 +326,8 @@ func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
 	}
 }
 
-// The module gatehousetest asks an operator for nothing but an old client-go, and neither it nor
-// the server's module asks for the other. docs/dev/decisions/011-gatehousetest-is-a-module.md says why.
+// The module gatehousetest requires only an old client-go, and neither it nor the server's module requires the
+// other. docs/dev/decisions/011-gatehousetest-is-a-module.md has the reason.
 func TestGatehousetestRaisesNoVersion(t *testing.T) {
 	t.Chdir(root)
 	direct := func(file string) []string {
@@ -354,9 +352,8 @@ func TestGatehousetestRaisesNoVersion(t *testing.T) {
 	}
 }
 
-// With the tag of our builds nothing in the program loads Go plugins. A program that may load
-// some keeps all that they could call: it is a third larger, and takes a multiple of the time
-// to link.
+// With the tag of our builds the program does not load Go plugins. A program that may load some keeps every
+// function that they could call: it is a third larger, and its link time is a multiple.
 func TestTheProgramLinksWithoutPlugins(t *testing.T) {
 	t.Chdir(root)
 	out, err := exec.Command("go", "list", "-tags=kustomize_disable_go_plugin_support", "-deps", "./cmd/gatehouse").Output()
@@ -368,17 +365,17 @@ func TestTheProgramLinksWithoutPlugins(t *testing.T) {
 	}
 }
 
-// walkOver is a loop over what policies and webhooks did in a trace, or over the steps of a plan or
+// walkOver matches a loop over the results of policies and webhooks in a trace, or over the steps of a plan or
 // trace.
 var walkOver = regexp.MustCompile(`range [^{]*(\.(Calls|Judgements|Discarded)|\b(p|plan|Plan|r|record|t|trace)\.Steps(\(\))?) `)
 
-// sentence is a part of a sentence that says to people what became of a request, in a text of the program.
+// sentence matches a text of the program for people about the outcome of a request.
 var sentence = regexp.MustCompile("[\"`][^\"`\\n]*(the request goes on|would change the object|changed the object|ignored: failurePolicy|is false: |not delivered|[Tt]he request would be rejected|Rejected (by|before))")
 
-// Who rejected a request, who changed it and what was spared is asked of a trace or a plan, which
-// answer in one way. Only admission/trace and admission/plan, and the engine that writes traces, walk
-// over what these consist of. What people see of it is said in internal/view, in the same words
-// everywhere; the engine's own texts are for errors and logs. gatehousetest has an own form of traces.
+// Traces and plans have methods for rejections, changes and violations that were not enforced. Only
+// admission/trace, admission/plan and the engine, which writes traces, loop over the records themselves. Texts
+// for people about them are in internal/view, with the same words everywhere; the engine's own texts are for
+// errors and logs. gatehousetest has its own form of traces.
 func TestNobodyElseWalksOverTraces(t *testing.T) {
 	t.Chdir(root)
 	for _, c := range []struct {

@@ -22,10 +22,9 @@ import (
 
 var mutate = flag.Bool("mutate", false, "test each mutant; without it, only see that all patches apply, and in the long run that they compile")
 
-// TestMutants has a change of one decision in each patch below testdata/mutants of a package: the
-// decision is made in another way, and the unit tests of the package must fail. A mutant that does
-// not compile proves nothing. A patch that no longer applies belongs to a decision that was changed: write it anew, or take it out
-// with the decision.
+// TestMutants applies each patch below testdata/mutants of a package: it changes one decision, and the unit
+// tests of the package must fail. A mutant that does not compile proves nothing. If a patch no longer applies
+// because the decision has changed, write the patch anew, or delete it together with the decision.
 func TestMutants(t *testing.T) {
 	t.Chdir(root)
 	var patches []string
@@ -50,7 +49,7 @@ func TestMutants(t *testing.T) {
 				t.Fatalf("it changes %s; a mutant changes one file of its package, %s", file, pkg)
 			}
 			if !speed.IsLong() && !*mutate {
-				// Compiling needs the packages that this one imports.
+				// Compiling needs the imported packages.
 				return
 			}
 			if sources[pkg] == nil {
@@ -66,16 +65,16 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// source is a package that is checked with one of its files replaced.
+// source is a package that is type-checked with one of its files replaced.
 type source struct {
 	path, version string
 	set           *token.FileSet
 	files         map[string]*ast.File
-	// imported finds the packages that this one imports, as the compiler left them.
+	// imported finds the compiled packages that this package imports.
 	imported types.Importer
 }
 
-// sourceOf reads a package of this module, and has what it imports built.
+// sourceOf reads a package of this module and builds its imports.
 func sourceOf(t *testing.T, pkg string) *source {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps",
@@ -112,7 +111,7 @@ func sourceOf(t *testing.T, pkg string) *source {
 	return s
 }
 
-// compile reports what a compiler would say of the package with one file replaced.
+// compile returns the compile error of the package with one file replaced.
 func (s *source) compile(file, content string) error {
 	mutant, err := parser.ParseFile(s.set, file, content, 0)
 	if err != nil {
@@ -144,7 +143,7 @@ func mutated(t *testing.T, patch string) (file, content string) {
 		case strings.HasPrefix(line, "@@"):
 			hunks = append(hunks, [2][]string{})
 		case last < 0 || line == "":
-			// Above the first hunk the patch says what it is about.
+			// The text above the first hunk describes the mutant.
 		default:
 			if line[0] != '+' {
 				hunks[last][0] = append(hunks[last][0], line[1:])
@@ -192,7 +191,7 @@ func mustDie(t *testing.T, pkg, file, content string) {
 	if err := os.WriteFile(overlay, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// -failfast: the first test that fails is enough. Vet would find what the compiler lets pass.
+	// -failfast: the first failure is enough. Vet would reject code that the compiler accepts.
 	out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-failfast", "-vet=off", "-timeout=10m", "./"+pkg).CombinedOutput()
 	if err == nil {
 		t.Error("it survived: no unit test of the package fails")

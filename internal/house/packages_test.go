@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Exactly one file of a package carries the package comment, and everybody knows
-// which: doc.go, for a command main.go.
+// Exactly one file of a package has the package comment: doc.go, or main.go for a command.
 func TestEveryPackageIsDocumentedInOnePlace(t *testing.T) {
 	t.Chdir(root)
 	found := packages(t)

@@ -45,7 +45,7 @@ var (
 	// Differences and faults are rows of tables.
 	numberedRow = regexp.MustCompile(`(?m)^\| ([DF]\d+) \|`)
 
-	// upstreamSource is a source in code: the package, then what it declares.
+	// upstreamSource matches a source in code: the package, then its declarations.
 	upstreamSource = regexp.MustCompile("`(k8s\\.io/[\\w./-]+): ([^`]+)`")
 	oldRelease     = regexp.MustCompile(`Kubernetes 1\.\d+`)
 
@@ -56,12 +56,12 @@ var (
 
 // rule is one rule of the rule book.
 type rule struct {
-	// number is what the rule is cited by, section its part before the point.
+	// number is the number in citations, such as S5.13, and section the part before the point.
 	number, section string
 	// file and line are where it is written.
 	file string
 	line int
-	// sourced is set when the rule says where it comes from.
+	// sourced reports whether the rule has a source.
 	sourced bool
 }
 
@@ -128,7 +128,7 @@ func read(t *testing.T, file string) string {
 	return string(data)
 }
 
-// citations returns what a text cites, ranges written out.
+// citations returns the rule numbers in a text, with ranges expanded.
 func citations(text string) []string {
 	cited := citation.FindAllString(text, -1)
 	for _, ends := range ruleRange.FindAllStringSubmatch(text, -1) {
@@ -206,8 +206,7 @@ func TestCitedRulesExist(t *testing.T) {
 	})
 }
 
-// TestEveryRuleHasASource: a reader can check each rule, because it says where the
-// behaviour comes from.
+// TestEveryRuleHasASource: every rule names the source of its behaviour, so that a reader can check it.
 func TestEveryRuleHasASource(t *testing.T) {
 	t.Chdir(root)
 	for _, r := range rules(t) {

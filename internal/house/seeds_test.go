@@ -11,8 +11,8 @@ import (
 // decided begins the cell of a row that is decided against.
 const decided = "decided:"
 
-// Every row of docs/dev/seeds.md names rules or decisions that exist, and tests that exist and of which
-// one names one of the rules; a row without a test says that it is decided otherwise, and where.
+// Every row of docs/dev/seeds.md names existing rules or decisions, and existing tests of which at least one
+// names one of the rules. A row without a test refers to the decision against it.
 func TestTheSeedsAreProven(t *testing.T) {
 	t.Chdir(root)
 	known := map[string]bool{}

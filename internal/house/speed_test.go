@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// skips are the calls that leave out a test, by file, with what is missing then. Those of package test/speed leave out tests by
-// the speed of the run, so that each test runs at one of the three.
+// skips are the calls that skip a test, by file, with the missing condition. The calls of package test/speed
+// skip tests by the speed of the run, so that each test runs at one of the three speeds.
 var skips = map[string]string{
 	"admission/bench_policies_test.go":                   "the race detector is on",
 	"examples/aggregated/server_test.go":                 "-short",
@@ -50,8 +50,9 @@ var skips = map[string]string{
 	"test/webhooks/record_test.go":                       "a process that does not run under nohup",
 }
 
-// Each test runs at one of the three speeds: only a machine without something can leave it out at all of them. .ci/run long
-// finds its tests by the calls of package test/speed, which therefore must be in the test functions.
+// Each test runs at one of the three speeds: only a condition of the machine can skip it at all of them.
+// .ci/run long finds its tests by the calls of package test/speed, which therefore must be in the test
+// functions.
 func TestEveryTestRunsAtOneSpeed(t *testing.T) {
 	t.Chdir(root)
 	used := map[string]bool{}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// texts are what no file of the project says. The patterns are written so that
-// they do not match themselves.
+// texts are patterns that no file of the project may match. They are written so that they do not match
+// themselves.
 var texts = []struct {
 	pattern *regexp.Regexp
 	why     string

@@ -15,17 +15,16 @@ import (
 	"testing"
 )
 
-// root is the root of the tree, seen from this package. Each test works there, so that the paths in
-// it are those that people write. A change of the directory before tests run would escape the cache
-// of go test, which would find no change in the files that they read.
+// root is the root of the tree, relative to this package. Each test changes to it, so that paths are relative
+// to the root. A change of the directory before tests run would escape the cache of go test, which would find
+// no change in the files that the tests read.
 const root = "../.."
 
 // modulePath is this module's path and, with a slash, the prefix of its packages.
 const modulePath = "github.com/gatehouse-dev/gatehouse"
 
-// walk calls visit for every file of the project, by its path from the root: not
-// for what a version control system or a server keeps there (.git is a file in a
-// worktree), nor for links.
+// walk calls visit for every file of the project with its path from the root. It skips links and the files of a
+// version control system or a server (.git is a file in a worktree).
 func walk(t *testing.T, visit func(file string)) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS("."), ".", func(file string, d fs.DirEntry, err error) error {
@@ -45,7 +44,7 @@ func walk(t *testing.T, visit func(file string)) {
 	}
 }
 
-// goFile is what the checks need to know of a Go source file.
+// goFile is the data of a Go source file that the checks need.
 type goFile struct {
 	path string
 	// name is the package clause, imports the paths imported.
@@ -57,11 +56,11 @@ type goFile struct {
 
 func (f goFile) test() bool { return strings.HasSuffix(f.path, "_test.go") }
 
-// separate are the modules in the tree whose packages are part of the house: others import the one
-// and read the other. The modules for tools and benchmarks are not.
+// separate are other modules in the tree whose packages the checks include: other projects import the first and
+// copy the second. The modules for tools and benchmarks are not included.
 var separate = []string{"gatehousetest", "examples/openshift"}
 
-// packages reads the Go files of the module and of the separate ones, by the directory they are in.
+// packages reads the Go files of this module and of the separate modules, by their directory.
 func packages(t *testing.T) map[string][]goFile {
 	t.Helper()
 	var modules []string

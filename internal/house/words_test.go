@@ -15,13 +15,12 @@ import (
 	"time"
 )
 
-// turns are turns of phrase that people have to read twice. Messages, help, documents
-// and comments have none of them.
+// turns are phrases that readers must read twice. Messages, help, documents and comments must not contain them.
 var turns = []struct {
 	pattern *regexp.Regexp
-	// except matches what a match may be all the same.
+	// except matches the allowed matches.
 	except *regexp.Regexp
-	// instead says what to write.
+	// instead is the advice for the author.
 	instead string
 }{
 	{
@@ -82,7 +81,7 @@ var turns = []struct {
 		instead: "say what is missing: too short, cannot meet its deadline",
 	},
 	{
-		// A sentence without a head: "who waits gives its place back".
+		// A sentence whose subject is a clause without a noun: "who waits gives its place back".
 		pattern: regexp.MustCompile(`(?i)([.:;]\s+|^)who(ever)?\s+[a-z]+s\b[^.;?]*([.;]|$)`),
 		instead: `"a request that waits", "a user that ..."`,
 	},
@@ -92,7 +91,7 @@ var turns = []struct {
 	},
 }
 
-// turn returns what is wrong with a text that people read, "" when nothing is.
+// turn returns the first problem of a text for people; "" for none.
 func turn(text string) string {
 	for _, t := range turns {
 		for _, m := range t.pattern.FindAllString(text, -1) {
@@ -194,8 +193,7 @@ func plainGo(t *testing.T, file string) {
 	})
 }
 
-// The subject of a commit says which package, and, beginning with a verb, what the
-// commit does to it.
+// The subject of a commit names the package and, with a verb first, the change.
 var (
 	subjectForm = regexp.MustCompile(`^[a-z.][\w./-]*(, [\w./-]+)*: [a-z][\w-]* .*[^. ]$`)
 	// headless are first words of a summary that begins with something else than a verb.
@@ -209,7 +207,7 @@ const longestSubject = 72
 // subjectsSince is when the form of subjects became a rule.
 var subjectsSince = time.Date(2026, time.November, 22, 7, 0, 0, 0, time.UTC)
 
-// subject returns what is wrong with the subject of a commit, "" when nothing is.
+// subject returns the problem of the subject of a commit; "" for none.
 func subject(s string) string {
 	switch {
 	case len(s) > longestSubject:
@@ -246,8 +244,7 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// The latest commits have subjects of the form that CONTRIBUTING.md asks for. Without
-// the history there is nothing to check.
+// The latest commits have subjects of the form in CONTRIBUTING.md. Without the history the test checks nothing.
 func TestCommitsHavePlainSubjects(t *testing.T) {
 	t.Chdir(root)
 	git := func(args ...string) string {

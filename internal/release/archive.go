@@ -58,14 +58,14 @@ func plain(text []byte) func(io.Writer) error {
 type entry struct {
 	name string
 	mode int64
-	// path is the file on disk; without one, content is what the file has.
+	// path is the file on disk; if it is empty, content is the content.
 	path    string
 	content []byte
 	// uid is the owner and the group.
 	uid int
 }
 
-// writeTar writes an archive that depends on nothing but its arguments.
+// writeTar writes an archive whose bytes depend only on its arguments.
 func writeTar(w io.Writer, made time.Time, entries []entry) error {
 	archive := tar.NewWriter(w)
 	for _, e := range entries {

@@ -34,8 +34,8 @@ type program struct {
 	platform
 	path string
 	info *debug.BuildInfo
-	// version is that of the module, commit the revision it was built from, made when that
-	// was committed, and modified whether the work tree had changes.
+	// version is the version of the module, commit the revision, made the time of the commit, and modified
+	// whether the work tree had changes.
 	version, commit string
 	made            time.Time
 	modified        bool
@@ -70,10 +70,10 @@ func (o *options) checkTree(ctx context.Context) error {
 	return nil
 }
 
-// errModified is for what nobody else can build.
+// errModified is the error of a work tree with changes: no one else could reproduce its build.
 var errModified = errors.New("the work tree has changes: commit them, or use -modified")
 
-// linkerFlags leave out what only debuggers need.
+// linkerFlags omit the data for debuggers.
 const linkerFlags = "-s -w"
 
 // profile is where servers spend their time under load, which the compiler uses: releases use 7 %
@@ -81,7 +81,7 @@ const linkerFlags = "-s -w"
 // compiled again, which takes minutes. Program bench/cmd/releaseprofile writes it.
 const profile = "internal/release/server.pgo"
 
-// tags are those that the tests are built with, so that what is released is what was tested.
+// tags are the build tags of the tests, so that the released program equals the tested program.
 const tags = "kustomize_disable_go_plugin_support"
 
 // build builds the program for a platform: static, and without the paths of this machine.
@@ -104,7 +104,7 @@ func (o *options) build(ctx context.Context, path string, p platform) (*program,
 	return describe(path, p, info)
 }
 
-// describe reads what the toolchain wrote into a program.
+// describe reads the build information that the toolchain embedded in a program.
 func describe(path string, p platform, info *debug.BuildInfo) (*program, error) {
 	b := &program{platform: p, path: path, info: info, version: info.Main.Version}
 	for _, s := range info.Settings {

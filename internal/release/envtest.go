@@ -10,9 +10,8 @@ import (
 // indexName is the name of the index of setup-envtest.
 const indexName = "envtest-releases.yaml"
 
-// envtestPrograms are the names under which test libraries start the program. The first one
-// is the program itself. setup-envtest leaves out links, and with a copy for each name the
-// programs would not share their memory, so the others are scripts.
+// envtestPrograms are the program names that test libraries start. The first is a real binary. setup-envtest
+// drops links, and copies would not share their memory, so the others are scripts.
 var envtestPrograms = []string{"kube-apiserver", "etcd", "kubectl"}
 
 // script starts the first of the programs under another name.

@@ -30,9 +30,9 @@ const (
 	imageData = "var/lib/gatehouse"
 )
 
-// writeImage writes a container image for all platforms of Linux, as an archive of an OCI
-// layout. There is nothing in the image but the program, and what it reads: authorities for
-// webhooks with public certificates, and time zones for expressions.
+// writeImage writes a container image for all Linux platforms, as an archive of an OCI layout. The image has
+// only the program and the files that it reads: root certificates for webhooks with public certificates, and
+// time zones for expressions.
 func (r *release) writeImage() error {
 	programs := slices.DeleteFunc(slices.Clone(r.programs), func(b *program) bool { return b.OS != "linux" })
 	if len(programs) == 0 {
@@ -82,11 +82,11 @@ func (r *release) writeImage() error {
 	return err
 }
 
-// baseFiles are those of the image that are the same on all platforms.
+// baseFiles returns the files of the image that are equal on all platforms.
 func baseFiles() ([]entry, error) {
 	var authorities bytes.Buffer
 	for root := range bundle.Roots() {
-		// A root that is good for certain names only cannot be said in this file.
+		// The file format cannot express a root for certain names only.
 		if root.Constraint != nil {
 			continue
 		}
@@ -110,7 +110,7 @@ func baseFiles() ([]entry, error) {
 	}, nil
 }
 
-// image makes the image for one platform.
+// image builds the image of one platform.
 func (r *release) image(b *program, base []entry) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	program := []entry{

@@ -20,7 +20,7 @@ func (r *release) writeKrew() error {
 			// bin is the file that krew puts on the PATH, under the name of the plugin.
 			"bin":      "gatehouse",
 			"selector": map[string]any{"matchLabels": map[string]string{"os": b.OS, "arch": b.Arch}},
-			// files says what is installed from the archive.
+			// files lists the installed files of the archive.
 			"files": []map[string]string{{"from": "gatehouse", "to": "."}, {"from": "LICENSE", "to": "."}},
 		})
 	}

@@ -3,11 +3,11 @@
 //
 //	go run . -out DIR
 //
-// For each platform it makes an archive with the program, a list of the modules in it
-// (CycloneDX), and an archive for setup-envtest. For all platforms together it makes the
+// For each platform it builds an archive with the program, a list of its modules
+// (CycloneDX), and an archive for setup-envtest. For all platforms together it builds the
 // index of setup-envtest, a container image as an archive of an OCI layout, a manifest for
-// krew, and checksums. What the version is, the program says: Go takes it from the tag or
-// the commit. The same commit and the same Go give the same files, byte for byte.
+// krew, and checksums. The version is read from the program: Go sets it from the tag or the
+// commit. The same commit and the same Go give the same files, byte for byte.
 package main
 
 import (
@@ -112,13 +112,13 @@ func (o *options) run(ctx context.Context, progress io.Writer) error {
 	return nil
 }
 
-// release is what is made from the programs.
+// release is a release in progress, made from the programs.
 type release struct {
 	programs []*program
 	// dir is where the files go, and url where users will find them.
 	dir, url string
 	license  []byte
-	// files are those written, in order.
+	// files are the written files, in order.
 	files []file
 }
 

@@ -31,10 +31,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// host is the platform of the tests, which can run what is built for it.
+// host is the platform of the tests, which can run its programs.
 var host = platform{runtime.GOOS, runtime.GOARCH}
 
-// work is a directory for what tests share.
+// work is a shared directory of the tests.
 var work string
 
 func TestMain(m *testing.M) {
@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sources is a module that builds in a second and otherwise is as Gatehouse: its program
-// prints what it was started as, and it depends on a k8s.io/kubernetes.
+// sources is a module that resembles Gatehouse and builds in a second: its program prints the name it was
+// started under, and it depends on a k8s.io/kubernetes.
 var sources = map[string]string{
 	"LICENSE": "Do as you like.\n",
 	"go.mod": `module example.com/gatehouse
@@ -96,7 +96,7 @@ func newModule(dir string) error {
 	return git(dir, "init", "-q", ".").also("add", ".").also("commit", "-q", "-m", "first").also("tag", "v1.2.3").err
 }
 
-// gitRun is a sequence of git commands in a directory, until one fails.
+// gitRun runs git commands in a directory until one fails.
 type gitRun struct {
 	dir string
 	err error
@@ -243,8 +243,8 @@ func TestProgramsAreForTheirPlatforms(t *testing.T) {
 // codeSignature is the load command of a signature, LC_CODE_SIGNATURE.
 const codeSignature = 0x1d
 
-// Nothing of a machine is in a release: another clone, another cache and another temporary
-// directory give the same bytes.
+// A release has no traces of a machine: another clone, another cache and another temporary directory give the
+// same bytes.
 func TestAReleaseIsReproducible(t *testing.T) {
 	first := release3(t)
 	dir := t.TempDir()
@@ -263,8 +263,7 @@ func TestAReleaseIsReproducible(t *testing.T) {
 	}
 }
 
-// The archive for setup-envtest has regular files only, and each name starts the program as
-// what the name says.
+// The archive for setup-envtest has regular files only, and each file starts the program under its name.
 func TestTheArchiveForSetupEnvtest(t *testing.T) {
 	dir := release3(t)
 	name := fmt.Sprintf("envtest-v1.37.1-%s-%s.tar.gz", host.OS, host.Arch)
@@ -274,7 +273,7 @@ func TestTheArchiveForSetupEnvtest(t *testing.T) {
 		t.Errorf("it has %d members, want 3", len(members))
 	}
 	for member, want := range map[string]string{"kube-apiserver": " 37 [--help]\n", "etcd": "etcd 37 [--help]\n", "kubectl": "kubectl 37 [--help]\n"} {
-		// They may be found on the PATH, too.
+		// The shell may also find them on the PATH.
 		for _, cmd := range []*exec.Cmd{exec.Command(filepath.Join(programs, member), "--help"), {Path: "/usr/bin/env", Args: []string{"env", member, "--help"}}} {
 			cmd.Env = []string{"PATH=" + programs + ":/usr/bin:/bin"}
 			if out, err := cmd.Output(); err != nil || string(out) != want {
@@ -321,7 +320,7 @@ func TestTheListOfModules(t *testing.T) {
 	}
 }
 
-// The image is for all platforms of Linux, and what is in it runs as an ordinary user.
+// The image is for all Linux platforms, and its program runs as an unprivileged user.
 func TestTheImage(t *testing.T) {
 	dir := unpack(t, untar(t, release3(t), "gatehouse_v1.2.3_image.tar"))
 	index, err := layout.ImageIndexFromPath(dir)
@@ -429,13 +428,13 @@ type krewSelector struct {
 	MatchLabels map[string]string `json:"matchLabels"`
 }
 
-// krewFile says what is installed from the archive.
+// krewFile is an installed file of the archive.
 type krewFile struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// krew finds the archive of each platform, and in it what it installs.
+// krew finds the archive of each platform, and the installed files in it.
 func TestTheManifestOfKrew(t *testing.T) {
 	dir := release3(t)
 	var plugin krewPlugin
@@ -498,7 +497,7 @@ func TestWhatCannotBeReleased(t *testing.T) {
 		}, "go build: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			// Go looks for a work tree above the module, too.
+			// Go also looks for a work tree above the module.
 			module := t.TempDir()
 			if err := errors.Join(newModule(module), tc.change(module)); err != nil {
 				t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// The real setup-envtest finds the archive of a release in its index, checks the sum, and
-// installs programs that start. It does so, too, with an archive that was downloaded before.
+// The real setup-envtest finds the archive of a release in its index, verifies the checksum, and installs
+// programs that start. It also installs an archive that was downloaded before.
 func TestSetupEnvtestInstallsARelease(t *testing.T) {
 	dir := release3(t)
 	tool := filepath.Join(t.TempDir(), "setup-envtest")
@@ -23,7 +23,7 @@ func TestSetupEnvtestInstallsARelease(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	// What the index links is served here, as it is or changed.
+	// The server serves the files of the index, unchanged or changed.
 	changed := false
 	files := http.FileServer(http.Dir(dir))
 	var server *httptest.Server
@@ -67,7 +67,7 @@ func TestSetupEnvtestInstallsARelease(t *testing.T) {
 	t.Run("an older release", func(t *testing.T) {
 		bin := store(t)
 		out, err := setup(nil, "use", "1.35.x", "--index", index, "--bin-dir", bin, "-p", "path")
-		// The programs see by the name of the folder what they emulate (S26.11).
+		// The programs find the emulated release in the name of the folder (S26.11).
 		if want := filepath.Join(bin, "k8s", fmt.Sprintf("1.35.4-%s-%s", host.OS, host.Arch)); err != nil || out != want {
 			t.Fatalf("the programs are in %s, %v, want %s", out, err, want)
 		}
@@ -94,7 +94,7 @@ func TestSetupEnvtestInstallsARelease(t *testing.T) {
 	})
 }
 
-// store is a directory for setup-envtest, which makes what is in it read-only.
+// store returns a directory for setup-envtest, which makes the contents read-only.
 func store(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,7 +109,7 @@ func store(t *testing.T) string {
 	return dir
 }
 
-// checkPrograms starts what is installed in a directory.
+// checkPrograms starts the installed programs of a directory.
 func checkPrograms(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -25,10 +25,10 @@ type Painting struct {
 	Spec PaintingSpec
 }
 
-// PaintingSpec says what the painting is.
+// PaintingSpec describes the painting.
 type PaintingSpec struct {
 	Title, Artist string
-	// Year is when it was painted; 0 means that nobody knows.
+	// Year is the year of the painting; 0 means that it is unknown.
 	Year int32
 }
 

@@ -27,8 +27,8 @@ var AdmissionTraces = schema.GroupVersionResource{Group: "gatehouse.dev", Versio
 const maxReporting = 16
 
 // Reporting returns the group versions of other servers that serve traces and explanations of their own
-// requests. These servers embed the engine and announce themselves. A caller who may not list admissionservers
-// gets none.
+// requests. These servers embed the engine and announce themselves. Without the right to list
+// admissionservers there are none.
 func Reporting(ctx context.Context, client dynamic.Interface) []schema.GroupVersion {
 	list, err := client.Resource(schema.GroupVersionResource{Group: AdmissionTraces.Group, Version: AdmissionTraces.Version, Resource: "admissionservers"}).List(ctx, metav1.ListOptions{})
 	if err != nil {

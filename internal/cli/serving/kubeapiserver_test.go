@@ -114,7 +114,7 @@ func TestHelpListsFlagsAsTestLibrariesLookForThem(t *testing.T) {
 		return regexp.MustCompile(`(?m)^\s*--` + name + `\b`).MatchString(help.String())
 	}
 	for _, line := range command.GeneratedLines(command.UpstreamFlags) {
-		// The test's expression does not match a flag with a short form.
+		// Like envtest's own expression, it does not match a flag with a short form.
 		if name, _, _ := strings.Cut(line, " "); name != "v" && !listed(name) {
 			t.Errorf("--%s is not listed", name)
 		}
@@ -224,7 +224,7 @@ func TestInstalledProgramsFollowTheProgram(t *testing.T) {
 	}
 	check()
 	check()
-	// Another build and a file of another kind have the names of programs.
+	// Files of another origin under the names of the programs are replaced.
 	for _, name := range []string{program.KubeAPIServer, program.Kubectl} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 const (
 	// The memory limit of the runtime is liveTimes times the live heap, plus room bytes. A server for tests
-	// runs beside many others and gets roomInTests. Under load, a server with the larger room creates an eighth
+	// shares the machine with many others and gets roomInTests. Under load, a server with the larger room creates an eighth
 	// more objects per second than with roomInTests; with half of roomInTests, its start takes half as much CPU
 	// again.
 	liveTimes         = 2

@@ -42,10 +42,10 @@ const (
 	node   = "../../../deploy/agent/node"
 )
 
-// version is that of the cluster which the chart is rendered for.
+// version is the Kubernetes version that the chart is rendered for.
 var version = chartutil.KubeVersion{Version: "v1.37.1", Major: "1", Minor: "37"}
 
-// objects are those of manifests, by kind and name.
+// objects are the objects of manifests, by kind and name.
 type objects map[string]*unstructured.Unstructured
 
 // read reads manifests.
@@ -70,7 +70,7 @@ func read(t *testing.T, text string) objects {
 	}
 }
 
-// render is what helm template makes of the chart, with values in YAML.
+// render returns the output of helm template for the chart, with values in YAML.
 func render(t *testing.T, name, namespace, values string) (string, error) {
 	t.Helper()
 	chart, err := loader.Load(folder)
@@ -143,7 +143,7 @@ func credentials(t *testing.T, service string) (values, dir string) {
 	return string(data), dir
 }
 
-// S32.10: helm lint has nothing to say, and says when a value is wrong.
+// S32.10: helm lint accepts the chart, and reports a wrong value.
 func TestLint(t *testing.T) {
 	files, _ := credentials(t, "gatehouse-agent/gatehouse-agent")
 	for values, wrong := range map[string]string{
@@ -168,7 +168,7 @@ func TestLint(t *testing.T) {
 				said.WriteString(m.Error() + "\n")
 			}
 		}
-		// Helm lint leaves out what a template says by fail; helm template has it.
+		// helm lint ignores errors of a template's fail function; helm template reports them.
 		if _, err := render(t, "gatehouse-agent", "gatehouse-agent", values); err != nil {
 			said.WriteString(err.Error())
 		}
@@ -181,7 +181,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// S32.10: the chart makes what deploy/agent/base has, with the rights that gatehouse agent prints.
+// S32.10: the chart renders the objects of deploy/agent/base, with the rights that gatehouse agent prints.
 func TestTheChartIsTheBase(t *testing.T) {
 	files, dir := credentials(t, "gatehouse-agent/gatehouse-agent")
 	text, err := render(t, "gatehouse-agent", "gatehouse-agent", files)
@@ -220,8 +220,8 @@ func TestTheChartIsTheBase(t *testing.T) {
 	}
 }
 
-// plain is an object without what differs between a chart and a kustomization: labels, the image, and flags with
-// their default values.
+// plain returns an object without the differences between a chart and a kustomization: labels, the image, and
+// flags with their default values.
 func plain(t *testing.T, obj *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	obj = obj.DeepCopy()
@@ -274,7 +274,7 @@ func show(t *testing.T, v any) string {
 	return string(data)
 }
 
-// S32.10: values change what they say, and nothing is left of what is left out.
+// S32.10: values have their effect, and a disabled part leaves nothing behind.
 func TestValues(t *testing.T) {
 	files, _ := credentials(t, "watch/x-gatehouse-agent")
 	for name, tc := range map[string]struct {
@@ -408,7 +408,7 @@ func kubeconfigOf(t *testing.T, dir string, c *rest.Config) string {
 	return path
 }
 
-// S32.11: the overlay for nodes of the control plane is the base with pods that read a log file as root, and nothing
+// S32.11: the overlay for control plane nodes is the base with pods that read a log file as root, and nothing
 // else of the node.
 func TestTheOverlayOfNodes(t *testing.T) {
 	got, want := read(t, must(t, "kubectl", "kustomize", node)), read(t, must(t, "kubectl", "kustomize", base))

@@ -1,3 +1,3 @@
-// Package chart tests the Helm chart of gatehouse agent, deploy/agent/chart, with the library of Helm. It is a module
-// of its own, so that nothing of Helm is among the dependencies of the program.
+// Package chart tests the Helm chart of gatehouse agent, deploy/agent/chart, with Helm's own packages. It is a
+// separate module, so that the program does not depend on Helm.
 package chart

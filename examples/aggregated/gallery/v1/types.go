@@ -27,7 +27,7 @@ type Painting struct {
 	Spec PaintingSpec `json:"spec,omitempty"`
 }
 
-// PaintingSpec says what the painting is.
+// PaintingSpec describes the painting.
 type PaintingSpec struct {
 	// Title is what the painting is called; it is required.
 	Title string `json:"title"`
@@ -44,13 +44,13 @@ type PaintingList struct {
 	Items           []Painting `json:"items"`
 }
 
-// OpenAPIModelName is what the kind is called in OpenAPI documents.
+// OpenAPIModelName is the name of the kind in OpenAPI documents.
 func (Painting) OpenAPIModelName() string { return "com.example.gallery.v1.Painting" }
 
-// OpenAPIModelName is what the type is called in OpenAPI documents.
+// OpenAPIModelName is the name of the type in OpenAPI documents.
 func (PaintingSpec) OpenAPIModelName() string { return "com.example.gallery.v1.PaintingSpec" }
 
-// OpenAPIModelName is what the kind is called in OpenAPI documents.
+// OpenAPIModelName is the name of the kind in OpenAPI documents.
 func (PaintingList) OpenAPIModelName() string { return "com.example.gallery.v1.PaintingList" }
 
 // DeepCopy returns a copy that shares nothing with p.

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
 )
 
-// addConversions registers how the kinds become internal ones, and back.
+// addConversions registers the conversions between this version and the internal types.
 func addConversions(s *runtime.Scheme) error {
 	for _, pair := range []struct {
 		in, out any

@@ -1,3 +1,2 @@
-// Package v1beta1 is version v1beta1 of the API group gallery.example.com, which
-// called the artist the painter.
+// Package v1beta1 is version v1beta1 of the API group gallery.example.com. It calls the artist the painter.
 package v1beta1

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds in this package.
+// GroupVersion is the group and version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "web.example.com", Version: "v1"}
 
 // AddToScheme adds the kinds to a scheme.
@@ -25,7 +25,7 @@ type Website struct {
 	Status WebsiteStatus `json:"status,omitempty"`
 }
 
-// WebsiteSpec says what is wanted.
+// WebsiteSpec is the desired state.
 type WebsiteSpec struct {
 	// Image is the container image with the website.
 	Image string `json:"image"`
@@ -33,7 +33,7 @@ type WebsiteSpec struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 }
 
-// WebsiteStatus says what there is.
+// WebsiteStatus is the observed state.
 type WebsiteStatus struct {
 	// Deployment is the name of the Deployment.
 	Deployment string `json:"deployment,omitempty"`

@@ -80,14 +80,14 @@ type taker struct {
 	// versions has the version in which each resource is listed, kinds the resource of each kind.
 	versions map[schema.GroupResource]schema.GroupVersionResource
 	kinds    map[schema.GroupVersionKind]schema.GroupVersionResource
-	// namespaced has the namespaced resources. If the caller may not list one in all namespaces, it is read in
-	// namespaces.
+	// namespaced has the namespaced resources. A resource that the caller may not list in all namespaces is listed in
+	// each of namespaces.
 	namespaced map[schema.GroupVersionResource]bool
 	namespaces []string
 }
 
-// Take reads a snapshot of a cluster. Resources that the caller may not list are in Unread, and are read only in
-// namespaces, where the caller may. The error reports that the cluster does not respond. progress, which may be nil, is
+// Take reads a snapshot of a cluster. A resource that the caller may not list is added to Unread, and listed in each of
+// namespaces where the caller may. The error reports that the cluster does not respond. progress, which may be nil, is
 // called with the number of kinds read and their total, never concurrently.
 func Take(ctx context.Context, config *rest.Config, namespaces []string, progress func(done, of int)) (*Cluster, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)

@@ -602,8 +602,8 @@ func TestWebhooksElsewhere(t *testing.T) {
 }
 
 // S28.6, S28.11: a binding is enforced like its policy; no rule treats as warn-only a registration that a
-// kube-apiserver enforces; a user who may label a namespace can leave a rollout, unless namespaces without the label
-// are in it, too.
+// kube-apiserver enforces; with the right to label a namespace, a user can leave a rollout, unless namespaces without
+// the label are in it, too.
 func TestRulesAboutEnforcement(t *testing.T) {
 	const policy = `
 apiVersion: admissionregistration.k8s.io/v1

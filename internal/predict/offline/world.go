@@ -118,7 +118,7 @@ type Request struct {
 	All bool
 }
 
-// Plan returns the admission of a request as a plan. The error is about the request, or comes from World.Stored.
+// Plan plans the admission of a request. The error is about the request, or comes from World.Stored.
 func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	p, _, err := w.Try(ctx, q)
 	return p, err

@@ -40,7 +40,7 @@ type Report struct {
 	// Before and After count the verdicts of the baseline, and with the change.
 	Before Tally `json:"before"`
 	After  Tally `json:"after"`
-	// Undecided counts those judged requests whose verdict may be wrong, because a policy or webhook selects by unknown
+	// Undecided counts evaluated requests whose verdict may differ, because a policy or webhook selects by unknown
 	// labels of their namespaces. Unknown lists these policies and webhooks, most frequent first.
 	Undecided int        `json:"undecided,omitempty"`
 	Unknown   []*Unknown `json:"unknown,omitempty"`

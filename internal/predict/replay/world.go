@@ -32,7 +32,7 @@ type Cluster struct {
 	Gatehouse bool
 }
 
-// objects returns the objects that affect admission. files has those that come from files.
+// objects returns the objects that affect admission. files contains the subset from files.
 func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string]*manifests.Object) {
 	files = map[string]*manifests.Object{}
 	var written []*unstructured.Unstructured

@@ -35,7 +35,7 @@ type Reader struct {
 	// Known returns objects that were stored before the first request; nil for none.
 	Known func(Key) json.RawMessage
 
-	// events, if set, receives the events of audit logs instead of take receiving requests.
+	// events, if set, is called with the events of audit logs, and take is not called.
 	events func(data []byte, place string) error
 
 	state state
@@ -60,8 +60,8 @@ func Events(ctx context.Context, paths []string, in io.Reader, take func(event [
 type Count struct {
 	// Requests is the number of requests read.
 	Requests int `json:"requests"`
-	// LeftOut counts by reason the requests that cannot be evaluated. Other counts by reason reads, other lines, and
-	// events of other stages of a request.
+	// LeftOut counts, by reason, the requests that cannot be evaluated. Other counts, by reason, reads and events of
+	// other stages of a request.
 	LeftOut []Reason `json:"leftOut,omitempty"`
 	Other   []Reason `json:"other,omitempty"`
 	// Backwards is the number of requests with an earlier time than the request before them.

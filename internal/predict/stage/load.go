@@ -43,7 +43,8 @@ type loading struct {
 	object    *unstructured.Unstructured
 	kind      *offline.Kind
 	namespace string
-	// note says how the server deviates from the object; refused is the reason if the server does not have it.
+	// note describes a difference between the given and the stored object; refused is the rejection if it is not
+	// stored.
 	note    string
 	refused *metav1.Status
 	// used is the usage in the status of a quota; nil if there is none.

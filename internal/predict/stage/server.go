@@ -39,7 +39,7 @@ type Options struct {
 	Webhooks         bool
 	ServiceAddresses []string
 	// ServiceRange is the range of cluster IPs, such as 10.43.0.0/16; empty means the range of the snapshot, or else
-	// the variable of this name.
+	// the variable ServiceRange.
 	ServiceRange string
 	// MayConvert enables conversion webhooks of custom resources. It is called before each call of such a webhook, and
 	// its error prevents the call; ConvertingAll allows all. If it is nil, versions of a custom resource are treated as

@@ -18,7 +18,7 @@ type Unseen struct {
 	// Resource is PLURAL or PLURAL.GROUP, or names an object; Reason is the reason why the Stage does not have it.
 	Resource string `json:"resource"`
 	Reason   string `json:"reason"`
-	// Missing names the plugins or objects that are therefore ignored in verdicts.
+	// Missing describes the plugins or objects that verdicts therefore ignore, or the facts that they assume.
 	Missing string `json:"missing,omitempty"`
 
 	// concerns reports whether the missing part can change the verdict on a request.

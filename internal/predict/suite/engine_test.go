@@ -217,8 +217,8 @@ func TestEngineJudges(t *testing.T) {
 		{"only by policies that are there", func(files map[string]string) {
 			files["policies/tests.yaml"] = strings.Replace(files["policies/tests.yaml"], "policy: owned", "policy: owner", 1)
 		}, []Status{Passed, Broken, Passed}, `the world has no policy "owner" (did you mean owned?)`},
-		// Requests without a matching webhook are skipped by the policies; kinds that no file defines get a CRD for
-		// each suite.
+		// A request for which no webhook is called counts as skipped by its policies; kinds that no file defines get a
+		// CRD for each suite.
 		{"as Kyverno, in its suites", func(files map[string]string) {
 			files["engine/engine.yaml"] = strings.Replace(files["engine/engine.yaml"], "name: engine", "name: kyverno", 1)
 			delete(files, "policies/tests.yaml")

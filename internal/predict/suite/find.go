@@ -124,7 +124,7 @@ type finder struct {
 	seen  map[string]bool
 	// hooks are the webhook configurations in the paths, once they are read.
 	hooks *[]*manifests.Object
-	// contents has the contents that running engines must have under each policy name.
+	// contents has, by policy name, the contents of the policies that running engines must have.
 	contents map[string]map[string]bool
 	files    int
 	// constraints counts the policies made from constraints.

@@ -85,7 +85,7 @@ type gator struct {
 	engine  bool
 	running string
 	kinds   map[string]bool
-	// of are the suites for Gatekeeper, by the file of the template, and others all suites made.
+	// of has Gatekeeper's suites by template file, and others lists all suites for Gatekeeper.
 	of     map[string]*foreign
 	others []*foreign
 }

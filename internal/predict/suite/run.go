@@ -607,8 +607,8 @@ func (t *Test) unmet(o *Outcome) (failures []Failure, skip string) {
 // unconvertedKey is the key of an *atomic.Pointer[errUnjudged] in the context of a request.
 type unconvertedKey struct{}
 
-// mayConvert prevents calls of conversion webhooks, except those of started programs, and with Call of any. A prevented
-// call makes the request fail with the reason (S24.19).
+// mayConvert allows calls of conversion webhooks of started programs, and of all conversion webhooks with Call. It
+// notes in the context of a request that a call was prevented, and the request then counts as not evaluated (S24.19).
 func (r *runner) mayConvert(started map[string]bool) func(context.Context, string, *registration.ClientConfig) error {
 	return func(ctx context.Context, definition string, to *registration.ClientConfig) error {
 		if r.Call || to.Service != nil && started[to.Service.Namespace+"/"+to.Service.Name] {

@@ -35,8 +35,8 @@ func runWith(t *testing.T, text string, o Options) *Report {
 	return report
 }
 
-// S24.6: a user who is bound to an aggregated role has the rights of the roles that it selects, as in a cluster, where
-// a controller writes them into the role.
+// S24.6: a user bound to an aggregated role has the rights of the roles that it selects, as in a cluster, where a
+// controller writes them into the role.
 func TestAggregatedRolesGiveRights(t *testing.T) {
 	report := run(t, `apiVersion: gatehouse.dev/v1alpha1
 kind: AdmissionTests

@@ -210,8 +210,8 @@ func (n *names) registered(ctx context.Context, p *venue, policies map[*engines.
 	return nil
 }
 
-// impatience bounds the time in which an engine that reports a policy as ready may not yet enforce it, and
-// cachePatience the time that it may take to read the objects around a request. No status reports either.
+// impatience is the time for which an engine may not yet enforce a policy that it reports as ready, and cachePatience
+// the time that it may take to read the objects around a request. No status shows when these times are over.
 const (
 	impatience    = 2 * time.Second
 	cachePatience = 10 * time.Second

@@ -118,8 +118,8 @@ func encoded(value *yamlv3.Node, indent int) (string, error) {
 	return out.String(), nil
 }
 
-// rewrite sets expectations to the actual result: all unmet expectations, and the ones about the rejecting policy or
-// webhook if the rejection is new.
+// rewrite sets unmet expectations to the actual result. If a request was rejected unexpectedly, it also sets the
+// expected message and decider.
 func (r *Result) rewrite(n *yamlv3.Node) {
 	o := r.Outcome
 	set := func(name string, value any) {

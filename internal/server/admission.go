@@ -78,7 +78,7 @@ type admitter struct {
 	namespaces corelisters.NamespaceLister
 	// caches are the caches that admission plugins and RBAC read.
 	caches *caches.Caches
-	// rejected knows the owners whose new objects initializers rejected.
+	// rejected tracks the owners whose new objects initializers rejected.
 	rejected *controllers.Rejections
 	// creations counts the creates that the chain has let pass and that are not stored yet.
 	creations *namespaces.Creations

@@ -133,10 +133,11 @@ func (s *settings) etcdDir() string { return filepath.Join(s.DataDir, "etcd") }
 // pkiDir is the directory of the certificates that the server makes.
 func (s *settings) pkiDir() string { return filepath.Join(s.DataDir, "pki") }
 
-// peers are the certificates by which members know each other.
+// peers are the certificates with which members authenticate each other.
 func (s *settings) peers() *auth.Peers { return auth.NewPeers(s.files(), s.pkiDir()) }
 
-// enter makes the etcd of this server one of several: it begins a cluster, joins one, or comes back.
+// enter makes the etcd of this server a member of a cluster: it begins a cluster, joins one, or
+// returns to its cluster.
 func (s *settings) enter(ctx context.Context) (*etcd.Member, error) {
 	if format, err := datadir.Has(s.DataDir); err != nil || datadir.Encrypted(format) && s.EncryptionProviderConfig == "" {
 		return nil, cmp.Or(err, fmt.Errorf("the Secrets in %s are encrypted with keys of its own, and all servers of a cluster need the same ones: give each of them a copy of %s, which --encryption-provider-config names", s.DataDir, encryption.OwnFile(s.DataDir)))
@@ -296,7 +297,7 @@ func writesToStorage(info *request.RequestInfo) bool {
 		!registration.IsVirtual(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
 }
 
-// newAdmitter returns what lets servers join.
+// newAdmitter returns the Admitter, which lets servers join.
 func newAdmitter(s *settings, db *database) (*members.Admitter, error) {
 	judging, err := s.judgedBy()
 	if err != nil {

@@ -92,7 +92,8 @@ func newPublisher(e *exposed) (*kubernetesservice.Publisher, error) {
 	}
 	return publisher, e.generic.AddPreShutdownHook("stop-kubernetes-service-controller", func() error {
 		publisher.Withdraw()
-		// New requests are refused from now on. Watches that ended before would come back at once.
+		// New requests are refused from now on. Clients of watches that ended before would connect
+		// again at once.
 		close(e.stopping)
 		return nil
 	})

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// countAge is how old the count of a resource's objects may be by which a list is weighed.
+	// countAge is how old the count of a resource's objects may be when a list is weighed.
 	countAge = 10 * time.Second
 	// countTimeout bounds how long a list waits for its weight.
 	countTimeout = time.Second

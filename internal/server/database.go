@@ -84,7 +84,7 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 			select {
 			case err := <-db.embedded.Err():
 				stop(err)
-				// Requests that wait for an answer of etcd would hold up the end.
+				// Requests that wait for an answer of etcd would delay the shutdown.
 				db.client.Close()
 			case <-ctx.Done():
 			}
@@ -100,7 +100,8 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 	return db, nil
 }
 
-// openValues returns what objects pass on their way to etcd and back; nil when nothing is encrypted.
+// openValues returns the transformers of objects on their way to etcd and back; nil when nothing is
+// encrypted.
 func openValues(ctx context.Context, s *settings) (*encryption.Transformers, error) {
 	o := encryption.Options{File: s.EncryptionProviderConfig, Reload: s.EncryptionProviderConfigAutomaticReload, ServerID: replicaID()}
 	if o.File == "" {
@@ -140,16 +141,15 @@ func (db *database) close() {
 	}
 }
 
-// forObjects returns the client with which objects are stored. What servers keep in etcd besides
-// objects uses the plain client.
+// forObjects returns the client with which objects are stored. Other data of servers in etcd uses
+// the plain client.
 func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernetes.Client {
 	client := *db.client
 	guarded := clientv3.NewCtxClient(client.Ctx())
 	guarded.KV = fences.KV(client.KV)
 	client.Kubernetes = revisionmark.Client(quotas.Client(client.Kubernetes, guarded), guarded.KV, fresh.Marks(s.EtcdPrefix)...)
-	// A server alone on its etcd knows of all creates, and a namespace that is being deleted
-	// waits for them. Servers that share an etcd refuse a create that comes after the deletion
-	// began.
+	// A server alone on its etcd sees all creates, and a namespace that is being deleted waits for
+	// them. Servers that share an etcd refuse a create that comes after the deletion began.
 	if s.sharesEtcd() && s.runs(admission.NamespaceLifecycleName) {
 		client.Kubernetes = namespaces.Fence(client.Kubernetes, guarded.KV, s.EtcdPrefix, db.namespaces())
 	}
@@ -173,8 +173,9 @@ func newPlaces(s *settings, version compatibility.EffectiveVersion, endpoints []
 	return factory.Complete(etcdOptions).New()
 }
 
-// followEncryption uses the encryption configuration again when its file has changed, until ctx ends.
-// It looks at once when somebody writes the key that replicas.LookAtEncryption writes.
+// followEncryption loads the encryption configuration again when its file has changed, until ctx
+// ends. It checks the file at once when a client writes the key that replicas.LookAtEncryption
+// writes.
 func (c *controlled) followEncryption(ctx context.Context) {
 	now := make(chan struct{}, 1)
 	var watching sync.WaitGroup

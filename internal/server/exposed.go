@@ -113,8 +113,7 @@ type api struct {
 	handler        *resources.Handler
 }
 
-// ownScheme knows the kinds of gatehouse.dev, which come from several packages. It is read
-// only.
+// ownScheme has the kinds of gatehouse.dev, which come from several packages. It is read only.
 var ownScheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(replicasv1alpha1.AddToScheme(s))
@@ -171,7 +170,8 @@ func (s *settings) later() *resources.Later {
 	return &resources.Later{Fields: fields, Release: release, Reject: s.likeTheRelease()}
 }
 
-// likeTheRelease reports whether the server says nothing that one of the emulated release does not say.
+// likeTheRelease reports whether responses must have no text that a server of the emulated release does
+// not send.
 func (s *settings) likeTheRelease() bool {
 	return s.LaterFields == laterReject && emulation.FieldsOf(emulation.Effective().EmulationVersion().String()) != nil
 }

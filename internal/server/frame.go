@@ -46,7 +46,7 @@ type framed struct {
 	*reachable
 	// config has the handlers in front of the API, and the health of the server. It is complete.
 	config *genericapiserver.Config
-	// places says where each resource is stored and in which version.
+	// places has the prefix and the stored version of each resource.
 	places *serverstorage.DefaultStorageFactory
 }
 
@@ -202,8 +202,8 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, stopp
 	}
 }
 
-// fair reports whether requests are bounded by API priority and fairness, as FlowSchemas and
-// PriorityLevelConfigurations say. A server of a check has one user.
+// fair reports whether requests are bounded by API priority and fairness, that is, by FlowSchemas
+// and PriorityLevelConfigurations. A server of a check has one user.
 func (s *settings) fair() bool { return s.Features.EnablePriorityAndFairness && !s.Rehearsals }
 
 // identify configures how the server authenticates callers.

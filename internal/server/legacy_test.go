@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// groupVersions lists what discovery shows.
+// groupVersions lists the group versions in discovery.
 func groupVersions(h *harness.HTTP) []string {
 	var all []string
 	groups, _ := h.Get("/apis").At("groups").([]any)

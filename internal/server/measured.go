@@ -46,8 +46,8 @@ func (db *database) Monitor(ctx context.Context) (metrics.StorageMetrics, error)
 // Close implements metrics.Monitor. The server closes its etcd itself.
 func (db *database) Close() error { return nil }
 
-// ownState are the metrics of things that run out or end by themselves: space, certificates, parts
-// of the server.
+// ownState are the metrics of resources that run out or end by themselves: space, certificates,
+// parts of the server.
 type ownState struct {
 	componentmetrics.BaseStableCollector
 }
@@ -74,7 +74,7 @@ func (*ownState) DescribeWithStability(to chan<- *componentmetrics.Desc) {
 	}
 }
 
-// CollectWithStability implements StableCollector. What cannot be read is not shown.
+// CollectWithStability implements StableCollector. Values that cannot be read are left out.
 func (*ownState) CollectWithStability(to chan<- componentmetrics.Metric) {
 	show := func(desc *componentmetrics.Desc, value float64, labels ...string) {
 		to <- componentmetrics.NewLazyConstMetric(desc, componentmetrics.GaugeValue, value, labels...)

@@ -34,7 +34,8 @@ type links struct {
 	// delegated reports whether a request goes to another server. Handlers in front of the API do
 	// not count such a request as one of this server.
 	delegated func(context.Context, *request.RequestInfo) bool
-	// manifestsChanged compiles the registrations again, including those of manifest files.
+	// manifestsChanged compiles the registrations again, including the registrations of manifest
+	// files.
 	manifestsChanged func()
 	// read counts a read of the registrations, and announces which of them the engine cannot use.
 	read func(snapshot.Read)

@@ -51,8 +51,8 @@ type Options struct {
 	// PeerCertFile, PeerKeyFile and PeerTrustedCAFile are the certificates of members, all or none; without them the
 	// servers make their own.
 	PeerCertFile, PeerKeyFile, PeerTrustedCAFile string
-	// EncryptionProviderConfig is an EncryptionConfiguration, which says how values in etcd are
-	// encrypted; empty means that they are not. With EncryptionProviderConfigAutomaticReload, the
+	// EncryptionProviderConfig is an EncryptionConfiguration, which configures the encryption of
+	// values in etcd; empty means no encryption. With EncryptionProviderConfigAutomaticReload, the
 	// file may change while the server runs.
 	EncryptionProviderConfig                string
 	EncryptionProviderConfigAutomaticReload bool
@@ -66,10 +66,10 @@ type Options struct {
 	// not watched. EtcdQuota is how many bytes the database of the embedded etcd may have; 0
 	// means DefaultEtcdQuota.
 	MinFreeDisk, EtcdQuota int64
-	// BackupSchedule says when the embedded etcd is backed up, in the form of cron; empty
-	// means never. BackupDir is where backups go, empty meaning backups in DataDir, and
-	// BackupKeep how many stay there; 0 means 10. ProgramVersion is the version that backups
-	// name.
+	// BackupSchedule is the schedule of backups of the embedded etcd, in the format of cron; empty
+	// means never. BackupDir is the directory of backups, empty meaning backups in DataDir, and
+	// BackupKeep the number of backups to keep; 0 means 10. ProgramVersion is the version that
+	// backups name.
 	BackupSchedule, BackupDir string
 	BackupKeep                int
 	ProgramVersion            string
@@ -89,8 +89,8 @@ type Options struct {
 	// SecureServing has the lowest version of TLS and the accepted cipher suites, certificates for single names, and
 	// the settings of HTTP/2: the options of k8s.io/apiserver, with its flags. Its other fields are ignored.
 	SecureServing *options.SecureServingOptions
-	// AnonymousAuth says whether callers without credentials are the user system:anonymous. Nil
-	// means that they are at the paths of health and version only.
+	// AnonymousAuth makes callers without credentials the user system:anonymous. Nil means that
+	// they are this user at the paths of health and version only.
 	AnonymousAuth *bool
 	// TokenAuthFile is a CSV file of tokens, users and groups.
 	TokenAuthFile string
@@ -150,9 +150,9 @@ type Options struct {
 	RefusePrivileged bool
 	// EventTTL is how long events are kept; 0 means one hour.
 	EventTTL time.Duration
-	// AdmissionControl names the admission plugins to run, in this order; empty
-	// means the recommended ones. EnableAdmissionPlugins and
-	// DisableAdmissionPlugins change the recommended set instead.
+	// AdmissionControl names the admission plugins to run, in this order; empty means the
+	// recommended plugins. EnableAdmissionPlugins and DisableAdmissionPlugins change the
+	// recommended set instead.
 	AdmissionControl, EnableAdmissionPlugins, DisableAdmissionPlugins []string
 	// AdmissionConfigFile is an AdmissionConfiguration.
 	AdmissionConfigFile string
@@ -179,9 +179,9 @@ type Options struct {
 	// that reads the same data, and gates as NAME=true or NAME=false. Kubernetes keeps them per
 	// process: servers of one process must agree on them. None means the values of the process.
 	EmulatedVersion, MinCompatibilityVersion, FeatureGates []string
-	// LaterFields says how requests are handled that set fields of built-in kinds that the emulated
-	// release does not have (S26.13): "warn", the default, keeps the fields and warns, "reject"
-	// treats them as unknown fields, and "keep" keeps them without a warning, as kube-apiserver does.
+	// LaterFields configures requests that set fields of built-in kinds that the emulated release
+	// does not have (S26.13): "warn", the default, keeps the fields and warns, "reject" treats them
+	// as unknown fields, and "keep" keeps them without a warning, as kube-apiserver does.
 	LaterFields string
 	// EmulationForwardCompatible serves later versions of kinds that the emulated release has;
 	// RuntimeConfigEmulationForwardCompatible lets RuntimeConfig ask for kinds and versions that
@@ -193,9 +193,9 @@ type Options struct {
 	AdmissionRefreshInterval, AdmissionMaxStaleness time.Duration
 	// AdmissionConsistency is "bounded", the default, or "strict".
 	AdmissionConsistency string
-	// AdmissionWebhookBreaker says which failures in a row make the server skip a webhook server
-	// until it answers again: "connect", the default, means failed connections; "timeout" means
-	// these and calls that are not answered in time; "off" means none. The same holds for
+	// AdmissionWebhookBreaker selects the failures in a row after which the server skips a webhook
+	// server until it answers again: "connect", the default, means failed connections; "timeout"
+	// means failed connections and timeouts of calls; "off" means none. The same holds for
 	// conversion webhooks.
 	AdmissionWebhookBreaker string
 	// AdmissionWebhookMaxInFlight limits the concurrent calls of an admission plugin to one
@@ -227,8 +227,8 @@ type Options struct {
 	Rehearsals bool
 
 	// Controllers names the controllers to run, as --controllers of a kube-controller-manager does:
-	// names, "*" for the default controllers, "-name", and besides "+name", or "-*" for none. Empty
-	// means the default controllers.
+	// names, "*" for the default controllers, "-name", and in addition "+name", or "-*" for none.
+	// Empty means the default controllers.
 	Controllers []string
 	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
 	// are bound to them and become ready. 0 means none.
@@ -251,8 +251,9 @@ type Options struct {
 	// DialWebhook is for programs that embed a server and do not reach its webhooks by TCP; nil
 	// means TCP.
 	DialWebhook func(ctx context.Context, network, addr string) (net.Conn, error)
-	// WrapWebhook wraps what sends requests to one webhook, for admission or conversion; nil for
-	// nothing. The wrapper must not send a request twice. It is for programs that embed a server.
+	// WrapWebhook wraps the transport of requests to one webhook, for admission or conversion; nil
+	// means no wrapper. The wrapper must not send a request twice. It is for programs that embed a
+	// server.
 	WrapWebhook func(http.RoundTripper) http.RoundTripper
 
 	// MayConvert, if set, is asked before each call of a webhook that converts custom resources. Its

@@ -11,8 +11,8 @@ import (
 // profileTime bounds how long a profile of the server takes.
 const profileTime = 10 * time.Minute
 
-// anonymous bounds the connections of clients that have not authenticated. Authenticated ones have no bound, and
-// a load balancer may have all clients behind one address.
+// anonymous bounds the connections of clients that have not authenticated. Connections of authenticated clients
+// have no bound, because a load balancer may have all clients behind one address.
 var anonymous = bounds.Connections{PerAddress: 1000, Young: 10 * time.Second}
 
 // outside bounds requests outside of the API, at all endpoints: the body, and the time of the request, the work and the

@@ -22,8 +22,8 @@ import (
 )
 
 // Serve answers a request that comes through no connection. The request needs no credentials: its
-// user is the server itself, or the user that its headers impersonate. Serve returns what admission
-// did. The server must be ready and have Options.Rehearsals.
+// user is the server itself, or the user that its headers impersonate. Serve returns the trace of
+// admission. The server must be ready and have Options.Rehearsals.
 func (s *Server) Serve(w http.ResponseWriter, req *http.Request) *trace.Trace {
 	a := s.assembly.Load()
 	if a == nil || !s.settings.Rehearsals {
@@ -53,7 +53,7 @@ func (s *Server) Rehearse(w http.ResponseWriter, req *http.Request, r *Rehearsal
 type Attempt struct {
 	// Tried is nil when the write was rejected.
 	*resources.Tried
-	// Status says why the write was rejected; nil when it was not.
+	// Status is the reason why the write was rejected; nil when it was not.
 	Status   *metav1.Status
 	Warnings []string
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/survive"
 )
 
-// shutdownTimeout bounds how long connections may hold up the end of a server. Requests have
-// a time of their own; creators that wait for initializers get their answer after lastWait.
+// shutdownTimeout bounds how long connections may delay the end of a server. Requests have a time
+// limit of their own; creators that wait for initializers get their response after lastWait.
 const shutdownTimeout = 10 * time.Second
 
 // lastWait is how long creators may continue to wait for initializers when the server is to end.

@@ -96,7 +96,7 @@ func (s *settings) delayed(ctx context.Context) context.Context {
 	return delayed
 }
 
-// prepareProcess sets what all servers of one process share.
+// prepareProcess sets the state that all servers of one process share.
 func (s *settings) prepareProcess() error {
 	if err := catalog.AllowPrivileged(!s.RefusePrivileged); err != nil {
 		return err

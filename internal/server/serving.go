@@ -83,15 +83,15 @@ type serving struct {
 	advertised net.IP
 	// clientCA verifies the certificates of callers.
 	clientCA dynamiccertificates.CAContentProvider
-	// proxies says which proxies may say in headers who a caller is; nil for none.
+	// proxies configures the proxies that may name a caller in headers; nil for none.
 	proxies *authenticatorfactory.RequestHeaderConfig
-	// toAggregated is the certificate by which aggregated servers know this one.
+	// toAggregated is the client certificate of this server for aggregated servers.
 	toAggregated *certificates.Pair
 }
 
 func (v *serving) pki() *auth.PKI { return v.keys.Load() }
 
-// roots are the PEM certificates by which clients verify the server.
+// roots are the PEM certificates with which clients verify the server.
 func (v *serving) roots() []byte {
 	if v.given != nil {
 		return v.given
@@ -163,8 +163,8 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 	return r, err
 }
 
-// advertised returns the address under which others reach this server. The error
-// says that there is none.
+// advertised returns the address under which others reach this server, or an error if there is
+// none.
 func (s *settings) advertised() (net.IP, error) {
 	if s.AdvertiseAddress != "" {
 		return net.ParseIP(s.AdvertiseAddress), nil
@@ -251,8 +251,8 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	return nil
 }
 
-// front sets up the certificate by which aggregated servers know this server, and the proxies
-// that this server trusts.
+// front sets up the client certificate for aggregated servers, and the proxies that this server
+// trusts.
 func (v *serving) front(s *settings) error {
 	var err error
 	if v.proxies, err = s.proxies.ToAuthenticationRequestHeaderConfig(); err != nil {
@@ -326,8 +326,8 @@ func (t toPeers) RoundTrip(req *http.Request) (*http.Response, error) {
 	}}).RoundTrip(req)
 }
 
-// writeKubeconfig writes the credentials of the admin, and says in the data directory which address they
-// are for.
+// writeKubeconfig writes the credentials of the admin, and records in the data directory the address
+// that they are for.
 func (v *serving) writeKubeconfig(s *settings, db *database) error {
 	host := s.BindAddress
 	if net.ParseIP(host).IsUnspecified() {
@@ -370,7 +370,7 @@ type loopback struct {
 	config    *restclient.Config
 	client    *kubernetes.Clientset
 	informers informers.SharedInformerFactory
-	// mapper finds the resources of kinds, custom ones included. The mapper reads discovery when
+	// mapper finds the resources of kinds, including custom ones. The mapper reads discovery when
 	// it is first used.
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 	// reads bounds the server's reads from aggregated servers.

@@ -169,7 +169,8 @@ func (s *settings) parseAddresses() error {
 	return nil
 }
 
-// checkFiles says which file cannot be read, or is missing although another one needs it.
+// checkFiles returns an error that names a file that cannot be read, or that is missing although
+// another file needs it.
 func (s *settings) checkFiles() error {
 	for _, pair := range []struct{ one, other, oneFlag, otherFlag string }{
 		{s.TLSCertFile, s.TLSPrivateKeyFile, "--tls-cert-file", "--tls-private-key-file"},
@@ -250,7 +251,7 @@ func (s *settings) parseAuthorization() error {
 	return err
 }
 
-// authorizes reports whether an authorizer of a type decides what callers may do.
+// authorizes reports whether the server runs an authorizer of a type.
 func (s *settings) authorizes(mode string) bool { return slices.Contains(s.modes, mode) }
 
 func (s *settings) checkChoices() error {
@@ -371,9 +372,9 @@ func (s *settings) checkAudit() error {
 	return nil
 }
 
-// checkProxies checks RequestHeader, and adds the usual names of the headers in which proxies
-// name callers, except for the uid: as at kube-apiserver, no header names the uid unless the
-// administrator says so. A proxy of before 2025 passes that header on as its client sent it.
+// checkProxies checks RequestHeader, and adds the usual names of the headers in which proxies name
+// callers, except for the uid: as at kube-apiserver, no header names the uid unless the
+// administrator sets it. A proxy from before 2025 passes that header on as its client sent it.
 func (s *settings) checkProxies() error {
 	given := &s.proxies
 	*given = *s.RequestHeader

@@ -13,8 +13,8 @@ func TestAFileThatDoesNotExistIsNamed(t *testing.T) {
 	}
 }
 
-// Headers of proxies have the names of kube-apiserver's documents, except for the uid: a caller could
-// choose one at a proxy that does not know its header (S22.17).
+// Headers of proxies have the names in kube-apiserver's documents, except for the uid: a client could
+// set its own uid through a proxy that does not remove this header (S22.17).
 func TestHeadersOfProxies(t *testing.T) {
 	s, err := newSettings(Options{DataDir: t.TempDir()})
 	if err != nil {

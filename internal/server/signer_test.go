@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
-// An external signer signs the tokens of service accounts, and says how long they are valid and
-// which keys verify them.
+// An external signer signs the tokens of service accounts, and provides their lifetime and the keys
+// that verify them.
 func TestAnExternalSignerSignsTokens(t *testing.T) {
 	// The path of a socket must be short.
 	dir, err := os.MkdirTemp("", "signer")

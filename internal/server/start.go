@@ -63,7 +63,7 @@ func newAssembly(c *controlled) (*assembly, error) {
 		whenReady: []part{
 			{"controllers", c.controllers.Run},
 			{"aggregation: start", c.api.aggregator.Run},
-			// The certificate by which aggregated servers know this one is read again.
+			// The client certificate for aggregated servers is read again.
 			{"aggregation: certificate", func(ctx context.Context) { c.serving.toAggregated.Run(ctx, 1) }},
 		},
 	}
@@ -128,7 +128,7 @@ const (
 type bootStep struct {
 	name string
 	do   func(context.Context) error
-	// lasting says that the step starts work that continues until the server ends.
+	// lasting means that the step starts work that continues until the server ends.
 	lasting bool
 }
 

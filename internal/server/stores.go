@@ -88,6 +88,6 @@ func (st *stores) place(resource schema.GroupResource) string {
 	if legacyscheme.Scheme.IsGroupRegistered(resource.Group) {
 		return "/" + st.places.ResourcePrefix(resource)
 	}
-	// Custom resources, and what defines them.
+	// Custom resources and CRDs.
 	return "/" + resource.Group + "/" + resource.Resource
 }

@@ -149,8 +149,7 @@ func unpacked(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.C
 	return out, nil
 }
 
-// statusWriter is a client for controllers that read CRDs with packed schemas, and write the status
-// of definitions.
+// statusWriter is a client for controllers that read CRDs with packed schemas, and write their status.
 type statusWriter struct {
 	client clientv1.ApiextensionsV1Interface
 	// before, if set, is called before a status is written. It returns what to write, and a

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// instances is the storage of custom objects in one version. Its watches end when the CRD is
-// replaced, so that clients watch again and see the new CRD.
+// instances is the storage of custom objects in one version. Its watches end when the definition of
+// the CRD is replaced, so that clients watch again with the new definition.
 type instances struct {
 	*customresource.REST
 	retired context.Context

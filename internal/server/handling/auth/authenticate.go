@@ -29,11 +29,11 @@ import (
 // openPaths are the paths that every client may read, also without credentials.
 var openPaths = []string{"/livez", "/readyz", "/healthz", "/version"}
 
-// AuthenticationOptions say which credentials the server trusts.
+// AuthenticationOptions configure the credentials that the server trusts.
 type AuthenticationOptions struct {
 	// ClientCA verifies client certificates.
 	ClientCA dynamiccertificates.CAContentProvider
-	// RequestHeader says which proxies may name the user of a request in headers; nil for none.
+	// RequestHeader names the proxies that may name the user of a request in headers; nil for none.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// TokenFile is a CSV file of tokens; empty for none.
 	TokenFile string
@@ -45,8 +45,8 @@ type AuthenticationOptions struct {
 	Keys      serviceaccount.PublicKeysGetter
 	Audiences authenticator.Audiences
 	Client    kubernetes.Interface
-	// Others say which further issuers' tokens are accepted; nil for no other tokens. ServerID
-	// names this server in metrics.
+	// Others configures further issuers of accepted tokens; nil for none. ServerID names this
+	// server in metrics.
 	Others   *options.BuiltInAuthenticationOptions
 	ServerID string
 	// Anonymous says whether requests without credentials are anonymous, at all paths. nil means
@@ -55,7 +55,7 @@ type AuthenticationOptions struct {
 	Anonymous *bool
 }
 
-// NewAuthenticator returns the authenticator of requests. It knows proxies, client certificates,
+// NewAuthenticator returns the authenticator of requests. It accepts proxies, client certificates,
 // tokens of the token file, tokens of service accounts and tokens of others. Requests for health
 // and version may be anonymous. An error means that a file cannot be read. Until ctx ends, the
 // authenticator follows the keys of issuers and the file of the authentication configuration.
@@ -111,7 +111,7 @@ func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticat
 	return union.NewFailOnError(known, anonymous.NewAuthenticator(unknown.Conditions)), nil
 }
 
-// openToAnybody returns a configuration by which anonymous clients may read the open paths.
+// openToAnybody returns a configuration that lets anonymous clients read the open paths.
 func openToAnybody() *apiserver.AnonymousAuthConfig {
 	config := &apiserver.AnonymousAuthConfig{Enabled: true}
 	for _, path := range openPaths {

@@ -19,7 +19,7 @@ import (
 const bootstrapWorkers = 8
 
 // Bootstrap makes the default roles and bindings of a cluster, and adds missing rules and subjects
-// to those that exist. Additions by an administrator stay. After an error Bootstrap still makes the
+// to existing ones. Additions by an administrator stay. After an error Bootstrap still makes the
 // other objects, and returns the first error.
 func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	there, err := list(ctx, client)

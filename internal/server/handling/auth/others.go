@@ -44,7 +44,7 @@ func CheckOthers(o *options.BuiltInAuthenticationOptions) error {
 }
 
 // newOthers returns upstream's authenticator of tokens of OpenID Connect and of tokens that a
-// webhook knows. It also returns the configuration of anonymous requests, if there is one.
+// webhook accepts. It also returns the configuration of anonymous requests, if there is one.
 func newOthers(ctx context.Context, o AuthenticationOptions) (authenticator.Request, *apiserver.AnonymousAuthConfig, error) {
 	others := Others(o.Others)
 	others.APIAudiences = o.Audiences

@@ -20,8 +20,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// Peers are the certificates by which the members of one etcd know each other, in a data directory. Their
-// authority signs nothing else. Each member has its key, and signs the certificates of servers that join.
+// Peers are the certificates with which the members of one etcd authenticate each other, in a data
+// directory. Their certificate authority signs nothing else. Each member has the key of the authority,
+// and signs the certificates of servers that join.
 type Peers struct {
 	// CAFile has the authorities that are trusted. CertFile and KeyFile are the certificate of this
 	// member, for connections in both directions.

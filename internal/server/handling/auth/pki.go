@@ -42,8 +42,8 @@ type PKI struct {
 	TokenKeys []any
 	// Rotation is the phase of a rotation that the keys are in (Rotation.State).
 	Rotation *Rotation
-	// FrontProxyCertFile and FrontProxyKeyFile are the client certificate by which aggregated
-	// servers know this server. FrontProxyCAFile has the authorities that may have signed it. This authority
+	// FrontProxyCertFile and FrontProxyKeyFile are the client certificate of this server for aggregated
+	// servers. FrontProxyCAFile has the certificate authorities that may have signed it. This authority
 	// signs nothing else: a client with a certificate of it may name any user in headers.
 	FrontProxyCAFile, FrontProxyCertFile, FrontProxyKeyFile string
 }
@@ -172,7 +172,8 @@ func (p *PKI) Serving(name string) (certPEM, keyPEM []byte, err error) {
 		return nil, nil, err
 	}
 	chain := append(own.certPEM, ca.certPEM...)
-	// A server that joins with a token of before the keys were replaced knows the previous authority only.
+	// A server that joins with a token from before the keys were replaced trusts the previous authority
+	// only.
 	if cross, _ := readCross(crossFile(filepath.Dir(p.CAFile), clientCA), ca.cert); cross != nil && p.Rotation != nil && p.Rotation.Phase == PhaseUse {
 		chain = append(chain, cross...)
 	}

@@ -24,8 +24,8 @@ func newProxies(c *authenticatorfactory.RequestHeaderConfig) authenticator.Reque
 	}
 }
 
-// AuthenticateRequest implements authenticator.Request. Certificates are looked at only when a
-// header names a user: checking one costs more than the rest of a small request.
+// AuthenticateRequest implements authenticator.Request. It verifies certificates only when a header
+// names a user: verifying one costs more than the rest of a small request.
 func (p proxies) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	for _, name := range p.names.Value() {
 		if req.Header.Get(name) != "" {

@@ -29,14 +29,14 @@ type Phase string
 
 // The phases, in their order.
 const (
-	// PhaseTrust has the servers trust new authorities and keys in addition to the old ones.
+	// In PhaseTrust the servers trust new authorities and keys in addition to the old ones.
 	PhaseTrust Phase = "trust"
-	// PhaseUse has them sign with the new ones. Certificates of the old ones stay good, and new certificates are also good
-	// for clients that trust the old authorities only.
+	// In PhaseUse the servers sign with the new keys. Certificates of the old authorities stay valid, and new
+	// certificates are also valid for clients that trust the old authorities only.
 	PhaseUse Phase = "use"
-	// PhaseForget ends the trust in the old ones.
+	// PhaseForget ends the trust in the old authorities and keys.
 	PhaseForget Phase = "forget"
-	// PhaseStore has a server store the new ones in place of the old ones.
+	// In PhaseStore a server stores the new authorities and keys in place of the old ones.
 	PhaseStore Phase = "store"
 	// PhaseRestart waits for restarts: etcd reads the authority of other members when a server starts.
 	PhaseRestart Phase = "restart"
@@ -113,7 +113,8 @@ type authority struct {
 	*pair
 	// trusted has the certificate of pair first, and then others that are trusted as well.
 	trusted []*x509.Certificate
-	// previous signs the certificate of pair for clients that know the previous one only; nil for none.
+	// previous signs the certificate of pair for clients that trust the previous authority only; nil
+	// for none.
 	previous *pair
 }
 
@@ -308,8 +309,9 @@ func (a *authority) writeTrust(to Files, file string) ([]byte, error) {
 	return text, to.Write(file, text, 0o644)
 }
 
-// chain returns the certificate of the authority that the previous one has signed, which follows certificates for clients
-// that know the previous one only. It is in a file of dir. It is nil when there is no previous authority.
+// chain returns the certificate of the authority that the previous authority has signed. It follows certificates for
+// clients that trust the previous authority only. It is in a file of dir. It is nil when there is no previous
+// authority.
 func (a *authority) chain(to Files, dir, name string) ([]byte, error) {
 	if a.previous == nil {
 		return nil, nil

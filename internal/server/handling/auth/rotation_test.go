@@ -67,7 +67,7 @@ func (r *rotating) read(file string) []byte {
 	return data
 }
 
-// trusts fails the test unless a server accepts what another one presents.
+// trusts fails the test unless a server accepts the certificates of another one.
 func (r *rotating) trusts(other *rotating) {
 	r.t.Helper()
 	at := func(name string) (cert, key string) { return pairFiles(other.dir, name) }
@@ -198,7 +198,8 @@ func TestKeysAreReplacedInPhases(t *testing.T) {
 	}
 }
 
-// A server reads the keys again that were replaced while it read them, and says when it cannot know the phase.
+// A server reads keys again that were replaced while it read them, and reports a phase of a later release as
+// an error.
 func TestAPhaseOfALaterRelease(t *testing.T) {
 	shared := newShared(t)
 	shared.RotationKey = "/test/rotation"

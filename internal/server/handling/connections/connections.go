@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Listener knows the open connections that it has accepted. It is safe for concurrent use.
+// Listener keeps track of the open connections that it has accepted. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
 	mu struct {
@@ -51,7 +51,7 @@ func (c *Listener) CloseAll() {
 	}
 }
 
-// connection is a connection that its listener knows until it is closed.
+// connection is a connection that its listener tracks until it is closed.
 type connection struct {
 	net.Conn
 	of *Listener

@@ -19,7 +19,7 @@ import (
 // Filter returns a handler that runs before next, and calls it.
 type Filter func(next http.Handler) http.Handler
 
-// Through returns a handler behind filters, of which the first one is outermost.
+// Through returns a handler behind filters, the first of them outermost.
 func Through(handler http.Handler, filters ...Filter) http.Handler {
 	for i := len(filters) - 1; i >= 0; i-- {
 		handler = filters[i](handler)
@@ -29,7 +29,7 @@ func Through(handler http.Handler, filters ...Filter) http.Handler {
 
 // Options are the settings of the filters that the configuration of k8s.io/apiserver does not have.
 type Options struct {
-	// Traced says that spans of requests go somewhere.
+	// Traced means that spans of requests are exported.
 	Traced bool
 	// Stopping is closed when no new requests are served. Watches end then, if the configuration
 	// gives them time for that.

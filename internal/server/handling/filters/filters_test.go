@@ -276,7 +276,7 @@ func TestWatchesEndWithTheServer(t *testing.T) {
 	<-done
 }
 
-// Requests pay for a span if somebody reads it only.
+// Requests pay for a span only if it is exported.
 func TestSpansAreForThoseWhoReadThem(t *testing.T) {
 	for _, c := range []struct {
 		name, header string

@@ -28,9 +28,9 @@ const (
 	pieceTime = 5 * time.Second
 )
 
-// Serve returns a handler in front of places and seats that bounds what slow clients hold. It
-// reads bodies before requests have a place (S27.6), and ends answers that clients do not read
-// (S27.7). It must come after authentication, and Reserve in front of all that answers.
+// Serve returns a handler in front of places and seats that bounds the resources that slow clients
+// hold. It reads bodies before requests have a place (S27.6), and ends responses that clients do
+// not read (S27.7). It must come after authentication, and Reserve before all handlers that answer.
 func (l *Limiter) Serve(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -58,7 +58,7 @@ func (l *Limiter) Serve(next http.Handler) http.Handler {
 type arrived struct {
 	io.Reader
 	body io.Closer
-	// end says that the bytes are not held any more, because they have been read.
+	// end releases the bytes when they have been read.
 	end func()
 }
 
@@ -77,7 +77,7 @@ func (a *arrived) Close() error {
 	return a.body.Close()
 }
 
-// failing is a body of which nothing more can be read.
+// failing is a body that fails every further read.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
@@ -140,7 +140,7 @@ func (l *Limiter) receive(req *http.Request, s *seats) (*arrived, *apierrors.Sta
 // past is a time that is over.
 var past = time.Unix(1, 0)
 
-// errFull says that there is no room for more bytes.
+// errFull means that there is no room for more bytes.
 var errFull = errors.New("no room for the body")
 
 // read reads a body to its end, with io.EOF, or one byte more than a resource may have. hold is
@@ -230,7 +230,7 @@ type answer struct {
 	// began is when the write began that has not returned; zero if there is none.
 	began time.Time
 	ended bool
-	// watch looks at the write from time to time; nil before the first write.
+	// watch checks the write periodically; nil before the first write.
 	watch *time.Timer
 }
 

@@ -250,8 +250,8 @@ func TestBytesAreShared(t *testing.T) {
 	}
 }
 
-// S27.6: requests get 429 when there is no room for their bytes, except those of system:masters,
-// whose bodies are read when the requests have a place.
+// S27.6: requests get 429 when there is no room for their bytes. Bodies of requests of
+// system:masters are read when the requests have a place.
 func TestBodiesHaveABound(t *testing.T) {
 	const size = 100 << 10
 	masters := []string{user.SystemPrivilegedGroup}
@@ -361,7 +361,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 	}
 }
 
-// S27.7: nothing looks at an answer that is over.
+// S27.7: a response that is over is not watched any more.
 func TestAnswersThatAreOverAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &answer{ResponseWriter: httptest.NewRecorder()}

@@ -9,15 +9,13 @@ import (
 // maxHandshakes is how many connections the server may compute the keys of at once.
 const maxHandshakes = 64
 
-// Pace returns a listener for TLS that takes every connection at once, and lets the
-// server work on a few handshakes at a time. A handshake costs as much as many
-// requests, and thousands of them together would stand in front of everything that
-// the server does for others; a read of etcd alone takes a dozen steps, each of which
-// would wait for all of them.
+// Pace returns a listener for TLS that accepts every connection at once, and lets the server
+// compute a few handshakes at a time. A handshake costs as much as many requests, and thousands of
+// them together would delay all other work of the server; a read of etcd alone takes a dozen steps,
+// each of which would wait for all of the handshakes.
 //
-// A connection counts from when its client has said something until the server waits
-// for the network again or answers. A silent or slow client
-// holds up no other one.
+// A connection counts from the first data of its client until the server waits for the network
+// again or answers. A silent or slow client does not delay others.
 func Pace(inner net.Listener) net.Listener {
 	return paced{inner, &places{limit: maxHandshakes}}
 }

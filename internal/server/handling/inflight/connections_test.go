@@ -48,7 +48,7 @@ func (c *crowd) join(n int) {
 	}
 }
 
-// say has a client say something, which the server reads.
+// say makes a client send data, which the server reads.
 func (c *crowd) say(i int) {
 	go c.peers[i].Write([]byte{22})
 	go func() {
@@ -84,7 +84,7 @@ func TestPace(t *testing.T) {
 		for i := range maxHandshakes + 5 {
 			c.say(talking(i))
 			if i < maxHandshakes {
-				// So that the first ones are served first.
+				// This makes the server serve the first connections first.
 				synctest.Wait()
 			}
 		}

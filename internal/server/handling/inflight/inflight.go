@@ -25,12 +25,12 @@ type Options struct {
 	// Yielded bounds the requests that gave back their place and continue; requests beyond it keep
 	// theirs.
 	Yielded int
-	// Fair says that Fair bounds the requests of all but members of system:masters. They are
-	// counted here, and never refused.
+	// Fair means that Fair bounds requests, except requests of system:masters. These are counted
+	// here, and never refused.
 	Fair bool
 	// MaxBody is how long the body of a request for a resource may be, in bytes.
 	MaxBody int64
-	// LongRunning says which requests do not count, watches above all.
+	// LongRunning reports which requests do not count, above all watches.
 	LongRunning request.LongRunningRequestCheck
 	// Serializer writes errors.
 	Serializer runtime.NegotiatedSerializer
@@ -65,10 +65,10 @@ func New(o Options) *Limiter {
 // Limit returns a handler that bounds the requests that next handles at once, and answers 429 when
 // all places are taken. Requests of system:masters have as many places of their own, and wait for
 // one as long as the requests may last: thousands that are handled at once would block each other,
-// and the reads that their admission needs. Some requests need no place: those of the server
-// itself, which others wait for, and those of system:masters that are for no resource, such as
-// /metrics, or for resources that configure webhooks, so that a webhook that blocks all requests
-// can be removed. Limit must come after authentication.
+// and the reads that their admission needs. Some requests need no place: the server's own requests,
+// which others wait for, and requests of system:masters that are for no resource, such as /metrics,
+// or for resources that configure webhooks, so that a webhook that blocks all requests can be
+// removed. Limit must come after authentication.
 func (l *Limiter) Limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())

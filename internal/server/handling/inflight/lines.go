@@ -16,9 +16,8 @@ import (
 const (
 	// maxLine is how many updates of one object may wait, when one more request for it comes.
 	maxLine = 100
-	// maxHead is how long an update keeps the next one of its object waiting. An update that
-	// waits for another one of the same object, in a way that StepAside does not know of, then
-	// gets on.
+	// maxHead is how long an update keeps the next one of its object waiting. This ends the wait of
+	// an update for another one of the same object that StepAside does not detect.
 	maxHead = 5 * time.Second
 )
 
@@ -84,7 +83,8 @@ func (l *Lines) Enter(ctx context.Context, key string) (*Update, error) {
 }
 
 // names reports whether a client's request is for the object with a key. Other requests change an
-// object on their way, such as what node ports are taken: places bound them, and they keep these.
+// object indirectly, such as the allocated node ports: they are bounded by places, and they keep
+// these.
 func names(ctx context.Context, key string) bool {
 	info, ok := request.RequestInfoFrom(ctx)
 	_, own := rank(ctx)
@@ -141,7 +141,8 @@ func (u *Update) await(ctx context.Context, wait *list.Element) error {
 // known. Another client may have changed the object since.
 func (u *Update) Last() runtime.Object { return u.last }
 
-// Leave ends the turn of an update that has stored an object, of which the next one gets a copy.
+// Leave ends the turn of an update that has stored an object. The next update gets a copy of the
+// object.
 func (u *Update) Leave(stored runtime.Object) {
 	u.lines.mu.Lock()
 	q := u.lines.lines[u.key]

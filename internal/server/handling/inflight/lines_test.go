@@ -37,7 +37,7 @@ func enter(t *testing.T, l *Lines, ctx context.Context, key string) <-chan *Upda
 }
 
 // S27.8: updates of one object run in the order in which they began, and each gets the object that
-// the one before has stored. Updates of other objects do not wait.
+// the previous update has stored. Updates of other objects do not wait.
 func TestUpdatesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Lines{}

@@ -25,7 +25,7 @@ type Fair struct {
 }
 
 // Reserve lets the requests behind it give back their seats, and end their connections. It must
-// stand in front of handlers that answer a request while others still handle it.
+// come before handlers that answer a request while others still handle it.
 func Reserve(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		s := &seats{}

@@ -13,8 +13,8 @@ import (
 // longest bounds how many bytes of an answer are read.
 const longest = 1 << 20
 
-// Peek returns the body of an answer, of which it reads 1 MiB at most. The body can be read again. When
-// Peek fails, the body is closed.
+// Peek returns the body of a response. It reads 1 MiB at most. The body can be read again. When Peek
+// fails, the body is closed.
 func Peek(response *http.Response) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, longest))
 	response.Body.Close()
@@ -37,7 +37,7 @@ func Status(response *http.Response) (*metav1.Status, error) {
 	return status, nil
 }
 
-// Say makes a status the body of an answer, and returns the answer.
+// Say sets the body of a response to a status, and returns the response.
 func Say(response *http.Response, status *metav1.Status) (*http.Response, error) {
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, err := runtime.Encode(scheme.Codecs.LegacyCodec(metav1.Unversioned), status)

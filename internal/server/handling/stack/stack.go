@@ -16,8 +16,8 @@ const room, part = 24 << 10, 12 << 10
 // request needs. It costs least where little of the stack is used.
 func Grow() { reserve(false) }
 
-// GrowPart makes the stack of the calling goroutine as large as a part of the handling of a request needs: what comes
-// before the time limit, or a read of etcd.
+// GrowPart makes the stack of the calling goroutine as large as a part of the handling of a request needs: the
+// handlers before the time limit, or a read of etcd.
 func GrowPart() { reservePart(false) }
 
 // reserve grows the stack because its frame is large, whether the space is used or not.

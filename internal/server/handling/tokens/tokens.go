@@ -251,7 +251,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Describe serves the documents by which other programs verify tokens of service accounts:
+// Describe serves the documents with which other programs verify tokens of service accounts:
 // /.well-known/openid-configuration and /openid/v1/jwks.
 func (t *Tokens) Describe(jwksURI, address string, server *genericapiserver.GenericAPIServer) {
 	metadata, err := serviceaccount.NewOpenIDMetadataProvider(t.Issuers[0], jwksURI, address, t.Keys)

@@ -1,6 +1,6 @@
-// Package waiting lets creates leave the server's handlers while their creators wait for
-// initializers. A create that waits inside the handlers costs about 75 KiB of memory, mostly the
-// stacks of three goroutines. A create that has left them costs about 20 KiB.
+// Package waiting lets creates leave the server's handlers while their creators wait for initializers. A
+// create that waits inside the handlers costs about 75 KiB of memory, mostly the stacks of three
+// goroutines. A create that has left them costs about 20 KiB.
 //
 // # One request
 //
@@ -21,7 +21,7 @@
 //   - No client gets ErrLeft. k8s.io/apiserver treats it as an error of the storage, and writes
 //     an answer that Serve discards, header included. It is in no metric, log or audit event.
 //   - A handler outside of Serve may still be faster: the timeout handler answers
-//     when the request's time is over. That answer stands; the functions given to
+//     when the request's time is over. That answer is final; the functions given to
 //     Finish get a ResponseWriter that discards.
 //   - The functions given to Finish are called exactly once, by Doorway or by Finish.
 //   - At most as many requests wait in a Room as it was made for. Others, and requests that

@@ -69,13 +69,13 @@ func (c *Caches) Written(ctx context.Context, w storage.Write) {
 }
 
 const (
-	// cacheWait bounds how long a write waits for a cache, and cacheInterval is how often the
-	// write looks at the cache. A watch that breaks begins again a second later.
+	// cacheWait bounds how long a write waits for a cache, and cacheInterval is how often the write
+	// checks the cache. A watch that breaks begins again a second later.
 	cacheWait     = time.Second
 	cacheInterval = 500 * time.Microsecond
 )
 
-// awaitCache returns when a cache knows of a write.
+// awaitCache returns when a cache has a write.
 func awaitCache(ctx context.Context, informer cache.SharedIndexInformer, w storage.Write) {
 	stored, err := meta.Accessor(w.Object)
 	if err != nil || w.Operation != storage.Deleted && !isShown(ctx, w) || !informer.HasSynced() {

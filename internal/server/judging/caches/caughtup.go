@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// caughtUpInterval is how often CaughtUp looks at a cache that is behind.
+// caughtUpInterval is how often CaughtUp checks a cache that is behind.
 const caughtUpInterval = 2 * time.Millisecond
 
 // CaughtUp returns when the caches have all objects that were stored before the call. CaughtUp

@@ -42,11 +42,11 @@ type Namespaces struct {
 
 // table is the namespaces of one revision. It is never changed.
 type table struct {
-	// mark is the revision of the mark at the revision of the table, and looked is when a read
-	// last looked at all namespaces.
+	// mark is the revision of the mark at the revision of the table, and looked is the time of the
+	// last read of all namespaces.
 	mark, revision int64
 	looked         time.Time
-	// keys has the names of all namespaces, uninitialized ones included.
+	// keys has the names of all namespaces, including uninitialized ones.
 	keys   map[string]bool
 	byName map[string]entry
 }
@@ -56,9 +56,8 @@ type entry struct {
 	revision int64
 }
 
-// NewNamespaces returns a table that knows nothing before the first read. stored reads a
-// namespace as it is in etcd; watched has the namespaces of a watch, and client reads
-// namespaces that are missing.
+// NewNamespaces returns a table that is empty before the first read. stored reads a namespace as it
+// is in etcd; watched has the namespaces of a watch, and client reads namespaces that are missing.
 func NewNamespaces(root string, stored namespaces.Stored, watched corelisters.NamespaceLister, client kubernetes.Interface) *Namespaces {
 	n := &Namespaces{prefix: namespacePrefix(root), stored: stored, watched: watched, client: client}
 	n.current.Store(&table{mark: -1})

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
 
-// lookAtAll is how often a read looks at all keys, for changes that moved no mark.
+// lookAtAll is how often a read lists all keys, to find changes that moved no mark.
 const lookAtAll = 10 * time.Second
 
 // Marks returns the marks that a Reader relies on. Every server that writes below root must set
@@ -61,7 +61,7 @@ type Reader struct {
 	hidden     []string
 	namespaces *Namespaces
 	values     *encryption.Transformers
-	// looked is when a read last looked at all registrations.
+	// looked is the time of the last read of all registrations.
 	looked atomic.Pointer[time.Time]
 }
 
@@ -81,9 +81,9 @@ func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces, values *en
 	return r
 }
 
-// Read implements snapshot.Reader. The namespaces are at least as fresh as the
-// registrations when it returns. The error says that etcd did not answer, or
-// names the object that cannot be decoded.
+// Read implements snapshot.Reader. The namespaces are at least as fresh as the registrations when
+// it returns. The error reports that etcd did not answer, or names the object that cannot be
+// decoded.
 func (r *Reader) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
 	found, err := r.read(ctx, since)
 	found.Disabled = r.hidden
@@ -126,7 +126,7 @@ func (r *Reader) read(ctx context.Context, since snapshot.Version) (snapshot.Reg
 	return snapshot.Registrations{Version: since, Unchanged: true, Revision: strconv.FormatInt(now.revision, 10)}, nil
 }
 
-// due reports whether a read has to look at all registrations.
+// due reports whether a read has to list all registrations.
 func (r *Reader) due(now time.Time) bool {
 	looked := r.looked.Load()
 	return looked == nil || now.Sub(*looked) >= lookAtAll
@@ -235,7 +235,7 @@ func (r *Reader) objects(ctx context.Context, last *version, now state, keys []s
 	return found, nil
 }
 
-// unchanged reports whether etcd has the same keys as at the last look at all keys, and no key
+// unchanged reports whether etcd has the same keys as at the last listing of all keys, and no key
 // was written since.
 func (r *Reader) unchanged(ctx context.Context, last *version) (bool, error) {
 	if last.counts == nil {
@@ -253,8 +253,8 @@ func (r *Reader) unchanged(ctx context.Context, last *version) (bool, error) {
 	return slices.Equal(countsOf(response, len(r.collections)), last.counts), nil
 }
 
-// changes looks at the keys of all registrations, and reads those registrations that were
-// modified since the last look.
+// changes lists the keys of all registrations, and reads the registrations that were modified since
+// the last listing.
 func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (snapshot.Registrations, error) {
 	response, err := r.ask(ctx, r.keys(clientv3.WithKeysOnly()), r.keys(clientv3.WithMinModRev(last.revision+1)))
 	if err != nil {

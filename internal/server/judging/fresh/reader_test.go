@@ -310,8 +310,8 @@ func (t *countingTxn) Commit() (*clientv3.TxnResponse, error) {
 	return response, err
 }
 
-// TestAReadOfAChangeCostsTheChange: however many registrations there are, only the written ones
-// are read, also when they were deleted or created again.
+// TestAReadOfAChangeCostsTheChange: a read reads only the written registrations, however many
+// registrations there are, also when they were deleted or created again.
 func TestAReadOfAChangeCostsTheChange(t *testing.T) {
 	s := newStore(t)
 	etcd := &counting{KV: s.client.KV}

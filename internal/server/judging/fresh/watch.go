@@ -36,7 +36,7 @@ func WatchBelow(ctx context.Context, etcd clientv3.Watcher, prefix string, chang
 	}, clientv3.WithPrefix())
 }
 
-// watch watches, again and again.
+// watch watches a key, and begins again when a watch ends.
 func watch(ctx context.Context, etcd clientv3.Watcher, key string, seen func(clientv3.WatchResponse), options ...clientv3.OpOption) {
 	options = append(options, clientv3.WithCreatedNotify())
 	wait.UntilWithContext(ctx, func(ctx context.Context) {

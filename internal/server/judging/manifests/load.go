@@ -29,8 +29,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// scheme knows only the kinds that files may have, as upstream's scheme does, so that errors of
-// decoding have upstream's text.
+// scheme has only the kinds that files may have, like upstream's scheme, so that errors of decoding
+// have upstream's text.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	install.Install(s)

@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// lookEvery is how often Run looks at the names, sizes and times of files, in addition to
-	// the events of the file system (D67).
+	// lookEvery is how often Run checks the names, sizes and times of files, in addition to the
+	// events of the file system (D67).
 	lookEvery = time.Second
 	// settle is the time between the two reads that must agree (D66).
 	settle = 100 * time.Millisecond
 	// recent is the age below which the time of a file proves nothing: a later write may have
 	// the same time.
 	recent = 2 * time.Second
-	// tryAgain is the time after which Run looks at a bad set again, and counts it again, if no
-	// file has changed. It is upstream's interval (S21.22).
+	// tryAgain is the time after which Run reads a bad set again, and counts it again, if no file
+	// has changed. It is upstream's interval (S21.22).
 	tryAgain = time.Minute
 )
 
@@ -79,13 +79,13 @@ type directory struct {
 	// stamps are the stamps of the files at the last attempt; nil when the files must be read
 	// again.
 	stamps []stamp
-	// hash is the hash of the last set that was looked at. bad reports whether that set could
-	// not be used, and when is the time at which the server last reported so.
+	// hash is the hash of the last set that was read. bad reports whether that set could not be
+	// used, and when is the time at which the server last reported so.
 	hash string
 	bad  bool
 	when time.Time
-	// said is the last error that was logged, and refused the last one about files that are
-	// not read.
+	// said is the last error that was logged, and refused the last logged error about ignored
+	// files.
 	said, refused string
 }
 

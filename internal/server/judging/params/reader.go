@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Options say how a Reader works.
+// Options configure a Reader.
 type Options struct {
 	// Strict evaluates every request with params from a read that began after the request did.
 	Strict bool
@@ -58,8 +58,8 @@ type Kinds interface {
 	ResourceOf(kind schema.GroupVersionKind) (resource schema.GroupVersionResource, ok bool)
 }
 
-// Reader reads params. It implements admission.Params and is safe for concurrent use. It
-// knows no kinds before Serve.
+// Reader reads params. It implements admission.Params and is safe for concurrent use. It has no
+// kinds before Serve.
 type Reader struct {
 	options Options
 
@@ -76,8 +76,8 @@ type Reader struct {
 		// for.
 		followed map[string]time.Time
 	}
-	// places are the places from which params were read: a write elsewhere costs one look at
-	// this map.
+	// places are the places from which params were read: a write elsewhere costs one lookup in this
+	// map.
 	places atomic.Pointer[map[string]bool]
 	// follow has the places that Run is to follow.
 	follow chan string
@@ -135,7 +135,7 @@ func New(o Options) *Reader {
 }
 
 // Serve gives the reader the kinds: static has the built-in kinds, custom finds the kinds that
-// users define, and defined serves these. place says where objects are stored; nil means that
+// users define, and defined serves these. place returns where objects are stored; nil means that
 // the server does not call Written.
 func (r *Reader) Serve(static resources.Static, custom Kinds, defined resources.Source, place Place) {
 	builtin := map[schema.GroupVersionKind]schema.GroupVersionResource{}

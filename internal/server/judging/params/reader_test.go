@@ -407,7 +407,7 @@ type unwatched struct {
 }
 
 // A kind that can be listed and not watched has params, which are as new as in bounded mode.
-// kube-apiserver has such params, too: it lists such a kind again and again. S15.14.
+// kube-apiserver has such params, too: it lists such a kind periodically. S15.14.
 func TestAKindThatCannotBeWatchedHasParams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Millisecond}

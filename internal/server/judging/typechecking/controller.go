@@ -63,7 +63,7 @@ type Controller struct {
 		run *run
 		// again are policies to check although their generation was observed.
 		again map[string]bool
-		// stale is set when Kinds may not know the present kinds.
+		// stale is set when Kinds may not have the current kinds.
 		stale bool
 		// checked is when a policy was checked last. It has no deleted policies.
 		checked map[string]time.Time
@@ -159,7 +159,7 @@ func (r *run) recheck(name string) {
 	r.queue.Add(name)
 }
 
-// outline keeps only the fields of a policy by which the controller decides whether to check
+// outline keeps only the fields of a policy that the controller needs to decide whether to check
 // it.
 func outline(obj any) (any, error) {
 	policy, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy)

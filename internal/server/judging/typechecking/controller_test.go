@@ -161,7 +161,7 @@ func (noSchemas) ResolveSchema(schema.GroupVersionKind) (*spec.Schema, error) {
 	return &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: map[string]spec.Schema{"text": text}}}, nil
 }
 
-// steady is a mapper that knows all kinds.
+// steady is a mapper with all kinds.
 type steady struct{ meta.RESTMapper }
 
 func (steady) Reset() {}

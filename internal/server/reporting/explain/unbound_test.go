@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// S9.24: what comes of reading and binding a pod refuses a binding, is unknown, or is nothing.
+// S9.24: the results of reading and binding a pod either refuse a binding, leave the outcome
+// unknown, or do not matter.
 func TestUnbound(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for _, tc := range []struct {

@@ -42,8 +42,9 @@ type hint struct {
 	pod bool
 }
 
-// Hinting returns admission that does what next does. When an object of a resource in missing is
-// stored, it gets an event with the text from missing. A pod gets one only if there is no node.
+// Hinting returns admission that decides like next. When an object of a resource in missing is
+// stored, it gets an event with the text from missing. A pod gets an event only if there is no
+// node.
 func (t *Teller) Hinting(next engine.Passes, missing map[schema.GroupResource]string) engine.Passes {
 	return hinting{next, t, missing, rate.NewLimiter(rate.Every(hintEvery), hintBurst)}
 }

@@ -79,7 +79,7 @@ func New(client kubernetes.Interface, metadata metadata.Interface) *Teller {
 	return &Teller{client: client, metadata: metadata, waiting: make(chan rejection, maxWaiting), hints: make(chan hint, maxHints)}
 }
 
-// Around returns admission that does what next does, and queues events for the owners of objects
+// Around returns admission that decides like next, and queues events for the owners of objects
 // whose creates next rejects. Dry runs are left out.
 func (t *Teller) Around(next engine.Passes) engine.Passes { return around{next, t} }
 
@@ -110,7 +110,7 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 		return
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		// The client hung up: the error says nothing about the object.
+		// The client hung up: the error is not about the object.
 		return
 	}
 	object, accessErr := meta.Accessor(a.GetObject())
@@ -201,9 +201,9 @@ func (t *Teller) About(resource schema.GroupResource, object metav1.Object, reas
 	}})
 }
 
-// message returns the text of an event about an object of a kind: what happened, and why. It is
-// the same for all objects that are made from one template, so that equal events can be counted in
-// one. secret is set if the reason must stay out.
+// message returns the text of an event about an object of a kind: what happened, and why. It is the
+// same for all objects of one template, so that equal events can be counted in one. secret is set
+// if the reason must stay out.
 func message(kind, happened string, object metav1.Object, secret bool, err error) string {
 	name := object.GetName()
 	if prefix := object.GetGenerateName(); prefix != "" {

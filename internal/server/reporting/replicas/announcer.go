@@ -46,8 +46,8 @@ type Announcer struct {
 	*announce.Log
 	options Options
 	key     string
-	// lease is the lease of the key. told is the number of the news that are in etcd. Both belong
-	// to Announce and then to Run.
+	// lease is the lease of the key. told is the number of the latest news in etcd. Both belong to
+	// Announce and then to Run.
 	lease clientv3.LeaseID
 	told  int64
 	// encryption is the hash of the EncryptionConfiguration that the server uses, and reencrypts

@@ -1,10 +1,10 @@
-// Package replicas knows which registrations each server enforces.
+// Package replicas tracks which registrations each server enforces.
 //
-// Each server announces itself by a key in etcd that goes away with the server: the key belongs to
-// a lease, which the server renews. The key says at which revisions the server took registrations
-// into use, and when. The server writes the key when they changed; renewing the lease writes
-// nothing. A registration is active when every announced server has taken in a revision at or after
-// the registration's own.
+// Each server announces itself by a key in etcd that expires after the server ends: the key belongs
+// to a lease, which the server renews. The key has the revisions at which the server took
+// registrations into use, and the times. The server writes the key when these change; renewing the
+// lease writes nothing. A registration is active when every announced server has taken in a
+// revision at or after the registration's own.
 //
 // This is sound, because a server evaluates requests only against registrations that it read while
 // its announcement was sure to last: an Announcer refuses reads that might be used after the

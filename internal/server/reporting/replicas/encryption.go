@@ -68,8 +68,9 @@ func Encryptions(ctx context.Context, etcd clientv3.KV, root string) ([]Encrypti
 // lookAgain is how often AwaitEncryption looks.
 const lookAgain = 100 * time.Millisecond
 
-// AwaitEncryption has the servers on an etcd look at their files, and waits until all of them use
-// the EncryptionConfiguration with a hash. The error names the servers that do not when ctx ends.
+// AwaitEncryption makes the servers on an etcd read their files, and waits until all of them use
+// the EncryptionConfiguration with a hash. When ctx ends before, the error names the servers that
+// do not.
 func AwaitEncryption(ctx context.Context, etcd clientv3.KV, root, hash string) error {
 	if _, err := etcd.Put(ctx, EncryptionKey(root), hash); err != nil {
 		return fmt.Errorf("writing to etcd: %w", err)

@@ -37,7 +37,7 @@ func TestOtherServersAreReplicas(t *testing.T) {
 	}
 	s.eventually("in force", "podpolicy", summary{text(first), true, map[string]string{"a": text(first), "gallery": text(first)}})
 
-	// Writing it again keeps the one lease.
+	// Writing it again keeps the same lease.
 	leases, err := s.client.Client.Leases(t.Context())
 	if err != nil || len(leases.Leases) != 2 {
 		t.Errorf("%+v, %v", leases, err)

@@ -135,8 +135,8 @@ func (s *server) ignores(name string) bool {
 const static = -1
 
 // read returns the states of the registrations that the operations get, and of the registrations of
-// manifest files. If wanted is set, it limits the registrations of manifest files to the one of
-// this name.
+// manifest files. If wanted is set, read returns only the registration of this name from the
+// manifest files.
 func (s *States) read(ctx context.Context, wanted string, at func(revision int64) []clientv3.Op) ([]v1alpha1.RegistrationState, error) {
 	ops := append([]clientv3.Op{clientv3.OpGet(s.mark), clientv3.OpGet(s.prefix, clientv3.WithPrefix())}, at(0)...)
 	response, err := s.etcd.Txn(ctx).Then(ops...).Commit()

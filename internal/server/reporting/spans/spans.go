@@ -14,7 +14,7 @@ import (
 )
 
 // lastSpans is how long a server that ends waits until the spans of the last requests are sent. A
-// receiver that does not answer must not hold up the end.
+// receiver that does not answer must not delay the end.
 const lastSpans = 2 * time.Second
 
 // Read reads a TracingConfiguration; nil for no file. An error names --tracing-config-file.
@@ -48,7 +48,7 @@ func New(ctx context.Context, configuration *tracingapi.TracingConfiguration, id
 	return tracer{provider}, nil
 }
 
-// tracer is a provider that holds up the end of the server for lastSpans at most.
+// tracer is a provider that delays the end of the server for lastSpans at most.
 type tracer struct{ tracing.TracerProvider }
 
 // Shutdown implements tracing.TracerProvider.

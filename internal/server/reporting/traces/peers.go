@@ -39,8 +39,8 @@ type Peers struct {
 }
 
 // find asks the servers for a trace, as the user of the request in ctx, who needs the right to list
-// traces there. The first result is nil if no server has the trace. The second result says why
-// servers did not answer; it is empty if all answered.
+// traces there. The first result is nil if no server has the trace. The second result is the reason
+// why servers did not answer; it is empty if all answered.
 func (p *Peers) find(ctx context.Context, name string) (*v1alpha1.AdmissionTrace, string) {
 	caller, ok := request.UserFrom(ctx)
 	if p == nil || !ok {

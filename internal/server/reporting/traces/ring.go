@@ -89,8 +89,9 @@ func (r *Ring) grown(e *entry) {
 	r.push(e, watch.Modified)
 }
 
-// push makes a trace the newest one, notifies watchers and makes room. The oldest plain traces go
-// first, but the oldest notable ones if these take more than half of the room. The lock is held.
+// push makes a trace the newest one, notifies watchers and makes room. The oldest plain traces are
+// dropped first, except when notable traces take more than half of the room: then the oldest of
+// these. The lock is held.
 func (r *Ring) push(e *entry, event watch.EventType) {
 	r.mu.version++
 	e.version = r.mu.version

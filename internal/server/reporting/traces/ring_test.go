@@ -171,7 +171,7 @@ func TestManyMayUseARing(t *testing.T) {
 	}
 }
 
-// A response is selected by its code, its class and its reason, and stands in a column of its own.
+// A response is selected by its code, its class and its reason, and has a column of its own.
 func TestResponsesAreSelected(t *testing.T) {
 	r := NewRing(1 << 20)
 	s := NewStorage(r, nil, trace.RecordOptions{})

@@ -167,7 +167,7 @@ func selects(s fields.Selector, t *v1alpha1.AdmissionTrace) bool {
 	return true
 }
 
-// values returns the values of a field, as trace.Fields says.
+// values returns the values of a field, as in trace.Fields.
 func values(t *v1alpha1.AdmissionTrace, field string) []string {
 	switch field {
 	case "metadata.name":

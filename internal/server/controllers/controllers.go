@@ -48,7 +48,7 @@ type Options struct {
 	// Custom reports whether the metadata of a resource's objects may be read from etcd: the
 	// resource is custom and of this server, or the resource of CRDs.
 	Custom func(schema.GroupResource) bool
-	// Election says when this server runs controllers; nil means always.
+	// Election decides when this server runs controllers; nil means always.
 	Election *election.Election
 	// Namespaces are the options of the controller that empties namespaces. A term sets its
 	// clients and informers.
@@ -56,7 +56,7 @@ type Options struct {
 	// CheckTypes writes the type errors of expressions into the status of policies, until its
 	// context ends.
 	CheckTypes func(context.Context, clientv1.ValidatingAdmissionPolicyInterface)
-	// RootCA returns the PEM certificates by which pods know the server.
+	// RootCA returns the PEM certificates with which pods verify the server.
 	RootCA func() []byte
 	// CAFile and CAKeyFile are the authority that signs CertificateSigningRequests, as PEM files.
 	CAFile, CAKeyFile string
@@ -113,8 +113,8 @@ func New(o Options) (*Controllers, error) {
 	return c, nil
 }
 
-// KindsChanged tells the controllers that other kinds are served than before. It may be
-// called at any time, and does not block.
+// KindsChanged tells the controllers that the served kinds have changed. It may be called at any
+// time, and does not block.
 func (c *Controllers) KindsChanged() { c.kinds.announce() }
 
 // RootChanged has the controllers begin again with the present RootCA. It may be called at any time.
@@ -160,7 +160,7 @@ func (c *Controllers) terms(ctx context.Context) {
 func (c *Controllers) term(ctx context.Context) {
 	t, err := newTerm(ctx, c)
 	if err != nil {
-		// This is unlikely: other clients of this server are made of the same configuration.
+		// This is unlikely, because other clients of this server use the same configuration.
 		klog.ErrorS(err, "No controller runs")
 		<-ctx.Done()
 		return
@@ -251,8 +251,8 @@ func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
 	return func(ctx context.Context) { run(named(ctx)) }, nil
 }
 
-// working returns a function that returns what runs a controller with a number of workers, or the
-// error for which there is no controller.
+// working returns a constructor for a controller: a function that takes a number of workers and
+// returns the function that runs the controller, or the error why there is no controller.
 func working[C interface{ Run(context.Context, int) }](c C, err error) func(workers int) (func(context.Context), error) {
 	return func(workers int) (func(context.Context), error) {
 		if err != nil {

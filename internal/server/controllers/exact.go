@@ -37,10 +37,9 @@ const (
 	lookAnew = 50 * time.Millisecond
 )
 
-// exactQuotas is the client with which the quota controller writes quotas. A count that lowers
-// the use may have missed objects that were charged, so the objects are counted again, as package
-// quotas says. exactQuotas is also the factory of the controller's informers, and notes their
-// kinds.
+// exactQuotas is the client with which the quota controller writes quotas. A count that lowers the
+// use may have missed objects that were charged, so the objects are counted again (package quotas).
+// exactQuotas is also the factory of the controller's informers, and notes their kinds.
 type exactQuotas struct {
 	clientv1.ResourceQuotasGetter
 	// self reads quotas as the server: the controller's role allows it only to list them.

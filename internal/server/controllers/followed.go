@@ -215,7 +215,7 @@ func (u *follower) release() {
 }
 
 // synced reports whether the informer has the objects, or no controller should wait for them: a
-// server that hangs or fails does not hold up controllers that follow the kinds of all servers.
+// server that hangs or fails does not delay controllers that follow the kinds of all servers.
 func (u *follower) synced() bool {
 	if u.kind.Informer().HasSynced() {
 		return true

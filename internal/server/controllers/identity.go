@@ -98,7 +98,7 @@ func emptyNamespaces(_ context.Context, t *term, client kubernetes.Interface) (f
 	return c.Run, nil
 }
 
-// aggregateRoles fills the cluster roles that are made of others.
+// aggregateRoles fills the cluster roles that aggregate others.
 func aggregateRoles(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	if !t.options.RBAC {
 		return nil, nil

@@ -13,10 +13,10 @@ import (
 // systemAccounts begins the names of the users that controllers act as.
 const systemAccounts = "system:serviceaccount:kube-system:"
 
-// Initializing returns an authorizer that does what inner does, and also lets the accounts of
-// controllers write objects that are not initialized (S11.63). A controller must be able to
-// remove its finalizer from such an object, and the garbage collector must be able to remove its
-// owners. The roles that these accounts have in a cluster do not know of initializers.
+// Initializing returns an authorizer that decides like inner, and also lets the accounts of
+// controllers write objects that are not initialized (S11.63). A controller must be able to remove
+// its finalizer from such an object, and the garbage collector must be able to remove its owners.
+// The default roles of these accounts have no rules for initializers.
 func Initializing(inner authorizer.Authorizer) authorizer.Authorizer { return initializing{inner} }
 
 type initializing struct{ authorizer.Authorizer }

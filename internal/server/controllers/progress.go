@@ -19,13 +19,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
 )
 
-// progress knows up to which revision each of the garbage collector's monitors has read. When the
-// collector gets the deletion of an owner, it orphans the dependents that it knows, or deletes
-// them in the foreground. Each kind has a watch of its own. The collector may therefore get a
-// dependent later than the deletion of its owner, even if the dependent was made first: it would
-// then take the dependent for one whose owner is gone, and delete it. So the event of such an
-// owner is held back until the monitors of all kinds have passed on the objects that were stored
-// before.
+// progress tracks up to which revision each of the garbage collector's monitors has read. When the
+// collector gets the deletion of an owner, it orphans the dependents in its graph, or deletes them
+// in the foreground. Each kind has a watch of its own. The collector may therefore get a dependent
+// later than the deletion of its owner, even if the dependent was made first: it would then treat
+// the owner as absent, and delete the dependent. So the event of such an owner is delayed until the
+// monitors of all kinds have passed on the objects that were stored before.
 type progress struct {
 	// term ends all waiting.
 	term   context.Context
@@ -129,8 +128,8 @@ func (k *kindProgress) advance(revision uint64) {
 	}
 }
 
-// hold returns at once, unless the event is the first one that shows the deletion of an object
-// whose dependents come first. Then it returns when the collector has seen all dependents that were
+// hold returns at once, except for the first event that shows the deletion of an object whose
+// dependents come first. Then it returns when the collector has seen all dependents that were
 // stored before.
 func (k *kindProgress) hold(before, after any) {
 	if k == nil {

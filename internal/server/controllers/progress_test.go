@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// newest is an etcd that knows the revision of the newest key below each prefix.
+// newest is an etcd with the revision of the newest key below each prefix.
 type newest map[string]int64
 
 func (n newest) Txn(context.Context) clientv3.Txn { return &newestTxn{newest: n} }

@@ -92,9 +92,9 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 }
 
 // quotaInformer sends the controller quotas again that it could not count, or may have counted too
-// early. A quota may be for a custom kind that is served and that the controller does not know yet.
-// And while the controller counts, a client may create an object that the informer does not have
-// yet: the count then overwrites the charge that admission added for the object. Without
+// early. A quota may be for a custom kind that is served and that the controller has not discovered
+// yet. And while the controller counts, a client may create an object that the informer does not
+// have yet: the count then overwrites the charge that admission added for the object. Without
 // quotaInformer, the controller would correct this only after recount.
 type quotaInformer struct {
 	coreinformers.ResourceQuotaInformer
@@ -143,7 +143,7 @@ func (q *quotaInformer) again(id types.NamespacedName) {
 	}
 }
 
-// counted reports whether the status has the use of all that is limited.
+// counted reports whether the status has the use of all limited resources.
 func counted(quota *corev1.ResourceQuota) bool {
 	for name := range quota.Spec.Hard {
 		if _, ok := quota.Status.Used[name]; !ok {
@@ -153,14 +153,14 @@ func counted(quota *corev1.ResourceQuota) bool {
 	return true
 }
 
-// unchanged counts the looks at which a quota had the same version.
+// unchanged counts the checks at which a quota had the same version.
 type unchanged struct {
 	version string
 	looks   int
 }
 
-// look reports whether a quota is to be counted again: soon after it changed, and once more
-// when an informer that was slow has caught up. A count that changes nothing writes nothing.
+// look reports whether a quota is to be counted again: soon after it changed, and once more when a
+// slow informer has caught up. A count that changes nothing writes nothing.
 func (u *unchanged) look(version string) bool {
 	if u.version != version {
 		*u = unchanged{version: version}

@@ -44,11 +44,11 @@ const (
 	verdict = 5 * time.Second
 )
 
-// Rejections knows the owners whose new objects initializers rejected. The creates of a controller
-// of the server do not wait for initializers, so that the controller does not learn of a
-// rejection: it would make the next object at once, for ever. A controller's next creates for
-// such an owner fail with the error of the rejection, as if they had waited, until the
-// controller's pace allows another one (S11.66). Rejections is safe for concurrent use.
+// Rejections tracks the owners whose new objects initializers rejected. The creates of a controller
+// of the server do not wait for initializers, so that the controller does not get the rejection: it
+// would make the next object at once, for ever. A controller's next creates for such an owner fail
+// with the error of the rejection, as if they had waited, until the controller's pace allows
+// another one (S11.66). Rejections is safe for concurrent use.
 type Rejections struct {
 	mu sync.Mutex
 	// owners has a *rejected for each maker, and objects the UIDs of objects that were counted.
@@ -76,8 +76,8 @@ func makerOf(resource string, object metav1.Object) maker {
 
 // rejected is the record of the rejections of one maker.
 type rejected struct {
-	// count is how many objects were rejected, each made after the rejection of the one before,
-	// and at is when the last was.
+	// count is how many objects were rejected, each made after the previous rejection, and at is
+	// the time of the last rejection.
 	count int
 	at    time.Time
 	// tried is when another object was made after that; the zero time if none was.
@@ -191,7 +191,7 @@ func (p paced) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// answer returns the response that says a status.
+// answer returns a response with a status.
 func answer(req *http.Request, status metav1.Status) (*http.Response, error) {
 	response := &http.Response{
 		Status: http.StatusText(int(status.Code)), StatusCode: int(status.Code), Request: req, Header: http.Header{},

@@ -55,7 +55,7 @@ func (s settled) Policy() policy.Interface   { return policy.New(s, metav1.Names
 func (s settled) Rbac() rbac.Interface       { return rbac.New(s, metav1.NamespaceAll, nil) }
 func (s settled) Storage() storage.Interface { return storage.New(s, metav1.NamespaceAll, nil) }
 
-// making knows which controller is being made.
+// making records which controller is being made.
 type making struct {
 	// one is held while a controller is being made.
 	one sync.Mutex

@@ -201,8 +201,7 @@ func trim(obj any) (any, error) {
 	return obj, nil
 }
 
-// bare removes from an object's metadata what controllers that follow objects of every kind do
-// not read.
+// bare removes metadata that controllers of objects of every kind do not read.
 func bare(obj any) (any, error) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
@@ -285,7 +284,7 @@ func (b *borrowed) giveBack() {
 }
 
 // monitors are the informers of controllers that follow objects of every kind. The informers have
-// only the metadata, except of kinds of which other controllers have the objects anyway. The type
+// only the metadata, except for kinds whose objects other controllers have anyway. The type
 // implements upstream's informer factory.
 type monitors struct {
 	typed informers.SharedInformerFactory
@@ -310,8 +309,8 @@ var whole = []schema.GroupVersionResource{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
 }
 
-// wholeAll are the kinds of which a term also has the objects that are not initialized. Of other
-// kinds, the collector's own informers of metadata see these (S11.36).
+// wholeAll are the kinds of which a term also has uninitialized objects. Uninitialized objects of
+// other kinds are in the collector's own informers of metadata (S11.36).
 var wholeAll = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "endpoints"},
 	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},

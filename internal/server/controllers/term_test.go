@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// hanging answers each request with a body that says nothing until the request is over.
+// hanging answers each request with a body that stays empty until the request is over.
 type hanging struct{ requests atomic.Int32 }
 
 func (h *hanging) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -38,7 +38,7 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// A server that does not have the lease any more sends no request, also before it knows that its
+// A server that does not have the lease any more sends no request, also before it detects that its
 // term is over. A watch ends with the term.
 func TestNothingIsSentAfterATerm(t *testing.T) {
 	term, end := context.WithCancel(t.Context())

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// S9.21: what asks for counts of a quota again and again gets one count for all that asked meanwhile,
-// and the last one is not forgotten.
+// S9.21: repeated requests for counts of a quota are combined into one count, and the last request is
+// not forgotten.
 func TestCountsAreGathered(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

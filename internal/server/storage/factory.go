@@ -66,7 +66,7 @@ type Factory struct {
 	}
 }
 
-// Decorator changes what stores do.
+// Decorator changes the behavior of stores.
 type Decorator interface {
 	// Attributes may add fields of objects that field selectors can use.
 	Attributes(schema.GroupResource, apistorage.AttrFunc) apistorage.AttrFunc
@@ -76,10 +76,9 @@ type Decorator interface {
 	Store(resource schema.GroupResource, root string, newObject func() runtime.Object, inner apistorage.Interface) apistorage.Interface
 }
 
-// NewFactory returns a Factory over an etcd client, which it does not close.
-// configs says under which prefix and in which version each resource is stored;
-// decorator, which may be nil, changes the stores; the resources in uncached get
-// no watch cache.
+// NewFactory returns a Factory over an etcd client, which it does not close. configs has the prefix
+// and the version in which each resource is stored; decorator, which may be nil, changes the
+// stores; the resources in uncached get no watch cache.
 func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client, decorator Decorator, uncached ...schema.GroupResource) *Factory {
 	f := &Factory{
 		configs:   configs,
@@ -101,8 +100,8 @@ func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client,
 // Write is a write that was done, or may have been done.
 type Write struct {
 	Resource schema.GroupResource
-	// Place is the beginning of the keys of the resource, before a slash, and Key the key that
-	// was written. Both are as stores know them, without the prefix of all keys.
+	// Place is the beginning of the keys of the resource, before a slash, and Key the key that was
+	// written. Both are in the form of stores, without the prefix of all keys.
 	Place, Key string
 	// Object is the object that was stored or deleted, with the revision of the write; nil when
 	// the write failed.

@@ -55,7 +55,7 @@ func failing(t *testing.T) apistorage.Interface {
 // patience is how long reads wait for a cache that hangs.
 const patience = 5 * time.Second
 
-// hanging returns a store with one object, the reading of which ends with the test.
+// hanging returns a store with one object. Reading the object ends with the test.
 func hanging(t *testing.T) apistorage.Interface {
 	t.Helper()
 	f := stored(t)

@@ -15,7 +15,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// noticed is a context that closes a channel when somebody begins to wait for its end.
+// noticed is a context that closes a channel when a goroutine begins to wait for its end.
 type noticed struct {
 	context.Context
 	waits chan struct{}

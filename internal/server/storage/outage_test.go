@@ -15,8 +15,8 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// The error after a failure of etcd says whether to retry: clients may retry reads and refused
-// writes, but not writes of unknown outcome or requests that used all their time.
+// The error after a failure of etcd tells clients whether to retry: they may retry reads and
+// refused writes, but not writes of unknown outcome or requests that used all their time.
 func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "keepalive ping failed to receive ACK within timeout")
 	for _, c := range []struct {

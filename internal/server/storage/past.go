@@ -16,13 +16,13 @@ import (
 // etcd a watch, and the server the decoding of all its events.
 const maxPast = 100
 
-// past counts the watches that begin at a version that their watch cache does not know: a
-// version from before the first use of the resource, which opened the cache. etcd knows all
-// versions since it was last compacted.
+// past counts the watches that begin at a version that their watch cache does not have: a version
+// from before the first use of the resource, which opened the cache. etcd has all versions since it
+// was last compacted.
 type past struct{ watches atomic.Int64 }
 
-// pastStream keeps these watches on a stream of etcd of their own: on the stream of the cache,
-// they would hold up the reports of its progress until they have caught up.
+// pastStream keeps these watches on a stream of etcd of their own: on the stream of the cache, they
+// would delay the reports of its progress until they have caught up.
 var pastStream = metadata.Pairs("gatehouse-watch", "past")
 
 // watch returns w, the answer of the cache. If the cache refused the watch because its version
@@ -63,9 +63,9 @@ func (w *pastWatch) Stop() {
 	w.cancel()
 }
 
-// refusalOf returns the event by which the cache refuses a watch, nil if it does not.
-// The cache reports errors in a channel with that one event; the channels of other
-// watches have room for more.
+// refusalOf returns the event with which the cache refuses a watch, nil if it does not. The cache
+// reports errors in a channel with this one event; the channels of other watches have room for
+// more.
 func refusalOf(w watch.Interface) *watch.Event {
 	if cap(w.ResultChan()) != 1 {
 		return nil

@@ -20,7 +20,7 @@ const longList = 1000
 // selects reports whether a predicate asks for some of the objects only.
 func selects(p apistorage.SelectionPredicate) bool {
 	if p.Field != nil && !p.Field.Empty() && len(p.Field.Requirements()) == 0 {
-		// The selector leaves out objects of which the reader needs no copies.
+		// The selector leaves out objects that the reader need not copy.
 		p.Field = fields.Everything()
 	}
 	return !p.Empty()
@@ -38,7 +38,7 @@ func (o *opened) turn(ctx context.Context, key string, opts apistorage.ListOptio
 		opts.ResourceVersion == "", !inflight.HasTurns(ctx):
 		return nil
 	}
-	// A page with one object says how many there are.
+	// A page with one object has the number of all objects.
 	page := opts
 	page.Predicate.Limit, page.Predicate.Field = 1, fields.Everything()
 	page.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan

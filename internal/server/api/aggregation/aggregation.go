@@ -37,14 +37,14 @@ type Options struct {
 	Informers informers.SharedInformerFactory
 	// Builtin are the group versions of the built-in kinds.
 	Builtin []schema.GroupVersion
-	// Resolver finds where services are, as it does for webhooks. Placed reports whether
-	// Resolver knows the place of a service even if the service does not exist.
+	// Resolver finds the addresses of services, as for webhooks. Placed reports whether Resolver
+	// has an address for a service even if the service does not exist.
 	Resolver call.Resolver
 	Placed   func(namespace, name string) bool
 	// Self is the HOST:PORT at which this server reaches itself.
 	Self string
-	// ClientCertificate returns the certificate by which remote servers know this one, and
-	// its key, as PEM.
+	// ClientCertificate returns the client certificate of this server for remote servers, and its
+	// key, as PEM.
 	ClientCertificate func() (certificate, key []byte)
 	// Dial opens connections to remote servers; nil means TCP.
 	Dial *transport.DialHolder
@@ -64,7 +64,7 @@ type Options struct {
 // (S22.6).
 const resync = 30 * time.Second
 
-// Aggregator knows the APIServices. It is made by New and safe for concurrent use.
+// Aggregator has the APIServices. It is made by New and safe for concurrent use.
 type Aggregator struct {
 	options   Options
 	client    clientset.Interface
@@ -110,8 +110,8 @@ func New(o Options) (*Aggregator, error) {
 // of the start.
 func (a *Aggregator) Register(ctx context.Context) error { return a.registrar.create(ctx) }
 
-// Know reads the APIServices, and returns when requests for remote group versions are passed
-// on. The goroutines that Know starts run until ctx ends.
+// Know reads the APIServices, and returns when requests for remote group versions are passed on.
+// The goroutines that it starts run until ctx ends.
 func (a *Aggregator) Know(ctx context.Context) error {
 	a.ctx = ctx
 	a.informers.Start(ctx.Done())
@@ -123,13 +123,13 @@ func (a *Aggregator) Know(ctx context.Context) error {
 	select {
 	case <-a.initiated:
 	case <-ended:
-		// Without the APIServices, all other requests are served. The health says so.
+		// Without the APIServices, all other requests are served, and the health check fails.
 	case <-ctx.Done():
 	}
 	return context.Cause(ctx)
 }
 
-// SetCustom says which group versions CustomResourceDefinitions define now.
+// SetCustom sets the group versions that CustomResourceDefinitions define now.
 func (a *Aggregator) SetCustom(versions []schema.GroupVersion) { a.registrar.setCustom(versions) }
 
 // Run keeps the APIServices, and the discovery and OpenAPI documents of remote servers, up to
@@ -174,7 +174,7 @@ func (a *Aggregator) Find(req *http.Request) *Proxy {
 	return a.FindFor(req.Context(), info)
 }
 
-// FindFor is Find for a request of which only the context is there.
+// FindFor is Find for a request of which only the context is available.
 func (a *Aggregator) FindFor(ctx context.Context, info *request.RequestInfo) *Proxy {
 	remote := *a.remote.Load()
 	if len(remote) == 0 {
@@ -262,7 +262,7 @@ func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
 		p.update(service)
 		a.change(func(remote map[schema.GroupVersion]*Proxy) { remote[gv] = p })
 	} else if !p.update(service) {
-		// The APIService has not changed: the controller only looked at it again.
+		// The APIService has not changed: the controller only processed it again.
 		return nil
 	}
 	a.shown.add(service, p.always())

@@ -48,8 +48,8 @@ func (a *Aggregator) keepLocal(service *apiregistrationv1.APIService) error {
 	}
 	_, err := a.client.ApiregistrationV1().APIServices().UpdateStatus(a.ctx, next, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || a.ctx.Err() != nil {
-		// The controller looks at the APIService again, or this server need not keep its
-		// condition any more.
+		// The controller processes the APIService again, or this server need not keep its condition
+		// any more.
 		return nil
 	}
 	return err
@@ -146,10 +146,10 @@ func (r resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 	return &url.URL{Scheme: "https", Host: host}, nil
 }
 
-// located shows services to upstream's controller, which requires ports and EndpointSlices of
-// services of type ClusterIP only. A service whose place Options.Placed knows, or that has
-// Endpoints and no EndpointSlices, is shown as a service of type ExternalName: the controller
-// then only checks whether the server answers (S22.8).
+// located presents services to upstream's controller, which requires ports and EndpointSlices of
+// services of type ClusterIP only. A service that Options.Placed reports, or that has Endpoints and
+// no EndpointSlices, is presented as a service of type ExternalName: the controller then only
+// checks whether the server answers (S22.8).
 type located struct {
 	coreinformers.ServiceInformer
 	options   *Options
@@ -195,7 +195,7 @@ func (l locatedIndexer) GetByKey(key string) (any, bool, error) {
 	return found, true, nil
 }
 
-// written reports whether there are Endpoints that no controller makes of a selector.
+// written reports whether there are Endpoints that no controller derived from a selector.
 func written(e *corev1.Endpoints) bool {
 	_, made := e.Labels["endpoints.kubernetes.io/managed-by"]
 	return !made && len(e.Subsets) > 0

@@ -23,11 +23,11 @@ const authenticationInfo = "extension-apiserver-authentication"
 // ConfigMap may need this server to be ready.
 const publishedWithin = 2 * time.Second
 
-// Callers say by which certificates and proxies this server authenticates callers.
+// Callers are the certificates and proxies with which this server authenticates callers.
 type Callers struct {
 	// ClientCA verifies the certificates of callers.
 	ClientCA dynamiccertificates.CAContentProvider
-	// Proxies says which proxies may say in headers who a caller is; nil for none.
+	// Proxies configures the proxies that may name a caller in headers; nil for none.
 	Proxies *authenticatorfactory.RequestHeaderConfig
 }
 

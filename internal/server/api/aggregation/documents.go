@@ -36,8 +36,8 @@ const (
 	firstRetry = time.Second
 )
 
-// documents are the OpenAPI documents of remote servers (S22.15). A goroutine for each server
-// asks for them, so that a slow server holds up no other server.
+// documents are the OpenAPI documents of remote servers (S22.15). A goroutine for each server asks
+// for them, so that a slow server delays no other server.
 type documents struct {
 	publish func(openapi.Remote)
 

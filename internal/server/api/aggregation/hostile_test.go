@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 )
 
-// refusals returns how many answers of the server of the resource things were refused.
+// refusals returns the number of refused responses of the server of the resource things.
 func refusals(t *testing.T) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -107,8 +107,8 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}
 }
 
-// S22.23: a group version with more resources than are followed is left out, and comes back when
-// it has fewer.
+// S22.23: a group version with more resources than are followed is left out, and is shown again
+// when it has fewer.
 func TestResourcesOfAGroupVersionAreBounded(t *testing.T) {
 	var shownVersions []discovery.Version
 	s := newShown(func(all []discovery.Version) { shownVersions = all })

@@ -5,8 +5,8 @@ import (
 	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver"
 )
 
-// Priority is where a group version stands in discovery: groups and then versions with
-// higher numbers come first.
+// Priority is the priority of a group version in discovery: groups and then versions with higher
+// numbers come first.
 type Priority struct{ Group, Version int32 }
 
 // first is the priority of the group apiregistration.k8s.io, which has no APIService: clients

@@ -41,7 +41,7 @@ type Proxy struct {
 	target  atomic.Pointer[target]
 	// running counts the requests that are handled, watches aside.
 	running atomic.Int64
-	// reported is when the log last said that answers are too long, in Unix seconds.
+	// reported is when the log last reported that responses are too long, in Unix seconds.
 	reported atomic.Int64
 
 	mu struct {
@@ -57,8 +57,8 @@ type target struct {
 	name               string
 	namespace, service string
 	port               int32
-	// uid and version name the state of the APIService that the target was made from.
-	// certificate is the certificate by which the remote server knows this server.
+	// uid and version identify the state of the APIService that the target was made from.
+	// certificate is the client certificate of this server for the remote server.
 	uid         types.UID
 	version     string
 	certificate []byte
@@ -125,9 +125,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.pass(t, w, req)
 }
 
-// always returns a handler for requests that this server makes for itself. The handler passes
-// them on even while the condition says that the service is not available, and bounds the
-// answers (S22.23).
+// always returns a handler for requests that this server makes for itself. The handler passes them
+// on even while the condition says that the service is not available, and bounds the responses
+// (S22.23).
 func (p *Proxy) always() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), longestQuestion)

@@ -49,11 +49,11 @@ const (
 // longestRead bounds the time of a read, watches aside. Tests shorten it.
 var longestRead = time.Minute
 
-// Reads bounds what this server reads itself of remote servers. The zero value bounds nothing
-// until Follow is called. It is safe for concurrent use.
+// Reads bounds this server's own reads from remote servers. The zero value bounds nothing until
+// Follow is called. It is safe for concurrent use.
 type Reads struct{ aggregator atomic.Pointer[Aggregator] }
 
-// Follow sets the Aggregator, which knows the remote servers.
+// Follow sets the Aggregator, which has the remote servers.
 func (r *Reads) Follow(a *Aggregator) {
 	// The metric is there before the first answer is refused.
 	refused()
@@ -133,8 +133,8 @@ var refused = sync.OnceValue(func() *metrics.CounterVec {
 	return c
 })
 
-// refuse returns an error to the reader, and logs it for the administrator, that says why an
-// answer is not read to its end.
+// refuse returns an error to the reader with the reason why a response is not read to its end, and
+// logs it for the administrator.
 func (r *read) refuse(format string, args ...any) error {
 	t := r.proxy.target.Load()
 	err := fmt.Errorf("%s: the answer for %s %w", t, r.path, fmt.Errorf(format, args...))
@@ -183,7 +183,7 @@ func (r *read) bare(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// window reads as many bytes as most says after each move, and then fails.
+// window reads at most the bytes that most returns after each move, and then fails.
 type window struct {
 	read       *read
 	from       io.Reader

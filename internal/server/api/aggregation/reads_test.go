@@ -24,8 +24,8 @@ import (
 
 var things = schema.GroupVersionResource{Group: "hostile.example.com", Version: "v1", Resource: "things"}
 
-// reader returns a client of objects' metadata and a Proxy. The answers come from a server that
-// the Aggregator knows as remote.
+// reader returns a client of objects' metadata and a Proxy. The responses come from a server that
+// is remote to the Aggregator.
 func reader(t *testing.T, answer http.HandlerFunc) (metadata.Interface, *Proxy) {
 	t.Helper()
 	s := httptest.NewServer(answer)
@@ -48,7 +48,7 @@ func reader(t *testing.T, answer http.HandlerFunc) (metadata.Interface, *Proxy) 
 	return client, p
 }
 
-// endless writes texts again and again until the reader has closed the connection.
+// endless repeats texts until the reader has closed the connection.
 func endless(w io.Writer, texts ...func(i int) string) {
 	for i := 0; ; i++ {
 		for _, text := range texts {

@@ -120,7 +120,8 @@ const (
 	maxName = 253
 )
 
-// unfit says why the resources of a group version are not served; empty when they are.
+// unfit returns the reason why the resources of a group version are not served; empty when they
+// are.
 func unfit(resources []apidiscoveryv2.APIResourceDiscovery) string {
 	if len(resources) > maxResources {
 		return fmt.Sprintf("it has %d resources, and at most %d are served", len(resources), maxResources)

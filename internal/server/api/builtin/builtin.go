@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Options are the kinds, and what their endpoints need.
+// Options are the kinds, and the inputs of their endpoints.
 type Options struct {
 	// Kinds are upstream's groups, in the order of discovery, and LegacyVersions their versions
 	// that upstream no longer serves.
@@ -52,9 +52,9 @@ type builder struct {
 	families map[string]*family
 }
 
-// family is a set of kinds whose objects are the same ones: the fields that a manager applied
-// through one version must be understood when the object is written through another. The first
-// write builds the converter, when the kinds are known.
+// family is a set of kinds with the same objects: the fields that a manager applied through one
+// version must be understood when the object is written through another. The first write builds the
+// converter, when the kinds are known.
 type family struct {
 	kinds     []schema.GroupVersionKind
 	converter managedfields.TypeConverter
@@ -93,7 +93,7 @@ func Endpoints(o Options) (resources.Static, []*resources.Endpoint, error) {
 					e.Discovery.ShortNames, e.Discovery.Categories = nil, nil
 				}
 			}
-			// Resources of one version stand together.
+			// Resources of one version are listed together.
 			if g.Name == registrations.Group {
 				if err := addRegistrations(v.Version); err != nil {
 					return nil, nil, err

@@ -18,11 +18,11 @@ import (
 )
 
 // firstCheck lets upstream's first check of the addresses of services succeed while services are
-// made. The check reads services and IPAddresses, and makes an IPAddress that it does not find. If a
-// service was made a moment ago, by this server or by another one, the check may know the service and
-// not its IPAddress yet. It then gets AlreadyExists, which it takes for the end, and the server ends
-// a minute later. Until the first check is done, such an answer waits until the IPAddress is known,
-// and becomes a conflict, after which the check begins again.
+// created. The check reads services and IPAddresses, and creates an IPAddress that it does not find.
+// If a service was created a moment ago, by this server or by another one, the check may see the
+// service and not its IPAddress yet. It then gets AlreadyExists, which it treats as fatal, and the
+// server ends a minute later. Until the first check is done, such a response waits until the
+// IPAddress is visible, and becomes a conflict, after which the check begins again.
 type firstCheck struct {
 	// known reports whether the informer of IPAddresses has one of this name.
 	known func(name string) bool

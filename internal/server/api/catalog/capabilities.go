@@ -6,9 +6,9 @@ import (
 	"k8s.io/kubernetes/pkg/capabilities"
 )
 
-// AllowPrivileged says whether privileged containers are valid. The validation of
-// pods reads the answer from a variable of the process that is set once: the first server
-// decides, and a server that wants something else does not start.
+// AllowPrivileged sets whether privileged containers are valid. The validation of pods reads this
+// from a variable of the process that is set once: the first server decides, and a server with
+// another setting does not start.
 func AllowPrivileged(allow bool) error {
 	capabilities.Setup(allow, 0)
 	if capabilities.Get().AllowPrivileged != allow {

@@ -54,7 +54,7 @@ import (
 
 // Options are the settings and the parts of the server that the kinds need.
 type Options struct {
-	// Storage says where each resource is stored; RESTOptions opens it.
+	// Storage has the location of each resource in etcd; RESTOptions opens it.
 	Storage     serverstorage.StorageFactory
 	RESTOptions generic.RESTOptionsGetter
 	// Loopback and Client reach the server itself, as a superuser.
@@ -81,7 +81,8 @@ type Options struct {
 	EventTTL time.Duration
 
 	// ProxyTransport reaches pods and services for clients of their subresource proxy;
-	// ServiceAddress says where services are that run outside of the cluster, nil for none.
+	// ServiceAddress returns the addresses of services that run outside of the cluster, nil for
+	// none.
 	ProxyTransport http.RoundTripper
 	ServiceAddress ServiceAddress
 
@@ -249,7 +250,7 @@ func shareTables(groups []Group) {
 var unhooked = []string{"rbac.authorization.k8s.io", "scheduling.k8s.io", "flowcontrol.apiserver.k8s.io"}
 
 // providers is the table of groups. Where two groups have a resource of the same name, the bare
-// name means the resource of the group that stands first.
+// name means the resource of the first group.
 func (o *Options) providers(check *firstCheck) ([]controlplaneapiserver.RESTStorageProvider, error) {
 	core, err := corerest.New(corerest.Config{
 		GenericConfig: corerest.GenericConfig{

@@ -1,10 +1,9 @@
 // Package catalog is the list of built-in kinds.
 //
-// The behaviour of a kind comes from upstream: the storage providers of
-// kube-apiserver give each resource its defaulting, conversion, validation,
-// preparation, printer columns, short names, categories and subresources. The
-// table here says which providers there are, in the order that decides which
-// group an unqualified resource name means; a second table adds versions that
-// upstream no longer serves. Adding a group is adding a row; CONTRIBUTING.md has the
-// steps around it, and those for a group that upstream does not have.
+// The behaviour of a kind comes from upstream: the storage providers of kube-apiserver give each
+// resource its defaulting, conversion, validation, preparation, printer columns, short names,
+// categories and subresources. The table here lists the providers, in the order that decides which
+// group an unqualified resource name means; a second table adds versions that upstream no longer
+// serves. A new group is a new row; CONTRIBUTING.md has the other steps, and the steps for a group
+// that upstream does not have.
 package catalog

@@ -53,8 +53,8 @@ var legacy = []struct {
 // DeploymentRollback. Upstream's storage for it is still there.
 const rollback = "deployments/rollback"
 
-// LegacyVersions returns, for each version that upstream no longer serves, the one
-// whose storage it shares.
+// LegacyVersions maps each version that upstream no longer serves to the version whose storage it
+// shares.
 func LegacyVersions() map[schema.GroupVersion]schema.GroupVersion {
 	from := map[schema.GroupVersion]schema.GroupVersion{}
 	for _, l := range legacy {
@@ -75,7 +75,7 @@ func StoredVersions() map[schema.GroupVersionResource]schema.GroupVersionResourc
 	return stored
 }
 
-// addLegacy adds the wanted ones of the versions that upstream no longer serves.
+// addLegacy adds the wanted versions among those that upstream no longer serves.
 func addLegacy(groups []Group, options generic.RESTOptionsGetter, wanted []schema.GroupVersion) ([]Group, error) {
 	if len(wanted) == 0 {
 		return groups, nil

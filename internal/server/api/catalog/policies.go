@@ -265,7 +265,7 @@ func usesAuthorizer(expression string, variables []admissionregistration.Variabl
 					return false
 				}
 				text, known := named[of.FieldName()]
-				// Each variable is looked at once, so that the search ends.
+				// Each variable is visited once, so that the search ends.
 				delete(named, of.FieldName())
 				return known && uses(text)
 			}
@@ -350,7 +350,7 @@ func (s bindingStrategy) warnings(ctx context.Context, obj runtime.Object) []str
 	return []string{fmt.Sprintf("spec.policyName: the policy's paramKind %s is not served: the policy's failurePolicy decides on every request it matches until it is", gvk)}
 }
 
-// missing reports whether discovery knows that there is no such kind.
+// missing reports whether discovery has found that there is no such kind.
 func missing(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }

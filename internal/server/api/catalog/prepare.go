@@ -60,7 +60,7 @@ const sampleAddress = "10.96.0.10"
 // refuse the object.
 type Prepare func(context.Context, runtime.Object) error
 
-// errAsked ends a request to a registry where the registry asks what validates.
+// errAsked ends a request to a registry where the registry calls validation.
 var errAsked = errors.New("the registry asks whether it may store the object")
 
 // Prepares returns the Prepare of a storage for the object of a request. It runs the registry's own code up to the
@@ -169,7 +169,7 @@ func allocatable(ctx context.Context, object runtime.Object) error {
 	for _, text := range addresses {
 		address, err := netip.ParseAddr(text)
 		if err != nil {
-			// Validation says so.
+			// Validation reports the error.
 			continue
 		}
 		within, family := false, []string(nil)

@@ -35,11 +35,11 @@ type definition struct {
 	whole *late[*apiextensionsv1.CustomResourceDefinition]
 	// strategies are the strategies of the versions that have a store.
 	strategies map[string]*late[strategies]
-	// typeConverter knows the schemas of all versions.
+	// typeConverter has the schemas of all versions.
 	typeConverter managedfields.TypeConverter
 
-	// made are the parts, once the first request has needed them. building is held while they
-	// are built; closed says that the parts must not be built any more.
+	// made are the parts, once the first request has needed them. building is held while they are
+	// built; closed means that the parts must not be built any more.
 	made     atomic.Pointer[parts]
 	building sync.Mutex
 	closed   bool
@@ -123,7 +123,7 @@ type build struct {
 	*parts
 	safe        runtime.ObjectConvertor
 	equivalents runtime.EquivalentResourceRegistry
-	// replicas says where versions with a scale subresource have the number.
+	// replicas has the path of the number of replicas, for versions with a scale subresource.
 	replicas managedfields.ResourcePathMappings
 }
 

@@ -29,10 +29,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// scheme is upstream's, which knows CustomResourceDefinition and what every server returns.
+// scheme is upstream's, which has CustomResourceDefinition and the types that every server returns.
 var scheme = apiserver.Scheme
 
-// codecs reads and writes what scheme knows.
+// codecs encodes and decodes the types of scheme.
 var codecs = kserializer.NewCodecFactory(scheme,
 	kserializer.WithStreamingCollectionEncodingToJSON(), kserializer.WithStreamingCollectionEncodingToProtobuf())
 

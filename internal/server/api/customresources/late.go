@@ -61,7 +61,7 @@ func (l *late[T]) make() *built[T] {
 	return b
 }
 
-// round implements kept. A value that is built again and again is kept longer each time.
+// round implements kept. A value that is built repeatedly is kept longer each time.
 func (l *late[T]) round() bool {
 	b := l.current.Load()
 	if b.used.Swap(false) {
@@ -79,8 +79,8 @@ func (l *late[T]) round() bool {
 const (
 	// roundTime is how long a round of the keeper takes.
 	roundTime = 5 * time.Second
-	// minPatience is for how many rounds a value is kept that is needed once, and maxPatience
-	// for how many a value is kept that is needed again and again.
+	// minPatience is how many rounds a value is kept that is needed once, and maxPatience how many
+	// rounds a value is kept that is needed repeatedly.
 	minPatience, maxPatience = 1, 60
 	// requestPatience is for a value that must stay the same for one request, which needs it
 	// several times, some microseconds apart. conversionPatience is for such a value if the
@@ -96,7 +96,7 @@ type keeper struct {
 	kept []kept
 	// next is the timer of the next round; nil while the keeper keeps no value.
 	next *time.Timer
-	// over says that the keeper has ended.
+	// over is set when the keeper has ended.
 	over bool
 }
 

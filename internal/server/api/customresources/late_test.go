@@ -42,8 +42,8 @@ func TestWhatIsLateIsBuiltOnceForAllWhoNeedItAtTheSameTime(t *testing.T) {
 	group.Wait()
 }
 
-// A value that was not needed for a round is dropped; a value that is needed again and again is
-// kept longer.
+// A value that was not needed for a round is dropped; a value that is needed repeatedly is kept
+// longer.
 func TestWhatIsLateIsDroppedWhenItIsNotNeeded(t *testing.T) {
 	k := idleKeeper()
 	defer k.end()

@@ -185,7 +185,7 @@ func TestDeletion(t *testing.T) {
 	if r := <-created; r.code != 201 {
 		t.Errorf("the creation under way: %d %s", r.code, r.raw)
 	}
-	// The finalizer of the last object holds up the deletion.
+	// The finalizer of the last object delays the deletion.
 	w := e.watch(widgetsPath + "?watch=true&resourceVersion=0&fieldSelector=metadata.name=last")
 	for {
 		event, err := w.next()
@@ -254,7 +254,7 @@ func TestRestart(t *testing.T) {
 	again.must(200, "GET", widgetsPath+"/w", "")
 }
 
-// While a CRD changes again and again, no request fails.
+// While a CRD changes repeatedly, no request fails.
 func TestUpdatesUnderLoad(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

@@ -152,8 +152,8 @@ func unpacked(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.C
 // statusWriter is a client for controllers that read CRDs with packed schemas, and write their status.
 type statusWriter struct {
 	client clientv1.ApiextensionsV1Interface
-	// before, if set, is called before a status is written. It returns what to write, and a
-	// function to call if that is not written.
+	// before, if set, is called before a status is written. It returns the CRD to write, and a
+	// function to call if the write fails.
 	before func(context.Context, *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, func())
 }
 

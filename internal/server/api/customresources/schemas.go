@@ -86,7 +86,7 @@ func validationOf(v *apiextensionsv1.CustomResourceDefinitionVersion) (*apiexten
 	return out, nil
 }
 
-// coercion says how lenient and how talkative coerce is.
+// coercion configures how lenient coerce is, and whether it reports unknown fields.
 type coercion struct {
 	// fromStorage drops content that old objects may have in storage and that would be refused
 	// today, and gives these objects a generation.

@@ -124,8 +124,8 @@ func NewCaller(o call.Options) (*call.Caller, error) {
 	return call.New(o)
 }
 
-// listing is a client whose informers list first and then watch: what answers the requests of
-// these informers may know no other way.
+// listing is a client whose informers list first and then watch: the servers that answer these
+// informers may support no other way.
 type listing struct{ clientset.Interface }
 
 // IsWatchListSemanticsUnSupported is asked by informers.

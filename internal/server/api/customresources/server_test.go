@@ -78,7 +78,7 @@ func TestEstablishedMeansServed(t *testing.T) {
 	}
 }
 
-// A written object is returned as the schema says.
+// A written object is returned with the schema's defaults, and without unknown fields.
 func TestSchema(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

@@ -114,7 +114,7 @@ func (d *definition) model(version string) (*spec.Schema, error) {
 	return model, nil
 }
 
-// typed reports whether all types of a schema are known ones.
+// typed reports whether all types of a schema are known types.
 func typed(s *structuralschema.Structural) bool {
 	known := true
 	visitor := structuralschema.Visitor{Structural: func(s *structuralschema.Structural) bool {

@@ -50,7 +50,7 @@ var scaleCodecs = sync.OnceValue(func() kserializer.CodecFactory {
 		kserializer.WithStreamingCollectionEncodingToJSON(), kserializer.WithStreamingCollectionEncodingToProtobuf())
 })
 
-// strategies are the strategies by which objects of a version are written.
+// strategies are the strategies for writing objects of a version.
 type strategies struct {
 	main strategy
 	// status is the strategy of the status subresource; nil if there is no such subresource.
@@ -239,8 +239,8 @@ func (b *build) add(v *apiextensionsv1.CustomResourceDefinitionVersion, e *resou
 	return nil
 }
 
-// statusResetFields says, for every version, which fields a write of the status
-// subresource does not touch.
+// statusResetFields returns, for every version, the fields that a write of the status subresource
+// does not touch.
 func (b *build) statusResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	reset := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, s := range b.stores {

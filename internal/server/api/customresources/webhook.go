@@ -42,7 +42,7 @@ var conversionHeaders = http.Header{
 	"User-Agent":   {"kube-apiserver-admission"},
 }
 
-// ConversionError says that a conversion webhook did not convert.
+// ConversionError is the failure of a conversion webhook.
 type ConversionError struct {
 	// Definition is the name of the CustomResourceDefinition.
 	Definition string
@@ -73,7 +73,7 @@ type conversionWebhook struct {
 	// url is where the webhook is, with the name of a service as host.
 	url   *url.URL
 	turns *turns
-	// review is the version of ConversionReview that both sides know.
+	// review is the version of ConversionReview that both sides support.
 	review string
 }
 
@@ -239,8 +239,8 @@ func (w *conversionWebhook) call(ctx context.Context, objects []*unstructured.Un
 	return converted, nil
 }
 
-// explain returns an error that says how a call failed, in the words of net/http, with facts
-// that net/http leaves out.
+// explain returns the error of a failed call, in the words of net/http, with facts that net/http
+// leaves out.
 func (w *conversionWebhook) explain(failure *call.Failure, answered bool) error {
 	err := failure.Cause
 	switch {

@@ -64,7 +64,7 @@ func TestWebhookConverts(t *testing.T) {
 	}
 }
 
-// An invalid answer of a webhook fails the request, with an error that says why.
+// An invalid response of a webhook fails the request, with an error that gives the reason.
 func TestWebhookFails(t *testing.T) {
 	convert := func(change func(object map[string]any)) func(map[string]any) any {
 		return func(review map[string]any) any {
@@ -81,7 +81,7 @@ func TestWebhookFails(t *testing.T) {
 		name    string
 		respond func(review map[string]any) any
 		want    string
-		// same says that the error begins with the text of upstream's.
+		// same means that the error begins with the text of upstream's error.
 		same bool
 	}{
 		{"status code", func(map[string]any) any { return http.NotFoundHandler() }, "failed: the server could not find the requested resource: Post ", true},
@@ -248,8 +248,8 @@ func TestWebhookChangesLabels(t *testing.T) {
 	}
 }
 
-// A service is called by its DNS name (S8.2), wherever the resolver says it is, at
-// the first endpoint that takes a connection (S8.4).
+// A service is called by its DNS name (S8.2), at the address from the resolver, at the first
+// endpoint that accepts a connection (S8.4).
 func TestWebhookBehindService(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

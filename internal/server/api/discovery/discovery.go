@@ -83,8 +83,8 @@ func (h *Handler) Handles(path string) bool {
 // now.
 func (h *Handler) Paths() []string { return slices.Clone(h.current.Load().paths) }
 
-// ServeHTTP answers a request for a path that Handles knows. Any other path gets 404: with a
-// Status below a built-in group, and with text elsewhere, as kube-apiserver does.
+// ServeHTTP answers a request for a path of Handles. Any other path gets 404: with a Status below a
+// built-in group, and with text elsewhere, as kube-apiserver does.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	path := strings.TrimSuffix(req.URL.Path, "/")
 	p := h.current.Load()

@@ -21,16 +21,16 @@ type Version struct {
 	// GroupPriority and VersionPriority order groups, and the versions of a group: the highest
 	// comes first. The priority of a group is the highest one of its versions.
 	GroupPriority, VersionPriority int32
-	// Remote says that another server serves the version: Aggregated then has its resources in place of
-	// Resources, as that server listed them. Stale says that the server did not answer when it was last
-	// asked.
+	// Remote means that another server serves the version: Aggregated then has its resources in place
+	// of Resources, as that server listed them. Stale means that the server did not answer when it was
+	// last asked.
 	Remote, Stale bool
 	Aggregated    []apidiscoveryv2.APIResourceDiscovery
 	// custom marks versions of custom resources.
 	custom bool
 }
 
-// Resources lists what discovery shows of the endpoints of one group version.
+// Resources lists the discovery entries of the endpoints of one group version.
 func Resources(endpoints []*resources.Endpoint) []metav1.APIResource {
 	list := make([]metav1.APIResource, 0, len(endpoints))
 	for _, e := range endpoints {

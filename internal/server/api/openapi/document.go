@@ -120,7 +120,7 @@ func (d *document) known() string {
 	return d.mu.etag
 }
 
-// protobuf says how a version of OpenAPI is written in protobuf.
+// protobuf configures how a version of OpenAPI is written in protobuf.
 type protobuf struct {
 	// mediaType is the media type of answers; clients may also ask for old.
 	mediaType, old string

@@ -46,7 +46,7 @@ type Custom interface {
 	OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error)
 }
 
-// CustomVersion is a group version of which Custom has a document.
+// CustomVersion is a group version for which Custom has a document.
 type CustomVersion struct {
 	schema.GroupVersion
 	// Tag changes whenever the document does. With an empty tag the document
@@ -72,7 +72,7 @@ type RemoteDocument struct {
 }
 
 // OldPath is where kubectl up to 1.9 reads OpenAPI v2: always in protobuf, whatever its Accept
-// header says.
+// header is.
 const OldPath = "/swagger-2.0.0.pb-v1"
 
 // Handler serves /openapi/v2, /openapi/v3 and OldPath. It is made by New and safe for
@@ -153,9 +153,9 @@ func path(gv schema.GroupVersion) string {
 	return strings.TrimPrefix(root(gv), "/") + "/" + gv.String()
 }
 
-// SetCustom says which group versions Options.Custom has documents of. It is called when these
-// group versions, or a document, have changed. A group version with built-in kinds keeps its
-// own document.
+// SetCustom sets the group versions for which Options.Custom has documents. It is called when these
+// group versions, or a document, have changed. A group version with built-in kinds keeps its own
+// document.
 func (h *Handler) SetCustom(versions []CustomVersion) {
 	custom := make(map[string]customDocument, len(versions))
 	h.mu.Lock()
@@ -230,7 +230,7 @@ func (h *Handler) Handles(path string) bool {
 	return ok && (h.lookup(name) != nil || h.remote(name) != nil)
 }
 
-// ServeHTTP answers a request for a path that Handles knows. Any other path gets 404.
+// ServeHTTP answers a request for a path of Handles. Any other path gets 404.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if !h.Handles(req.URL.Path) {
 		http.NotFound(w, req)

@@ -53,14 +53,14 @@ type Models struct {
 	}
 }
 
-// definitions are the definitions that schemas in OpenAPI v3 are made of, with their names.
+// definitions are the definitions for schemas in OpenAPI v3, with their names.
 type definitions struct {
 	byType map[string]common.OpenAPIDefinition
 	name   func(string) (string, spec.Extensions)
 }
 
-// NewModels returns the models of all kinds that are built into the server;
-// extra adds definitions of kinds that upstream's generated ones lack.
+// NewModels returns the models of all kinds that are built into the server; extra adds definitions
+// of kinds that upstream does not generate.
 func NewModels(extra common.GetOpenAPIDefinitions, schemes ...*runtime.Scheme) *Models {
 	return &Models{extra: extra, schemes: schemes}
 }
@@ -109,7 +109,7 @@ func (m *Models) shapes(names []string) *definitions {
 }
 
 // ResolveSchema returns the schema of a built-in kind with all references filled in, which the caller
-// must not change. The error wraps resolver.ErrSchemaNotFound when no scheme knows the kind.
+// must not change. The error wraps resolver.ErrSchemaNotFound when no scheme has the kind.
 func (m *Models) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
 	m.resolving.Lock()
 	schemas := m.resolving.resolver.Value()
@@ -178,8 +178,8 @@ func (m *Models) namer() func(string) (string, spec.Extensions) {
 	}
 }
 
-// definitionNamer returns the namer that knows the names of the kinds of all schemes. The namer
-// is made again when it is used after the garbage collector has freed it.
+// definitionNamer returns the namer of the kinds of all schemes. The namer is made again when it is
+// used after the garbage collector has freed it.
 func (m *Models) definitionNamer() *apiopenapi.DefinitionNamer {
 	m.named.Lock()
 	defer m.named.Unlock()
@@ -191,8 +191,7 @@ func (m *Models) definitionNamer() *apiopenapi.DefinitionNamer {
 	return namer
 }
 
-// all returns upstream's definitions and the extra ones, with
-// metadata.initializers.
+// all returns upstream's definitions and the definitions of extra, with metadata.initializers.
 func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	defs := complete(upstream.Definitions, m.extra, ref)
 	if m.released {

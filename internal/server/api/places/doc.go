@@ -1,3 +1,2 @@
-// Package places says where the objects of resources are in etcd, for the parts that look there
-// without the API.
+// Package places finds the objects of resources in etcd, for parts that read etcd without the API.
 package places

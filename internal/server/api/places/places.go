@@ -20,11 +20,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 )
 
-// Places says where objects are in etcd.
+// Places finds the objects of resources in etcd.
 type Places struct {
 	// Root is the prefix of all keys.
 	Root string
-	// Static are the resources that are always there, and Storage says where each of them is.
+	// Static are the resources that always exist, and Storage has the location of each.
 	Static  resources.Static
 	Storage serverstorage.StorageFactory
 }
@@ -47,8 +47,8 @@ func Elsewhere(remote func() []schema.GroupVersion) func(group string) bool {
 	}
 }
 
-// Prefixes says where the objects of each resource are. The objects that other servers have are
-// not in this etcd.
+// Prefixes returns a function that returns the prefix of the objects of a resource. Objects of
+// other servers are not in this etcd.
 func (p Places) Prefixes(elsewhere func(group string) bool) lazyinformer.Prefix {
 	root := p.Root
 	builtin := map[schema.GroupResource]string{}

@@ -55,7 +55,7 @@ func Prioritized(versions []discovery.Version) []discovery.Version {
 	return versions
 }
 
-// Versions lists what discovery shows of endpoints, which are in order.
+// Versions lists the group versions of endpoints for discovery. The endpoints are in order.
 func Versions(endpoints []*resources.Endpoint) []discovery.Version {
 	var list []discovery.Version
 	for i := 0; i < len(endpoints); {

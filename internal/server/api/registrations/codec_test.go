@@ -10,7 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// S29.1: what kube-apiserver stored, in protobuf, is read like what this server stores, in JSON.
+// S29.1: objects that kube-apiserver stored, in protobuf, are read like objects that this server
+// stores, in JSON.
 func TestRegistrationsOfOtherServersAreRead(t *testing.T) {
 	policy, timeout := admissionregistrationv1.Ignore, int32(3)
 	want := &admissionregistrationv1.ValidatingWebhookConfiguration{

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	// It makes the scheme know the policies.
+	// It adds the policies to the scheme.
 	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
 
 	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"

@@ -32,8 +32,7 @@ import (
 // Group is the API group of all kinds here.
 const Group = admissionregistration.GroupName
 
-// Scheme knows the kinds in all their versions, with defaults and conversion. It
-// is read only.
+// Scheme has the kinds in all their versions, with defaults and conversion. It is read only.
 var Scheme = newScheme()
 
 // Codecs reads and writes the kinds.

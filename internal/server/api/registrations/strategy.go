@@ -87,8 +87,8 @@ func webhooksName(obj runtime.Object) string {
 	return ""
 }
 
-// asWritten returns obj in the version of the request: v1beta1 allows some things
-// that v1 does not (S1.11, S1.19).
+// asWritten returns obj in the version of the request, because v1beta1 allows some values that v1
+// does not (S1.11, S1.19).
 func asWritten(ctx context.Context, obj runtime.Object) runtime.Object {
 	info, ok := request.RequestInfoFrom(ctx)
 	if !ok || info.APIVersion != "v1beta1" {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// AnsweringWith returns a ResponseWriter whose answers have what set sets in their header.
-// set is called when the answer begins, and when a handler reads the header before that.
+// AnsweringWith returns a ResponseWriter that calls set on the header of a response. It calls set
+// when the response begins, and when a handler reads the header before that.
 func AnsweringWith(w http.ResponseWriter, set func(http.Header)) http.ResponseWriter {
 	return responsewriter.WrapForHTTP1Or2(&answering{ResponseWriter: w, set: set})
 }

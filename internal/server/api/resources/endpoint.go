@@ -35,8 +35,8 @@ type Endpoint struct {
 	Storage rest.Storage
 	// Scope reads and writes the objects.
 	Scope *handlers.RequestScope
-	// TypeConverter knows the schema of Kind. It is nil for custom resources, and where Kind is
-	// the kind of the options of CONNECT, which have no schema.
+	// TypeConverter has the schema of Kind. It is nil for custom resources, and where Kind is the
+	// kind of the options of CONNECT, which have no schema.
 	TypeConverter managedfields.TypeConverter
 	// Bind, if not nil, returns the scope for one request, whose context it may use.
 	Bind func(context.Context) *handlers.RequestScope
@@ -66,7 +66,7 @@ type Group struct {
 	Storage map[string]rest.Storage
 	// Hub is the version objects have in memory; empty means internal.
 	Hub schema.GroupVersion
-	// Scheme knows the kinds.
+	// Scheme has the kinds.
 	Scheme *runtime.Scheme
 	// Codec is the result of initialization.NewCodec for the scheme's codecs.
 	Codec runtime.NegotiatedSerializer
@@ -80,8 +80,8 @@ type Group struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// MaxRequestBodyBytes bounds a request's body.
 	MaxRequestBodyBytes int64
-	// ResetLike maps versions that storages do not know to versions of the same objects that
-	// they know: server-side apply resets the same fields in both.
+	// ResetLike maps versions that storages do not have to versions of the same objects that they
+	// have: server-side apply resets the same fields in both.
 	ResetLike map[schema.GroupVersion]schema.GroupVersion
 	// Warnings are added to the warnings of deprecated kinds, by path.
 	Warnings map[string][]string

@@ -31,8 +31,8 @@ type Later struct {
 	Fields *emulation.Fields
 	// Release is the emulated release, such as 1.35.
 	Release string
-	// Reject treats the fields as that release does, which does not know them. Otherwise they
-	// count, and the answer has a warning.
+	// Reject treats the fields as unknown, as the release does. Otherwise the fields are kept, and
+	// the response has a warning.
 	Reject bool
 }
 
@@ -73,7 +73,7 @@ func (e *Endpoint) readLater(info *request.RequestInfo, req *http.Request) error
 	directive := req.URL.Query().Get("fieldValidation")
 	switch {
 	case mediaType == string(types.ApplyYAMLPatchType):
-		// An apply does not know the field in the schema, whatever the directive says.
+		// An apply finds no such field in the schema, whatever the directive is.
 		for i, path := range later {
 			unknown[i] = fmt.Errorf(".%s: field not declared in schema", path)
 		}

@@ -21,8 +21,8 @@ var metadataCodecs = initialization.NewCodec(scheme.Codecs)
 
 // withMetadata returns the endpoint and the request with which k8s.io/apiserver answers with bare
 // metadata that has metadata.initializers (S11.67). k8s.io/apiserver always encodes bare metadata
-// with codecs of its own, which do not know the field, so that here the request asks for whole
-// objects, and the encoder makes metadata of them. Other requests are returned unchanged.
+// with codecs of its own, which drop the field. Here the request therefore asks for whole objects,
+// and the encoder makes metadata of them. Other requests are returned unchanged.
 func withMetadata(e *Endpoint, info *request.RequestInfo, req *http.Request) (*Endpoint, *http.Request) {
 	kind := "PartialObjectMetadata"
 	switch info.Verb {

@@ -34,7 +34,7 @@ func explain(kind schema.GroupVersionKind, name string, err error) error {
 }
 
 // explainRead is explain for reads. There k8s.io/apiserver returns InvalidError only for a
-// parameter resourceVersion that is not a number. The text is the one of a list, which
+// parameter resourceVersion that is not a number. The text equals the text of a list, which
 // k8s.io/apiserver itself answers with 400.
 func explainRead(err error) error {
 	if errors.As(err, new(apistorage.InvalidError)) {

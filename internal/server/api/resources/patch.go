@@ -121,8 +121,7 @@ func mentions(body []byte, inYAML bool) (touched, annotation bool) {
 
 var null = []byte("null")
 
-// directed reports whether an object in a strategic merge patch says how it is to be
-// merged.
+// directed reports whether an object in a strategic merge patch has a merge directive.
 func directed(object map[string]any) bool {
 	for name := range object {
 		if strings.HasPrefix(name, "$") {

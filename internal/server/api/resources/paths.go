@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxPaths bounds pathBytes. Strict decoding writes the path of each unknown and duplicate field, even
-	// beyond the first hundred, which are all that it reports.
+	// maxPaths bounds pathBytes. Strict decoding writes the path of each unknown and duplicate field,
+	// although it reports only the first hundred.
 	maxPaths = 256 << 20
 	// shortBody is the length of a body whose paths are within the bound.
 	shortBody = 16 << 10
@@ -79,8 +79,8 @@ func pathBytes(text []byte) (sum int64) {
 	return sum
 }
 
-// peekBody reads the body of a request, and reports whether that is all of it: if not, the body has an error, or more
-// bytes than it may have. The body can be read once more.
+// peekBody reads the body of a request, and reports whether it is the whole body: if not, the body has an error, or
+// more bytes than it may have. The body can be read once more.
 func peekBody(req *http.Request, limit int64) (body []byte, whole bool) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, limit+1))
 	rest := io.Reader(req.Body)

@@ -129,9 +129,8 @@ func (w *trying) codec() (runtime.SerializerInfo, bool) {
 	return runtime.SerializerInfoForMediaType(w.Scope.Serializer.SupportedMediaTypes(), jsonMediaType)
 }
 
-// decode returns the object that is sent. A body that cannot be decoded is left to the handler,
-// which has its error, and so is an object with several owners, of which the handler may remove
-// some.
+// decode returns the sent object. It leaves to the handler a body that cannot be decoded, for its
+// error, and an object with several owners, because the handler may remove some of them.
 func (w *trying) decode(into runtime.Object) (runtime.Object, metav1.Object, error) {
 	info, ok := w.codec()
 	if !ok {

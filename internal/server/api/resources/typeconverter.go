@@ -15,10 +15,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// NewTypeConverter returns a converter for server-side apply that shows
-// metadata.initializers to the converter that get returns, whose schemas must know the field.
-// It calls get for each object. get must return the same converter for all objects of a
-// request, and always the same for objects of Go types.
+// NewTypeConverter returns a converter for server-side apply that presents metadata.initializers to
+// the converter that get returns, whose schemas must have the field. It calls get for each object.
+// get must return the same converter for all objects of a request, and always the same for objects
+// of Go types.
 func NewTypeConverter(get func() (managedfields.TypeConverter, error)) managedfields.TypeConverter {
 	return &typeConverter{get: get}
 }

@@ -25,7 +25,7 @@ type verb struct {
 	name string
 	// has reports whether a storage has the verb: whether it implements an interface.
 	has func(rest.Storage) bool
-	// at says which paths have the verb.
+	// at reports whether a path has the verb.
 	at func(*call) bool
 	// serve returns the handler of k8s.io/apiserver for the storage, which this server wraps in its
 	// additions. It returns nil for a path that does not have the verb.
@@ -92,10 +92,10 @@ type call struct {
 	// admit is the admission chain of a write. A create, an update or a patch of an object also has own.
 	admit admission.Interface
 	own   *ownFields
-	// bare says that the client may get tables or bare metadata.
+	// bare means that the client may get tables or bare metadata.
 	bare bool
-	// waits says that a creator waits until its object is initialized, unless the
-	// request says otherwise.
+	// waits means that a creator waits until its object is initialized, unless the request opts
+	// out.
 	waits bool
 	// listing caches data of the objects of a list; nil if nothing is looked up.
 	listing *initialization.Listing
@@ -105,7 +105,7 @@ type call struct {
 	counting func(user string) bool
 	// uninitialized is set when the call created an object that is not initialized.
 	uninitialized bool
-	// mayLeave says that a create may wait after the handlers have returned. It then waits for
+	// mayLeave means that a create may wait after the handlers have returned. It then waits for
 	// creation, until the deadline if there is one.
 	mayLeave bool
 	creation *initialization.Creation

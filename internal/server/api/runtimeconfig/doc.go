@@ -1,3 +1,3 @@
-// Package runtimeconfig says which versions of the API a server serves, by the entries of
+// Package runtimeconfig chooses the versions of the API that a server serves, by the entries of
 // --runtime-config (S9.8).
 package runtimeconfig

@@ -14,8 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 )
 
-// switchable are the versions of the registrations' group that --runtime-config
-// knows (S9.8).
+// switchable are the versions of the registrations' group that --runtime-config accepts (S9.8).
 var switchable = []string{"v1beta1", "v1alpha1"}
 
 // legacySwitch is the entry of --runtime-config for clients of 2017: it enables all versions that
@@ -42,7 +41,7 @@ func optional() []schema.GroupVersion {
 	return versions
 }
 
-// switches lists what --runtime-config can switch on and off.
+// switches lists the names that --runtime-config accepts.
 func switches() []string {
 	var names []string
 	for _, version := range switchable {
@@ -130,7 +129,7 @@ func asked(values map[string]bool, gv schema.GroupVersion) bool {
 type Versions struct {
 	// Off are the versions of the registrations' group that are not served.
 	Off []string
-	// Builtin says which of upstream's versions of the built-in groups are served.
+	// Builtin selects the served versions of upstream's built-in groups.
 	Builtin *serverstorage.ResourceConfig
 	// Legacy are the versions that this server serves and upstream no longer serves. OldClients
 	// reports whether the server also has OpenAPI v2 at the path where clients of 2017 read it.
@@ -170,7 +169,7 @@ func Parse(config []string, later bool) (Versions, error) {
 		if v.Builtin, err = resourceconfig.EmulationForwardCompatibleResourceConfig(v.Builtin, nil, catalog.Scheme); err != nil {
 			return v, err
 		}
-		// What entries say is stronger.
+		// Entries take precedence.
 		enable(v.Builtin, values)
 	}
 	return v, nil

@@ -32,18 +32,18 @@ func merge(ctx context.Context, object, patch []byte) ([]byte, error) {
 	return m.out, err
 }
 
-// lookEvery is after how many bytes of output the context is looked at.
+// lookEvery is the number of bytes of output between two checks of the context.
 const lookEvery = 64 << 10
 
 // merger writes the result of a merge patch.
 type merger struct {
 	ctx context.Context
 	out []byte
-	// looked is how long out was when the context was looked at.
+	// looked is the length of out at the last check of the context.
 	looked int
 }
 
-// look returns the error of the context if it is time to look at it.
+// look returns the error of the context if it is time to check it.
 func (m *merger) look() error {
 	if len(m.out)-m.looked < lookEvery {
 		return nil

@@ -138,7 +138,7 @@ func TestPatchesAreAppliedAsUpstreamDoes(t *testing.T) {
 	}
 }
 
-// The same for patches that are made at random, most of which reach something.
+// The same for random patches, most of which change an existing value.
 func TestRandomPatchesAreAppliedAsUpstreamDoes(t *testing.T) {
 	limitCopies(t)
 	random := &generator{rand.New(rand.NewPCG(1, 2))}
@@ -174,7 +174,7 @@ func fuzz(f *testing.F, patch types.PatchType) {
 	})
 }
 
-// generator makes JSON with few names, so that patches meet what objects have.
+// generator makes JSON with few names, so that patches match fields of objects.
 type generator struct{ *rand.Rand }
 
 func (g *generator) pick(of ...string) string { return of[g.IntN(len(of))] }

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// text is a valid JSON text with the places of its brackets, by which nested values are skipped without
-// another scan.
+// text is a valid JSON text with the positions of its brackets, so that nested values can be skipped
+// without another scan.
 type text struct {
 	data     []byte
 	brackets []bracket
@@ -70,7 +70,7 @@ type value struct {
 
 func (v value) raw() []byte { return v.text.data[v.start:v.end] }
 
-// first is the first byte of the value, which tells its type.
+// first is the first byte of the value, which determines its type.
 func (v value) first() byte { return v.text.data[v.start] }
 
 func (v value) isNull() bool { return v.first() == 'n' }

@@ -40,7 +40,7 @@ type Objects struct {
 
 	mu struct {
 		sync.Mutex
-		// missing makes what could not be made at the start.
+		// missing makes the objects that could not be made at the start.
 		missing []func(context.Context) error
 	}
 }
@@ -63,7 +63,7 @@ func (o *Objects) OrLater(create func(context.Context) error) func(context.Conte
 	}
 }
 
-// overtaken reports whether an error says that another server was faster.
+// overtaken reports whether an error means that another server was faster.
 func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

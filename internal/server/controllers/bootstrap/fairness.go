@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/flowcontrol/ensurer"
 )
 
-// fairnessInterval is how often the objects of priority and fairness are looked at, as in
+// fairnessInterval is how often the objects of priority and fairness are checked, as in
 // kube-apiserver.
 const fairnessInterval = time.Minute
 
@@ -46,7 +46,7 @@ func (o *Objects) Fairness(ctx context.Context, known informers.SharedInformerFa
 	)
 }
 
-// KeepFairness looks at these objects again every minute, until ctx ends.
+// KeepFairness checks these objects again every minute, until ctx ends.
 func (o *Objects) KeepFairness(ctx context.Context, known informers.SharedInformerFactory) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := o.Fairness(ctx, known); err != nil && ctx.Err() == nil {

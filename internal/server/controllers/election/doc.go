@@ -7,7 +7,7 @@
 //
 // # Guarantees
 //
-// At most one server acts at a time. A server that was paused, or cannot renew the Lease, knows by
-// its own clock when it must not act any more: Held is false then, before any other server can have
-// begun. A server that ends gives the Lease back only when everything it did has ended.
+// At most one server acts at a time. A server that was paused, or cannot renew the Lease, detects
+// by its own clock that it must not act any more: Held is false then, before any other server can
+// have begun. A server that ends gives the Lease back only when all its work has ended.
 package election

@@ -178,8 +178,8 @@ func TestAServerThatLosesTheLeaseStopsActing(t *testing.T) {
 	})
 }
 
-// A server that was paused for longer than the lease lasts knows at once that it does not
-// have it, before anything has told it so.
+// A server that was paused for longer than the duration of the lease detects at once, by its own
+// clock, that it does not have it.
 func TestAServerThatWasPausedDoesNotHoldTheLease(t *testing.T) {
 	e := New(Options{Leases: &memory{}, Namespace: "n", Name: "l", Identity: "one"})
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,6 @@
 // evicts pods. A pod on a fake node runs at once, and its containers are ready when the initial
 // delay of their readiness probes is over; the pod of a Job has succeeded at once. Annotations of a
 // pod change how and when the pod ends. The status of a pod follows its spec: images, resources,
-// ephemeral containers. An image does not exist if its name says so, as in "nonexistent". A pod
-// that is being deleted goes at once. Nodes that are not fake, and their pods, are left alone.
+// ephemeral containers. An image with a name such as "nonexistent" does not exist. A pod that is
+// being deleted is removed at once. Nodes that are not fake, and their pods, are left alone.
 package fakenodes

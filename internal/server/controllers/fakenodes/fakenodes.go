@@ -334,7 +334,7 @@ func unschedulable(pod *corev1.Pod) corev1.PodCondition {
 	}
 }
 
-// say writes a condition of a pod as the scheduler, if it is not there yet.
+// say writes a condition of a pod as the scheduler, if the pod does not have it yet.
 func (n *Nodes) say(ctx context.Context, pod *corev1.Pod, c corev1.PodCondition) error {
 	next := pod.DeepCopy()
 	podutil.UpdatePodCondition(&next.Status, &c)

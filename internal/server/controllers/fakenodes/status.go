@@ -68,13 +68,13 @@ func (p plan) lasts(restarts int32) time.Duration {
 	return p.runtime + min(firstBackoff<<min(restarts-1, 5), lastBackoff)
 }
 
-// missing reports whether the name of an image says that the image does not exist.
+// missing reports whether an image does not exist, by its name.
 func missing(image string) bool {
 	return strings.Contains(image, "nonexistent") || strings.Contains(image, "non-existent") ||
 		strings.HasPrefix(image, "invalid.") || strings.HasSuffix(image, ":404")
 }
 
-// observation is a look at a pod, at a moment.
+// observation is the state of a pod at a moment.
 type observation struct {
 	pod  *corev1.Pod
 	plan plan

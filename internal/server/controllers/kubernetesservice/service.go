@@ -34,7 +34,7 @@ const (
 	// interval is how often endpoints are compared with the leases, and ttl how long the address of
 	// a server that was killed stays. Both are the values of kube-apiserver.
 	interval, ttl = 10 * time.Second, 15 * time.Second
-	// parting is how long removing the address may hold up the end of a server.
+	// parting bounds how long removing the address may delay the end of a server.
 	parting = 2 * time.Second
 )
 
@@ -65,13 +65,13 @@ type Options struct {
 type Publisher struct {
 	options    Options
 	controller *kubernetesservice.Controller
-	// life bounds every request: upstream's controller knows no contexts.
+	// life bounds every request, because upstream's controller has no contexts.
 	life context.Context
 	end  context.CancelFunc
 }
 
-// IP returns the cluster IP of the service: the first address of the range. The error
-// says that the range is too small.
+// IP returns the cluster IP of the service: the first address of the range. It returns an error if
+// the range is too small.
 func IP(serviceRange *net.IPNet) (net.IP, error) {
 	ip, err := netutils.GetIndexedIP(serviceRange, 1)
 	if err != nil {
@@ -111,8 +111,8 @@ func New(o Options) (*Publisher, error) {
 	return p, nil
 }
 
-// others says how often a change of the endpoints is retried when another server was faster:
-// servers that start or end together change the same objects.
+// others is how often a change of the endpoints is retried when another server was faster: servers
+// that start or end together change the same objects.
 var others = wait.Backoff{Steps: 8, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.5}
 
 // persistent retries a change when another server has changed the endpoints meanwhile.
@@ -132,7 +132,7 @@ func (p persistent) RemoveEndpoints(service string, ip net.IP, ports []corev1.En
 	})
 }
 
-// overtaken reports whether an error says that another server was faster.
+// overtaken reports whether an error means that another server was faster.
 func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
@@ -169,7 +169,7 @@ func (p *Publisher) Publish(ctx context.Context) error {
 	return p.controller.UpdateKubernetesService(true)
 }
 
-// Run keeps what Publish made until ctx ends.
+// Run maintains the objects of Publish until ctx ends.
 func (p *Publisher) Run(ctx context.Context) { p.controller.Run(ctx.Done()) }
 
 // Withdraw removes this server from the endpoints. The caller calls it once, while the server

@@ -11,7 +11,8 @@ func Informer(inner cache.SharedIndexInformer) cache.SharedIndexInformer {
 	return &Handled{SharedIndexInformer: inner}
 }
 
-// Handled is an informer that gives every handler a registration, and that knows its handlers.
+// Handled is an informer that gives every handler a registration, and that keeps track of its
+// handlers.
 type Handled struct {
 	cache.SharedIndexInformer
 	// Wrap, if set, returns the handler that the informer gets in place of a handler.

@@ -33,7 +33,7 @@ func (r *remaining) describe(ns *corev1.Namespace) {
 	objects, failures := slices.Sorted(slices.Values(r.objects)), slices.Sorted(slices.Values(r.failures))
 	set(ns, corev1.NamespaceDeletionDiscoveryFailure, r.undiscovered != "",
 		"DiscoveryFailed", r.undiscovered, "ResourcesDiscovered", "All resources successfully discovered")
-	// The server knows its own kinds: there is no text to parse.
+	// The server has its own list of kinds: there is no text to parse.
 	set(ns, corev1.NamespaceDeletionGVParsingFailure, false,
 		"", "", "ParsedGroupVersions", "All legacy kube types successfully parsed")
 	set(ns, corev1.NamespaceDeletionContentFailure, len(failures) > 0,

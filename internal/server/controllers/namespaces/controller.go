@@ -107,7 +107,7 @@ type remaining struct {
 	objects    []string
 	finalizers map[string]int
 	failures   []string
-	// undiscovered says of which group versions of other servers discovery failed.
+	// undiscovered names the group versions of other servers for which discovery failed.
 	undiscovered string
 }
 
@@ -160,10 +160,9 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	return c.finalize(ctx, name)
 }
 
-// empty deletes the objects in the namespace and returns what remains, nil for nothing. While
-// pods remain, it deletes nothing else: pods may need their secrets, and the network policies
-// that bind them. As in kube-controller-manager, it does not wait for pods whose deletion was
-// refused.
+// empty deletes the objects in the namespace and returns the remaining ones, nil for none. While
+// pods remain, it deletes nothing else: pods may need their secrets, and the network policies that
+// bind them. As in kube-controller-manager, it does not wait for pods whose deletion was refused.
 func (c *Controller) empty(ctx context.Context, namespace string) (*remaining, error) {
 	r := &remaining{finalizers: map[string]int{}}
 	var others []Collection
@@ -215,7 +214,7 @@ func (c *Controller) emptyOne(ctx context.Context, resource Collection, namespac
 		return err
 	}
 	var items []metav1.PartialObjectMetadata
-	// After an error, the count says enough.
+	// After an error, the count is enough.
 	if list, err := client.List(ctx, metav1.ListOptions{}); err == nil {
 		items = list.Items
 	}

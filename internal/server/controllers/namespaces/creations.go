@@ -7,10 +7,10 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Creations knows in which namespaces objects are being created. When a webhook is slow, an
-// object that was admitted just before the deletion of its namespace began may be stored long
-// after that: the namespace waits for such objects. The zero value is ready. Creations is safe
-// for concurrent use.
+// Creations tracks the namespaces in which objects are being created. When a webhook is slow, an
+// object that was admitted just before the deletion of its namespace began may be stored long after
+// that: the namespace waits for such objects. The zero value is ready. Creations is safe for
+// concurrent use.
 type Creations struct {
 	mu struct {
 		sync.Mutex
@@ -26,9 +26,8 @@ func (c *Creations) UnderWay(namespace string) bool {
 	return c.mu.underWay[namespace] > 0
 }
 
-// Counting returns a plugin that does what inner does, and counts the creates that inner lets
-// pass until their contexts end. inner refuses to create objects in a namespace that is being
-// deleted.
+// Counting returns a plugin that decides like inner, and counts the creates that inner admits until
+// their contexts end. inner refuses to create objects in a namespace that is being deleted.
 func (c *Creations) Counting(inner admission.MutationInterface) admission.MutationInterface {
 	return counting{inner, c}
 }

@@ -32,13 +32,13 @@ type fence struct {
 	known *lru.Cache
 }
 
-// Fence returns a client that does what inner does, and refuses to create an object when the
-// namespace of the context is being deleted or gone. It does so also when the namespace was
-// intact at the time of admission: one transaction compares the namespace and creates the object.
-// Servers that share an etcd need a fence, since they do not know of each other's requests. A
-// create costs a comparison, and another attempt when the namespace was written since the last
-// create. The errors are the API statuses that admission returns, Forbidden and NotFound. root is
-// the prefix of the objects in etcd, and stored reads namespaces there.
+// Fence returns a client that works like inner, and refuses to create an object when the namespace
+// of the context is being deleted or gone. It does so also when the namespace was intact at the
+// time of admission: one transaction compares the namespace and creates the object. Servers that
+// share an etcd need a fence, because they do not see each other's requests. A create costs a
+// comparison, and another attempt when the namespace was written since the last create. The errors
+// are the API statuses that admission returns, Forbidden and NotFound. root is the prefix of the
+// objects in etcd, and stored reads namespaces there.
 func Fence(inner kubernetes.Interface, kv clientv3.KV, root string, stored Stored) kubernetes.Interface {
 	return &fence{Interface: inner, kv: kv, prefix: path.Join(root, "namespaces") + "/", stored: stored, known: lru.New(maxKnown)}
 }

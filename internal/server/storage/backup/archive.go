@@ -76,9 +76,8 @@ type Source struct {
 	WithEncryptionKey bool
 }
 
-// Write writes a backup. It reads the state of etcd at one moment, and does not hold up etcd.
-// begin may be nil; otherwise it is called with the size of the database before anything is
-// written.
+// Write writes a backup. It reads the state of etcd at one moment, and does not block etcd. begin
+// may be nil; otherwise it is called with the size of the database before anything is written.
 func (s Source) Write(ctx context.Context, to io.Writer, begin func(size int64) error) (*Manifest, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

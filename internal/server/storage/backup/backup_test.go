@@ -305,7 +305,7 @@ func linked(h *tar.Header, b []byte) []byte {
 	return []byte{}
 }
 
-// A restore from a file that is not a backup, or is damaged, returns an error that says so, and
+// A restore from a file that is not a backup, or is damaged, returns an error with this reason, and
 // changes nothing.
 func TestABadFileChangesNothing(t *testing.T) {
 	good := made(t, newDir(t, "old"))

@@ -123,7 +123,7 @@ func room(dir string, size, reserve int64) error {
 type Entry struct {
 	File string `json:"file"`
 	Size int64  `json:"size"`
-	// Manifest is nil when the file cannot be read, and Error says why.
+	// Manifest is nil when the file cannot be read, and Error is the reason.
 	Manifest *Manifest `json:"backup,omitempty"`
 	Error    string    `json:"error,omitempty"`
 }

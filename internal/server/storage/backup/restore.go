@@ -210,7 +210,7 @@ func Finish(dir string) (bool, error) {
 	return true, nil
 }
 
-// finish moves the restored data into place, if the file FORMAT says that these moves have
+// finish moves the restored data into place, if the file FORMAT records that these moves have
 // begun. The caller has the lock. finish may be killed at any point and called again.
 func finish(dir string) error {
 	name, format, err := datadir.Restoring(dir)

@@ -15,7 +15,7 @@ import (
 // backupTimeout bounds a scheduled backup.
 const backupTimeout = time.Hour
 
-// lookEvery is how often Run looks at the clock, which may have been changed.
+// lookEvery is how often Run checks the clock, which may have been changed.
 const lookEvery = time.Minute
 
 // Times are the times of a schedule.

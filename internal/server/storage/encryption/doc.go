@@ -1,4 +1,4 @@
-// Package encryption keeps values in etcd encrypted, as an EncryptionConfiguration of upstream
-// says, by upstream's transformers. Everything that reads or writes objects in etcd goes through
+// Package encryption encrypts values in etcd as configured by an EncryptionConfiguration of
+// upstream, with upstream's transformers. All code that reads or writes objects in etcd uses
 // Transformers: the stores of resources, and the readers that read etcd themselves.
 package encryption

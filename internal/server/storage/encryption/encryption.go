@@ -30,7 +30,7 @@ import (
 var Secrets = schema.GroupResource{Resource: "secrets"}
 
 const (
-	// lookEvery is how often Run looks at the file, as kube-apiserver does.
+	// lookEvery is how often Run checks the file, as kube-apiserver does.
 	lookEvery = time.Minute
 	// healthWithin bounds how long new KMS plugins may take to answer before a changed file is
 	// refused; KMS plugins with longer timeouts have these.
@@ -39,11 +39,11 @@ const (
 	healthCheck = "kms-providers"
 )
 
-// Options say where the configuration is.
+// Options locate the configuration.
 type Options struct {
 	// File is an EncryptionConfiguration.
 	File string
-	// Reload says that the file may change. Health checks then cannot name single KMS plugins.
+	// Reload means that the file may change. Health checks then cannot name single KMS plugins.
 	Reload bool
 	// Own means that the file belongs to a data directory, and need not exist.
 	Own bool
@@ -147,7 +147,7 @@ func (t *Transformers) Reload(ctx context.Context) error {
 	}
 	t.current.Store(next)
 	if before != nil {
-		// Requests that run may still use the KMS plugins of before.
+		// Running requests may still use the previous KMS plugins.
 		time.AfterFunc(before.grace, before.close)
 	}
 	metrics.RecordEncryptionConfigAutomaticReloadSuccess(t.options.ServerID, next.hash)

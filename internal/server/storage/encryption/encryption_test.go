@@ -82,7 +82,7 @@ func TestValuesAreEncryptedAsTheConfigurationSays(t *testing.T) {
 }
 
 // S29.4: the error about a value that cannot be read is one sentence, which names the key in etcd,
-// the key of the configuration, the file and what to do.
+// the key of the configuration, the file and the remedy.
 func TestUnreadableValues(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "encryption.yaml")
@@ -183,7 +183,8 @@ func stored(t *testing.T, etcd clientv3.KV, root string) map[string]*mvccpb.KeyV
 	return all
 }
 
-// racing is an etcd in which somebody writes between the first read and the first transaction.
+// racing is an etcd in which another client writes between the first read and the first
+// transaction.
 type racing struct {
 	clientv3.KV
 	once  sync.Once

@@ -55,8 +55,8 @@ func Count(ctx context.Context, etcd clientv3.KV, root string) (map[Key]int, err
 	return counts, err
 }
 
-// Rewrite encrypts all Secrets and shared keys below a prefix in etcd as the configuration says that
-// are not encrypted so, and returns how many. All servers must have the configuration. A Secret
+// Rewrite encrypts all Secrets and shared keys below a prefix in etcd that are not encrypted as
+// configured, and returns how many it encrypted. All servers must have the configuration. A Secret
 // that a server writes meanwhile stays as the server writes it. Rewrite can be ended at any moment and
 // called again.
 func (t *Transformers) Rewrite(ctx context.Context, etcd clientv3.KV, root string) (int, error) {
@@ -87,7 +87,7 @@ func (t *Transformers) Rewrite(ctx context.Context, etcd clientv3.KV, root strin
 	}
 }
 
-// rewrite encrypts one value anew if that is needed. written is false if somebody else has written it.
+// rewrite encrypts one value anew if necessary. written is false if another client has written it.
 func (t *Transformers) rewrite(ctx context.Context, etcd clientv3.KV, kv *mvccpb.KeyValue) (stale, written bool, err error) {
 	secrets, key := t.TransformerForResource(Secrets), value.DefaultContext(kv.Key)
 	plain, stale, err := secrets.TransformFromStorage(ctx, kv.Value, key)

@@ -58,7 +58,7 @@ func TestKeysOfADataDirectory(t *testing.T) {
 		t.Error("two processes have the lock")
 	}
 	unlock()
-	// A file of somebody's own is not overwritten.
+	// A file of the user's own is not overwritten.
 	configuration(t, OwnFile(dir), provider("aesgcm", "one", key1))
 	if _, err := AddKey(dir, time.Now(), nil); err == nil || !strings.Contains(err.Error(), OwnFile(dir)) {
 		t.Errorf("another file: %v", err)

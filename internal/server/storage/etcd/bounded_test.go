@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Reads and writes of a command end when the etcd has ended, whatever the context of the command says.
+// Reads and writes of a command end when the etcd has ended, whatever the context of the command is.
 func TestCallsOfACommandEndWithoutAnEtcd(t *testing.T) {
 	s, err := Start(t.Context(), Options{Dir: t.TempDir()})
 	if err != nil {

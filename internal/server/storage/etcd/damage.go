@@ -160,8 +160,8 @@ func checkDatabase(path string) (reached uint64, err error) {
 	return reached, err
 }
 
-// Values calls each with the values of all keys in a database that no etcd has open, older ones of
-// a key first. A key that was deleted has an empty value last.
+// Values calls each with the values of all keys in a database that no etcd has open, older values
+// of a key first. A deleted key has an empty value last.
 func Values(path string, each func(*mvccpb.KeyValue)) error {
 	return readDatabase(path, func(tx *bolt.Tx) error {
 		revisions := tx.Bucket(schema.Key.Name())

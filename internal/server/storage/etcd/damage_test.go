@@ -93,7 +93,7 @@ func TestDamagedDataIsAnErrorNotAPanic(t *testing.T) {
 	}
 }
 
-// A log that is lost, or was replaced by an older one, keeps etcd from ever being ready.
+// With a log that is lost, or was replaced by an older one, etcd would never be ready.
 func TestALostLogIsOneSentence(t *testing.T) {
 	dir := newData(t)
 	logs := filepath.Join(dir, "member", "wal")

@@ -139,7 +139,7 @@ func TestReadsByCallsAreThoseOfAConnection(t *testing.T) {
 	}
 }
 
-// reading is an etcd whose reads wait for a lock, whatever their context says, until it is freed.
+// reading is an etcd whose reads wait for a lock, whatever their context is, until it is freed.
 type reading struct {
 	pb.KVServer
 	called, free chan struct{}

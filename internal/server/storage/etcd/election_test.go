@@ -9,7 +9,7 @@ import (
 )
 
 // An etcd that starts removes the entries of its log as soon as they are applied. It can be elected before the
-// consensus knows that they are.
+// consensus records them as applied.
 func TestAnElectionBeforeTheLogIsTakenUp(t *testing.T) {
 	const entries = 210
 	for _, tc := range []struct {

@@ -28,7 +28,7 @@ import (
 // etcd, since acknowledged writes are on disk.
 const startTimeout, closeTimeout = 60 * time.Second, 4 * time.Second
 
-// memberName is the name of the one member of an embedded etcd, and peerURL the address that it
+// memberName is the name of the only member of an embedded etcd, and peerURL the address that it
 // advertises to other members.
 const memberName = "gatehouse"
 
@@ -50,14 +50,15 @@ type Options struct {
 	// NoFsync lets etcd answer before a write is on the disk: a crash of the machine loses data,
 	// a crash of the process does not.
 	NoFsync bool
-	// Member, if set, is called when this process has locked Dir, and says how the etcd is one of several.
+	// Member, if set, is called when this process has locked Dir, and returns the configuration of the
+	// etcd as a member of a cluster.
 	Member func(context.Context) (*Member, error)
 
 	// Alone turns the data of a member into the data of an etcd with this member only.
 	Alone bool
 	// lock is the lock of Dir if the caller has taken it.
 	lock *Lock
-	// free says how much of a disk is free; nil asks the operating system.
+	// free returns the free space of a disk; nil asks the operating system.
 	free func(dir string) (uint64, error)
 }
 
@@ -274,8 +275,8 @@ func (s *Server) awaitEnd(ctx context.Context) {
 	}
 }
 
-// stopped returns the error of an etcd that has stopped with err. A member that the others have removed stops by itself, and the
-// part of it that notices first says only that it is stopping.
+// stopped returns the error of an etcd that has stopped with err. A member that the others have removed stops by
+// itself, and the part of it that notices first reports only that it is stopping.
 func (s *Server) stopped(err error) error {
 	if failed := s.failure.get(); failed != nil {
 		return s.ended(failed)
@@ -348,19 +349,19 @@ func closeEtcd(e *embed.Etcd, before func()) {
 }
 
 const (
-	// keepAliveTime and keepAliveTimeout say how soon a client notices that a member does not
-	// answer. The client sends a ping when the member was silent for keepAliveTime, and closes
-	// the connection after keepAliveTimeout without an answer. gRPC sends pings no more often,
-	// and etcd would refuse more.
+	// keepAliveTime and keepAliveTimeout bound how soon a client notices that a member does not
+	// answer. The client sends a ping when the member was silent for keepAliveTime, and closes the
+	// connection after keepAliveTimeout without an answer. gRPC sends pings no more often, and etcd
+	// would refuse more.
 	keepAliveTime, keepAliveTimeout = 10 * time.Second, 3 * time.Second
 	// reconnectAfter is the longest wait between attempts to connect to a member, so that a member
 	// that returns is in use again at once, and connectTimeout how long an attempt may take.
 	reconnectAfter, connectTimeout = 500 * time.Millisecond, 3 * time.Second
 )
 
-// ClientOptions say which etcd to talk to.
+// ClientOptions locate the etcd of a client.
 type ClientOptions struct {
-	// Endpoints are URLs; https ones use the TLS files.
+	// Endpoints are URLs; https URLs use the TLS files.
 	Endpoints []string
 	// CAFile, CertFile and KeyFile are PEM files; empty for an etcd without TLS.
 	CAFile, CertFile, KeyFile string

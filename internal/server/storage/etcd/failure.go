@@ -20,7 +20,7 @@ type failure struct {
 	// happened is closed when err is set.
 	happened chan struct{}
 	err      error
-	// alone says that the etcd has no other members.
+	// alone means that the etcd has no other members.
 	alone bool
 }
 
@@ -31,9 +31,9 @@ func (f *failure) logger() *zap.Logger {
 	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
-// unscanned begins the panic of a member that wants to be elected while it takes up its log. Before an election, the
-// consensus looks for changes of the members among the entries that it does not know to be applied yet. An etcd
-// removes entries as soon as they are applied, a moment before the consensus knows so.
+// unscanned begins the panic of a member that wants to be elected while it replays its log. Before an election, the
+// consensus looks for changes of the members among the entries that it has not recorded as applied yet. An etcd
+// removes entries as soon as they are applied, a moment before the consensus records them.
 const unscanned = "error scanning unapplied entries "
 
 // OnWrite implements zapcore.CheckWriteHook. It does not return, except for an election that can continue: the

@@ -93,7 +93,7 @@ type proofResult struct {
 	at   time.Time
 }
 
-// peerConn is a connection from a member, or from somebody else.
+// peerConn is a connection from a member, or from another client.
 type peerConn struct {
 	net.Conn
 	front *front
@@ -277,7 +277,7 @@ func (f *front) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 		return nil, err
 	}
 	c.ClientAuth, c.ClientCAs, c.NextProtos = tls.RequireAndVerifyClientCert, trusted, []string{"http/1.1"}
-	// A session of before would not be verified again.
+	// A session from before would not be verified again.
 	c.SessionTicketsDisabled = true
 	return c, nil
 }
@@ -352,7 +352,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.handler.ServeHTTP(w, req)
 }
 
-// speaks returns the member in whose name a request is; 0 when it does not say.
+// speaks returns the member in whose name a request is; 0 when the request names none.
 func speaks(req *http.Request) (types.ID, error) {
 	var from types.ID
 	var err error
@@ -423,8 +423,8 @@ func checkSender(req *http.Request, member types.ID) error {
 
 var errTooLong = fmt.Errorf("the message has more than %d MiB", maxMessage>>20)
 
-// identify returns the present member that has a key. from is the member in whose name the request is; 0 when it does not
-// say.
+// identify returns the present member that has a key. from is the member in whose name the request is; 0 when the
+// request names none.
 func (f *front) identify(ctx context.Context, e *embed.Etcd, cert *x509.Certificate, from types.ID) (types.ID, error) {
 	records, err := f.records(ctx, e)
 	if err != nil {
@@ -451,7 +451,8 @@ func (f *front) identify(ctx context.Context, e *embed.Etcd, cert *x509.Certific
 		}
 	}
 	if from != 0 && !there {
-		// A member that was away does not know who joined meanwhile. It trusts the members that it knows.
+		// A member that was away does not have the records of members that joined meanwhile. It trusts
+		// the members that it has.
 		if m := f.askAbout(ctx, e, from); m != nil {
 			if f.member.Named && names(cert, m) {
 				return m.ID, nil
@@ -558,7 +559,8 @@ func (m *Member) keyAt(ctx context.Context, urls []string) (string, error) {
 	return "", err
 }
 
-// askAbout asks the other members that this one knows about a member that it does not know; nil if none knows it.
+// askAbout asks the other members that this one has about a member that it does not have; nil if none of them has
+// it.
 func (f *front) askAbout(ctx context.Context, e *embed.Etcd, id types.ID) *membership.Member {
 	f.dialing.Lock()
 	defer f.dialing.Unlock()

@@ -187,7 +187,7 @@ func (a attacker) code(to *testMember, as types.ID, method, path string, body []
 	return res.StatusCode
 }
 
-// proposal is a message of the consensus by which a member writes a key.
+// proposal is a message of the consensus with which a member writes a key.
 func proposal(t *testing.T, from types.ID, to *testMember, key string) []byte {
 	t.Helper()
 	put, err := proto.Marshal(&pb.InternalRaftRequest{
@@ -355,7 +355,7 @@ func TestKeysWithoutARecord(t *testing.T) {
 	before()
 }
 
-// S31.14: a member that was away while all leaders of before were replaced comes back.
+// S31.14: a member returns that was away while all previous leaders were replaced.
 func TestAMemberThatWasAwayKnowsNobody(t *testing.T) {
 	a, b, c := threeMembers(t)
 	c.stop()

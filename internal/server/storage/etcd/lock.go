@@ -18,9 +18,9 @@ var ErrInUse = errors.New("in use")
 
 // lockName is the name of the file whose lock belongs to the process that uses a directory. The lines
 // of the file are the endpoint of the process's etcd, the number of the process, the URL of its API,
-// and its version. The first and the third are empty while the process does not serve that, and the
-// fourth is empty for a command. Programs before the first release with backups write nothing, and
-// later ones may write more lines.
+// and its version. The endpoint and the URL are empty until they are served, and the version is empty
+// for a command. Programs before the first release with backups write nothing, and later ones may
+// write more lines.
 const lockName = "lock"
 
 // Lock makes a second process that uses the same data fail at once. The kernel releases the
@@ -179,9 +179,9 @@ func (o owner) String() string {
 	return name
 }
 
-// reachable is the endpoint by which this process reaches a socket. A process with temporary
-// files of its own, as a service of systemd may have, has the socket among these: other
-// processes of the administrator reach them below /proc.
+// reachable is the endpoint at which this process reaches a socket. A process with a private
+// directory of temporary files, such as a service of systemd, has the socket in this directory:
+// other processes of the administrator reach it below /proc.
 func reachable(endpoint, pid string) string {
 	socket, ok := strings.CutPrefix(endpoint, "unix://")
 	if _, err := strconv.Atoi(pid); !ok || err != nil {

@@ -113,7 +113,7 @@ func call[T any](ctx context.Context, m *majority, make func(context.Context) (T
 	return out, err
 }
 
-// run looks for the leader until ctx ends. describe says which members answer.
+// run looks for the leader until ctx ends. describe reports which members answer.
 func (m *majority) run(ctx context.Context, leader func() bool, describe func(context.Context) string) {
 	tick := time.NewTicker(lookForLeader)
 	defer tick.Stop()

@@ -74,7 +74,7 @@ func TestAnEtcdAloneHasItsMajority(t *testing.T) {
 	}
 }
 
-// The text says how many members answer, which do not, and whose certificates are refused.
+// The text reports how many members answer, which do not, and whose certificates are refused.
 func TestTheMissingMembersAreNamed(t *testing.T) {
 	b, c := Peer{Name: "b", Address: "10.0.0.2:2380"}, Peer{Name: "c", Address: "10.0.0.3:2380"}
 	refused := errors.New("remote error: tls: expired certificate")

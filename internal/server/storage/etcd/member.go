@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// heartbeat and election are the times by which members notice that their leader is gone, in milliseconds.
+	// heartbeat and election are the times in which members notice that their leader is gone, in milliseconds.
 	// They are etcd's own, for members in one region.
 	heartbeat, election = 100, 1000
 	// catchUpTimeout is how long a member that has a leader may take to get all data.
 	catchUpTimeout = 30 * time.Minute
 	// promoteAgain is how often a member that joins asks whether it has caught up.
 	promoteAgain = 50 * time.Millisecond
-	// unheardAfter is how long a member may not know that the others have its name.
+	// unheardAfter bounds how long a member may not know that the others have its name.
 	unheardAfter = 500 * time.Millisecond
 )
 
-// Member says how an etcd is one of several.
+// Member configures an etcd as a member of a cluster.
 type Member struct {
 	// Name is the name of the member, which no other one has.
 	Name string
@@ -39,8 +39,8 @@ type Member struct {
 	Address, Listen string
 	// CertFile, KeyFile and CAFile are PEM files. CertFile and KeyFile are read again for each connection.
 	CertFile, KeyFile, CAFile string
-	// Named says that an administrator makes the certificates: a certificate belongs to the members whose peer address it
-	// names. Otherwise Prefix begins the keys in etcd of the records of keys (Identity).
+	// Named means that an administrator makes the certificates: a certificate belongs to the members whose peer address
+	// it names. Otherwise Prefix is the prefix of the records of keys in etcd (Identity).
 	Named  bool
 	Prefix string
 	// Joins are the members of the etcd that this one joins, itself among them, as NAME=URL,NAME=URL. It is
@@ -79,8 +79,9 @@ func (m *Member) configure(cfg *embed.Config) {
 // errRemoved is the error of a member that the others have removed.
 var errRemoved = errors.New("the cluster has removed this member: to bring the server back, start it on an empty data directory with --join and a new token")
 
-// errUnheard is the error of a member that has to start again: etcd tells the others its name, and serves when it reads that
-// in the log. A member that gets a snapshot with its name in it never reads that, and would tell them again after 7 s.
+// errUnheard is the error of a member that has to start again: etcd sends its name to the others, and serves when it
+// reads the name in the log. A member that gets a snapshot with its name in it never reads it in the log, and would
+// send it again after 7 s.
 var errUnheard = errors.New("the member does not know that the others have its name")
 
 // awaitMember waits until a member serves with a vote, and others find it at its address. It returns errUnheard once at most.
@@ -144,7 +145,7 @@ func (s *Server) leaderless(ctx context.Context) error {
 // led reports whether the members have a leader.
 func (s *Server) led() bool { return s.etcd.Server.Leader() != 0 }
 
-// missing says which other members do not answer.
+// missing describes the other members that do not answer.
 func (s *Server) missing(ctx context.Context) string {
 	return describe(s.askOthers(ctx), s.member.expired(time.Now()))
 }
@@ -155,7 +156,8 @@ func (s *Server) named() bool {
 	return self != nil && self.Name == s.member.Name
 }
 
-// enter gets the member its vote if it has none, and tells the others its address if that is new.
+// enter gets the member its vote if it has none, and sends its address to the others if the address
+// is new.
 func (s *Server) enter(ctx context.Context, end time.Time) error {
 	server := s.etcd.Server
 	ctx, cancel := context.WithDeadline(ctx, end)
@@ -190,7 +192,7 @@ func (s *Server) Leads() (leads, led bool) {
 	return leader == s.etcd.Server.MemberID(), leader != 0
 }
 
-// Peer is a member as the others know it.
+// Peer is a member as known to the others.
 type Peer struct {
 	Name string `json:"name"`
 	// Address is the HOST:PORT at which the other members reach it.

@@ -109,7 +109,7 @@ func (m *Member) ask(ctx context.Context, address, id string) (answers bool, ref
 	return true, nil
 }
 
-// describe says which of the other members answer, and what to do.
+// describe lists the other members that answer and those that do not, with advice.
 func describe(others []asked, expired []string) string {
 	var silent, refusing []string
 	for _, o := range others {

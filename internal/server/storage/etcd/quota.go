@@ -80,7 +80,7 @@ func (q *quota) copyFits(inUse int64) error {
 	return nil
 }
 
-// run looks at the database until ctx ends.
+// run checks the database until ctx ends.
 func (q *quota) run(ctx context.Context, server *etcdserver.EtcdServer) {
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := q.look(ctx, server, time.Now()); err != nil && ctx.Err() == nil {

@@ -37,7 +37,7 @@ func TakeSnapshot(ctx context.Context, client *clientv3.Client) (*Snapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	// The checksum comes after what remains.
+	// The checksum comes after the remaining bytes.
 	size := int64(len(first.GetBlob())) + int64(first.GetRemainingBytes()) + checksumSize
 	return &Snapshot{Size: size, Version: first.GetVersion(), stream: stream, rest: first.GetBlob()}, nil
 }

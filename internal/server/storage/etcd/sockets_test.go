@@ -179,7 +179,7 @@ func serveAndKill(t *testing.T, data string) string {
 	if killErr := cmd.Process.Kill(); err == nil {
 		err = killErr
 	}
-	// The error of Wait only says that the process was killed.
+	// The error of Wait only reports that the process was killed.
 	_ = cmd.Wait()
 	if err != nil {
 		t.Fatalf("the server to be killed: %v", err)

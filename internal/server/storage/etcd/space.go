@@ -86,7 +86,7 @@ func (s *space) checkStart() error {
 	return fmt.Errorf("the disk with %s is full: %s are free and etcd needs %s to start; free some space", s.dir, mebibytes(free), mebibytes(need+1<<20-1))
 }
 
-// run looks at the disk until ctx ends.
+// run checks the disk until ctx ends.
 func (s *space) run(ctx context.Context) {
 	if s.margin == 0 {
 		return

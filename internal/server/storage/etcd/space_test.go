@@ -18,7 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// disk is a disk with as much free space as a test says.
+// disk is a disk with an amount of free space that a test sets.
 type disk struct {
 	free   atomic.Uint64
 	broken atomic.Bool

@@ -99,7 +99,7 @@ func (s *stream) ended() error {
 	return err
 }
 
-// request hands a request to etcd; nil says that no more will come.
+// request hands a request to etcd; nil means that no more will come.
 func (s *stream) request(r *pb.WatchRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s watchingStream) Recv() (*pb.WatchResponse, error) {
 		return r, nil
 	case <-s.ctx.Done():
 	}
-	// What etcd sent before the end comes before the end.
+	// Responses that etcd sent before the end are delivered before the end.
 	select {
 	case r := <-s.responses:
 		return r, nil

@@ -27,7 +27,8 @@ import (
 const (
 	// JoinPath is where a server asks a member to join.
 	JoinPath = "/cluster/join"
-	// ServerName is the name by which members know each other's servers, whatever certificate those show to others.
+	// ServerName is the name under which members verify each other's servers, whatever certificate those servers
+	// show to others.
 	ServerName = "cluster.gatehouse.internal"
 
 	// maxAsk bounds the request of a server that joins and its response, in bytes, and admitTimeout the
@@ -39,7 +40,7 @@ const (
 	DataFormat = "data format"
 	// asksPerSecond and asksAtOnce bound the attempts to join, of all servers together.
 	asksPerSecond, asksAtOnce = 5, 20
-	// neverCame is how long after it was added a learner has to start that keeps others from joining.
+	// neverCame is how long a learner that was added, and keeps others from joining, has to start.
 	neverCame = time.Minute
 )
 
@@ -203,7 +204,7 @@ func newJoining(in *ask, public []byte) joining {
 	return joining{in.Name, etcd.KeyHash(public), time.Now().UTC()}
 }
 
-// server is the server as its token knows it.
+// server is the server as its token records it.
 func (j joining) server() string { return j.Name + "/" + j.Key }
 
 func (a *Admitter) joiningKey(id uint64) string {
@@ -356,7 +357,8 @@ func set(name string, here, there Judged) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// label is the name of a value in an error: the one flag that was set, or else the name of the value.
+// label is the name of a value in an error: the flag if only one was set, or else the name of the
+// value.
 func label(name string, here, there Judged) string {
 	if all := slices.Concat(there.Set[name], here.Set[name]); len(all) == 1 {
 		return all[0].Name
@@ -364,8 +366,8 @@ func label(name string, here, there Judged) string {
 	return name
 }
 
-// Differ returns an error that names a flag by which two servers would decide requests differently, and both
-// values.
+// Differ returns an error that names a flag with which two servers would decide requests differently, and
+// both values.
 func Differ(here, there Judged) error {
 	for _, flag := range slices.Sorted(maps.Keys(here.Values)) {
 		one, other := here.Values[flag], there.Values[flag]

@@ -32,17 +32,17 @@ const (
 	maxToken = 4096
 )
 
-// Join says how a server joins.
+// Join configures how a server joins.
 type Join struct {
 	// URL is the URL of a server of the cluster; TokenFile has the token.
 	URL, TokenFile string
 	State          *State
-	// Peers has the key by which this server is known while it joins, and takes its certificate. Given says that the
+	// Peers has the key that identifies this server while it joins, and takes its certificate. Given means that the
 	// administrator has made another certificate.
 	Peers *auth.Peers
 	Given bool
-	// Judging are the inputs of this server's admission. Different allows the other servers to have
-	// different ones.
+	// Judging are the inputs of this server's admission. Different allows the inputs of the other
+	// servers to differ.
 	Judging   map[string]string
 	Different bool
 	// Set are the flags that set the values of Judging, by their names in Judging.
@@ -110,7 +110,7 @@ func (j *Join) Do(ctx context.Context) (joins string, err error) {
 		err = fmt.Errorf("--join %s: %w", j.URL, err)
 		switch {
 		case ctx.Err() != nil && before != nil:
-			// Why it had to wait says more.
+			// The reason for the wait is more informative.
 			return "", before
 		case !again:
 			return "", err
@@ -166,7 +166,8 @@ var errOtherAuthority = errors.New("the server does not have the authority that 
 func pinned(pin string) *tls.Config {
 	return &tls.Config{
 		ServerName: ServerName, MinVersion: tls.VersionTLS12,
-		// VerifyConnection does what this would skip, with the authority that the server has sent.
+		// VerifyConnection performs the verification that this skips, with the certificate
+		// authority that the server has sent.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			for _, authority := range state.PeerCertificates[1:] {

@@ -446,7 +446,7 @@ func TestDifferencesNameTheFlagsThatWereSet(t *testing.T) {
 	}
 }
 
-// The text about a certificate has its file, its flag, its end and what to do.
+// The text about a certificate has its file, its flag, its end and the remedy.
 func TestCertificatesThatExpireAreNamed(t *testing.T) {
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	for want, c := range map[string]Certificate{

@@ -31,7 +31,7 @@ func stateFile(dataDir string) string { return filepath.Join(dataDir, "cluster",
 // alone.
 func ReadState(dataDir string) (*State, error) {
 	data, err := files.Read(stateFile(dataDir), files.Configuration)
-	// A file in place of the directory is for those to say who need the directory.
+	// A file in place of the directory is reported by the code that needs the directory.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
-// Status is how a member is, as its server says. Fields are only ever added.
+// Status is the state of a member, as its server reports it. Fields are only ever added.
 type Status struct {
 	// ID is the ID of the member in etcd, in hexadecimal.
 	ID      string `json:"id"`
@@ -24,7 +24,7 @@ type Status struct {
 	// Keys are nil for a server of an older release, which cannot replace its keys while it runs.
 	Keys     *Keys    `json:"keys,omitempty"`
 	Problems []string `json:"problems,omitempty"`
-	// Members are all members, as this one knows them.
+	// Members are all members that this one has.
 	Members []etcd.Peer `json:"members"`
 	// Certificates lists certificates of the server that expire within 30 days or have expired.
 	Certificates []Certificate `json:"certificates,omitempty"`
@@ -64,6 +64,7 @@ func (c *Certificate) Text(now time.Time) string {
 type Keys struct {
 	// Rotation is the phase of a rotation that the server has applied (auth.Rotation.State); empty for none.
 	Rotation string `json:"rotation,omitempty"`
-	// Restart says that connections to other members trust a previous authority until the server starts again.
+	// Restart means that connections to other members trust a previous certificate authority until the server
+	// starts again.
 	Restart bool `json:"restart,omitempty"`
 }

@@ -27,7 +27,8 @@ const (
 	maxTokens, MaxUses = 100, 50
 )
 
-// errToken is the one error for all problems with a token, so that a client does not learn which tokens exist.
+// errToken is the same error for all problems with a token, so that a client does not learn which tokens
+// exist.
 var errToken = errors.New("the token is wrong, has expired, was revoked or has been used for as many servers as it is for: make another one with 'gatehouse cluster token create' on a server of the cluster")
 
 // Token is the stored record of a token.
@@ -163,7 +164,8 @@ func (t *Tokens) use(ctx context.Context, text, server string) error {
 	}
 }
 
-// pinOf is the part of a token by which a server knows the authority of the cluster.
+// pinOf is the part of a token with which a server verifies the certificate authority of the
+// cluster.
 func pinOf(authority []byte) (string, error) {
 	block, _ := pem.Decode(authority)
 	if block == nil {

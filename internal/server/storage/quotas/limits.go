@@ -16,7 +16,7 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 )
 
-// lookInterval is how often await looks at a cache that does not have a count yet.
+// lookInterval is how often await checks a cache that does not have a count yet.
 const lookInterval = time.Millisecond
 
 // Limits are the quotas of namespaces. Cached is the cache from which the charging plugin reads

@@ -24,7 +24,7 @@ const (
 	patience = time.Second
 )
 
-// Fences are the fences of namespaces, as one server knows them. They are made by New, and safe for
+// Fences are the fences of namespaces, as cached by one server. They are made by New, and safe for
 // concurrent use.
 type Fences struct {
 	etcd clientv3.KV
@@ -53,7 +53,7 @@ func New(etcd clientv3.KV, root string) *Fences {
 	}
 }
 
-// charge says how a request was charged.
+// charge records how a request was charged.
 type charge struct {
 	mu        sync.Mutex
 	namespace string
@@ -354,8 +354,8 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	}
 }
 
-// Client returns a client that does what raw does, but stores charged writes through guarded,
-// whose KV is one of KV. Other writes go through raw at no extra cost.
+// Client returns a client that works like raw, but stores charged writes through guarded, whose KV
+// comes from KV. Other writes go through raw at no extra cost.
 func Client(raw kubernetes.Interface, guarded *clientv3.Client) kubernetes.Interface {
 	return client{raw, &kubernetes.Client{Client: guarded}}
 }

@@ -46,7 +46,7 @@ func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
 	limits := Limits{Cached: listers.NewResourceQuotaLister(cache)}
 	for _, tc := range []struct {
 		name string
-		// moves says who moves the fence between the charge and the write.
+		// moves returns the server that moves the fence between the charge and the write.
 		moves             func(own, other *Fences) *Fences
 		most, charges     int
 		taken, dry, fails bool
@@ -146,7 +146,7 @@ func TestAFenceEndsWithItsNamespace(t *testing.T) {
 	if got := names(); got != "b c" {
 		t.Errorf("fences of %q are left, want those of b, which is there, and c, which nobody asked for", got)
 	}
-	// The server still knows the old fence of a.
+	// The server still has the old fence of a.
 	known, err := f.read(t.Context(), "a")
 	if err != nil || known == 0 {
 		t.Fatalf("fence %d, error %v: this test needs one that is remembered", known, err)

@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// Mark is a key that says when something below its prefixes was last written, and what:
-// its value is the key that was written. Each write is a version of the mark.
+// Mark is a key that records the last write below its prefixes: its value is the written key, and
+// its revision is the revision of the write. Each write is a version of the mark.
 type Mark struct {
 	// Key is the mark itself. It must not be below any mark's prefix.
 	Key string

@@ -18,8 +18,8 @@
 //   - the definitions, after their number: of each the name, the length of the rest, the
 //     schema, and the names of the definitions that it refers to.
 //
-// A schema begins with a number whose bits say which fields follow, in the order of the constants
-// of this package. A list or a map begins with its length.
+// A schema begins with a number whose bits mark the fields that follow, in the order of the
+// constants of this package. A list or a map begins with its length.
 //
 // Decoded names are parts of the program's own text: a caller that keeps names keeps no
 // descriptions in memory.

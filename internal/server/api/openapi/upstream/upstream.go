@@ -14,7 +14,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// The bits that say which fields a schema has, in the order of the data.
+// The bits that mark the fields of a schema, in the order of the data.
 const (
 	hasDescription = 1 << iota
 	hasType

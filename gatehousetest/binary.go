@@ -49,10 +49,9 @@ or set $%[3]s to a program, or put gatehouse on the PATH
 		versionFile, command, binaryVariable, errors.Join(buildErr, pathErr))
 })
 
-// build builds the program in the module of a directory, such as the module of a test.
-// gatehouse.mod of the module has the versions, or go.mod if there is none. The result stays in
-// the user's cache. While the dependencies of the module do not change, go build finds the result
-// up to date.
+// build builds the program in the module of a directory, such as the module of a test. It uses the versions of
+// the module's gatehouse.mod, or of go.mod if there is none. The result stays in the user's cache. While the
+// dependencies of the module do not change, go build finds the result up to date.
 func build(dir string) (string, error) {
 	module, err := run(dir, "go", []string{"env", "GOMOD"})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Option says what a test needs.
+// Option is an option of Start.
 type Option func(*options)
 
 type options struct {
@@ -31,10 +31,10 @@ func Own(flags ...string) Option {
 	return func(o *options) { o.own, o.flags = true, append(o.flags, flags...) }
 }
 
-// Shared uses one server for all packages of a 'go test' run that ask for it. Their first test
-// starts the server, and it ends 5 seconds after the last of their test processes. This saves the
-// start of a server for each package. Webhooks and policies of one package judge the writes of
-// the others, and objects of the same name collide: select by namespace.
+// Shared shares one server among all packages of a 'go test' run that use this option. Their first test starts
+// the server, and it ends 5 seconds after the last of their test processes. This saves the start of a server
+// for each package. Webhooks and policies of one package apply to the writes of the others, and objects of the
+// same name collide: select by namespace.
 func Shared() Option {
 	return func(o *options) { o.shared = true }
 }
@@ -58,16 +58,16 @@ func Manifests(paths ...string) Option {
 	return func(o *options) { o.files = append(o.files, paths...) }
 }
 
-// Objects makes objects before Start returns. Those of kinds that client-go does not know
-// need apiVersion and kind.
+// Objects creates objects before Start returns. Objects of kinds that client-go does not know need apiVersion
+// and kind.
 func Objects(objects ...runtime.Object) Option {
 	return func(o *options) { o.objects = append(o.objects, objects...) }
 }
 
-// Webhooks serves webhooks in the test process, from before they are registered until the
-// test is over. Start changes the clientConfig of every webhook configuration among the objects
-// of the test, and of every definition that has a conversion webhook, so that it leads there. The
-// path stays, so that the same objects can be installed in a cluster unchanged.
+// Webhooks serves webhooks in the test process, from before they are registered until the test is over. Start
+// changes the clientConfig of every webhook configuration among the objects of the test, and of every CRD with
+// a conversion webhook, to the address in the test process. The path stays, so that the same objects can be
+// installed in a cluster unchanged.
 func Webhooks(handler http.Handler) Option {
 	return func(o *options) { o.handler = handler }
 }
@@ -75,8 +75,8 @@ func Webhooks(handler http.Handler) Option {
 // WithoutTraces keeps traces out of the log of the test.
 func WithoutTraces() Option { return func(o *options) { o.noTraces = true } }
 
-// Start returns a client configuration of a server, for its administrator. Everything that the
-// options ask for is in force when it returns. If that is not possible, Start fails the test.
+// Start returns a client configuration of a server, for its administrator. All objects of the options are
+// active when it returns. If that is not possible, Start fails the test.
 //
 // The configuration has no limit on the rate of requests. The caller may change it.
 func Start(t testing.TB, opts ...Option) *rest.Config {
@@ -96,9 +96,8 @@ func Start(t testing.TB, opts ...Option) *rest.Config {
 	return rest.CopyConfig(test.config)
 }
 
-// As returns a client configuration for another user. The roles that the test gives to the user
-// and to the groups say what the user may do. The configuration is for the server of the test's
-// last Start.
+// As returns a client configuration for another user. The user has the rights of the roles that the test binds
+// to the user and to the groups. The configuration is for the server of the test's last Start.
 func As(t testing.TB, user string, groups ...string) *rest.Config {
 	t.Helper()
 	config := rest.CopyConfig(current(t).config)

@@ -89,7 +89,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.failed = append(r.failed, fmt.Sprintf(format, args...))
 }
 
-// taken returns what was logged and what failed, and forgets it.
+// taken returns the log and the failures, and clears both.
 func (r *recorder) taken() (logged, failed string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +167,7 @@ func TestWebhooksOfTheTestProcess(t *testing.T) {
 	})
 }
 
-// The objects of an earlier test are gone, and its definitions stay.
+// The objects of an earlier test are deleted, and its CRDs remain.
 func TestTestsShareAServer(t *testing.T) {
 	var first *rest.Config
 	t.Run("one test", func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestATestHasAServerOfItsOwn(t *testing.T) {
 	if config.Host == Start(t, WithoutTraces()).Host {
 		t.Error("it is the shared server")
 	}
-	// The last Start is that of the shared server.
+	// The last Start returned the shared server.
 	config = Start(t, Own(), Objects(configMap("seen")))
 	clients, err := kubernetes.NewForConfig(As(t, "ada", "viewers"))
 	if err != nil {
@@ -219,8 +219,8 @@ func TestATestHasAServerOfItsOwn(t *testing.T) {
 	}
 }
 
-// S8.21: the webhooks of a service with an address are called at the address, and those of other
-// services in the test process.
+// S8.21: the webhooks of a service with an address are called at that address, and webhooks of other services
+// in the test process.
 func TestAServiceHasAnAddress(t *testing.T) {
 	certificate, bundle, err := selfSigned("policies.other.svc")
 	if err != nil {
@@ -255,8 +255,7 @@ func TestAServiceHasAnAddress(t *testing.T) {
 	Rejected(t, configMap("big"), "sizes.example.com")
 }
 
-// victimVariable makes the test process one that waits to be killed. Its value says which
-// server it has.
+// victimVariable makes the test process wait until it is killed. Its value selects the server.
 const victimVariable = "GATEHOUSETEST_VICTIM"
 
 // TestVictim is not a test but the process that other tests kill.
@@ -300,7 +299,7 @@ func kill(process *exec.Cmd) {
 	_ = process.Wait()
 }
 
-// listens reports whether there is a server at an address.
+// listens reports whether a server listens at an address.
 func listens(host string) bool {
 	connection, err := net.Dial("tcp", host)
 	if err == nil {
@@ -355,9 +354,8 @@ func TestServersEndWithTheTestProcess(t *testing.T) {
 	leavesNothing(t, host, temp)
 }
 
-// Test processes with the same parent, which are the packages of a 'go test', share a server.
-// The server outlives the process that started it, and ends after the last process, however that
-// one ends.
+// Test processes with the same parent, which are the packages of a 'go test', share a server. The server
+// outlives the process that started it, and ends after the last process, in whatever way that process ends.
 func TestPackagesShareAServer(t *testing.T) {
 	temp := t.TempDir()
 	var processes [3]*exec.Cmd
@@ -420,10 +418,10 @@ func TestOneServerIsStartedAtATime(t *testing.T) {
 	}
 }
 
-// The go.mod of an operator stays as it is: the program is built as gatehouse.mod says, also where
-// packages are vendored and in a workspace.
+// The go.mod of an operator stays unchanged: the program is built with the versions of gatehouse.mod, also with
+// vendored packages and in a workspace.
 func TestTheProgramHasAVersionFileOfItsOwn(t *testing.T) {
-	// The home directory is another one: packages and modules that are there are not made again.
+	// The home directory is different, so the caches with existing packages and modules are kept.
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
 		value, err := run(".", "go", []string{"env", name})
 		if err != nil {
@@ -463,7 +461,7 @@ func TestTheProgramHasAVersionFileOfItsOwn(t *testing.T) {
 	if _, err := build(dir); err == nil || !strings.Contains(err.Error(), "go build -tags=") {
 		t.Errorf("without gatehouse.mod: %v", err)
 	}
-	// What 'go get -tool' writes, for the program of this folder.
+	// The files equal the result of 'go get -tool', for the program of this folder.
 	_, required, _ := strings.Cut(read("../go.mod"), "\n")
 	write("gatehouse.mod", fmt.Sprintf("module gatehouse\n%s\nrequire %[2]s v0.0.0\n\nreplace %[2]s => %[3]s\n",
 		required, "github.com/gatehouse-dev/gatehouse", root))
@@ -507,7 +505,7 @@ func TestErrorsSayTheRemedy(t *testing.T) {
 		}
 	})
 	t.Run("a server that does not start", func(t *testing.T) {
-		// The flag may be one that a newer program has.
+		// The flag may exist in a newer program.
 		_, err := startProcess([]string{"--no-such-flag"})
 		if err == nil || !strings.Contains(err.Error(), "unknown flag --no-such-flag") || !strings.Contains(err.Error(), "It must be as new as the module gatehousetest") {
 			t.Errorf("got %v", err)

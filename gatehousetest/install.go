@@ -30,7 +30,7 @@ const (
 	admissionGroup  = "admissionregistration.k8s.io"
 	definitionGroup = "apiextensions.k8s.io"
 	definitionKind  = "CustomResourceDefinition"
-	// establishTimeout is how long a definition may take until it is served.
+	// establishTimeout limits the time until a CRD is served.
 	establishTimeout = time.Minute
 	// cleanupTimeout bounds the deletion of an object after the test.
 	cleanupTimeout = 30 * time.Second
@@ -71,7 +71,7 @@ func (r *running) install(ctx context.Context, o *options) error {
 	return nil
 }
 
-// rank orders objects: namespaces and definitions come first, and webhooks and policies last.
+// rank orders objects: namespaces and CRDs come first, and webhooks and policies last.
 func rank(obj *unstructured.Unstructured) int {
 	gvk := obj.GroupVersionKind()
 	switch {
@@ -261,8 +261,7 @@ func (c *client) install(ctx context.Context, obj *unstructured.Unstructured) er
 	return nil
 }
 
-// define installs a definition, which several tests may share, and waits until its kind is
-// served.
+// define installs a CRD, which several tests may share, and waits until its kind is served.
 func (c *client) define(ctx context.Context, resource dynamic.ResourceInterface, obj *unstructured.Unstructured) error {
 	if _, err := resource.Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{FieldManager: "gatehousetest", Force: true}); err != nil {
 		return err

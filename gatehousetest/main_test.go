@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runTests runs the tests with the program of the environment, or with one built from the folder
-// above: this module must not depend on the one of the program.
+// runTests runs the tests with the program of the environment, or with a program built from the parent folder:
+// this module must not depend on the program's module.
 func runTests(m *testing.M) (code int, err error) {
 	if os.Getenv(binaryVariable) == "" {
 		dir, err := os.MkdirTemp("", "gatehousetest-")

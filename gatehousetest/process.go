@@ -118,8 +118,8 @@ func startProcess(flags []string, environment ...string) (*process, error) {
 	return p, nil
 }
 
-// versionOf describes a program that did not start: it may be older than this package, and lack
-// what the package needs.
+// versionOf describes the version of a program that did not start: it may be older than this package and lack a
+// flag.
 func versionOf(binary string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

@@ -29,13 +29,13 @@ type suiteReport struct {
 	}
 }
 
-// RunSuite runs tests of 'gatehouse test', each as a subtest. paths are files and directories
-// with such tests. 'gatehouse test' judges them with a server of its own. A subtest that fails
-// logs why. A test that cannot be judged fails, and a test that is skipped there is skipped here.
-// A path without tests or a broken file fails t, and so does a run in which all tests are skipped.
+// RunSuite runs tests of 'gatehouse test', each as a subtest. paths are files and directories with such tests.
+// 'gatehouse test' evaluates them with a server of its own. A subtest that fails logs the reason. A test that
+// cannot be evaluated fails, and a test that 'gatehouse test' skips is skipped. A path without tests or a
+// broken file fails t, and so does a run in which all tests are skipped.
 //
-// The programs that the files name are started, as by --start-programs: RunSuite trusts the files as
-// the test that calls it is trusted.
+// The programs that the files name are started, as by --start-programs: RunSuite trusts the files like the test
+// that calls it.
 func RunSuite(t *testing.T, paths ...string) {
 	t.Helper()
 	program, err := binary()
@@ -49,7 +49,7 @@ func RunSuite(t *testing.T, paths ...string) {
 	var report suiteReport
 	failed := (*exec.ExitError)(nil)
 	if err != nil && (!errors.As(err, &failed) || failed.ExitCode() != 1) {
-		// What was judged in spite of it follows.
+		// The report has the tests that ran nevertheless.
 		t.Errorf("gatehousetest: %s: %v\n%s", strings.Join(cmd.Args, " "), err, problems.String())
 	}
 	if json.Unmarshal(out.Bytes(), &report) != nil || len(report.Tests) == 0 {

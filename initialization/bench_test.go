@@ -26,7 +26,7 @@ func patient(b testing.TB) *env {
 	return e
 }
 
-// The cost of a write that has nothing to do with initializers.
+// The cost of a write to an object without initializers.
 func BenchmarkUpdateOfInitializedObject(b *testing.B) {
 	for _, decorated := range []bool{false, true} {
 		b.Run(fmt.Sprintf("decorated=%v", decorated), func(b *testing.B) {
@@ -71,8 +71,8 @@ func BenchmarkWaitAndAct(b *testing.B) {
 	}
 }
 
-// BenchmarkWatchOfUninitialized reports what the watch of a resource costs per
-// event when many objects are uninitialized.
+// BenchmarkWatchOfUninitialized reports the cost per event of a watch of a resource with many uninitialized
+// objects.
 func BenchmarkWatchOfUninitialized(b *testing.B) {
 	for _, objects := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("uninitialized=%d", objects), func(b *testing.B) {

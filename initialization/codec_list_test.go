@@ -83,7 +83,7 @@ func TestListsAreWrittenItemByItem(t *testing.T) {
 				var out pieces
 				encoder := codec.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
 				if _, ok := tc.list.(*unstructured.UnstructuredList); ok {
-					// The conversion of custom resources is that of their definition.
+					// A CRD selects the conversion of its custom resources.
 					encoder = serializerOf(codec, info.Serializer)
 				}
 				if err := encoder.Encode(tc.list, &out); err != nil {
@@ -123,7 +123,7 @@ func TestListsAreWrittenItemByItem(t *testing.T) {
 	}
 }
 
-// Lists in protobuf are written item by item, too (S11.36).
+// Lists in protobuf are also written item by item (S11.36).
 func TestListsAreWrittenItemByItemInProtobuf(t *testing.T) {
 	const count, size = 50, 2 * bufferSize
 	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}}
@@ -153,8 +153,8 @@ func TestListsAreWrittenItemByItemInProtobuf(t *testing.T) {
 	}
 }
 
-// Kept objects never change a list: each list is byte for byte the one that the library encodes,
-// whatever was listed before.
+// Kept objects never change a list: each list equals the encoding of k8s.io/apiserver, byte for byte, after any
+// earlier lists.
 func TestWhatWasKeptIsWhatIsListed(t *testing.T) {
 	base := Codecs(scheme.Scheme)
 	codec := NewStoredCodec(base)
@@ -204,8 +204,8 @@ func TestWhatWasKeptIsWhatIsListed(t *testing.T) {
 	}
 }
 
-// A list is what the library encodes, also when its objects are converted to a version first,
-// whatever was kept: only the objects that are not kept are converted.
+// A list equals the encoding of k8s.io/apiserver also if its objects are converted to a version first and some
+// are kept. Only the other objects are converted.
 func TestListsThatAreConverted(t *testing.T) {
 	known := runtime.NewScheme()
 	install.Install(known)
@@ -247,7 +247,7 @@ func carps(count int, version string) *testapigroup.CarpList {
 	return list
 }
 
-// looking is a writer that looks at what is in memory when a list begins to be written.
+// looking is a writer that inspects the memory when the first bytes of a list are written.
 type looking struct {
 	bytes.Buffer
 	look func()
@@ -318,7 +318,7 @@ func TestWhatWasKeptGoes(t *testing.T) {
 				}
 			}
 			if room > 0 {
-				// Meanwhile, nobody else adds.
+				// Meanwhile, no other list may add items.
 				if again := k.recall(keptKind{}, items, make([][]byte, count)); again > 0 {
 					t.Error("two lists add what they have at once")
 				}

@@ -23,7 +23,7 @@ func (m *memory) Allocate(n uint64) []byte {
 	return m.Allocator.Allocate(n)
 }
 
-// The library gives reusable memory to encoders that implement EncoderWithAllocator.
+// k8s.io/apiserver passes reusable memory to encoders that implement EncoderWithAllocator.
 func TestProtobufIsEncodedInMemoryThatIsGiven(t *testing.T) {
 	codec := NewCodec(scheme.Codecs)
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"key": "value"}}

@@ -42,8 +42,7 @@ func TestWaitingIsCheap(t *testing.T) {
 	if each >= limit {
 		t.Errorf("a waiting creator costs %.1f KiB", each)
 	}
-	// Storage ends a watch that does not keep up, and the tracker opens another: what counts are
-	// the watches that are open.
+	// Storage ends a watch that is too slow, and the tracker opens another, so the test counts open watches.
 	e.await("one open watch", func() bool { return e.raw.openWatches() == 1 })
 	cancel()
 	waiting.Wait()

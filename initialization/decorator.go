@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Options say what happens to objects whose initializers do not act. The zero value of every
-// field means its default.
+// Options control the treatment of objects whose initializers do not act. The zero value of every field means
+// its default.
 type Options struct {
 	// Timeout is how long an initializer may take from the beginning of its turn; 0 means 5 s
 	// (S11.44).
@@ -50,7 +50,7 @@ type Options struct {
 	maxTimers int
 }
 
-// repairMargin is what is added to RepairAfter for clocks that differ (S11.51).
+// repairMargin is added to RepairAfter for differences between clocks (S11.51).
 const repairMargin = 30 * time.Second
 
 // Event is something that happened to an uninitialized object, for metrics.
@@ -66,11 +66,11 @@ type Event struct {
 	Finalizer string
 	// Object is set for Abandoned, Initialized, Rejected and SeenRejected; it must not be changed.
 	Object runtime.Object
-	// Err is set for Rejected and SeenRejected. It is the error that a creator gets who waits.
+	// Err is set for Rejected and SeenRejected. It is the error for a creator that waits.
 	Err error
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an Event.
 type EventKind int
 
 const (
@@ -160,8 +160,7 @@ func New(o Options) *Decorator {
 // end. The objects of these creators stay uninitialized. It may be called several times.
 func (d *Decorator) Release() { d.release() }
 
-// Close ends all waiting, and returns when nothing is running any more. Timers
-// that fire later do nothing.
+// Close ends all waiting, and returns when all goroutines have ended. Timers that fire later do nothing.
 func (d *Decorator) Close() {
 	d.mu.Lock()
 	d.mu.closed = true
@@ -365,9 +364,8 @@ func (s *store) leading(field *initializers.Initializers) []initializers.Initial
 // discardTimeout bounds the deletion of an object whose initialization failed.
 const discardTimeout = 10 * time.Second
 
-// discard deletes the object whatever its finalizers say. It goes on when the
-// caller's request ends. An object that cannot be deleted now is deleted when
-// a client reads it (S11.53).
+// discard deletes the object regardless of its finalizers. It continues when the caller's request ends. An
+// object that cannot be deleted now is deleted when a client reads it (S11.53).
 func (s *store) discard(key string, obj runtime.Object) {
 	deleted, err := s.deleteNow(key, obj)
 	switch {

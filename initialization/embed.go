@@ -20,11 +20,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Registered returns the functions MustAct and Parallel of Options. mustAct reports whether the
-// failure policy of a registered initializer is Fail, and parallel whether the initializer is
-// parallel. Both are false for an initializer that is not registered (S11.47). current returns
-// nil before the first read of the registrations. Until then, mustAct is true for every
-// initializer, so that none is removed.
+// Registered returns the functions MustAct and Parallel of Options. mustAct reports whether the failure policy
+// of a registered initializer is Fail, and parallel whether the initializer is parallel. Both are false for an
+// initializer that is not registered (S11.47). current returns nil before the first read of the
+// InitializerConfigurations. Until then, mustAct is true for every initializer, so that none is removed.
 func Registered(current func() *snapshot.Snapshot) (mustAct, parallel func(initializer string) bool) {
 	mustAct = func(name string) bool {
 		s := current()
@@ -45,8 +44,8 @@ func Registered(current func() *snapshot.Snapshot) (mustAct, parallel func(initi
 	return mustAct, parallel
 }
 
-// RESTOptions puts the rules in front of all stores that registries of the library open by
-// the getter. Close is called before the first of these stores is closed.
+// RESTOptions adds the rules to all stores that registries of k8s.io/apiserver open by the getter. Close is
+// called before the first of these stores is closed.
 func (d *Decorator) RESTOptions(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return restOptions{getter, d}
 }
@@ -79,16 +78,15 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, example runti
 	return options, nil
 }
 
-// Handler returns a handler that calls next and applies the rules for uninitialized objects:
-// reads hide them from clients that do not ask for them, creates wait, writes to subresources
-// leave the field alone, and a create whose answer has an uninitialized object gets the code 202.
-// It wraps the handler of the API, behind authentication and authorization, and needs the stores
-// of RESTOptions. authorize decides who may get an uninitialized object without asking for such
-// objects.
+// Handler returns a handler that calls next and applies the rules for uninitialized objects: reads hide them
+// from clients that do not ask for them, creates wait, writes to subresources leave the field alone, and a
+// create whose response has an uninitialized object gets the code 202. It wraps the handler of the API, behind
+// authentication and authorization, and needs the stores of RESTOptions. authorize decides which users get an
+// uninitialized object without asking for such objects.
 //
-// At most creators creates wait at the same time. A further create gets the answer of a create
-// that timed out at once; its object is stored. creators should be less than the server's limit
-// of concurrent mutating requests, since the writes of initializers need places, too.
+// At most creators creates wait at the same time. A further create gets the response of a create that timed out
+// at once; its object is stored. creators should be less than the server's limit of concurrent mutating
+// requests, since the writes of initializers need some of that limit.
 func (d *Decorator) Handler(next http.Handler, authorize authorizer.UnconditionalAuthorizer, creators int) http.Handler {
 	places := make(chan struct{}, creators)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -152,14 +150,14 @@ func (w *write) wait(ctx context.Context, e *entry, out runtime.Object) error {
 	return assign(out, obj)
 }
 
-// note notes what the request wrote.
+// note records the object that the request wrote.
 func (w *write) note(obj runtime.Object) {
 	if w != nil {
 		w.uninitialized = initializers.Has(obj)
 	}
 }
 
-// accepting sends 202 instead of the library's 201 if the object is uninitialized (S11.27).
+// accepting sends 202 instead of k8s.io/apiserver's 201 if the object is uninitialized (S11.27).
 type accepting struct {
 	http.ResponseWriter
 	write *write

@@ -49,8 +49,7 @@ func (t *tracker) watch() {
 	}
 }
 
-// run runs one watch until it ends. It returns nil when nothing is left to
-// follow, in which case the goroutine must end.
+// run runs one watch until it ends. It returns nil if no entries are left, and the goroutine must then end.
 func (t *tracker) run(from uint64) error {
 	ctx, cancel := context.WithCancel(t.store.d.ctx)
 	defer cancel()
@@ -143,8 +142,8 @@ func (t *tracker) with(obj runtime.Object, f func(*entry, *initializers.Initiali
 	}
 }
 
-// checkAll checks every object that is followed. The watch goes on from the version that storage
-// had before the first check.
+// checkAll checks every object that is followed. The watch continues from the version that storage had before
+// the first check.
 func (t *tracker) checkAll() {
 	ctx := t.store.d.ctx
 	current, err := t.store.Interface.GetCurrentResourceVersion(ctx)
@@ -163,7 +162,7 @@ func (t *tracker) checkAll() {
 	}
 }
 
-// check reads one object and takes in its state.
+// check reads an object and updates its entry.
 func (t *tracker) check(ctx context.Context, e *entry) {
 	obj := t.store.newObject()
 	err := t.store.Interface.Get(ctx, e.key, apistorage.GetOptions{}, obj)

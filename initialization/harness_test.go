@@ -72,7 +72,7 @@ type rawStore struct {
 	updating func() error
 	// write, when set, surrounds every write.
 	write func(func() error) error
-	// watches are those that are open, with what ends each.
+	// watches are the open watches, with the function that ends each.
 	mu      sync.Mutex
 	watches map[context.Context]func()
 }
@@ -142,7 +142,7 @@ func (r *rawStore) openWatches() int {
 	return len(r.watches)
 }
 
-// faulty puts a rawStore between the decorator and what storage gives it.
+// faulty puts a rawStore between the decorator and its storage.
 type faulty struct {
 	*Decorator
 	raw *rawStore
@@ -155,7 +155,7 @@ func (f faulty) Store(resource schema.GroupResource, root string, newObject func
 
 var envs atomic.Int64
 
-// newEnv makes a server with a clock of its own and nothing stored.
+// newEnv makes a server with its own clock and an empty storage.
 func newEnv(t testing.TB, options ...func(*Options)) *env {
 	t.Helper()
 	return newEnvAt(t, fmt.Sprintf("/%d", envs.Add(1)), options...)
@@ -263,7 +263,7 @@ func (e *env) begin(ctx context.Context, c *corev1.ConfigMap) *waiting {
 	return w
 }
 
-// result returns what the creator got.
+// result returns the creator's result.
 func (w *waiting) result(t testing.TB) (runtime.Object, error) {
 	t.Helper()
 	select {
@@ -274,8 +274,7 @@ func (w *waiting) result(t testing.TB) (runtime.Object, error) {
 	return w.obj, w.err
 }
 
-// refused fails the test unless the error is an API status of the code that says
-// text.
+// refused fails the test unless the error is an API status with the code and a message that contains text.
 func refused(t testing.TB, err error, code int32, text string) {
 	t.Helper()
 	var status apierrors.APIStatus
@@ -309,7 +308,7 @@ func failed(code int32, message string) *initializers.Initializers {
 	return f
 }
 
-// get reads an object as a client does; nil if there is none.
+// get reads an object as a client does; nil if it does not exist.
 func (e *env) get(name string, r Reading) *corev1.ConfigMap {
 	e.t.Helper()
 	out := &corev1.ConfigMap{}
@@ -323,13 +322,13 @@ func (e *env) get(name string, r Reading) *corev1.ConfigMap {
 	return out
 }
 
-// pending shows what an object waits for, as stored.
+// pending describes the pending initializers of a stored object.
 func (e *env) pending(name string) string {
 	e.t.Helper()
 	return show(e.t, e.get(name, Reading{}))
 }
 
-// show shows what an object waits for.
+// show describes the pending initializers of an object.
 func show(t testing.TB, c *corev1.ConfigMap) string {
 	t.Helper()
 	if c == nil {

@@ -28,7 +28,7 @@ type listEncoder struct {
 	kept *kept
 	// version identifies the version.
 	version string
-	// listing has what the store found of the list that is encoded; nil without a Listing.
+	// listing has the kept data that the store found for the list; nil without a Listing.
 	listing *Listing
 }
 
@@ -145,7 +145,7 @@ func missing(items []runtime.Object, data [][]byte) []runtime.Object {
 
 // converted takes a list in the version in which clients see it.
 type converted struct {
-	// items are those of the list, and empty is the list without them, encoded.
+	// items are the items of the list, and empty is the encoded list without them.
 	items []runtime.Object
 	empty bytes.Buffer
 	// protobuf reports whether the items can be encoded in protobuf.
@@ -185,18 +185,17 @@ type list struct {
 	sizes []int
 	buf   bytes.Buffer
 	json  *json.Encoder
-	// start and end are what the items stand between.
+	// start and end are the encoded parts of the list before and after the items.
 	start, end []byte
 }
 
-// buffers collect small writes: each write to the connection costs the same, whether it has one
-// object or fifty.
+// buffers collect small writes: a write to the connection costs the same for one object and for fifty.
 var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
 
 const bufferSize = 32 << 10
 
-// prepare encodes the items that must be known before the first one is written, and those that
-// there is room to keep. It returns the indexes of those that may be kept.
+// prepare encodes the items that the first write depends on, and the items that fit into room. It returns the
+// indexes of the items that may be kept.
 func (l *list) prepare(room int) (fresh []int, err error) {
 	items := l.items
 	l.items = nil
@@ -224,7 +223,7 @@ func (l *list) prepare(room int) (fresh []int, err error) {
 	return fresh, nil
 }
 
-// join puts the items between those that were found. These have data in found.
+// join inserts the items between the found ones, whose data are in found.
 func (l *list) join(found [][]byte) {
 	all, next := slices.Clone(found), 0
 	for i, data := range all {

@@ -14,17 +14,17 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// Listing is one request that lists all objects of a kind. The store looks up which of them are
-// kept in the form in which the request is answered, and reads only the others: a watch cache
-// copies each object that it returns. It is for one goroutine.
+// Listing is one request that lists all objects of a kind. The store looks up the objects that are kept in the
+// format of the response, and reads only the others: a watch cache copies each object that it returns. It is
+// for one goroutine.
 type Listing struct {
 	kept *kept
 	form form
 	kind keptKind
 	// off is set when the list is read as a whole, and torn when the request read a second list.
 	off, torn bool
-	// data has an item for each object of the list, nil for an object that was read. It is nil if
-	// the store looked up nothing.
+	// data has an item for each object of the list, nil for an object that was read. It is nil if the store
+	// looked up no objects.
 	data [][]byte
 	// read has the objects that were read, in their order.
 	read []types.UID
@@ -84,8 +84,8 @@ func (c *listingCodec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVers
 	return encoder
 }
 
-// The fields that every object has for the watch cache so that a Listing finds what is kept of
-// it. No client can select by them.
+// The fields of every object in the watch cache by which a Listing finds its kept data. No client can select by
+// them.
 const (
 	uidField     = "metadata.uid"
 	versionField = "metadata.resourceVersion"
@@ -98,8 +98,8 @@ func identify(obj runtime.Object, f fields.Set) {
 	}
 }
 
-// unkept selects the objects that are not kept, and notes all in their order. Nothing that asks
-// a selector for its requirements sees any.
+// unkept selects the objects that are not kept, and records all in their order. Callers that ask for its
+// requirements get none.
 type unkept struct {
 	fields.Selector
 	listing *Listing
@@ -159,7 +159,7 @@ func (l *Listing) list(ctx context.Context, store apistorage.Interface, key stri
 	if l.holds(list) {
 		return true, nil
 	}
-	// A read that failed half-way was followed by another one.
+	// A read that failed half-way was followed by a second read.
 	l.data, l.read, l.off = nil, nil, true
 	return false, meta.SetList(list, nil)
 }

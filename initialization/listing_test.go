@@ -41,7 +41,7 @@ func (s *carpStore) GetList(_ context.Context, _ string, opts apistorage.ListOpt
 	return nil
 }
 
-// A list reads the objects that are not kept, and is what the library encodes of all objects.
+// A list reads only the objects that are not kept, and equals the encoding of all objects by k8s.io/apiserver.
 func TestListsReadWhatIsNotKept(t *testing.T) {
 	known := runtime.NewScheme()
 	install.Install(known)
@@ -109,7 +109,7 @@ func TestListsReadWhatIsNotKept(t *testing.T) {
 	}
 }
 
-// A list that is not the one that the store read is read once more, as a whole.
+// If the encoded list differs from the list that the store read, all objects are read again.
 func TestOtherListsAreReadAsAWhole(t *testing.T) {
 	known := runtime.NewScheme()
 	install.Install(known)

@@ -17,9 +17,9 @@ func (r registeredNow) Read(context.Context, snapshot.Version) (snapshot.Registr
 	return snapshot.Registrations{Version: "1", Objects: r}, nil
 }
 
-// An initializer that is not registered need not act, and is removed when an object has waited
-// too long. Before the first read of the registrations, the server does not know the registered
-// initializers, and removes none.
+// An initializer that is not registered need not act, and is removed when an object has waited too long. Before
+// the first read of the InitializerConfigurations, the server does not know the registered initializers, and
+// removes none.
 func TestUnknownInitializersAreNotGivenUp_S11_47(t *testing.T) {
 	fail, ignore := v1alpha1.Fail, v1alpha1.Ignore
 	configuration := &v1alpha1.InitializerConfiguration{Initializers: []v1alpha1.Initializer{

@@ -17,19 +17,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// An object whose initialization failed, or that is deleted before it is initialized, is
-// held while initializers with a finalizer of their own have something to release. It has a
-// deletionTimestamp, only clients that ask for uninitialized objects see it, and
-// initializers.Paired names the initializers that hold it (S11.56 to S11.60).
+// An object whose initialization failed, or that is deleted before it is initialized, is held while
+// initializers with a finalizer of their own have something to release. It has a deletionTimestamp, only
+// clients that ask for uninitialized objects see it, and initializers.Paired names the initializers that hold
+// it (S11.56 to S11.60).
 
-// held reports whether an object is kept until initializers have released what they
-// allocated for it.
+// held reports whether an object is kept until initializers have released their allocations for it.
 func held(m metav1.Object, field *initializers.Initializers) bool {
 	return field != nil && len(field.Paired) > 0 && m.GetDeletionTimestamp() != nil
 }
 
-// tend keeps the finalizers of initializers in an object that is about to be written.
-// before is what the stored object has in the field; nil for a new object.
+// tend keeps the finalizers of initializers in an object that is about to be written. before is the field of
+// the stored object; nil for a new object.
 func (s *store) tend(before *initializers.Initializers, next runtime.Object) error {
 	field, err := initializers.Get(next)
 	if err != nil || field == nil {
@@ -123,7 +122,7 @@ func unclaim(m metav1.Object, field *initializers.Initializers, name string) {
 	}
 }
 
-// ends reports whether an object is being deleted and nothing holds it any more.
+// ends reports whether an object is being deleted and has no finalizers or grace period left.
 func ends(m metav1.Object) bool {
 	grace := m.GetDeletionGracePeriodSeconds()
 	return m.GetDeletionTimestamp() != nil && len(m.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
@@ -182,8 +181,8 @@ func (s *store) notice(obj runtime.Object) {
 	})
 }
 
-// giveUp ends the deletion of an object whose initializers did not release it in time: it removes
-// their finalizers, and deletes the object if nothing else holds it (S11.59).
+// giveUp ends the deletion of an object whose initializers did not release it in time: it removes their
+// finalizers, and deletes the object if no other finalizer holds it (S11.59).
 func (s *store) giveUp(ctx context.Context, key string, uid types.UID) error {
 	out := s.newObject()
 	var abandoned []initializers.Pair
@@ -225,7 +224,7 @@ func (s *store) giveUp(ctx context.Context, key string, uid types.UID) error {
 	return nil
 }
 
-// finish deletes an object that nothing holds any more.
+// finish deletes an object that is no longer held.
 func (s *store) finish(key string, obj runtime.Object) {
 	if deleted, err := s.deleteNow(key, obj); err != nil {
 		klog.ErrorS(err, "Could not delete an uninitialized object that nothing holds", "resource", s.resource, "key", key)

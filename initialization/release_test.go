@@ -19,8 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// paired is a config map that waits for the initializers, of which those with a * have a
-// finalizer of their own.
+// paired is a config map that waits for the initializers. A * marks an initializer with its own finalizer.
 func paired(name string, waitingFor ...string) *corev1.ConfigMap {
 	c := object(name)
 	f := &initializers.Initializers{}
@@ -36,8 +35,8 @@ func paired(name string, waitingFor ...string) *corev1.ConfigMap {
 	return c
 }
 
-// state shows all that matters of a stored object: whom it waits for, what holds it, who
-// has claimed (+), whether it failed (!) and is being deleted (-).
+// state describes a stored object: its pending initializers, its finalizers, claims (+), a failure (!) and a
+// deletion (-).
 func (e *env) state(name string) string {
 	e.t.Helper()
 	c := e.get(name, Reading{})
@@ -66,8 +65,8 @@ func (e *env) state(name string) string {
 
 var errNow = errors.New("delete now")
 
-// update changes an object as a registry does: one that is being deleted goes with its
-// last finalizer. A version says which state is to be changed; "" means any.
+// update changes an object as a registry does: an object in deletion disappears with its last finalizer.
+// version is the expected version; "" means any.
 func (e *env) update(name, version string, change func(*corev1.ConfigMap)) error {
 	return e.registry(name, version, func(c *corev1.ConfigMap) bool {
 		change(c)
@@ -104,7 +103,7 @@ func (e *env) registry(name, version string, change func(*corev1.ConfigMap) (del
 	return err
 }
 
-// What initializers and others do to the field of an object.
+// The changes that initializers and other clients make to the field of an object.
 func claim(name string) func(*corev1.ConfigMap) {
 	return changing(func(f *initializers.Initializers) {
 		for i := range f.Paired {
@@ -140,8 +139,7 @@ func release(name string) func(*corev1.ConfigMap) {
 	}
 }
 
-// The states of an object with finalizers of initializers (S11.56): what each event makes
-// of each of them.
+// The states of an object with finalizers of initializers (S11.56), and the effect of each event on each state.
 func TestStatesOfRelease(t *testing.T) {
 	deletes := func(e *env) error { return e.remove("o") }
 	writes := func(change func(*corev1.ConfigMap)) func(*env) error {
@@ -309,8 +307,8 @@ func TestHeldObjectsAreFoundAgain(t *testing.T) {
 	}
 }
 
-// S11.61: whenever initializers and servers crash, what an initializer allocated for an
-// object is released exactly once, after the object was deleted or failed.
+// S11.61: after any crashes of initializers and servers, the allocations of an initializer for an object are
+// released exactly once, after the object was deleted or failed.
 func TestWhatIsAllocatedIsReleasedOnce(t *testing.T) {
 	for seed := range uint64(120) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -325,7 +323,7 @@ type history struct {
 	*env
 	random *rand.Rand
 	must   bool
-	// allocated is the world outside: what initializers have for the object.
+	// allocated is the outside system: the allocations of initializers for the object.
 	allocated map[string]bool
 	released  map[string]int
 	// dying counts the writes that the server has left; 0 means that it lives on.
@@ -358,7 +356,7 @@ func (h *history) write(do func() error) error {
 	case left == 0:
 		return do()
 	}
-	// Two writes are one life: an odd number dies before its write, an even one after.
+	// Two values are one life: with an odd value the process dies before its write, with an even value after.
 	if left = h.dying.Add(-2); left > 0 {
 		return do()
 	}
@@ -386,8 +384,8 @@ func (h *history) note(format string, args ...any) {
 	h.log = append(h.log, fmt.Sprintf(format, args...))
 }
 
-// step lets the initializer do one thing after another until it has done its part, crashes,
-// or its write fails; crash says after how many.
+// step lets the initializer act until it has done its part, crashes, or its write fails. It crashes after crash
+// actions.
 func (h *history) step(name string, rejects bool, crash int) {
 	do := func(what string, f func() error) bool {
 		if crash--; crash < 0 {

@@ -16,9 +16,9 @@ import (
 // errMoved means that it is not the initializer's turn any more.
 var errMoved = errors.New("it is another initializer's turn")
 
-// remove removes an initializer from an object if it is the initializer's turn. The name ""
-// stands for a list without entries. The server itself writes, without admission and validation
-// (S11.49). remove returns the new object, nil if there was nothing to remove.
+// remove removes an initializer from an object if it is the initializer's turn. The name "" means a list
+// without entries. The server itself writes, without admission and validation (S11.49). remove returns the new
+// object, nil if there was nothing to remove.
 func (s *store) remove(ctx context.Context, key string, uid types.UID, name string) (runtime.Object, error) {
 	out := s.newObject()
 	err := s.Interface.GuaranteedUpdate(ctx, key, out, false, &apistorage.Preconditions{UID: &uid},
@@ -58,11 +58,10 @@ func (s *store) remove(ctx context.Context, key string, uid types.UID, name stri
 	return out, nil
 }
 
-// repair changes an object that has been uninitialized for longer than any server that
-// followed it can live: the first pending initializer is removed,
-// unless it must act; an object whose initialization failed is deleted. repair is best effort: an
-// object that cannot be repaired is served as it was read (S11.50 to S11.53). The only error is
-// that of the second read of an object that was deleted.
+// repair changes an object that has been uninitialized for longer than the longest life of a server that
+// followed it: the first pending initializer is removed, unless it must act; an object whose initialization
+// failed is deleted. repair is best effort: an object that cannot be repaired is served as it was read (S11.50
+// to S11.53). It returns only the error of the second read of an object that was deleted.
 func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
 	m, err := meta.Accessor(out)
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptio
 	return assign(out, repaired)
 }
 
-// again reads the object that is stored now into out.
+// again reads the currently stored object into out.
 func (s *store) again(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
 	fresh := s.newObject()
 	if err := s.Interface.Get(ctx, key, apistorage.GetOptions{IgnoreNotFound: opts.IgnoreNotFound}, fresh); err != nil {

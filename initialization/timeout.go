@@ -91,7 +91,7 @@ func (t *tracker) overdue(e *entry) []overdueTurn {
 		}
 	}
 	if len(late) == 0 {
-		// Another timer was set while this one fired.
+		// Another timer was set while this timer fired.
 		return nil
 	}
 	t.disarm(e)

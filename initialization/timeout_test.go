@@ -97,7 +97,7 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("%d timeouts", n)
 		}
 		e.await("nothing is followed", func() bool { return e.followed() == 0 })
-		// It acts after all; the next one gets its time.
+		// The initializer acts after all, and the next one gets its full time.
 		e.write(e.store, "o", setField(field("b.example.com")))
 		e.clock.Step(5 * time.Second)
 		e.awaitPending("o", "initialized")
@@ -122,7 +122,7 @@ func TestTimeouts(t *testing.T) {
 		_, err := w.result(t)
 		refused(t, err, 504, `initializer "a.example.com" did not act`)
 		e.await("nothing is followed", func() bool { return e.followed() == 0 })
-		// One of them is initialized after all.
+		// One object is initialized after all.
 		e.write(e.store, "q", setField(nil))
 		e.await("the stuck are looked at later", e.clock.HasWaiters)
 		fail.Store(false)

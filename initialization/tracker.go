@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// tracker follows uninitialized objects of one resource: those for which a creator waits, and
-// those whose initializers have a timer.
+// tracker follows the uninitialized objects of one resource that have a waiting creator, or initializers with a
+// timer.
 type tracker struct {
 	store *store
 	root  string
@@ -156,7 +156,7 @@ func (t *tracker) update(e *entry, obj runtime.Object, field *initializers.Initi
 		if !e.waited {
 			t.end(e, nil, nil)
 		} else if cached, ok := obj.(runtime.CacheableObject); ok {
-			// The watch cache shares what it sends to several watchers.
+			// The watch cache sends the same object to several watchers.
 			t.end(e, cached.GetObject(), nil)
 		} else {
 			t.end(e, obj.DeepCopyObject(), nil)
@@ -290,7 +290,7 @@ func (t *tracker) drop(e *entry) {
 	t.end(e, nil, nil)
 }
 
-// answer ends the waiting of the creator, if there is one. The object may still be followed.
+// answer ends the creator's wait, if a creator waits. The object may still be followed.
 func (e *entry) answer(final runtime.Object, err error) {
 	e.answered.Do(func() {
 		e.final, e.err = final, err

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Reading says which objects a client's read may see, and whether it may repair them.
+// Reading selects the objects that a client's read may see, and whether it may repair them.
 type Reading struct {
 	// Hide hides uninitialized objects from the read (S11.31 to S11.33): lists leave them out, a
 	// get does not find them, and a watch reports an object as added when its initialization is

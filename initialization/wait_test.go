@@ -16,8 +16,7 @@ import (
 func TestCreatorsWait(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// act is what happens while the creator waits; raw is storage without the
-		// decorator, as another server writes.
+		// act runs while the creator waits; raw is storage without the decorator, as another server writes.
 		act  func(e *env, raw apistorage.Interface)
 		want string
 		code int32

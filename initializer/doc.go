@@ -4,7 +4,7 @@
 // A server with initializers gives a new object a list of names,
 // metadata.initializers.pending, and hides the object until the list is empty. A
 // Controller finds the objects on which it is one initializer's turn, calls a
-// function on each, and writes what the function changed together with the shorter list:
+// function on each, and writes the changes of the function together with the shorter list:
 //
 //	controller, err := initializer.New(initializer.Options{
 //		Name:      "sidecar.example.com",
@@ -20,15 +20,15 @@
 //	}
 //	return controller.Run(ctx)
 //
-// An InitializerConfiguration, which an administrator creates, says which objects get the
-// name. The user of the controller needs the verbs list, watch, patch and initialize on the
+// An InitializerConfiguration, which an administrator creates, selects the objects that get
+// the name. The user of the controller needs the verbs list, watch, patch and initialize on the
 // resources.
 //
 // # Turns
 //
-// It is an initializer's turn when its name is first in the list. One that is
-// registered as parallel also has its turn when all names before it are those of
-// parallel initializers; see Options.Parallel.
+// It is an initializer's turn when its name is first in the list. A parallel initializer
+// also has its turn when all names before it belong to parallel initializers; see
+// Options.Parallel.
 //
 // # Guarantees
 //
@@ -47,25 +47,22 @@
 //	Initialize: allocate,
 //	Release:    release,
 //
-// The server gives the finalizer to each object that gets the name. Before the controller
-// calls Initialize it says in the object that it has begun (metadata.initializers.paired has
-// a field claimed). From then on the object stays, whatever happens, until Release was
-// called and the finalizer is removed: when another initializer fails the initialization,
-// when the object is deleted before it is initialized, and when it is deleted later.
-// Whether the controller or the server crash in between, what Initialize allocated for an
-// object is released before the object is gone. There is one limit: an object that was
-// never initialized is kept for an hour (--initializer-release-timeout), after which the
-// server deletes it with an event.
+// The server gives the finalizer to each object that gets the name. Before the controller calls Initialize it
+// claims the object (metadata.initializers.paired has a field claimed). From then on the object remains until
+// Release was called and the finalizer is removed: when another initializer fails the initialization, when the
+// object is deleted before it is initialized, and when it is deleted later. Even if the controller or the
+// server crashes in between, the allocations of Initialize for an object are released before the object is
+// gone. There is one limit: an object that was never initialized is kept for an hour
+// (--initializer-release-timeout), after which the server deletes it with an event.
 //
-// Both functions find what was allocated by the uid of the object, and both may be called
-// again. Of several processes of one initializer, only one may run at a time if it has a
-// function Release: use leader election.
+// Both functions find the allocation by the uid of the object, and both may be called again. Of several
+// processes of one initializer, only one may run at a time if it has a function Release: use leader election.
 //
 // # Failing
 //
 // A function that returns a *Failure (see Fail) ends the initialization: the
 // server deletes the object and gives the status to the client that created it. Other
-// errors are tried again, ever more slowly, until the server's timeout for
+// errors are retried at growing intervals, until the server's timeout for
 // initializers removes the name (failurePolicy Ignore) or for as long as the
-// object is there (Fail).
+// object exists (Fail).
 package initializer

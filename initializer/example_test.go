@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initializer"
 )
 
-// addresses is a system outside of the server that gives out addresses. It knows who has
-// which: both of its methods may be called again for the same object.
+// addresses is a system outside of the server that assigns addresses. It records the owner of each address,
+// since both of its methods may be called again for the same object.
 type addresses struct {
 	mu   sync.Mutex
 	free []string
@@ -46,9 +46,9 @@ func (a *addresses) release(_ context.Context, service *unstructured.Unstructure
 	return nil
 }
 
-// An initializer that gives each new service an address, and takes the address back when
-// the service goes, also one that never came into being because another initializer
-// rejected it. It is registered with the same finalizer:
+// An initializer that assigns an address to each new service, and releases the address when
+// the service is deleted, also if another initializer rejected the service before it was
+// initialized. It is registered with the same finalizer:
 //
 //	apiVersion: admissionregistration.k8s.io/v1alpha1
 //	kind: InitializerConfiguration

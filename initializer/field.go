@@ -52,9 +52,8 @@ func position(u *unstructured.Unstructured, name string) int {
 	return slices.Index(pendingOf(u), name)
 }
 
-// claimOf returns the list metadata.initializers.paired with a claim of the initializer, and
-// whether it has claimed already. The error says that the object did not get the finalizer
-// together with the name.
+// claimOf returns the list metadata.initializers.paired with a claim of the initializer, and whether it has
+// claimed already. It is an error if the object did not get the finalizer together with the name.
 func claimOf(u *unstructured.Unstructured, name, finalizer string) (pairs []any, claimed bool, err error) {
 	pairs, _, _ = unstructured.NestedSlice(u.Object, "metadata", "initializers", "paired")
 	for _, entry := range pairs {
@@ -68,7 +67,7 @@ func claimOf(u *unstructured.Unstructured, name, finalizer string) (pairs []any,
 	return nil, false, fmt.Errorf("object %q waits for initializer %q without finalizer %q: register the initializer with that finalizer", u.GetName(), name, finalizer)
 }
 
-// nameOf returns the part of an object that is kept if the controller has nothing to do for it.
+// nameOf returns the part of an object that is kept if the controller has no work on it.
 func nameOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	s := &unstructured.Unstructured{Object: map[string]any{}}
 	s.SetAPIVersion(u.GetAPIVersion())

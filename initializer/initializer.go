@@ -28,19 +28,18 @@ import (
 // same object. Calls for different objects may be concurrent.
 type Func func(ctx context.Context, obj *unstructured.Unstructured) error
 
-// Release gives back what Func allocated for an object. It is called for every object that
-// is being deleted and has the controller's finalizer, whether it was initialized or not,
-// and whether Func allocated anything for it or not. It must do no harm when it is called
-// again for the same object: Release should find the allocation by the object's uid. Its changes
-// of the object are lost. Calls for different objects may be concurrent; a call of Func and one
-// of Release for the same object never are.
+// Release releases the allocations of Func for an object. It is called for every object that is being deleted
+// and has the controller's finalizer, whether it was initialized or not, and whether Func allocated anything
+// for it or not. It must do no harm when it is called again for the same object: Release should find the
+// allocation by the object's uid. Its changes of the object are lost. Calls for different objects may be
+// concurrent; a call of Func and one of Release for the same object never are.
 type Release func(ctx context.Context, obj *unstructured.Unstructured) error
 
 // Options describe a controller.
 type Options struct {
 	// Name is the initializer's name, as in the InitializerConfiguration.
 	Name string
-	// Config says how to reach the server. New does not change it. A QPS of 0 means no limit on
+	// Config is the client configuration of the server. New does not change it. A QPS of 0 means no limit on
 	// the rate of requests: creators wait for them.
 	Config *rest.Config
 	// Resources are the resources whose objects are initialized.
@@ -54,9 +53,9 @@ type Options struct {
 	// package.
 	Finalizer string
 	Release   Release
-	// Parallel says that the initializer is registered with parallel: true. The controller then
-	// reads the InitializerConfigurations to know the other parallel initializers. Its user needs
-	// the verbs list and watch for that.
+	// Parallel declares that the initializer is registered with parallel: true. The controller then reads the
+	// InitializerConfigurations to know the other parallel initializers. Its user needs the verbs list and
+	// watch for that.
 	Parallel bool
 	// Workers is how many objects the controller works on at the same time; 0 means 4.
 	Workers int
@@ -81,7 +80,7 @@ type item struct {
 	key      string
 }
 
-// New checks the options and starts nothing.
+// New checks the options and does not start the controller.
 func New(o Options) (*Controller, error) {
 	switch {
 	case o.Name == "":
@@ -131,8 +130,8 @@ func New(o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Run initializes objects until ctx ends, then returns nil once the calls of the
-// function have returned. The error says which resource could not be watched.
+// Run initializes objects until ctx ends, then returns nil once the calls of the function have returned. It
+// returns an error with the name of the resource if a resource cannot be watched.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.queue.ShutDown()
 	var group sync.WaitGroup
@@ -288,10 +287,10 @@ func (c *Controller) initialize(ctx context.Context, i item) error {
 	return err
 }
 
-// claim writes into the object that the initializer begins to act. The server then keeps the
-// object until the initializer has released what it allocates. claim returns the object with the
-// claim, nil if the object is gone. A claim that exists is written again: if the informer is late
-// and the initializer has acted already, this write fails with a conflict.
+// claim records in the object that the initializer begins to act. The server then keeps the object until the
+// initializer has released its allocations. claim returns the object with the claim, nil if the object is gone.
+// A claim that exists is written again: if the informer is late and the initializer has acted already, this
+// write fails with a conflict.
 func (c *Controller) claim(ctx context.Context, resource schema.GroupVersionResource, stored *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	pairs, _, err := claimOf(stored, c.options.Name, c.options.Finalizer)
 	if err != nil {

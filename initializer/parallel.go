@@ -53,8 +53,8 @@ func (p *parallels) run(ctx context.Context, group *sync.WaitGroup, client dynam
 	return nil
 }
 
-// read takes in the configurations. If several initializers have the same name, the one in the
-// first configuration counts.
+// read replaces the known configurations. If several initializers have the same name, the one in the first
+// configuration counts.
 func (p *parallels) read(objects []any) {
 	first := map[string]string{}
 	names := map[string]bool{}

@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// S9.16: a pod passes at once when no controller has made the account of its namespace yet, and
-// the plugin makes the account. Dry runs and plans do not make it.
+// S9.16: a pod is admitted at once if no controller has created the account of its namespace yet: the plugin
+// creates it. Dry runs and plans do not create it.
 func TestAccountsAreMadeForPodsThatComeFirst(t *testing.T) {
 	interfaces := apiadmission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 	request := func(pod *api.Pod, dryRun bool) apiadmission.Attributes {
@@ -37,10 +37,10 @@ func TestAccountsAreMadeForPodsThatComeFirst(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		do   func(apiadmission.Interface, apiadmission.Attributes) error
-		// account is the one that the pod names.
+		// account is the service account of the pod.
 		account string
 		dryRun  bool
-		// fails is why the account cannot be made; nobody reports whether nothing makes accounts.
+		// fails is the error of creating the account. With nobody, MakeAccount is nil.
 		fails  error
 		nobody bool
 		makes  bool

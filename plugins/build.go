@@ -26,14 +26,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Options are what plugins need. Configuration, MakeAccount and Stored may be left out.
+// Options are the dependencies of plugins. Configuration, MakeAccount and Stored are optional.
 type Options struct {
-	// Client reaches the API server whose requests are judged.
+	// Client reaches the API server whose requests the plugins admit.
 	Client kubernetes.Interface
-	// Informers has the objects that plugins read. A plugin asks for its informers while it is
-	// made; the caller starts the factory. Plugins that were not made cause no watches.
+	// Informers has the objects that plugins read. A plugin requests its informers during its construction; the
+	// caller starts the factory. Plugins that were not constructed cause no watches.
 	Informers informers.SharedInformerFactory
-	// Authorizer decides what users may do.
+	// Authorizer authorizes users.
 	Authorizer authorizer.Authorizer
 	// Mapper knows the resources of kinds, custom ones included.
 	Mapper meta.RESTMapper
@@ -41,23 +41,21 @@ type Options struct {
 	Version compatibility.EffectiveVersion
 	// Stopped is closed when no more requests come.
 	Stopped <-chan struct{}
-	// Configuration returns the configuration of the plugin of a name as it was written, nil if
-	// the plugin has none. A nil Configuration means that no plugin has one.
+	// Configuration returns the configuration of a plugin as it was written, nil if the plugin has none. A nil
+	// Configuration means that no plugin has one.
 	Configuration func(plugin string) ([]byte, error)
-	// MakeAccount makes the service account "default" of a namespace that has none, and
-	// returns it. The plugin ServiceAccount calls it for a pod that comes before the
-	// controller has made the account. Nil means that the plugin waits for the account, up
-	// to two seconds, as in kube-apiserver.
+	// MakeAccount creates the service account "default" of a namespace without one, and returns it. The plugin
+	// ServiceAccount calls it for a pod that comes before the controller has created the account. Nil means
+	// that the plugin waits for the account, up to two seconds, as in kube-apiserver.
 	MakeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
-	// Stored maps resources that are other names of stored resources to the stored ones. Plugins
-	// look at groups and resources, and judge a request through the other name as one for the
-	// stored resource.
+	// Stored maps resources that are other names of stored resources to the stored ones. Plugins compare groups
+	// and resources, and treat a request through the other name as a request for the stored resource.
 	Stored map[schema.GroupVersionResource]schema.GroupVersionResource
 }
 
-// New makes a plugin for [admission.Chain]. The plugin says which requests it is about, and
-// predicts its verdict where it can. The error is one sentence: the plugin is not known, needs a
-// configuration, or cannot read its configuration.
+// New constructs a plugin for [admission.Chain]. The plugin declares the requests that concern it, and predicts
+// its verdict where it can. The error is one sentence: the plugin is unknown, needs a configuration, or cannot
+// read its configuration.
 func New(name string, o Options) (apiadmission.Interface, error) {
 	p, ok := Lookup(name)
 	if !ok {
@@ -107,8 +105,8 @@ func (p *Plugin) make(o Options) (apiadmission.Interface, error) {
 	return made, nil
 }
 
-// withoutName removes the name of the plugin from an error of the library. Callers add the name
-// in their own words.
+// withoutName removes the name of the plugin from an error of k8s.io/apiserver. Callers add the name in their
+// own words.
 func withoutName(name string, err error) error {
 	for _, opening := range []string{"couldn't init admission plugin %q: ", "failed to initialize admission plugin %q: "} {
 		if rest, ok := strings.CutPrefix(err.Error(), fmt.Sprintf(opening, name)); ok {

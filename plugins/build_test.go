@@ -43,7 +43,7 @@ func configured(t *testing.T, plugin string) string {
 	return ""
 }
 
-// onCluster are the options on a cluster in which nothing is allowed and nothing was read yet.
+// onCluster are the options for an empty cluster in which no action is authorized.
 func onCluster(t *testing.T, configuration string) plugins.Options {
 	client := fake.NewClientset()
 	stopped := make(chan struct{})
@@ -61,8 +61,8 @@ func onCluster(t *testing.T, configuration string) plugins.Options {
 	}
 }
 
-// S9.12: a plugin reads its configuration when it is made. If it cannot use the configuration,
-// New returns an error of one sentence.
+// S9.12: a plugin reads its configuration during its construction. If it cannot use the configuration, New
+// returns an error of one sentence.
 func TestConfigurations(t *testing.T) {
 	for _, tt := range []struct{ name, plugin, configuration, err string }{
 		{"none", "PodSecurity", ``, ``},
@@ -108,8 +108,8 @@ func TestAConfigurationThatCannotBeReadKeepsAPluginFromBeingMade(t *testing.T) {
 	}
 }
 
-// subresources are those of each resource, in any group; others have status and scale at
-// most.
+// subresources are the subresources of each resource, in any group. Other resources have at most status and
+// scale.
 var subresources = map[string][]string{
 	"pods":                       {"", "status", "binding", "eviction", "exec", "attach", "portforward", "proxy", "log", "ephemeralcontainers", "resize"},
 	"nodes":                      {"", "status", "proxy"},
@@ -127,8 +127,8 @@ func subresourcesOf(resource string) []string {
 	return []string{"", "status", "scale"}
 }
 
-// S9.17: a plugin lets every request pass that it says it is not about, and changes nothing: plans
-// and traces leave it out then, and a cluster that has it as a webhook does not call it.
+// S9.17: a plugin admits every request that does not concern it, without changes: plans and traces then omit
+// the plugin, and a cluster that has it as a webhook does not call it.
 func TestPluginsDoNothingToRequestsThatTheyAreNotAbout(t *testing.T) {
 	node := &user.DefaultInfo{Name: "system:node:n", Groups: []string{user.NodesGroup}}
 	interfaces := apiadmission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)

@@ -10,18 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// plugin is a compiled-in plugin, with the methods that plans and traces call.
+// plugin is a built-in admission plugin, with the methods that plans and traces call.
 type plugin struct {
 	apiadmission.Interface
-	// trial judges dry runs and predictions. It differs from the plugin if the plugin writes
-	// something while it judges.
+	// trial handles dry runs and predictions. It differs from the plugin if the plugin writes objects during
+	// admission.
 	trial apiadmission.Interface
 	row   Plugin
 	// stored maps resources that are other names to the stored resources, as in Options.
 	stored map[schema.GroupVersionResource]schema.GroupVersionResource
 }
 
-// The parts of a plugin that takes part in one pass only.
+// The interfaces of a plugin that takes part in one pass only.
 type (
 	described interface {
 		apiadmission.Interface
@@ -96,7 +96,7 @@ func (p *plugin) Predict(ctx context.Context, pass registration.Pass, a apiadmis
 	return p.trial.(apiadmission.ValidationInterface).Validate(ctx, a, o)
 }
 
-// judging returns the plugin that judges a request: trial for a dry run.
+// judging returns the plugin that handles a request: trial for a dry run.
 func (p *plugin) judging(a apiadmission.Attributes) apiadmission.Interface {
 	if a.IsDryRun() {
 		return p.trial

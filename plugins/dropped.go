@@ -1,6 +1,6 @@
 package plugins
 
-// Dropped says what replaces the admission plugins that kube-apiserver does not have any more.
+// Dropped describes the replacements of the admission plugins that kube-apiserver no longer has.
 var Dropped = map[string]string{
 	"DenyEscalatingExec":    "Kubernetes 1.21 removed it; a ValidatingAdmissionPolicy about CONNECT of pods/exec and pods/attach replaces it (docs/plugins.md has one)",
 	"DenyExecOnPrivileged":  "Kubernetes 1.21 removed it; a ValidatingAdmissionPolicy about CONNECT of pods/exec and pods/attach replaces it (docs/plugins.md has one)",

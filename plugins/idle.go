@@ -6,9 +6,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/networking"
 )
 
-// The functions of this file report whether a plugin reads nothing to judge a request. For such
-// requests, the plugin returns before it reads: each function follows the first lines of a
-// plugin.
+// The functions of this file report whether a plugin reads no objects for a request. For such requests, the
+// plugin returns before it reads: each function follows the first lines of a plugin.
 
 // unbound reports whether a request is about a pod without a node.
 func unbound(a apiadmission.Attributes) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The names are those for which the example has something.
+// The example has a replacement for each of the names.
 func TestOpenShiftsPluginsAreThoseOfTheExample(t *testing.T) {
 	page, err := os.ReadFile("../examples/openshift/README.md")
 	if err != nil {

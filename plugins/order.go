@@ -18,9 +18,9 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
 )
 
-// Upstream's plugins take some objects in the order of a map: which of two quotas refuses a request, and
-// what comes first in the message of LimitRanger, is another one each time. Here the order is that of
-// names and texts, so that a request that is judged twice gets the same answer.
+// Upstream's plugins iterate over maps in random order, so the quota that rejects a request, and the first part
+// of LimitRanger's message, vary. Here the order is by names and texts, so that equal requests get equal
+// responses.
 
 // registerLimitRanger registers upstream's plugin.
 func registerLimitRanger(p *apiadmission.Plugins) {
@@ -47,8 +47,8 @@ func (o orderedLimits) ValidateLimit(r *corev1.LimitRange, resource string, obje
 	return utilerrors.NewAggregate(list)
 }
 
-// ofOneMap counts the errors at the begin of a list that come of one map: the minima, the maxima or the
-// ratios of one container or pod, each of another resource. Upstream takes these maps in an order.
+// ofOneMap counts the errors at the beginning of a list that come from one map: the minima, the maxima or the
+// ratios of one container or pod, each for another resource. Upstream checks these maps in a fixed order.
 func ofOneMap(list []error) int {
 	of, _ := limited(list[0])
 	seen := map[string]bool{}

@@ -47,7 +47,7 @@ func TestLimitRangerSaysTheSameEachTime(t *testing.T) {
 	want := "is forbidden: [minimum cpu usage per Container is 1." + none + ", minimum ephemeral-storage usage per Container is 1." + none +
 		", minimum example.com/gpu usage per Container is 1." + none + ", minimum memory usage per Container is 1." + none + ", maximum cpu usage per Container is 1." + no + ", maximum ephemeral-storage usage per Container is 1." + no +
 		", maximum example.com/gpu usage per Container is 1." + no + ", maximum memory usage per Container is 1." + no
-	// The second container comes after the first one; what both have is there once.
+	// The errors of the second container follow; equal errors of both appear once.
 	want += ", maximum cpu usage per Container is 1, but limit is 3]"
 	for range 30 {
 		err := p.(apiadmission.ValidationInterface).Validate(t.Context(), a, interfaces)

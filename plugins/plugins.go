@@ -43,27 +43,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 )
 
-// Plugin describes one compiled-in plugin.
+// Plugin describes a built-in admission plugin of kube-apiserver.
 type Plugin struct {
 	Name string
-	// Default reports whether the plugin runs when no flag says otherwise, as in
-	// kube-apiserver.
+	// Default reports whether the plugin is enabled by default, as in kube-apiserver.
 	Default bool
 	// Since is the minor release of Kubernetes 1 in which the plugin began to act by default; 0
 	// for plugins that every supported release has.
 	Since int
-	// Does says in a sentence what the plugin is for.
+	// Does is the purpose of the plugin, in a sentence.
 	Does string
 	// About are the requests that the plugin may change or refuse.
 	About []About
-	// Reads are the resources that the plugin reads to decide; Asks reports whether it asks the
-	// authorizer what the user may do.
+	// Reads are the resources that the plugin reads to decide. Asks reports whether it authorizes the user.
 	Reads []admission.Read
 	Asks  bool
-	// TakesConfiguration reports whether the plugin can have a configuration, and
-	// NeedsConfiguration whether it does not start without one.
+	// TakesConfiguration reports whether the plugin can have a configuration, and NeedsConfiguration whether it
+	// requires one.
 	TakesConfiguration, NeedsConfiguration bool
-	// NoWebhook says why the plugin cannot be served as a webhook; empty if it can.
+	// NoWebhook is the reason why the plugin cannot be served as a webhook; empty if it can.
 	NoWebhook string
 
 	register func(*apiadmission.Plugins)
@@ -91,7 +89,7 @@ type About struct {
 	Namespaced bool
 }
 
-// place is the place of a plugin in the order with those of the engine.
+// place is the place of a plugin in the order with the engine's plugins.
 type place uint8
 
 const (
@@ -103,7 +101,7 @@ const (
 	last
 )
 
-// forecast says how a plan can get the verdict of a plugin without an effect.
+// forecast is the way for a plan to get the verdict of a plugin without side effects.
 type forecast uint8
 
 const (
@@ -146,9 +144,9 @@ func cluster(resources ...string) []admission.Read {
 	return list
 }
 
-// table has every compiled-in plugin of kube-apiserver except NamespaceLifecycle and those that
-// call webhooks and policies. The order is that of AllOrderedPlugins in
-// k8s.io/kubernetes/pkg/kubeapiserver/options. The table is read only.
+// table has every built-in admission plugin of kube-apiserver except NamespaceLifecycle and the plugins for
+// webhooks and policies. The order is AllOrderedPlugins of k8s.io/kubernetes/pkg/kubeapiserver/options. The
+// table is read only.
 var table = []Plugin{
 	{
 		Name: admit.PluginName, register: admit.Register, place: first, onlyRefuses: true,
@@ -362,7 +360,7 @@ var table = []Plugin{
 	},
 }
 
-// All returns every compiled-in plugin, in order.
+// All returns every built-in admission plugin, in order.
 func All() []Plugin { return slices.Clone(table) }
 
 // Lookup returns the plugin of a name.
@@ -374,10 +372,10 @@ func Lookup(name string) (Plugin, bool) {
 	return table[i], true
 }
 
-// Order returns one list of the compiled-in plugins and of the engine's plugins, in the order in
-// which they run by default (S9.3, S19.2). The engine's plugins stay in the order of the argument.
-// AlwaysAdmit and NamespaceAutoProvision come before NamespaceLifecycle, most other compiled-in
-// plugins come after Initializers, and ResourceQuota and AlwaysDeny come last.
+// Order returns one list of the built-in admission plugins and of the engine's plugins, in the order in which
+// they run by default (S9.3, S19.2). The engine's plugins stay in the order of the argument. AlwaysAdmit and
+// NamespaceAutoProvision come before NamespaceLifecycle, most other built-in plugins come after Initializers,
+// and ResourceQuota and AlwaysDeny come last.
 func Order(engine []admission.Known) []admission.Known {
 	at := func(p place) []admission.Known {
 		var list []admission.Known
@@ -412,7 +410,7 @@ func (about *About) matches(a apiadmission.Attributes) bool {
 		(!about.Namespaced || a.GetNamespace() != "")
 }
 
-// ReadsFor returns the resources that the plugin reads to judge a request: Reads or none.
+// ReadsFor returns the resources that the plugin reads for a request: Reads or none.
 func (p *Plugin) ReadsFor(a apiadmission.Attributes) []admission.Read {
 	if p.idle != nil && p.idle(a) {
 		return nil
@@ -420,6 +418,6 @@ func (p *Plugin) ReadsFor(a apiadmission.Attributes) []admission.Read {
 	return p.Reads
 }
 
-// Counts reports whether the plugin has effects other than changes of the object when it judges a
-// request. It has no such effects in a dry run.
+// Counts reports whether the plugin has side effects other than changes of the object. It has no such effects
+// in a dry run.
 func (p *Plugin) Counts() bool { return p.forecast == dry }

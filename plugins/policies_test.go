@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// S9.16, S9.3, S19.2: the plugins have kube-apiserver's order and defaults, and those that only
-// Gatehouse has are among them.
+// S9.16, S9.3, S19.2: the plugins have kube-apiserver's order and defaults, and Gatehouse's own plugins are
+// among them.
 func TestTheOrderAndDefaultsAreThoseOfKubeAPIServer(t *testing.T) {
 	known := plugins.Order(admission.Recommended())
 	var names []string

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 //
 //	serve ARGUMENTS        starts a server, waits for its ready line, sets $URL and $PORT
 //	end [SIGNAL]           ends it (default TERM), checks that it exits with 0 and wrote
-//	                       one line to standard output; its standard error is the
-//	                       command's. testscript's own "stop" ends the script
+//	                       one line to standard output; its standard error becomes the
+//	                       standard error of end. testscript's own "stop" ends the script
 //	exits CODE PROGRAM ... runs a program that must exit with CODE
 func TestSessions(t *testing.T) {
 	speed.Server(t)

@@ -117,8 +117,9 @@ func callsIn(t *testing.T, file string) (list []called) {
 	return list
 }
 
-// Most programs of tests that link the server, and most that link more than 100 packages of Kubernetes. Linking takes a good
-// part of the time of all tests: a test that needs a server to talk to starts the program, with package test/harness.
+// Most programs of tests that link the server, and most that link more than 100 packages of Kubernetes. Linking
+// takes a good part of the time of all tests: a test that needs a server to talk to starts the program, with
+// package test/harness.
 const mostServers, mostKubernetes = 19, 49
 
 func TestFewTestProgramsLinkTheServer(t *testing.T) {
@@ -161,7 +162,8 @@ func TestFewTestProgramsLinkTheServer(t *testing.T) {
 			continue
 		}
 		servers = append(servers, pkg)
-		// Main fails when a test started a server although -short was given. An example uses public packages only.
+		// Main fails when a test started a server although -short was given. An example uses public packages
+		// only.
 		if !in(pkg, "examples") && pkg != "cmd/gatehouse" && !slices.ContainsFunc(found[pkg], func(file goFile) bool {
 			return file.test() && slices.ContainsFunc(callsIn(t, file.path), func(c called) bool {
 				return c.function == "TestMain" && c.method == "Main" && (c.receiver == "speed" || c.receiver == "harness")

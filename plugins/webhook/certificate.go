@@ -24,7 +24,7 @@ import (
 // certificate is the serving certificate, with the authority that verifies it.
 type certificate struct {
 	pair *tls.Certificate
-	// authority is the PEM bundle in the registrations.
+	// authority is the PEM bundle in the webhook configurations.
 	authority []byte
 	renewAt   time.Time
 }
@@ -40,8 +40,7 @@ func (s *Server) firstCertificate() error {
 	return nil
 }
 
-// newest returns the certificate of the directory if it is still valid for long, and makes one
-// otherwise.
+// newest returns the certificate of the directory if it is valid for long enough, and creates one otherwise.
 func (s *Server) newest() (*certificate, error) {
 	host, names := s.hosts()
 	var chain, key []byte
@@ -70,9 +69,9 @@ func (s *Server) newest() (*certificate, error) {
 }
 
 const (
-	// trustWithin is how long API servers may take to act on a registration.
+	// trustWithin is the time that API servers may take to apply a webhook configuration.
 	trustWithin = 10 * time.Second
-	// renewAgain is how long after a failed renewal the next attempt is made.
+	// renewAgain is the wait after a failed renewal.
 	renewAgain = 10 * time.Second
 )
 
@@ -94,8 +93,8 @@ func (s *Server) keepCertificate(ctx context.Context) {
 	}
 }
 
-// replace changes the serving certificate, after it has registered both authorities: API servers
-// that have not yet seen the new registration trust only the old certificate.
+// replace changes the serving certificate, after it has registered both certificate authorities: API servers
+// that have not yet seen the new webhook configuration trust only the old certificate.
 func (s *Server) replace(ctx context.Context) error {
 	next, err := s.newest()
 	if err != nil {
@@ -155,7 +154,7 @@ func newCertificate(chain, key []byte) (*certificate, error) {
 	}, nil
 }
 
-// readPair reads a certificate and its key; nil when there are none.
+// readPair reads a certificate and its key; nil if they do not exist.
 func readPair(certFile, keyFile string) (chain, key []byte, err error) {
 	chain, err = files.Read(certFile, files.Configuration)
 	if errors.Is(err, fs.ErrNotExist) {

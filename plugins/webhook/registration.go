@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// RegistrationName is the name of both registrations.
+// RegistrationName is the name of both webhook configurations.
 const RegistrationName = "gatehouse-policies"
 
 // The passes, as they are named in paths.
@@ -32,7 +32,7 @@ func webhookName(plugin string) string {
 	return strings.ToLower(plugin) + ".policies.gatehouse.dev"
 }
 
-// Registrations returns the registrations of the plugins: one for mutating webhooks and one for
+// Registrations returns the webhook configurations of the plugins: one for mutating webhooks and one for
 // validating webhooks. Either is nil if there is no plugin for it.
 func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	var m *admissionregistrationv1.MutatingWebhookConfiguration
@@ -46,8 +46,7 @@ func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfig
 					TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"}, ObjectMeta: meta,
 				}
 			}
-			// A kube-apiserver also runs its compiled-in plugins again when a webhook changed the
-			// object.
+			// A kube-apiserver also reinvokes its built-in admission plugins when a webhook changed the object.
 			m.Webhooks = append(m.Webhooks, admissionregistrationv1.MutatingWebhook{
 				Name: webhookName(p.Name), ClientConfig: s.clientConfig(mutating, p.Name), Rules: rules(p),
 				FailurePolicy: s.failurePolicy(), MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: s.namespaceSelector(),
@@ -131,8 +130,8 @@ func (p *served) sideEffects() *admissionregistrationv1.SideEffectClass {
 	return new(admissionregistrationv1.SideEffectClassNone)
 }
 
-// namespaceSelector leaves out the namespaces that must work without this server: those of the
-// control plane, and the server's own.
+// namespaceSelector excludes the namespaces that must work without this server: the namespaces of the control
+// plane, and the server's own.
 func (s *Server) namespaceSelector() *metav1.LabelSelector {
 	excluded := slices.Clone(s.options.ExcludeNamespaces)
 	if namespace, _, ok := strings.Cut(s.options.Service, "/"); ok && !slices.Contains(excluded, namespace) {
@@ -146,13 +145,12 @@ func (s *Server) namespaceSelector() *metav1.LabelSelector {
 	}}
 }
 
-// matchConditions leave out the API server's own requests: it may need them to judge other
-// requests.
+// matchConditions exclude the API server's own requests: it may need them to admit other requests.
 func matchConditions() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{{Name: "not-the-api-server", Expression: `request.userInfo.username != "system:apiserver"`}}
 }
 
-// register stores the registrations, and deletes a registration that is not needed any more.
+// register stores the webhook configurations, and deletes a configuration that is no longer needed.
 func (s *Server) register(ctx context.Context) error {
 	m, v := s.Registrations()
 	all := s.client.AdmissionregistrationV1()
@@ -169,7 +167,7 @@ func (s *Server) register(ctx context.Context) error {
 	return nil
 }
 
-// configurations is a client of one kind of registrations.
+// configurations is a client of one kind of webhook configurations.
 type configurations[C any] interface {
 	Get(context.Context, string, metav1.GetOptions) (*C, error)
 	Create(context.Context, *C, metav1.CreateOptions) (*C, error)
@@ -177,7 +175,7 @@ type configurations[C any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// store creates a registration, or updates the stored one by update. A nil registration is deleted.
+// store creates a webhook configuration, or changes the stored one by update. A nil registration is deleted.
 func store[C any](ctx context.Context, client configurations[C], registration *C, update func(stored *C)) error {
 	if registration == nil {
 		err := client.Delete(ctx, RegistrationName, metav1.DeleteOptions{})

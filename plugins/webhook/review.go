@@ -48,7 +48,7 @@ import (
 // interfaces convert between the versions of built-in kinds.
 var interfaces = apiadmission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 
-// reviewer answers the reviews of one pass of a plugin.
+// reviewer serves the reviews of one pass of a plugin.
 type reviewer struct {
 	judge func(context.Context, apiadmission.Attributes) error
 	// changes reports whether the plugin may change objects.
@@ -85,7 +85,7 @@ func (r reviewer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(&review)
 }
 
-// answer lets the plugin judge a request, and returns the answer.
+// answer calls the plugin for a request, and returns the response.
 func (r reviewer) answer(ctx context.Context, q *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	out := &admissionv1.AdmissionResponse{}
 	a, err := attributes(q)

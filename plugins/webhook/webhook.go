@@ -52,14 +52,14 @@ type Options struct {
 	// BindAddress and Port are where to listen; empty means 127.0.0.1, and 0 any free port.
 	BindAddress string
 	Port        int
-	// Service is the service in front of the server, as NAMESPACE/NAME, and URL another
-	// way for the cluster to reach it. Without both, the URL is that of BindAddress.
+	// Service is the service in front of the server, as NAMESPACE/NAME. URL is an alternative address for the
+	// cluster. Without both, the URL is derived from BindAddress.
 	Service, URL string
 	// CertDir is where the certificate is kept, for the next start and for other servers behind
 	// the same service. Empty means that each start makes a new certificate.
 	CertDir string
-	// ExcludeNamespaces are namespaces whose requests the cluster does not send, mainly those of
-	// the control plane.
+	// ExcludeNamespaces are namespaces whose requests the cluster does not send, mainly namespaces of the
+	// control plane.
 	ExcludeNamespaces []string
 	// IgnoreFailures lets requests pass for which the cluster gets no answer.
 	IgnoreFailures bool
@@ -77,21 +77,21 @@ type Server struct {
 	// base is the URL of the server, without a path; empty behind a service.
 	base        string
 	certificate atomic.Pointer[certificate]
-	// trusted are the authorities in the registrations, as PEM.
+	// trusted are the certificate authorities in the webhook configurations, as PEM.
 	trusted []byte
 	ready   atomic.Bool
 	// drained is closed when no more reviews come.
 	drained chan struct{}
 }
 
-// served is a plugin that is served, with its row in the table.
+// served is a plugin with its row of the table.
 type served struct {
 	plugins.Plugin
 	apiadmission.Interface
 }
 
-// New makes the plugins, listens, and serves nothing yet. The caller must call Run or Close. The
-// error is one sentence that names the option.
+// New constructs the plugins and listens, but does not serve yet. The caller must call Run or Close. The error
+// is one sentence that names the option.
 func New(o Options) (*Server, error) {
 	s := &Server{options: o, drained: make(chan struct{})}
 	if err := s.complete(); err != nil {
@@ -200,8 +200,8 @@ func (s *Server) makePlugins() error {
 }
 
 // Run reads the objects that the plugins need, registers the plugins, and serves reviews until
-// ctx ends. It then waits for the reviews that came before, and returns nil. The registrations
-// stay: other servers may serve them. Run calls ready, which may be nil, once.
+// ctx ends. It then waits for the reviews that came before, and returns nil. The webhook
+// configurations remain: other servers may serve them. Run calls ready, which may be nil, once.
 func (s *Server) Run(ctx context.Context, ready func(url string)) error {
 	defer s.informers.Shutdown()
 	defer close(s.drained)

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// Input returns standard input for a command. A read ends with ctx, since input from a terminal or a pipe may never come.
+// Input returns standard input for a command. A read ends with ctx, since input from a terminal or a pipe may
+// never come.
 func Input(ctx context.Context, in io.Reader) io.Reader { return input{ctx, in} }
 
 type input struct {

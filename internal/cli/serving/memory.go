@@ -12,9 +12,9 @@ import (
 
 const (
 	// The memory limit of the runtime is liveTimes times the live heap, plus room bytes. A server for tests
-	// shares the machine with many others and gets roomInTests. Under load, a server with the larger room creates an eighth
-	// more objects per second than with roomInTests; with half of roomInTests, its start takes half as much CPU
-	// again.
+	// shares the machine with many others and gets roomInTests. Under load, a server with the larger room
+	// creates an eighth more objects per second than with roomInTests; with half of roomInTests, its start
+	// takes half as much CPU again.
 	liveTimes         = 2
 	roomInTests, room = 64 << 20, 192 << 20
 	// containerShare is the runtime's largest share of a container's memory. The rest is for pages of the

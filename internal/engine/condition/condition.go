@@ -18,8 +18,8 @@ type Condition struct {
 	Expression string
 }
 
-// Set is the conditions of one hook, compiled. Nil is the set without conditions:
-// it is always true.
+// Set is the compiled conditions of one webhook or policy. Nil is the set without conditions, which
+// is always true.
 type Set struct {
 	programs []program
 	witness  expression.Witness
@@ -31,9 +31,9 @@ type program struct {
 	most expression.Most
 }
 
-// Compile makes the set of conditions, with the expressions of a cache; scope says what they
-// may use. An expression that does not compile fails only when it is evaluated (S2.33). Without
-// conditions, Compile returns nil.
+// Compile returns the set of conditions, with the expressions of a cache, compiled with scope. An
+// expression that does not compile fails only when it is evaluated (S2.33). Without conditions,
+// Compile returns nil.
 func Compile(cache *expression.Cache, scope expression.Scope, conditions []Condition) *Set {
 	if len(conditions) == 0 {
 		return nil
@@ -46,14 +46,14 @@ func Compile(cache *expression.Cache, scope expression.Scope, conditions []Condi
 	return s
 }
 
-// Watch shows the evaluations of the set to a witness. Call it before the set is used.
+// Watch sets the witness of the set's evaluations. Call it before the set is used.
 func (s *Set) Watch(w expression.Witness) {
 	if s != nil {
 		s.witness = w
 	}
 }
 
-// Costs calls f with the highest cost of each condition so far.
+// Costs calls f with the highest cost so far of each condition.
 func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Most)) {
 	if s == nil {
 		return
@@ -72,23 +72,23 @@ func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Mos
 //
 // There is no fourth case: a false condition outweighs errors (S2.32).
 type Result struct {
-	// False is the first condition that is false, nil when none is.
+	// False is the first false condition; nil if there is none.
 	False *Condition
 	// Err is the error of the conditions, in one sentence (S2.33). It may wrap
 	// expression.ErrOutOfBudget.
 	Err error
-	// Errors counts the expressions that failed, up to the false one. Running out
-	// of budget is not counted.
+	// Errors counts the expressions that failed before the false one. An exhausted budget is not
+	// counted.
 	Errors int
 	// Cost is the cost of the expressions that were evaluated.
 	Cost uint64
-	// Elapsed is how long the evaluation took.
+	// Elapsed is the duration of the evaluation.
 	Elapsed time.Duration
 }
 
 // Eval evaluates the conditions in order, and ends at the first false one. A failing expression
-// does not end the evaluation, because a later one may be false. params is the value of the
-// variable params for the conditions of a policy; nil is null.
+// does not end the evaluation, because a later one may be false. params is the variable params for
+// the conditions of a policy; nil is null.
 func (s *Set) Eval(ctx context.Context, r *expression.Request, own schema.GroupVersionResource, params runtime.Object) Result {
 	if s == nil {
 		return Result{}

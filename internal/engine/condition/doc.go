@@ -1,16 +1,16 @@
-// Package condition compiles and evaluates match conditions: CEL expressions that
-// decide, last of all, whether a hook is asked about a request.
+// Package condition compiles and evaluates match conditions: CEL expressions that are evaluated
+// after rules and selectors, and decide whether a webhook is called or a policy evaluated.
 //
-// Compile turns the conditions of one hook or policy into a Set, once per version of its
-// registration (S2.37). Eval evaluates a Set for one request and says which condition is false,
-// or which error happened; failure policies are not its concern. Package expression decides
-// which variables and functions an expression may use, and their values for a request.
+// Compile compiles the conditions of one webhook or policy to a Set, once per version of its object
+// (S2.37). Eval evaluates a Set for one request and returns the false condition or the error; the
+// caller applies the failure policy. Package expression declares the variables and functions of
+// expressions, and provides the values for a request.
 //
 // # Limits
 //
-// An expression may cost 1,000,000 units, all conditions of a hook together
-// 2,500,000 (S2.34). The limits, the libraries and the language are those of
-// k8s.io/apiserver, so that an expression means here what it means in a cluster.
+// An expression may cost 1,000,000 units, all conditions of a webhook together 2,500,000 (S2.34).
+// The limits, libraries and language come from k8s.io/apiserver, so that an expression has the same
+// meaning as in a cluster.
 //
 // # Concurrency
 //

@@ -6,7 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Of returns a copy that shares nothing with the original, as far as Into can see; nil of nil.
+// Of returns a copy that shares no memory with the original, except through unexported fields; nil
+// for nil.
 func Of[T any](in *T) *T {
 	if in == nil {
 		return nil
@@ -16,9 +17,9 @@ func Of[T any](in *T) *T {
 	return out
 }
 
-// Into copies in to out, which then shares nothing with in. Nil and empty slices and maps stay what
-// they are. Fields that are not exported are copied as they are: those of a time.Time do not
-// change. It panics on a channel or a function, which no API type has.
+// Into copies in to out, which then shares no memory with in. It distinguishes nil and empty slices
+// and maps. Unexported fields are copied as they are: the fields of a time.Time do not change. It
+// panics on a channel or a function, which no API type has.
 func Into[T any](in, out *T) { into(reflect.ValueOf(in).Elem(), reflect.ValueOf(out).Elem()) }
 
 func into(in, out reflect.Value) {

@@ -1,3 +1,4 @@
-// Package deepcopy copies values of API types. Upstream's types have generated methods for that;
-// those of this module, of which few copies are made, use reflection, which forgets no field.
+// Package deepcopy copies values of API types. The types of k8s.io/api have generated methods for
+// this; the types of this module use reflection, which forgets no field, because they are rarely
+// copied.
 package deepcopy

@@ -10,11 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// ahead calls mutating hooks before their turn, with the object as it is now. If the object has
-// not changed when the turn comes, the answer is the one that the hook would give then, and it
-// counts. Otherwise the answer is discarded, and the hook is called again (S5.28). Only hooks
-// that promise that an additional call does no harm are called ahead: those with sideEffects
-// None and reinvocationPolicy IfNeeded.
+// ahead calls mutating webhooks before their turn, with the current object. If the object has not
+// changed when the turn comes, the answer is the same as in turn, and counts. Otherwise the answer
+// is discarded, and the webhook is called again (S5.28). Only webhooks that declare additional
+// calls harmless, by sideEffects None and reinvocationPolicy IfNeeded, are called ahead.
 //
 // The verdict on a request is the same with and without calls ahead.
 type ahead struct {
@@ -35,8 +34,8 @@ type flight struct {
 	status   *apierrors.StatusError
 }
 
-// consider decides whether the hook of a step applies to the object as it is. The decision is
-// remembered until the object changes.
+// consider decides whether the webhook of a step applies to the current object. The decision is
+// cached until the object changes.
 func (a *ahead) consider(ctx context.Context, i int) *decision {
 	d := &a.decisions[i]
 	if !d.made || d.generation != a.run.objects.Generation() {
@@ -46,8 +45,8 @@ func (a *ahead) consider(ctx context.Context, i int) *decision {
 	return d
 }
 
-// launch starts the calls that can go ahead while the hook of step i, which is prepared, is
-// called. wanted reports whether a step is considered at all in this round.
+// launch starts the calls that can go ahead during the call of step i, which is prepared. wanted
+// reports whether this round considers a step at all.
 func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) bool) {
 	r := a.run
 	if r.options.Serial {
@@ -66,8 +65,8 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 		step := &r.steps[j]
 		if j > i {
 			if r.objects.ConvertsTo(step.Kind) {
-				// Converting the object may change it. The conversion has to wait for this
-				// step's turn, and so do the later steps.
+				// Converting the object may change it. The conversion has to wait for this step's
+				// turn, and so do the later steps.
 				return
 			}
 			d := a.consider(ctx, j)
@@ -93,11 +92,11 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 	}
 }
 
-// soft reports whether the hook of a step is soft, so that it neither rejects requests nor
-// changes objects. The step must have been considered.
+// soft reports whether the webhook of a step is not enforced, so that it neither rejects requests
+// nor changes objects. The step must have been considered.
 func (a *ahead) soft(i int) bool { return a.decisions[i].enforced.Mode.Soft() }
 
-// rejects reports whether the hook of a step that applies is certain to reject the request,
+// rejects reports whether the webhook of an applicable step is certain to reject the request,
 // unless the object changes before its turn.
 func (r *run) rejects(step *plan.Candidate) bool {
 	if _, err := r.objects.As(step.Kind); err != nil {
@@ -107,8 +106,7 @@ func (r *run) rejects(step *plan.Candidate) bool {
 	return effect == plan.Reject
 }
 
-// flying reports whether the hook of a step is being called with the object as it
-// is now.
+// flying reports whether a call of a step's webhook is in flight for the current object.
 func (a *ahead) flying(j int) bool {
 	return a.flights != nil && a.flights[j].done != nil && a.flights[j].generation == a.run.objects.Generation()
 }
@@ -122,7 +120,7 @@ func (a *ahead) fly(ctx context.Context, j int) bool {
 	}
 	ready, err := r.prepare(step)
 	if err != nil {
-		// The call in turn meets the same error, and reports it.
+		// The call in turn fails with the same error, and reports it.
 		r.forecast.giveBack()
 		return false
 	}
@@ -131,7 +129,7 @@ func (a *ahead) fly(ctx context.Context, j int) bool {
 	}
 	f := &a.flights[j]
 	if f.done != nil {
-		// An earlier answer, for an object that has changed since.
+		// An earlier answer, for an object that has since changed.
 		a.discard(f, trace.Superseded)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -144,8 +142,8 @@ func (a *ahead) fly(ctx context.Context, j int) bool {
 	return true
 }
 
-// take returns the answer of a call ahead if it counts, and writes the record of the call to c.
-// ok is false when the hook has to be called in turn.
+// take returns the answer of a call ahead if it counts, and writes the record of the call to c. ok
+// is false if the webhook has to be called in turn.
 func (a *ahead) take(j int, c *trace.Call) (response *review.Response, status *apierrors.StatusError, ok bool) {
 	if a.flights == nil || a.flights[j].done == nil {
 		return nil, nil, false

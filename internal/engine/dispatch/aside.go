@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// patience is how long a pass may take before its request steps aside. A call that takes longer
+// patience is the duration of a pass after which its request steps aside. A call that takes longer
 // counts as slow.
 const patience = 100 * time.Millisecond
 
-// stepAside calls Options.StepAside when the pass has taken longer than patience, because it
-// then waits for webhooks, or at once when the last call of one of its hooks was slow. The
-// returned function calls the function that Options.StepAside returned, if it was called.
+// stepAside calls Options.StepAside when the pass has taken longer than patience, because it then
+// waits for webhooks, or at once if the last call of one of its webhooks was slow. The returned
+// function calls the function that Options.StepAside returned, if any.
 func (r *run) stepAside(ctx context.Context) (end func()) {
 	if r.options.StepAside == nil {
 		return func() {}
@@ -48,11 +48,11 @@ func (r *run) stepAside(ctx context.Context) (end func()) {
 	}
 }
 
-// maxSlow bounds how many hooks are remembered; when there are more, all are forgotten.
+// maxSlow bounds the number of remembered webhooks; beyond it, all are forgotten.
 const maxSlow = 1024
 
-// slowHooks are the hooks whose last or current call is slow. It is safe for concurrent use,
-// and costs one atomic read while there are none.
+// slowHooks are the webhooks whose last or current call is slow. It is safe for concurrent use, and
+// costs one atomic read while it is empty.
 type slowHooks struct {
 	n  atomic.Int64
 	mu struct {
@@ -75,7 +75,7 @@ func (s *slowHooks) has(steps []plan.Candidate) bool {
 	return false
 }
 
-// expect marks all hooks of a slow pass as slow, until note knows which of them are.
+// expect marks all webhooks of a slow pass as slow, until note determines the slow ones.
 func (s *slowHooks) expect(steps []plan.Candidate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *slowHooks) expect(steps []plan.Candidate) {
 	}
 }
 
-// set remembers one hook. The lock is held.
+// set marks or unmarks one webhook. The caller holds the lock.
 func (s *slowHooks) set(id identity, slow bool) {
 	if s.mu.hooks == nil || len(s.mu.hooks) >= maxSlow {
 		s.mu.hooks = map[identity]struct{}{}
@@ -97,7 +97,7 @@ func (s *slowHooks) set(id identity, slow bool) {
 	s.n.Store(int64(len(s.mu.hooks)))
 }
 
-// note remembers how long the calls of a pass took.
+// note records the durations of the calls of a pass.
 func (s *slowHooks) note(calls []trace.Call) {
 	for i := range calls {
 		c := &calls[i]

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Caller reaches one webhook. A *call.Caller is one.
+// Caller calls one webhook. *call.Caller implements it.
 type Caller interface {
 	Call(ctx context.Context, inv *call.Invocation) (*review.Response, *call.Error)
 }
@@ -26,11 +26,11 @@ type Caller interface {
 //lint:ignore ST1005 The words of upstream, capital letter included.
 var errNoSideEffects = errors.New("Webhook SideEffects is nil")
 
-// ready is a step with everything that a call of its hook needs.
+// ready is a step with everything that is needed to call its webhook.
 type ready struct {
 	step *plan.Candidate
 	form *objects.Form
-	// body is nil when the hook accepts no version of the review that this server has.
+	// body is nil if the webhook accepts no review version that this server supports.
 	body *review.Body
 }
 
@@ -67,12 +67,11 @@ func (r *run) prepare(step *plan.Candidate) (ready, error) {
 	return ready{step, f, body}, nil
 }
 
-// ask calls a hook and reads its answer, except for the patch. It writes down what happened in
-// c, and returns the response of a hook that allows the request, or the rejection by this call
-// alone.
+// ask calls a webhook and reads its answer, except for the patch. It records the result in c, and
+// returns the response of a webhook that allows the request, or the rejection by this call alone.
 //
-// ask does not touch the run's objects, so several hooks may be called at once. later is the
-// parameter of budget.limit.
+// ask does not access the run's objects, so several webhooks may be called concurrently. later is
+// the parameter of budget.limit.
 func (r *run) ask(ctx context.Context, to ready, c *trace.Call, later int) (response *review.Response, status *apierrors.StatusError) {
 	c.Start = time.Now()
 	defer func() {
@@ -121,14 +120,12 @@ func (r *run) ask(ctx context.Context, to ready, c *trace.Call, later int) (resp
 	return response, nil
 }
 
-// fail records that a hook failed, and returns the rejection that is due if its
-// failure policy is Fail.
+// fail records that a webhook failed, and returns the rejection for failure policy Fail.
 func fail(step *plan.Candidate, c *trace.Call, class call.Class, cause error) *apierrors.StatusError {
 	return failWith(c, call.Failed(step.Entry.Entry, class, cause))
 }
 
-// reasons are the codes of package plan for classes of errors with which a webhook was not
-// called.
+// reasons are the codes of package plan for error classes without a call.
 var reasons = map[call.Class]plan.Code{
 	call.NoVersion:   plan.NoReviewVersion,
 	call.CircuitOpen: plan.CircuitOpen,

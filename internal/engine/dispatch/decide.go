@@ -9,14 +9,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// decision says whether a hook is called for the object of one generation.
+// decision is the decision whether a webhook is called for the object of one generation.
 type decision struct {
 	made       bool
 	generation int
 	applies    bool
 	// err is an API status that rejects the request.
 	err error
-	// enforced says how hard the hook is.
+	// enforced is the enforcement of the webhook.
 	enforced plan.Enforced
 	// condition, skip and spared are for the record.
 	condition *trace.Condition
@@ -24,8 +24,8 @@ type decision struct {
 	spared    *trace.Call
 }
 
-// decide asks the plan whether the hook of a step is called for the object as it is, and
-// prepares the record.
+// decide decides with package plan whether the webhook of a step is called for the current object,
+// and prepares the record.
 func (r *run) decide(ctx context.Context, step *plan.Candidate) decision {
 	found := step.Decide(ctx, r.request, &r.input)
 	d := decision{applies: found.Applies, err: found.Err, enforced: found.Enforced}
@@ -63,8 +63,8 @@ func (r *run) note(d *decision) {
 	}
 }
 
-// sparedBefore returns the record of a soft hook that is not called because of an error. The
-// error would reject the request if the hook were hard.
+// sparedBefore returns the record of a webhook that is not enforced and is not called because of an
+// error. The error would reject the request if the webhook were enforced.
 func (r *run) sparedBefore(step *plan.Candidate, e plan.Enforced, err error) *trace.Call {
 	c := r.record(step, len(r.trace.Calls))
 	c.Start, c.Verdict, c.Err, c.Enforcement = time.Now(), trace.Refused, err, trace.Enforcement(e)

@@ -16,26 +16,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// Options say how a Dispatcher works.
+// Options configure a Dispatcher.
 type Options struct {
-	// Source is the source of the hooks. Its zero value is registration.Mutating.
+	// Source is the source of the webhooks. Its zero value is registration.Mutating.
 	Source registration.Source
-	// Caller reaches the webhooks; it must be set.
+	// Caller calls the webhooks; it must be set.
 	Caller Caller
 	// NamespaceLabels returns the labels of a namespace, or the API status
 	// NotFound (S2.15). It must be set.
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
-	// Authorizer answers the variable authorizer of match conditions. With nil, conditions that
-	// use the variable fail.
+	// Authorizer is the variable authorizer of match conditions. If it is nil, conditions that use
+	// the variable fail.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Serial turns calls ahead of turn off.
+	// Serial disables calls ahead of turn.
 	Serial bool
-	// Skips records in the trace why hooks were not called.
+	// Skips records in the trace the reasons why webhooks were not called.
 	Skips bool
-	// StepAside, if set, is called when a pass over the request of ctx has taken 100 ms, or at
-	// its beginning if one of its hooks took that long the last time. The Dispatcher calls the
-	// returned function when the pass is over. In between, the request waits for webhooks, and
-	// a server need not count it among its concurrent requests.
+	// StepAside, if set, is called when a pass over the request of ctx has taken 100 ms, or at its
+	// beginning if one of its webhooks took that long the last time. The Dispatcher calls the
+	// returned function when the pass ends. In between, the request waits for webhooks, and a
+	// server need not count it among its concurrent requests.
 	StepAside func(ctx context.Context) (back func())
 	// Publisher receives the record of every run; it must be set.
 	Publisher *trace.Publisher
@@ -60,17 +60,15 @@ type run struct {
 	objects *objects.Set
 	input   plan.Input
 	budget  budget
-	// share is what the answers to the request take of the memory for answers. It is set when hooks
-	// may be called.
+	// share is the memory for the answers to the request. It is set if webhooks may be called.
 	share *call.Share
 	trace *trace.Run
 }
 
-// Run runs the candidates of the dispatcher's source, in order. It returns nil, or the API
-// status that rejects the request. req must be plan.NewRequest of the attributes.
+// Run runs the candidates of the dispatcher's source, in order. It returns nil, or the API status
+// that rejects the request. req must be plan.NewRequest of the attributes.
 //
-// In the mutating pass the attributes' object is left as the hooks changed it;
-// after an error its content is undefined.
+// In the mutating pass Run changes the attributes' object; after an error its content is undefined.
 func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
 	if len(steps) == 0 {
 		return nil
@@ -105,7 +103,7 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 	})
 }
 
-// step does what a plugin does in one pass, in a span of its own, and publishes the record of it.
+// step runs one pass of a plugin in a span of its own, and publishes its record.
 func step(ctx context.Context, publisher *trace.Publisher, a admission.Attributes, record *trace.Run, do func(context.Context) error) error {
 	d := record.Source.Descriptor()
 	inside, end := trace.StartStep(ctx, d.Plugin, d.Pass, record.Round)
@@ -116,7 +114,7 @@ func step(ctx context.Context, publisher *trace.Publisher, a admission.Attribute
 	return record.Err
 }
 
-// RequestOf returns what traces say about a request.
+// RequestOf returns the description of a request for traces.
 func RequestOf(r *plan.Request) trace.Request {
 	t := trace.Request{
 		Operation: string(r.Operation), Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind,
@@ -140,7 +138,8 @@ func (r *run) pass(ctx context.Context) error {
 	return r.validate(ctx)
 }
 
-// record starts the record of a step's call. matched counts the earlier hooks that matched.
+// record returns the initial record of a step's call. matched is the number of earlier webhooks
+// that matched.
 func (r *run) record(step *plan.Candidate, matched int) trace.Call {
 	return trace.Call{
 		Entry:         step.Entry.Origin,
@@ -155,9 +154,9 @@ func (r *run) record(step *plan.Candidate, matched int) trace.Call {
 	}
 }
 
-// judge returns the rejection of the request after a call, nil if the request goes on. It
-// applies the failure policy (S7.1 to S7.3) and the enforcement of the hook (S28.2) to status,
-// which is the rejection by the call alone.
+// judge returns the rejection of the request after a call; nil if the request continues. It applies
+// the failure policy (S7.1 to S7.3) and the enforcement of the webhook (S28.2) to status, the
+// rejection by the call alone.
 func judge(step *plan.Candidate, c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
 	if c.Verdict == trace.Failed && step.Forgives() {
 		c.Ignored = true
@@ -169,7 +168,7 @@ func judge(step *plan.Candidate, c *trace.Call, status *apierrors.StatusError) *
 	return status
 }
 
-// late returns the error of a request that ran out of time.
+// late returns the error of a request that timed out.
 func late() error {
 	return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// exclusions records what the administrator's exclusion rules did in a run of webhooks (S23.9).
-// All steps have the same rules.
+// exclusions records the effects of the administrator's exclusion rules in a run of webhooks
+// (S23.9). All steps have the same rules.
 func (r *run) exclusions() {
 	x := r.steps[0].Exclusion
 	if x == nil {
@@ -27,7 +27,7 @@ func (r *run) exclusions() {
 		}
 	}
 	for i := range t.Conditions {
-		// The record of a condition's failure does not have the failure policy.
+		// The record of a condition's failure lacks the failure policy.
 		if c := &t.Conditions[i]; c.Err != nil && r.policy(&c.Entry) != registration.Ignore {
 			ignored = append(ignored, c.Entry)
 		}
@@ -56,7 +56,7 @@ func called(t *trace.Run, o *registration.Origin) bool {
 	return slices.ContainsFunc(t.Calls, func(c trace.Call) bool { return c.Entry == *o })
 }
 
-// excludedPolicies records what the exclusion rules did in a run of policies.
+// excludedPolicies records the effects of the exclusion rules in a run of policies.
 func excludedPolicies(t *trace.Run, judgements []plan.Judgement) {
 	if len(judgements) == 0 || judgements[0].Candidate.Exclusion == nil {
 		return

@@ -7,30 +7,30 @@ import (
 )
 
 const (
-	// unknownHabit is the first estimate of how likely a hook changes the object. habitWeight
-	// is the part of the estimate that each observation replaces. About twenty-five calls
-	// without a change make a hook quiet.
+	// unknownHabit is the initial estimate of the probability that a webhook changes the object.
+	// habitWeight is the weight of each observation. After about twenty-five calls without a change
+	// a webhook is quiet.
 	unknownHabit = 0.5
 	habitWeight  = 1.0 / 16
-	// quietEnough is how likely it must be that the object does not change before a hook's
-	// turn, so that the hook is called ahead.
+	// quietEnough is the required probability that the object does not change before a webhook's
+	// turn, so that the webhook is called ahead.
 	quietEnough = 0.9
-	// wasteAllowed is the part of all calls that may be discarded. maxCredit bounds the credit
-	// that can be saved up, and so also how many calls are ahead of turn at once: those of 25
-	// requests with ten such hooks.
+	// wasteAllowed is the part of all calls that may be discarded. maxCredit bounds the accumulated
+	// credit, and so also the number of concurrent calls ahead of turn: the calls of 25 requests
+	// with ten such webhooks.
 	wasteAllowed = 0.1
 	maxCredit    = 256
-	// maxHabits bounds how many estimates are kept; when there are more, learning starts over.
+	// maxHabits bounds the number of estimates; beyond it, learning starts over.
 	maxHabits = 8192
 )
 
-// forecast learns which hooks usually leave objects as they are, and keeps the
-// calls ahead of turn whose answers are discarded below one in ten: a discarded call costs
-// one credit, and every call earns a tenth of a credit. It is safe for concurrent use.
+// forecast learns which webhooks usually leave objects unchanged, and keeps the discarded calls
+// ahead of turn below one in ten: a discarded call costs one credit, and every call earns a tenth
+// of a credit. It is safe for concurrent use.
 type forecast struct {
 	mu struct {
 		sync.Mutex
-		// habits are the estimates of how likely a hook disturbs later hooks, because it
+		// habits are the estimated probabilities that a webhook disturbs later webhooks, because it
 		// changes the object or rejects the request.
 		habits map[habit]float64
 		credit float64
@@ -54,7 +54,7 @@ func (r *run) habit(step *plan.Candidate) habit {
 	}
 }
 
-// quiet returns how likely it is that the hook leaves the object alone.
+// quiet returns the probability that the webhook does not change the object.
 func (f *forecast) quiet(h habit) float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +64,7 @@ func (f *forecast) quiet(h habit) float64 {
 	return 1 - unknownHabit
 }
 
-// observe learns from a call and earns the credit for it.
+// observe learns from a call and adds its credit.
 func (f *forecast) observe(h habit, disturbed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// mutate calls the hooks that apply one after the other, each with the object as the earlier
-// hooks left it. The first rejection ends the pass (S5.13).
+// mutate calls the applicable webhooks one after the other, each with the object after all earlier
+// webhooks. The first rejection ends the pass (S5.13).
 func (r *run) mutate(ctx context.Context) error {
 	again := r.a.GetReinvocationContext()
 	memory := remembered(again, r.options.Source.Descriptor().Plugin)
@@ -28,8 +28,8 @@ func (r *run) mutate(ctx context.Context) error {
 	defer ahead.land()
 	for i := range r.steps {
 		step := &r.steps[i]
-		// The second pass also decides about hooks that it does not call again, because a test
-		// that cannot be made rejects the request (S2.36).
+		// The second pass also decides about webhooks that it does not call again, because a test
+		// that fails with an error rejects the request (S2.36).
 		d := ahead.consider(ctx, i)
 		r.note(d)
 		if d.err != nil {
@@ -50,7 +50,7 @@ func (r *run) mutate(ctx context.Context) error {
 		ahead.launch(ctx, i, wanted)
 		c, err := r.call(ctx, i, to, d.enforced, ahead)
 		if !soft {
-			// A soft hook has changed nothing, and is not called again (S28.7).
+			// A webhook that is not enforced has changed nothing, and is not called again (S28.7).
 			memory.called(identityOf(&step.Entry.Origin), step.Entry.MayReinvoke, c.Mutated)
 			r.forecast.observe(r.habit(step), c.Mutated || err != nil)
 		}
@@ -77,7 +77,7 @@ func (r *run) mutate(ctx context.Context) error {
 	return nil
 }
 
-// call calls the hook of step i, unless a call ahead has its answer already, and uses the
+// call calls the webhook of step i, unless a call ahead already has its answer, and uses the
 // answer. It returns the record, and the rejection of the request, if any.
 func (r *run) call(ctx context.Context, i int, to ready, e plan.Enforced, ahead *ahead) (*trace.Call, error) {
 	r.trace.Calls = append(r.trace.Calls, r.record(to.step, len(r.trace.Calls)))
@@ -97,8 +97,8 @@ func (r *run) call(ctx context.Context, i int, to ready, e plan.Enforced, ahead 
 	return c, nil
 }
 
-// settle brings the request's own object up to date. This can fail only because of a change by
-// a hook, so the error names the last hook that changed the object.
+// settle updates the request's own object. It can fail only because of a change by a webhook, so
+// the error names the last webhook that changed the object.
 func (r *run) settle() error {
 	err := r.objects.Settle()
 	if err == nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// Mutate evaluates the policies that are candidates for a request, and makes their changes to
-// the request's object. It returns nil, or the API status that rejects the request. req must be
-// plan.NewRequest of the attributes. After an error the content of the object is undefined.
+// Mutate evaluates the candidate policies of a request, and applies their changes to the request's
+// object. It returns nil, or the API status that rejects the request. req must be plan.NewRequest
+// of the attributes. After an error the content of the object is undefined.
 func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
 	set := objects.New(a, o)
 	in := p.input(set)
@@ -37,7 +37,7 @@ func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admissi
 	})
 }
 
-// changer returns a Changer of the objects of a request, which uses the schemas of kinds.
+// changer returns a Changer for the objects of a request with the schemas of kinds.
 func changer(set *objects.Set, schemas mutation.Schemas) plan.Changer {
 	return func(ctx context.Context, kind schema.GroupVersionKind, change *mutation.Change) (bool, error) {
 		f, err := set.As(kind)

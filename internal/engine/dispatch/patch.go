@@ -15,8 +15,8 @@ import (
 )
 
 // patch applies the patch of a response to the object of to, and makes the result the newest
-// object. If the patch cannot be used, it returns the rejection by the call, and the object
-// stays as before (S5.12). later is the parameter of budget.limit: a patch gets as much of the
+// object. If the patch cannot be applied, it returns the rejection by the call, and the object
+// stays unchanged (S5.12). later is the parameter of budget.limit: a patch gets as much of the
 // request's time as a call (S5.34).
 func (r *run) patch(ctx context.Context, to ready, c *trace.Call, response *review.Response, later int) (status *apierrors.StatusError) {
 	ctx, cancel := r.budget.until(ctx, to.step, later)
@@ -43,7 +43,7 @@ func (r *run) patch(ctx context.Context, to ready, c *trace.Call, response *revi
 	}
 	set, form := r.objects, to.form
 	if c.Enforcement.Mode.Soft() {
-		// A soft hook changes a copy, which is then discarded (S28.7).
+		// A webhook that is not enforced changes a copy, which is then discarded (S28.7).
 		if set, err = r.objects.Fork(to.step.Kind); err == nil {
 			form, err = set.As(to.step.Kind)
 		}

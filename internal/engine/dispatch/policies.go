@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// PolicyOptions say how a Policies works.
+// PolicyOptions configure a Policies.
 type PolicyOptions struct {
 	// Source is the source of the policies.
 	Source registration.Source
@@ -28,15 +28,14 @@ type PolicyOptions struct {
 	// NotFound. Both must be set.
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
 	Namespace       func(ctx context.Context, name string) (*corev1.Namespace, error)
-	// Params has the objects that policies refer to; nil means that no kind is known.
+	// Params has the param objects of policies; nil means that no kind is known.
 	Params plan.Params
 	// Schemas has the schemas of the kinds that mutating policies change; without a schema, an
 	// apply configuration fails.
 	Schemas mutation.Schemas
-	// Authorizer answers the variable authorizer. With nil, expressions that use the variable
-	// fail.
+	// Authorizer is the variable authorizer. If it is nil, expressions that use the variable fail.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Skips records in the trace why policies were not evaluated.
+	// Skips records in the trace the reasons why policies were not evaluated.
 	Skips bool
 	// Publisher receives the record of every run; it must be set.
 	Publisher *trace.Publisher
@@ -48,17 +47,17 @@ type Policies struct {
 	whys    *rate.Limiter
 }
 
-// A rejection is explained by the values of expressions, which are evaluated once more for it: at
-// most so many rejections a second, so that a flood of them costs no more than they do.
+// The explanation of a rejection evaluates the expressions once more. Only this many rejections per
+// second are explained, so that a flood of rejections adds little cost.
 const whysPerSecond, whysAtOnce = 10, 20
 
-// NewPolicies makes a Policies.
+// NewPolicies returns a Policies.
 func NewPolicies(o PolicyOptions) *Policies {
 	return &Policies{o, rate.NewLimiter(whysPerSecond, whysAtOnce)}
 }
 
-// Validate evaluates the policies that are candidates for a request. It returns nil, or the API
-// status that rejects the request. req must be plan.NewRequest of the attributes.
+// Validate evaluates the candidate policies of a request. It returns nil, or the API status that
+// rejects the request. req must be plan.NewRequest of the attributes.
 func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
 	in := p.input(objects.New(a, o))
 	return p.run(ctx, a, snap, req, 0, func(ctx context.Context) ([]plan.Judgement, error) {
@@ -78,7 +77,7 @@ func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admis
 	})
 }
 
-// run evaluates policies in a step of the trace, and publishes the record of that.
+// run evaluates policies in a step of the trace, and publishes its record.
 func (p *Policies) run(ctx context.Context, a admission.Attributes, snap *snapshot.Snapshot, req *plan.Request, round int, evaluate func(context.Context) ([]plan.Judgement, error)) error {
 	record := &trace.Run{
 		Request: RequestOf(req), Source: p.options.Source, Round: round, Revision: snap.Revision, ReadAt: snap.ReadAt, Start: time.Now(),
@@ -106,8 +105,7 @@ func (p *Policies) input(set *objects.Set) *plan.Input {
 	return in
 }
 
-// note records a judgement. A policy is recorded as a skip if it or none of its bindings
-// applies.
+// note records a judgement. A policy is recorded as a skip if it or none of its bindings applies.
 func (p *Policies) note(t *trace.Run, j *plan.Judgement) {
 	if len(j.Evaluations) == 0 && len(j.Consequences) == 0 {
 		if p.options.Skips {
@@ -119,7 +117,7 @@ func (p *Policies) note(t *trace.Run, j *plan.Judgement) {
 	t.Judgements = append(t.Judgements, record(j))
 }
 
-// record returns a judgement as traces have it.
+// record converts a judgement for traces.
 func record(j *plan.Judgement) trace.Judgement {
 	c := j.Candidate
 	out := trace.Judgement{
@@ -138,7 +136,7 @@ func record(j *plan.Judgement) trace.Judgement {
 	return out
 }
 
-// evaluated sets out to an evaluation as traces have it.
+// evaluated converts an evaluation for traces.
 func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 	*out = trace.Evaluation{
 		Param: paramOf(&e.Param), Start: e.Start, Latency: e.Elapsed, Cost: e.Cost,
@@ -185,7 +183,7 @@ func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 	}
 }
 
-// followed returns a consequence as traces have it.
+// followed converts a consequence for traces.
 func followed(c *plan.Consequence) trace.Consequence {
 	out := trace.Consequence{
 		Param: paramOf(c.Param), Code: c.Code.String(), Configuration: c.Param == nil,

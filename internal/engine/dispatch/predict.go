@@ -11,7 +11,7 @@ import (
 
 // Prediction is a request that is only planned, with the Input of its plan.
 type Prediction struct {
-	// Attributes are those of the request, with a copy of its object, which the plan may
+	// Attributes are the attributes of the request, with a copy of its object, which the plan may
 	// change.
 	Attributes admission.Attributes
 	Request    plan.Request
@@ -21,7 +21,7 @@ type Prediction struct {
 }
 
 // Predict prepares a plan of a request. It does not change the objects of the attributes. set
-// makes the Objects of the plan. prepares reports whether the server prepares an object between
+// returns the Objects of the plan. prepares reports whether the server prepares an object between
 // the passes: it generates names.
 func Predict(a admission.Attributes, schemas mutation.Schemas, prepares bool, set func(admission.Attributes) plan.Objects) *Prediction {
 	var object runtime.Object
@@ -36,7 +36,7 @@ func Predict(a admission.Attributes, schemas mutation.Schemas, prepares bool, se
 	return p
 }
 
-// withObject returns attributes with another object.
+// withObject returns a copy of attributes with another object.
 func withObject(a admission.Attributes, object runtime.Object) admission.Attributes {
 	return admission.NewAttributesRecord(object, a.GetOldObject(), a.GetKind(), a.GetNamespace(), a.GetName(), a.GetResource(),
 		a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), a.GetUserInfo())

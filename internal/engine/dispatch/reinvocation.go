@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// identity identifies hooks across snapshots (S5.2), and evaluations of mutating policies
+// identity identifies webhooks across snapshots (S5.2), and evaluations of mutating policies
 // (S18.26).
 type identity struct {
 	configuration, name string
@@ -27,22 +27,22 @@ func identityOf(h *registration.Origin) identity {
 	return identity{configuration: h.Configuration, name: h.Name, ordinal: h.Ordinal, static: h.Static()}
 }
 
-// memory is what the second mutating pass over a request must know of the first. The request's
-// reinvocation context keeps it under the plugin's name (S5.24).
+// memory is the state of the first mutating pass over a request that the second pass needs. The
+// request's reinvocation context keeps it under the plugin's name (S5.24).
 type memory struct {
-	// invoked are the hooks that were called, may be called again, and are not marked. marked
-	// are the hooks to call in the second pass (S5.18).
+	// invoked are the webhooks that were called, may be called again, and are not marked. marked
+	// are the webhooks to call in the second pass (S5.18).
 	invoked []identity
 	marked  []identity
 	// object is the object at the end of the first pass, encoded in kind. Both are set only if
 	// invoked is not empty.
 	kind   schema.GroupVersionKind
 	object []byte
-	// share is what the answers in both passes take of the memory for answers.
+	// share is the memory for the answers in both passes.
 	share call.Share
 }
 
-// remembered returns the memory of a request, a new one in the first pass.
+// remembered returns the memory of a request; a new one in the first pass.
 func remembered(rc admission.ReinvocationContext, plugin string) *memory {
 	if m, ok := rc.Value(plugin).(*memory); ok {
 		return m
@@ -52,9 +52,9 @@ func remembered(rc admission.ReinvocationContext, plugin string) *memory {
 	return m
 }
 
-// called notes that a hook was called, even if the call failed (S5.19). repeats reports whether
-// the hook may be called again, and mutated whether it changed the object. If it did, called
-// marks the hooks that were invoked earlier, but not this one (S5.18, S18.27).
+// called records that a webhook was called, even if the call failed (S5.19). repeats reports
+// whether the webhook may be called again, and mutated whether it changed the object. If it did,
+// called marks the webhooks that were invoked earlier, but not this one (S5.18, S18.27).
 func (m *memory) called(id identity, repeats, mutated bool) {
 	if mutated {
 		m.markInvoked()
@@ -75,7 +75,7 @@ func (m *memory) markInvoked() {
 
 func (m *memory) isMarked(id identity) bool { return slices.Contains(m.marked, id) }
 
-// keep remembers the object at the end of the first pass.
+// keep stores the object at the end of the first pass.
 func (m *memory) keep(s *objects.Set) error {
 	if len(m.invoked) == 0 {
 		return nil
@@ -87,8 +87,8 @@ func (m *memory) keep(s *objects.Set) error {
 	return err
 }
 
-// resume marks the invoked hooks if something else changed the object since the
-// end of the first pass (S5.20).
+// resume marks the invoked webhooks if the object has changed since the end of the first pass
+// (S5.20).
 func (m *memory) resume(s *objects.Set) error {
 	if len(m.invoked) == 0 {
 		return nil

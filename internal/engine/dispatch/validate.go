@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// validate calls every hook that applies, all at the same time, and waits for all of them.
-// Selectors and conditions are evaluated first: after an error there, no hook is called (S6.1).
+// validate calls all webhooks that apply concurrently, and waits for all of them. Selectors and
+// conditions are evaluated first: after an error there, no webhook is called (S6.1).
 func (r *run) validate(ctx context.Context) error {
 	var (
 		chosen []ready
@@ -54,7 +54,7 @@ func (r *run) validate(ctx context.Context) error {
 		calls[i] = r.record(to.step, i)
 		calls[i].Enforcement = trace.Enforcement(modes[i])
 	}
-	// The record already has the soft hooks that could not be called.
+	// The record already has the webhooks that are not enforced and could not be called.
 	before := len(r.trace.Calls)
 	r.trace.Calls = append(r.trace.Calls, calls...)
 	calls = r.trace.Calls[before:]

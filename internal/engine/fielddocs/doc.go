@@ -1,4 +1,4 @@
-// Package fielddocs reads what the fields of API types mean from the comments of these types. The
+// Package fielddocs reads the documentation of API fields from the comments of their types. The
 // packages of the types embed their source, so that readers of the code, kubectl explain and
 // OpenAPI documents have the same text.
 package fielddocs

@@ -12,13 +12,13 @@ import (
 	"sync"
 )
 
-// Docs has the comment of each field by the name of its type and its name in JSON, and that of the
-// type itself by the empty name.
+// Docs has the comment of each field by the name of its type and its name in JSON. The comment of
+// the type itself has the empty field name.
 type Docs = map[string]map[string]string
 
 // Of returns a function that returns the comments of the exported structs in the Go files of
-// source. The files are read when the function is first called. It panics if one of them is not
-// Go, which the compiler would not have let pass.
+// source. The files are read when the function is first called. It panics if a file is not valid
+// Go, which the compiler would not have accepted.
 func Of(source embed.FS) func() Docs {
 	return sync.OnceValue(func() Docs {
 		docs := Docs{}
@@ -64,8 +64,8 @@ func add(docs Docs, decl *ast.GenDecl) {
 	}
 }
 
-// ofFields returns the comments of the fields that have a name in JSON. A comment may speak of
-// several fields, which then follow each other without a blank line.
+// ofFields returns the comments of the fields with a name in JSON. One comment may describe several
+// fields, which then follow each other without a blank line.
 func ofFields(fields *ast.StructType, about string) map[string]string {
 	docs := map[string]string{"": about}
 	above := ""

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Refuses returns the link of a part of the server that refuses a request, in a pass.
+// Refuses returns the link of a part of the server that rejects a request, in a pass.
 func Refuses(name string, pass registration.Pass, err error) plan.Link {
 	return plan.Link{
 		Plugin: name, Mutates: pass == registration.MutatingPass, Validates: pass == registration.ValidatingPass, Certain: true,
@@ -19,16 +19,16 @@ func Refuses(name string, pass registration.Pass, err error) plan.Link {
 	}
 }
 
-// Unknown returns the link of a part of the server whose answer is not known.
+// Unknown returns the link of a part of the server with an unknown result.
 func Unknown(name string, pass registration.Pass, why string) plan.Link {
 	return plan.Link{Plugin: name, Mutates: pass == registration.MutatingPass, Validates: pass == registration.ValidatingPass, Hidden: why}
 }
 
-// verbs are those of an operation; one of them is enough.
+// verbs are the verbs of each operation; permission for one of them is enough.
 var verbs = map[string][]string{"CREATE": {"create"}, "UPDATE": {"update", "patch"}, "DELETE": {"delete"}, "CONNECT": {"create", "get"}}
 
-// Authorization returns the link of what says what users may do; none if the user of a may make the request. a needs
-// no verb. The plan goes on behind the rejection.
+// Authorization returns the link of the authorization of a request; none if the user of a may make
+// the request. a needs no verb. The plan continues after the rejection.
 func Authorization(ctx context.Context, rights authorizer.UnconditionalAuthorizer, operation string, a authorizer.AttributesRecord) []plan.Link {
 	if a.ResourceRequest = true; operation == "CREATE" && a.Subresource == "" {
 		// A create names no object.

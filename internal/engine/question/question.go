@@ -27,8 +27,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Question is the spec of an AdmissionExplanation: a request that is explained and not made. The
-// fields are those of the API type, in the same order, so that one converts to the other.
+// Question is the spec of an AdmissionExplanation: a request to explain. The fields are the fields
+// of the API type, in the same order, so that one converts to the other.
 type Question struct {
 	Operation     string                      `json:"operation,omitempty"`
 	Resource      metav1.GroupVersionResource `json:"resource"`
@@ -44,13 +44,13 @@ type Question struct {
 	Registrations []runtime.RawExtension      `json:"registrations,omitempty"`
 }
 
-// Kind and Resource name the API type.
+// Kind and Resource identify the API type.
 var (
 	Kind     = schema.GroupKind{Group: registration.OwnGroup, Kind: "AdmissionExplanation"}
 	Resource = schema.GroupResource{Group: registration.OwnGroup, Resource: "admissionexplanations"}
 )
 
-// May reports whether the caller has a right. The user and ResourceRequest need not be set.
+// May reports whether the caller is authorized. The user and ResourceRequest need not be set.
 type May func(authorizer.AttributesRecord) (bool, error)
 
 // Rights returns the May of a caller.
@@ -65,7 +65,7 @@ func Rights(ctx context.Context, rights authorizer.UnconditionalAuthorizer, call
 	}
 }
 
-// methods are the HTTP methods of the operations that can be explained.
+// methods are the HTTP methods of the operations.
 var methods = map[string]string{
 	"CREATE":  http.MethodPost,
 	"UPDATE":  http.MethodPut,
@@ -73,7 +73,7 @@ var methods = map[string]string{
 	"CONNECT": http.MethodPost,
 }
 
-// Complete fills in fields of a question from its object and returns the wrong fields.
+// Complete sets fields of a question from its object and returns the errors in its fields.
 func (q *Question) Complete() field.ErrorList {
 	q.Operation = cmp.Or(q.Operation, "CREATE")
 	var errs field.ErrorList
@@ -155,17 +155,17 @@ func (q *Question) MayRead(may May) error {
 	return err
 }
 
-// unrelated is the context of a request that is explained. It ends with the caller's context, and
-// has none of its values, such as the audit event.
+// unrelated is the context of an explained request. It ends with the caller's context, and has none
+// of its values, such as the audit event.
 type unrelated struct{ context.Context }
 
 func (unrelated) Value(any) any { return nil }
 
-// infos reads the paths of requests as the server does.
+// infos parses the paths of requests like the server.
 var infos = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// Request returns the HTTP request up to admission, as who. Its context ends with ctx and has none of
-// the values of ctx, such as the audit event, and its attributes have no verb.
+// Request returns the HTTP request up to admission, made by who. Its context ends with ctx and has
+// none of the values of ctx, such as the audit event, and its attributes have no verb.
 func (q *Question) Request(ctx context.Context, who user.Info) (*http.Request, authorizer.AttributesRecord, error) {
 	r := q.Resource
 	segments := []string{"/apis", r.Group, r.Version}

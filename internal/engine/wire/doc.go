@@ -1,3 +1,3 @@
-// Package wire writes and reads messages in protobuf by the numbers in the tags of their fields. It
-// uses reflection and no generated code, for types of which there are never many values.
+// Package wire encodes and decodes protobuf messages by the field numbers in struct tags. It uses
+// reflection and no generated code, for types with few values.
 package wire

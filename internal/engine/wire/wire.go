@@ -10,13 +10,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// message is a type of the library that writes and reads itself, such as ObjectMeta.
+// message is a type of k8s.io/apimachinery with its own encoding, such as ObjectMeta.
 type message interface {
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
 }
 
-// number returns the number of a field, 0 if it is not part of the message.
+// number returns the number of a field; 0 if it is not part of the message.
 func number(f reflect.StructField) protowire.Number {
 	parts := strings.Split(f.Tag.Get("protobuf"), ",")
 	if len(parts) < 2 {
@@ -29,7 +29,7 @@ func number(f reflect.StructField) protowire.Number {
 	return protowire.Number(n)
 }
 
-// Marshal returns a message in protobuf; in points to it.
+// Marshal encodes a message in protobuf; in is a pointer to it.
 func Marshal(in any) ([]byte, error) { return appendMessage(nil, reflect.ValueOf(in).Elem()) }
 
 func appendMessage(b []byte, v reflect.Value) ([]byte, error) {
@@ -85,8 +85,8 @@ func appendField(b []byte, n protowire.Number, v reflect.Value) ([]byte, error) 
 	panic(fmt.Sprintf("fields of type %s have no form in protobuf", v.Type()))
 }
 
-// Unmarshal adds the fields in data, which is protobuf, to the message that in points to. Fields that it
-// does not have are ignored. The error names the field.
+// Unmarshal decodes protobuf data into the message that in points to, without resetting it. Unknown
+// fields are ignored. The error names the field.
 func Unmarshal(data []byte, in any) error { return parseMessage(data, reflect.ValueOf(in).Elem()) }
 
 func parseMessage(data []byte, v reflect.Value) error {
@@ -141,7 +141,7 @@ func Each(message []byte, do func(Field) error) error {
 
 var errWireType = errors.New("it has the wrong wire type")
 
-// parseField reads the value of a field, which is known to be complete.
+// parseField decodes the value of a complete field.
 func parseField(f Field, v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -7,21 +7,21 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
-// TooLarge is the error for a text that stands for more than Most bytes.
+// TooLarge is the error for a text that expands to more than Most bytes.
 type TooLarge struct{ Most int64 }
 
 func (e TooLarge) Error() string {
 	return fmt.Sprintf("has more than %d MiB, with what its aliases stand for", e.Most>>20)
 }
 
-// Check returns TooLarge if the first document of a text is larger than most bytes when each alias is replaced by
-// what it stands for. A text without aliases passes: its reader bounds its length. So does one that cannot be
-// read: the library that reads it says why.
+// Check returns TooLarge if the first document of a text has more than most bytes after each alias is replaced by
+// its value. A text without aliases passes: its reader bounds its length. An invalid text passes as well: its
+// parser returns the error.
 func Check(text []byte, most int64) error {
 	if bytes.IndexByte(text, '&') < 0 || bytes.IndexByte(text, '*') < 0 {
 		return nil
 	}
-	// The library that makes JSON of YAML decodes in the same way. Aliases of one text share it until then.
+	// sigs.k8s.io/yaml decodes in the same way. Until it writes JSON, aliases of one value share its memory.
 	var value any
 	if yamlv2.Unmarshal(text, &value) != nil {
 		return nil
@@ -32,7 +32,7 @@ func Check(text []byte, most int64) error {
 	return nil
 }
 
-// fits takes the size of a value from what is left, and reports whether that was enough.
+// fits subtracts the size of a value from left, and reports whether left is still at least 0.
 func fits(value any, left *int64) bool {
 	// A separator, and a pair of brackets or quotation marks.
 	*left -= 3

@@ -7,7 +7,7 @@ import (
 	"unicode/utf16"
 )
 
-// S27.9: a text is as large as what its aliases stand for, whichever they are.
+// S27.9: the size of a text includes the expansion of all aliases.
 func TestCheck(t *testing.T) {
 	const most = 100_000
 	long := strings.Repeat("x", most/10)
@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// inUTF16 encodes a text, with the mark that says so.
+// inUTF16 encodes a text, with a byte order mark.
 func inUTF16(text string) string {
 	var b strings.Builder
 	for _, c := range utf16.Encode([]rune("\ufeff" + text)) {

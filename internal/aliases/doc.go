@@ -1,5 +1,6 @@
-// Package aliases bounds what the aliases of a text in YAML stand for.
+// Package aliases bounds the size of YAML texts after their aliases are expanded.
 //
-// An alias of two bytes stands for a value of any size, and the usual library writes each one out when it makes
-// JSON of YAML: 25 KB of aliases of one long text take 400 MiB, and 3 MB more than any machine has.
+// An alias of two bytes can represent a value of any size, and sigs.k8s.io/yaml writes each one out when it
+// converts YAML to JSON: 25 KB of aliases of one long text take 400 MiB, and 3 MB take more than any machine
+// has.
 package aliases

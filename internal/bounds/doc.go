@@ -1,3 +1,3 @@
-// Package bounds limits what clients without credentials can take from an HTTP server: the size and the time of
-// their requests and responses, and the number of their connections.
+// Package bounds limits the resources that clients without credentials can take from an HTTP server: the size
+// and the time of their requests and responses, and the number of their connections.
 package bounds

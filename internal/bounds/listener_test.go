@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// dialed are connections that a listener accepts.
+// dialed is a listener that accepts connections from a channel.
 type dialed struct {
 	net.Listener
 	next *fake
@@ -31,7 +31,7 @@ type fake struct {
 	net.Conn
 	from   string
 	closed bool
-	// deadlines are those that were set for writes.
+	// deadlines are the write deadlines that were set.
 	deadlines []time.Time
 }
 
@@ -62,7 +62,7 @@ func newRoom(t *testing.T, limits Connections) *room {
 	return r
 }
 
-// dial connects from an address, a millisecond after the one before.
+// dial connects from an address, a millisecond after the previous connection.
 func (r *room) dial(address string) (*fake, net.Conn) {
 	r.t.Helper()
 	r.ports++
@@ -78,7 +78,7 @@ func (r *room) dial(address string) (*fake, net.Conn) {
 
 func (r *room) authenticate(f *fake) { r.Authenticated(f.from) }
 
-// open counts the connections that are not closed.
+// open counts the open connections.
 func open(list []*fake) (n int) {
 	for _, f := range list {
 		if !f.closed {
@@ -136,7 +136,7 @@ func TestManyAddressesLeaveRoom(t *testing.T) {
 	if n := open(known); n != few.PerAddress {
 		t.Errorf("a known address has %d connections of %d", n, few.PerAddress)
 	}
-	// The address is forgotten, and its new connections count with those of the attack.
+	// The address is forgotten, so its new connections count like the attacker's.
 	r.clock = r.clock.Add(knownFor + time.Minute)
 	for range 100 {
 		r.dial("127.0.0.3")
@@ -176,7 +176,7 @@ func TestAuthenticatedConnectionsAreBounded(t *testing.T) {
 	if n := open(own); n != few.Total-1 || !own[0].closed || own[199].closed {
 		t.Errorf("%d connections are open, the first one %t", n, !own[0].closed)
 	}
-	// A request keeps a connection.
+	// A request keeps a connection open.
 	r.clock = r.clock.Add(time.Minute)
 	r.authenticate(own[161])
 	r.authenticate(own[162])
@@ -187,7 +187,7 @@ func TestAuthenticatedConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Without a total, as for a server, clients that connect at once are not closed while they are young.
+// Without a total, as for a server, young connections of clients that connect at once are not closed.
 func TestYoungConnectionsStay(t *testing.T) {
 	limits := Connections{PerAddress: 8, Young: time.Second}
 	r := newRoom(t, limits)
@@ -207,7 +207,7 @@ func TestYoungConnectionsStay(t *testing.T) {
 	}
 }
 
-// A connection that ends counts no more, in whichever way.
+// A closed connection no longer counts, however it was closed.
 func TestEndedConnectionsDoNotCount(t *testing.T) {
 	r := newRoom(t, few)
 	for i := range 500 {
@@ -228,7 +228,7 @@ func TestEndedConnectionsDoNotCount(t *testing.T) {
 	}
 }
 
-// The addresses of a network of IPv6 count together. The number of known addresses is bounded.
+// The addresses of an IPv6 network count together. The number of known addresses is bounded.
 func TestAddresses(t *testing.T) {
 	for _, c := range []struct{ a, b string }{{"[2001:db8::1]:1", "[2001:db8::ffff:2]:2"}, {"[::ffff:192.0.2.1]:1", "192.0.2.1:2"}, {"[fe80::1%eth0]:1", "[fe80::2%eth1]:1"}} {
 		if addressOf(c.a) != addressOf(c.b) {
@@ -274,7 +274,7 @@ func TestWhoIsAuthenticated(t *testing.T) {
 	}
 }
 
-// Each write ends in time, and in the time that the server gives the whole response.
+// Each write ends within its limit, and within the server's limit for the whole response.
 func TestWritesAreBounded(t *testing.T) {
 	r := newRoom(t, Connections{PerAddress: 8, Write: time.Hour})
 	f, c := r.dial("127.0.0.1")

@@ -26,36 +26,36 @@ import (
 )
 
 const (
-	// maxPart bounds a part, in bytes, and partTime how long its request takes.
+	// maxPart bounds a part, in bytes, and partTime the time of its request.
 	maxPart  = 16 << 20
 	partTime = 20 * time.Second
-	// maxLog is how much of the end of a log file is taken.
+	// maxLog bounds the end of a log file that is included, in bytes.
 	maxLog = 4 << 20
-	// atOnce bounds the requests that are made at once.
+	// atOnce bounds the concurrent requests.
 	atOnce = 4
 )
 
-// Options say what to gather.
+// Options select the contents of a bundle.
 type Options struct {
 	// Server is the URL of the server, and Client has the credentials.
 	Server string
 	Client *http.Client
-	// CPU is how long the CPU profile is; 0 for none.
+	// CPU is the duration of the CPU profile; 0 for none.
 	CPU time.Duration
-	// Logs are files of which the end is taken.
+	// Logs are files whose ends are included.
 	Logs []string
-	// Version describes the program that gathers.
+	// Version describes the program that writes the bundle.
 	Version []byte
 }
 
-// Missing is a part that could not be read, and why.
+// Missing is a part that could not be read, and the reason.
 type Missing struct {
 	Name string
 	Err  error
 }
 
-// Contents are the parts of a bundle that came from the server or from files, and those that
-// could not be read.
+// Contents lists the parts of a bundle that were read from the server or from files, and the parts that could not
+// be read.
 type Contents struct {
 	Read    []string
 	Missing []Missing
@@ -69,11 +69,11 @@ type part struct {
 	err  error
 }
 
-// Write writes a bundle, a tar archive that is compressed with gzip. An error is one of writing: what
-// cannot be read is in the Contents.
+// Write writes a bundle, a gzip-compressed tar archive. The error is an error of out: unreadable parts are listed
+// in the Contents.
 func Write(ctx context.Context, out io.Writer, o Options) (Contents, error) {
 	parts := o.parts()
-	// A slow part must not keep the others.
+	// A slow part must not delay the others.
 	group := errgroup.Group{}
 	group.SetLimit(atOnce)
 	for _, p := range parts {
@@ -125,7 +125,7 @@ func Write(ctx context.Context, out io.Writer, o Options) (Contents, error) {
 	return c, errors.Join(archive.Close(), compressed.Close())
 }
 
-// together joins parts that are missing for the same reason.
+// together merges parts that are missing for the same reason.
 func together(list []Missing) []Missing {
 	var out []Missing
 	place := map[string]int{}
@@ -140,9 +140,10 @@ func together(list []Missing) []Missing {
 	return out
 }
 
-// pages are what is taken of the server, with what takes out of each what is secret: what looks like it in texts,
-// and nothing of profiles, which have addresses in the program and counts, and no contents of memory. The lists are
-// objects without anything secret: they say by what requests are judged, by which server, and in which order.
+// pages are the requested pages of the server, with the function that redacts each. Texts lose everything that
+// looks like a credential. Profiles need no redaction: they have addresses in the program and counts, and no
+// contents of memory. The lists have objects without secrets: the registrations, their states on each server, and
+// their order.
 var pages = []struct {
 	name, path string
 	change     func([]byte) ([]byte, error)
@@ -181,7 +182,7 @@ var pages = []struct {
 // tracesPath has the traces of the latest requests.
 const tracesPath = "/apis/gatehouse.dev/v1alpha1/admissiontraces"
 
-// parts are what is gathered, what takes longest first.
+// parts returns the parts to collect, the slowest first.
 func (o *Options) parts() []*part {
 	var list []*part
 	get := func(name, path string, time time.Duration, change func([]byte) ([]byte, error)) {
@@ -221,14 +222,14 @@ func (o *Options) get(ctx context.Context, path string, time time.Duration) ([]b
 	}
 	req.Header.Set("Accept", "application/json, */*")
 	if strings.HasSuffix(path, "z") {
-		// These pages have a form for people, without a version.
+		// The default format of these pages is for people, and has no version.
 		req.Header.Set("Accept", "text/plain")
 	}
 	answer, err := o.Client.Do(req)
 	if err != nil {
 		var of *url.Error
 		if errors.As(err, &of) {
-			// The address is the same for all parts.
+			// The address is the same for all parts, so the error omits it.
 			err = of.Err
 		}
 		return nil, err
@@ -238,7 +239,7 @@ func (o *Options) get(ctx context.Context, path string, time time.Duration) ([]b
 	if err != nil {
 		return nil, err
 	}
-	// A health check that fails says which part does.
+	// A failed health check lists the failed parts.
 	if answer.StatusCode == http.StatusOK || strings.HasSuffix(path, "z?verbose") && answer.StatusCode == http.StatusInternalServerError {
 		return data, nil
 	}
@@ -249,7 +250,7 @@ func (o *Options) get(ctx context.Context, path string, time time.Duration) ([]b
 	return nil, errors.New(strings.ToLower(answer.Status))
 }
 
-// tail returns the end of a file, from the beginning of a line on.
+// tail returns the end of a file, from the beginning of a line.
 func tail(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -274,7 +275,7 @@ func tail(path string) ([]byte, error) {
 	return data, err
 }
 
-// objects returns a list as YAML, without what only tools read.
+// objects returns a list as YAML, without fields for tools.
 func objects(data []byte) ([]byte, error) {
 	return changed(data, func(item map[string]any) {
 		metadata, _ := item["metadata"].(map[string]any)
@@ -285,13 +286,13 @@ func objects(data []byte) ([]byte, error) {
 	})
 }
 
-// traces returns traces as YAML, without what objects had: the values of patches, and what
-// webhooks wrote for users and for the audit log.
+// traces returns traces as YAML, without data of the objects: values of patches, and webhooks' warnings and audit
+// annotations.
 func traces(data []byte) ([]byte, error) {
 	return changed(data, func(item map[string]any) { drop(item, "value", "was", "warnings", "auditAnnotations") })
 }
 
-// changed returns a list as YAML after each item was changed, and without credentials.
+// changed returns a list as YAML after change was applied to each item, and without credentials.
 func changed(data []byte, change func(item map[string]any)) ([]byte, error) {
 	var list struct {
 		Items []map[string]any `json:"items"`
@@ -306,12 +307,12 @@ func changed(data []byte, change func(item map[string]any)) ([]byte, error) {
 	return yaml.Marshal(list)
 }
 
-// withoutCredentials returns a text without what looks like a credential.
+// withoutCredentials redacts everything in a text that looks like a credential.
 func withoutCredentials(text []byte) ([]byte, error) {
 	return []byte(credentials.Text(string(text))), nil
 }
 
-// drop takes fields out of a value, at any depth.
+// drop removes fields from a value, at any depth.
 func drop(v any, fields ...string) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -38,7 +38,7 @@ func unpack(t *testing.T, data []byte) map[string]string {
 	}
 }
 
-// A bundle has what may be read, and says of the rest why it is missing.
+// A bundle has the readable parts, and lists the missing parts with reasons.
 func TestABundleHasWhatMayBeRead(t *testing.T) {
 	mux := http.NewServeMux()
 	say := func(path, text string) {
@@ -104,7 +104,7 @@ func TestABundleHasWhatMayBeRead(t *testing.T) {
 	}
 }
 
-// The fields that are taken out of traces are those that a trace has (admission/trace/json.go).
+// The fields that are removed from traces exist in traces (admission/trace/json.go).
 func TestTheFieldsOfTraces(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join("..", "..", "admission", "trace", "json.go"))
 	if err != nil {

@@ -1,2 +1,2 @@
-// Package bundle gathers in one file what is needed to find a fault of a server.
+// Package bundle collects in one archive the data for diagnosing a server.
 package bundle

@@ -17,7 +17,7 @@ const (
 	key   = "-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----"
 )
 
-// S25.13: what looks like a credential is taken out of a text, and what is around it stays.
+// S25.13: everything in a text that looks like a credential is redacted, and the rest stays.
 func TestCredentialsInTexts(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"a private key", "a\n" + key + "\nb", "a\n[removed]\nb"},
@@ -73,8 +73,8 @@ func TestCredentialsInTexts(t *testing.T) {
 	}
 }
 
-// S25.13: the time for a text grows with its length, whatever is on one line. Otherwise, each of these texts
-// would take longer than a test may.
+// S25.13: the time for a text grows linearly with its length, also for a single line. Otherwise each of these
+// texts would exceed the test timeout.
 func TestLongLinesOfNames(t *testing.T) {
 	const size = 1 << 20
 	filled := func(text string) string { return strings.Repeat(text, size/len(text)) }
@@ -92,7 +92,7 @@ func TestLongLinesOfNames(t *testing.T) {
 	}
 }
 
-// S25.13: the memory for an object grows with its length, however long the names of its members are.
+// S25.13: the memory for an object grows linearly with its length, also with long names of members.
 func TestLongNamesOfMembers(t *testing.T) {
 	inside := map[string]any{}
 	for i := range 10_000 {
@@ -111,7 +111,8 @@ func TestLongNamesOfMembers(t *testing.T) {
 	}
 }
 
-// S25.13: fields of kinds that have credentials, members that are named like one, and values that look like one.
+// S25.13: credentials are fields of known kinds, members with the name of a credential, and values with the form
+// of one.
 func TestCredentialsInObjects(t *testing.T) {
 	encoded := base64.StdEncoding.EncodeToString([]byte("users: [{user: {token: hidden}}]"))
 	for _, c := range []struct{ name, resource, object, want, taken string }{
@@ -160,7 +161,7 @@ func quoted(s string) string {
 	return string(data)
 }
 
-// S25.13: the path of a value says whether the value is a credential.
+// S25.13: the path of a value tells whether the value is a credential.
 func TestCredentialsInValues(t *testing.T) {
 	for _, c := range []struct{ field, value, want string }{
 		{"/data/password", `"hidden"`, `"[removed]"`},
@@ -178,7 +179,7 @@ func TestCredentialsInValues(t *testing.T) {
 	}
 }
 
-// S25.13: an expression names what its value is.
+// S25.13: an expression tells whether its value is a credential.
 func TestCredentialsInValuesOfExpressions(t *testing.T) {
 	for _, c := range []struct{ expression, value, want string }{
 		{"object.data.password", `"hidden"`, `"[removed]"`},
@@ -211,7 +212,7 @@ func TestCredentialsInWhatIsSaidOfObjects(t *testing.T) {
 	}
 }
 
-// S25.13: objects that are there for their credentials.
+// S25.13: objects that exist only for their credentials.
 func TestWhatIsThereForItsCredentials(t *testing.T) {
 	for _, c := range []struct {
 		group, resource, subresource string
@@ -231,7 +232,7 @@ func TestWhatIsThereForItsCredentials(t *testing.T) {
 	}
 }
 
-// No text makes the functions panic or grow what they are given without end.
+// No text makes the functions panic or grow their input without bound.
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{"", "password: |\n a\n b", `token="a\`, "--token ", "cookie=[", "a:1:b:c:d", `\"secret\":\"x\"`, "privateKey: >-\n"} {
 		f.Add(seed)

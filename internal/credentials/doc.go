@@ -1,7 +1,7 @@
-// Package credentials knows what lets somebody in: which objects and fields hold credentials, how
-// members of objects that hold one are called, and what one looks like in a text.
+// Package credentials recognizes credentials: it knows the objects and fields that hold them, the
+// usual names of members with credentials, and the forms of credentials in texts.
 //
-// Everything that writes requests or objects where more people read them than may read the objects
-// asks this package, and has no list of its own: recordings, traces, plans, events, comparisons and
-// debug bundles.
+// Recordings, traces, plans, events, comparisons and debug bundles contain requests or objects, and
+// may have more readers than the objects themselves. The code that writes them uses this package,
+// and has no list of its own.
 package credentials

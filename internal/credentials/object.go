@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kind is a kind of object that has credentials in fields of its own.
+// kind is a kind of object that has credentials in known fields.
 type kind struct {
 	schema.GroupKind
-	// resource and subresource are those of requests with such an object.
+	// resource and subresource of requests with such an object.
 	resource    schema.GroupResource
 	subresource string
 	// fields are the paths of fields whose texts are credentials; of a map, all its values.
 	fields [][]string
-	// whole reports whether the object is there for its credentials: texts about it may quote them.
+	// whole is set if the object exists only for its credentials: texts about it may quote them.
 	whole bool
 }
 
@@ -43,43 +43,43 @@ var kinds = []kind{
 	{schema.GroupKind{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}, resource("certificates.k8s.io", "certificatesigningrequests"), "", [][]string{{"spec", extra}}, false},
 }
 
-// Whole reports whether the objects of a resource, or of its subresource, are there for their credentials:
-// a text that comes of one may quote them, and is not to be shown.
+// Whole reports whether the objects of a resource, or of its subresource, exist only for their credentials: a
+// text derived from such an object may quote them, and must not be shown.
 func Whole(r schema.GroupResource, subresource string) bool {
 	return slices.ContainsFunc(kinds, func(k kind) bool { return k.whole && k.resource == r && k.asked(subresource) })
 }
 
-// asked reports whether requests for a subresource have the kind: those of a subresource of its own have
-// another one.
+// asked reports whether requests for a subresource have an object of the kind: a subresource listed separately
+// has another kind.
 func (k *kind) asked(subresource string) bool {
 	return k.subresource == "" || k.subresource == subresource
 }
 
-// extra is the field of what authenticators say of a user, such as the claims of a token.
+// extra is the field with the extra data of a user that authenticators add, such as the claims of a token.
 const extra = "extra"
 
-// Extra reports whether a value of what authenticators say of a user may be a credential. What Kubernetes
-// itself says is none: the pod and the node of a service account, and the ID of a token.
+// Extra reports whether a value in the extra data of a user may be a credential. The values that Kubernetes
+// itself adds are not: the pod and the node of a service account, and the ID of a token.
 func Extra(key string) bool { return !strings.HasPrefix(key, "authentication.kubernetes.io/") }
 
-// Blanks are what stands for credentials that are taken out of objects.
+// Blanks are the replacements of credentials in objects.
 type Blanks struct {
-	// Data and StringData stand for the values of secrets, and Text for others.
+	// Data and StringData replace the values of secrets, and Text other credentials.
 	Data, StringData, Text string
 }
 
 var (
-	// Stored are blanks that the API takes: an empty object is what every type of secret may have.
+	// Stored are blanks that the API accepts: every type of secret may contain an empty object.
 	Stored = Blanks{Data: "e30=", StringData: "{}", Text: "redacted"}
 	// Shown are blanks for people.
 	Shown = Blanks{Removed, Removed, Removed}
 )
 
-// LastApplied is the annotation in which kubectl keeps all fields of an object again.
+// LastApplied is the annotation in which kubectl repeats all fields of an object.
 const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Object takes the credentials out of an object of a resource, and names what was taken. An object from which
-// something was taken also loses what repeats its fields (Unrepeat).
+// Object redacts the credentials in an object of a resource, and returns their paths. If it redacts anything, it
+// also removes fields that repeat others (Unrepeat).
 func (b Blanks) Object(r schema.GroupResource, subresource string, object map[string]any) []string {
 	t := taker{Blanks: b}
 	t.object(r, subresource, object)
@@ -93,7 +93,7 @@ func (b Blanks) Object(r schema.GroupResource, subresource string, object map[st
 type taker struct {
 	Blanks
 	taken []string
-	// quotable are the credentials that were taken whole, as texts may quote them.
+	// quotable are the credentials that were redacted as a whole and that texts may quote.
 	quotable []string
 }
 
@@ -106,10 +106,10 @@ func (t *taker) object(r schema.GroupResource, subresource string, object map[st
 	t.walk(object, "", "")
 }
 
-// leastQuoted is the least length of a credential that is looked for in texts: shorter ones are parts of words.
+// leastQuoted is the minimum length of a credential that is searched in texts: shorter ones are parts of words.
 const leastQuoted = 6
 
-// took notes a credential.
+// took records a redacted credential.
 func (t *taker) took(v any) {
 	switch v := v.(type) {
 	case string:
@@ -123,8 +123,8 @@ func (t *taker) took(v any) {
 	}
 }
 
-// Unrepeat takes out of an object what repeats its fields: the managed fields, whose keys may have values, and
-// what kubectl applied last. It names what users notice.
+// Unrepeat removes the fields of an object that repeat other fields: the managed fields, whose keys may have
+// values, and kubectl's last applied configuration. It returns the removals that users notice.
 func Unrepeat(object map[string]any) (taken []string) {
 	meta, _ := object["metadata"].(map[string]any)
 	delete(meta, "managedFields")
@@ -135,7 +135,7 @@ func Unrepeat(object map[string]any) (taken []string) {
 	return taken
 }
 
-// fields blanks the fields of a kind.
+// fields redacts the fields of a kind.
 func (t *taker) fields(k *kind, object map[string]any, at string) {
 	for _, path := range k.fields {
 		of := object
@@ -157,7 +157,7 @@ func (t *taker) fields(k *kind, object map[string]any, at string) {
 	}
 }
 
-// values blanks the values of a field.
+// values redacts the values of a field.
 func (t *taker) values(v map[string]any, name, field string) {
 	for key, value := range v {
 		if name == extra && !Extra(key) {
@@ -180,7 +180,7 @@ func (t *taker) values(v map[string]any, name, field string) {
 	}
 }
 
-// walk takes credentials out of a value, whose path and name are given, and returns what is left.
+// walk redacts credentials in a value with a given path and name, and returns the result.
 func (t *taker) walk(v any, at, name string) any {
 	switch v := v.(type) {
 	case string:
@@ -202,7 +202,7 @@ func (t *taker) walk(v any, at, name string) any {
 			}
 		}
 		if extras, ok := v[extra].(map[string]any); ok && (v["username"] != nil || v["user"] != nil) {
-			// A user, as reviews and audit events have it.
+			// A user in a review or an audit event.
 			t.values(extras, extra, join(at, extra))
 		}
 		for key, member := range v {
@@ -227,11 +227,10 @@ func (t *taker) walk(v any, at, name string) any {
 	return v
 }
 
-// maxPath bounds what is in front of the last name of a path, in bytes: each name of an object may be as long as
-// the object may be.
+// maxPath bounds the path before its last name, in bytes: each name may be as long as the whole object.
 const maxPath = 1 << 10
 
-// join is the path of what is in a value. What is in one with too long a path has the path of that.
+// join returns the path of a member. If the path of the parent is too long, it returns that path unchanged.
 func join(at, name string) string {
 	if len(at) > maxPath {
 		return at
@@ -239,7 +238,7 @@ func join(at, name string) string {
 	return strings.TrimPrefix(at+"."+name, ".")
 }
 
-// text returns what is left of a text in an object.
+// text redacts a text in an object.
 func (t *taker) text(s, name string) string {
 	switch {
 	case s == "":
@@ -257,7 +256,7 @@ func (t *taker) text(s, name string) string {
 		}
 	}
 	if s[0] == '{' {
-		// An object in a text, such as what kubectl applied last.
+		// An object within a text, such as kubectl's last applied configuration.
 		if left, ok := t.Blanks.inText(s); ok {
 			return left
 		}
@@ -265,7 +264,7 @@ func (t *taker) text(s, name string) string {
 	return Text(s)
 }
 
-// inText takes the credentials out of a text that is an object in JSON. It returns false if the text is none.
+// inText redacts the credentials of a text that is a JSON object. It returns false for any other text.
 func (b Blanks) inText(text string) (string, bool) {
 	v, ok := decoded([]byte(text))
 	if !ok {
@@ -280,10 +279,10 @@ func (b Blanks) inText(text string) (string, bool) {
 	return string(data), err == nil
 }
 
-// leastEncoded is the least length of a text in base64 that is looked into.
+// leastEncoded is the minimum length of a base64 text that is decoded.
 const leastEncoded = 24
 
-// variable is the value of a named element of a list, as paths of patches have it.
+// variable matches the value of a named list element in the path of a patch.
 var variable = regexp.MustCompile(`\[name=([^\]]+)\]\.value$`)
 
 // nameIn returns the last name of a path, or of an expression that selects a member.
@@ -295,7 +294,7 @@ func nameIn(path string) string {
 	return path[strings.LastIndexAny(path, `./['"`)+1:]
 }
 
-// Evaluated takes the credentials out of the value of an expression in JSON, whose end may be cut off.
+// Evaluated redacts the credentials in the value of an expression. The value is JSON whose end may be cut off.
 func Evaluated(expression, value string) string {
 	if left, ok := Shown.Value(expression, json.RawMessage(value)); ok {
 		return string(left)
@@ -306,7 +305,7 @@ func Evaluated(expression, value string) string {
 	return Text(value)
 }
 
-// Patch takes the credentials out of the values of a JSON patch.
+// Patch redacts the credentials in the values of a JSON patch.
 func Patch(patch json.RawMessage) json.RawMessage {
 	v, _ := decoded(patch)
 	list, _ := v.([]any)
@@ -333,8 +332,8 @@ func Patch(patch json.RawMessage) json.RawMessage {
 	return left
 }
 
-// Quoting returns a function that takes out of texts about objects of a resource, which are in JSON, the
-// credentials that the objects have, besides what looks like one.
+// Quoting returns a function that redacts from a text every credential of the given JSON objects of a resource,
+// and anything that looks like a credential.
 func Quoting(r schema.GroupResource, subresource string, objects ...[]byte) func(string) string {
 	t := taker{Blanks: Shown}
 	for _, data := range objects {
@@ -353,8 +352,8 @@ func Quoting(r schema.GroupResource, subresource string, objects ...[]byte) func
 	}
 }
 
-// Value takes the credentials out of a value in JSON. path is that of the value, in which the last name
-// counts. It returns false if it took nothing.
+// Value redacts the credentials in a JSON value. The last name of its path counts. It returns false if it
+// redacted nothing.
 func (b Blanks) Value(path string, data json.RawMessage) (json.RawMessage, bool) {
 	v, ok := decoded(data)
 	if !ok {
@@ -372,7 +371,7 @@ func (b Blanks) Value(path string, data json.RawMessage) (json.RawMessage, bool)
 	return left, true
 }
 
-// decoded reads a value in JSON whose numbers stay as they are.
+// decoded decodes a JSON value, and keeps its numbers unchanged.
 func decoded(data []byte) (v any, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-// Removed stands for a credential.
+// Removed replaces a credential.
 const Removed = "[removed]"
 
-// ends are the words at the end of a name that make it the name of a credential, in lower case and
-// without separators.
+// ends are the last words of names of credentials, in lower case and without separators.
 var ends = []string{
 	"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "secretkey", "privatekey",
 	"clientkey", "clientkeydata", "signingkey", "encryptionkey", "accountkey", "masterkey",
 }
 
-// notNamed are names that end like those of credentials and are others: the working directories of a shell.
+// notNamed are exceptions from ends: the working directories of a shell.
 var notNamed = []string{"pwd", "oldpwd"}
 
-// Named reports whether what has a name is a credential: a member of an object, a variable, a flag, a header
-// or a parameter of a URL, such as password, DB_PASS, clientSecret or AWS_SECRET_ACCESS_KEY.
+// Named reports whether the value of a name is a credential. The name may be of a member of an object, a
+// variable, a flag, a header or a URL parameter, such as password, DB_PASS, clientSecret or
+// AWS_SECRET_ACCESS_KEY.
 func Named(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("_-./", r) })
 	joined := strings.Join(words, "")
 	if len(words) == 0 || slices.Contains(notNamed, joined) {
 		return false
 	}
-	// As a word of its own: compass and bypass are none.
+	// Only as a word of its own: compass and bypass are not credentials.
 	return words[len(words)-1] == "pass" || slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(joined, end) })
 }
 
-// forms are what credentials look like wherever they stand, and what is left of each. A text without any of
-// the marks, in lower case, has none.
+// forms are patterns of credentials that are recognized without a name, and their replacements. A pattern can
+// match only texts that contain one of its marks in lower case.
 var forms = []struct {
 	marks []string
 	form  *regexp.Regexp
@@ -49,23 +49,23 @@ var forms = []struct {
 	{[]string{":"}, regexp.MustCompile(`(?m)^([^:\s#]+:(?:\d+|\*):[^:\s]+:[^:\s]+:)\S+$`), "${1}" + Removed},
 }
 
-// names are the marks of names of credentials.
+// names are parts that every name of a credential contains.
 var names = []string{"pass", "pwd", "secret", "token", "key", "cookie", "authorization"}
 
 func marked(lower string, marks []string) bool {
 	return slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(lower, mark) })
 }
 
-// bootstrap is the form of the tokens by which nodes join a cluster.
+// bootstrap matches the tokens by which nodes join a cluster.
 var bootstrap = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}`)
 
-// label is a name in front of its value: in files of variables, YAML, JSON, also inside of a JSON string,
+// label matches a name before its value: in files of variables, YAML, JSON, also inside of a JSON string,
 // headers, queries of URLs, also encoded ones, command lines, and lists of variables and arguments.
 var label = regexp.MustCompile(`\bname\\*["']?:[ \t]*\\*["']?([A-Za-z0-9_.-]+)\\*["']?,?\s*\\*["']?value\\*["']?[ \t]*:` +
 	`|--?([A-Za-z0-9][A-Za-z0-9-]*)(?:[ \t]+|\\*["'][ \t]*,)` +
 	`|([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:\\*["'][ \t]*[:=]|[ \t]*=>?|:|%3[dD])`)
 
-// Text takes out of a text what looks like a credential. What is around it stays.
+// Text redacts everything in a text that looks like a credential, and keeps the rest.
 func Text(text string) string {
 	if !strings.ContainsAny(text, ":=-.% ") {
 		return text
@@ -87,7 +87,7 @@ func Text(text string) string {
 	return text
 }
 
-// joinTokens takes out tokens by which nodes join.
+// joinTokens redacts tokens by which nodes join.
 func joinTokens(text string) string {
 	part := func(i int) bool {
 		return i >= 0 && i < len(text) && (isWord(text[i]) || strings.IndexByte(".-", text[i]) >= 0)
@@ -95,7 +95,7 @@ func joinTokens(text string) string {
 	var b strings.Builder
 	done := 0
 	for _, m := range bootstrap.FindAllStringIndex(text, -1) {
-		// Two parts of a domain, and names of events, are parts of more or have no digit.
+		// Parts of domains and names of events match, too, but are parts of longer words or have no digit.
 		if part(m[0]-1) || part(m[1]) || !strings.ContainsAny(text[m[0]+7:m[1]], "0123456789") {
 			continue
 		}
@@ -109,11 +109,12 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// namedValues takes out the values of names of credentials.
+// namedValues redacts the values of names of credentials.
 func namedValues(text string) string {
 	var b strings.Builder
 	done := 0
-	// seen is where the label before began. Each part of a line is looked at once, however many labels it has.
+	// seen is the start of the previous label. Each part of a line is searched once, however many labels it
+	// has.
 	seen, indent := 0, 0
 	for at := 0; at < len(text); {
 		m := label.FindStringSubmatchIndex(text[at:])
@@ -141,7 +142,7 @@ func namedValues(text string) string {
 		case header(name):
 			from, to = headerValue(text, at)
 		}
-		// What follows another name may be a name, too.
+		// The value of another name may itself be a name.
 		if from < to {
 			b.WriteString(text[done:from] + Removed)
 			done, at = to, to
@@ -150,17 +151,18 @@ func namedValues(text string) string {
 	return b.String() + text[done:]
 }
 
-// header reports whether the header of a request is a credential, besides those that are named like one.
+// header reports whether the value of a header is a credential, in addition to headers for which Named is
+// true.
 func header(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasSuffix(name, "cookie") || strings.HasSuffix(name, "authorization")
 }
 
-// schemes are the words in front of the credential of a header.
+// schemes are the words before the credential of a header.
 var schemes = regexp.MustCompile(`^(?i:bearer|basic) +`)
 
-// headerValue returns where the value of a header begins and ends: with the line, or with the list that Go
-// prints.
+// headerValue returns the start and end of a header's value: it ends with the line, or with a list printed by
+// Go.
 func headerValue(text string, at int) (from, to int) {
 	rest := strings.TrimLeft(text[at:], " \t\\\"'")
 	if !strings.HasPrefix(rest, Removed) {
@@ -178,15 +180,15 @@ func headerValue(text string, at int) (from, to int) {
 	return from, from + end
 }
 
-// plain are values that say no more than whether there is a credential, as automountServiceAccountToken does.
+// plain are values that only tell whether there is a credential, as automountServiceAccountToken does.
 var plain = []string{"true", "false", "null", "nil", "~"}
 
-// maxSlashes is how many backslashes are in front of a quote, in texts in texts.
+// maxSlashes bounds the backslashes before a quote, in nested quoted texts.
 const maxSlashes = 127
 
-// value returns where the value of a name that ends at a place begins and ends; nowhere for a list, an object
-// or the name of a variable. indent is that of the line of the name, and alone reports whether no other name
-// is before it there.
+// value returns the start and end of the value of a name that ends at a position; an empty range for a list,
+// an object or the name of a variable. indent is the indentation of the name's line, and alone is set if no
+// other name precedes it on the line.
 func value(text string, at, indent int, alone bool) (from, to int) {
 	rest := strings.TrimLeft(text[at:], " \t")
 	from = len(text) - len(rest)
@@ -218,7 +220,7 @@ func value(text string, at, indent int, alone bool) (from, to int) {
 	return from, from + end
 }
 
-// closing returns where a quoted value ends whose opening quote, with the backslashes before it, is quote.
+// closing returns the end of a quoted value. quote is its opening quote with the backslashes before it.
 func closing(text, quote string) int {
 	for i := 0; i < len(text); i++ {
 		switch {
@@ -233,7 +235,7 @@ func closing(text, quote string) int {
 	return len(text)
 }
 
-// block returns where a block of YAML ends: its lines begin further in than that of the name.
+// block returns the end of a YAML block: its lines are indented further than the line of the name.
 func block(text string, indent int) int {
 	end := 0
 	for end < len(text) {

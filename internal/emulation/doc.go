@@ -1,3 +1,3 @@
-// Package emulation says which release of Kubernetes this process behaves as, and which feature
-// gates are on. Kubernetes keeps both once for a process.
+// Package emulation controls which release of Kubernetes this process emulates, and which feature
+// gates are on. Kubernetes keeps both once per process.
 package emulation

@@ -22,7 +22,7 @@ const Release = "1.37.1"
 type Flags struct {
 	// EmulatedVersion is the release to behave as, such as 1.35.
 	EmulatedVersion []string
-	// MinCompatibilityVersion is the oldest release that reads the same data, and whose CEL
+	// MinCompatibilityVersion is the oldest release that can read the same data, and whose CEL
 	// libraries new expressions may use.
 	MinCompatibilityVersion []string
 	// FeatureGates are entries NAME=true or NAME=false.
@@ -31,21 +31,21 @@ type Flags struct {
 
 const component = compatibility.DefaultKubeComponent
 
-// Effective returns the version that this process behaves as.
+// Effective returns the version that this process emulates.
 func Effective() compatibility.EffectiveVersion {
 	return utilcompatibility.DefaultComponentGlobalsRegistry.EffectiveVersionFor(component)
 }
 
-// Emulates reports whether the process behaves as another release than its own.
+// Emulates reports whether the process emulates another release than its own.
 func Emulates() bool {
 	v := Effective()
 	return !v.BinaryVersion().WithPatch(0).EqualTo(v.EmulationVersion())
 }
 
-// Releases lists the releases that the process can behave as, such as 1.35, the oldest one first.
+// Releases lists the releases that the process can emulate, such as 1.35, the oldest first.
 func Releases() []string {
 	var releases []string
-	// What can be emulated is upstream's decision.
+	// Upstream decides which releases can be emulated.
 	for v := utilcompatibility.DefaultBuildEffectiveVersion(); ; {
 		last := v.EmulationVersion()
 		if len(v.Validate()) > 0 {
@@ -57,9 +57,8 @@ func Releases() []string {
 	}
 }
 
-// Nearest returns the release that the process can behave as and that is the nearest to a
-// version such as v1.33.4-eks-1; exact reports whether it is that release itself. The error says
-// that the text is not a version.
+// Nearest returns the supported release that is nearest to a version such as v1.33.4-eks-1; exact
+// reports whether it is that release itself. It is an error if the text is not a version.
 func Nearest(text string) (release string, exact bool, err error) {
 	v, err := version.ParseGeneric(text)
 	if err != nil {
@@ -67,7 +66,7 @@ func Nearest(text string) (release string, exact bool, err error) {
 	}
 	wanted, all := version.MajorMinor(v.Major(), v.Minor()), Releases()
 	if v.Major() == 0 {
-		// A program built without its version says v0.0.0-master.
+		// A program built without its version reports v0.0.0-master.
 		return all[len(all)-1], false, nil
 	}
 	if oldest := all[0]; wanted.LessThan(version.MustParseGeneric(oldest)) {
@@ -79,21 +78,21 @@ func Nearest(text string) (release string, exact bool, err error) {
 	return wanted.String(), true, nil
 }
 
-// possible ends the sentence of an error.
+// possible returns the end of an error message, with the supported releases.
 func possible() string {
 	all := Releases()
 	last := len(all) - 1
 	return fmt.Sprintf("possible are %s and %s", strings.Join(all[:last], ", "), all[last])
 }
 
-// applied guards what Apply chose for the process; empty for nothing.
+// applied guards the version that Apply chose for the process; empty for none.
 var applied struct {
 	sync.Mutex
 	version, gates string
 }
 
-// Apply makes the process behave as the flags say. A version can be chosen once only, since much
-// is made by it. The error names the flag, and what is possible.
+// Apply sets the emulated version and the feature gates of the process. The version can be chosen
+// only once, because many objects depend on it. The error names the flag and the possible values.
 func Apply(f Flags) error {
 	chosen, err := parse(f)
 	if err != nil {
@@ -125,9 +124,9 @@ func Apply(f Flags) error {
 	return nil
 }
 
-// parse returns the version that flags ask for, as upstream reads them.
+// parse returns the version that the flags select, with upstream's parser.
 func parse(f Flags) (compatibility.EffectiveVersion, error) {
-	// The registry of a moment has no gates: these would log what is only tried.
+	// A temporary registry without gates: they would log every trial.
 	registry := compatibility.NewComponentGlobalsRegistry()
 	if err := registry.Register(component, utilcompatibility.DefaultBuildEffectiveVersion(), nil); err != nil {
 		return nil, err
@@ -145,7 +144,7 @@ func parse(f Flags) (compatibility.EffectiveVersion, error) {
 		text := strings.Join(values, ",")
 		err := cmp.Or(flags.Set(given.name, text), registry.Set())
 		if err == nil {
-			// Further ones follow from the first.
+			// Further errors follow from the first.
 			err = errors.Join(first(registry.Validate())...)
 		}
 		if err != nil {
@@ -153,8 +152,8 @@ func parse(f Flags) (compatibility.EffectiveVersion, error) {
 		}
 	}
 	chosen := registry.EffectiveVersionFor(component).(compatibility.MutableEffectiveVersion)
-	// Upstream does not go below the oldest release that can be emulated. A server of that release
-	// itself does, and refuses functions in new expressions that came with it.
+	// Upstream does not go below the oldest supported release. A server of that release itself
+	// does, and rejects functions in new expressions that came with it.
 	if before := chosen.EmulationVersion().SubtractMinor(1); len(f.MinCompatibilityVersion) == 0 && before.LessThan(chosen.MinCompatibilityVersion()) {
 		chosen.SetMinCompatibilityVersion(before)
 	}
@@ -163,11 +162,11 @@ func parse(f Flags) (compatibility.EffectiveVersion, error) {
 
 func first(errs []error) []error { return errs[:min(1, len(errs))] }
 
-// setGates switches feature gates.
+// setGates sets feature gates.
 func setGates(entries []string) error {
 	gates := make([]string, len(entries))
 	for i, entry := range entries {
-		// Gates of other components are none of an API server's business.
+		// Gates of other components do not concern an API server.
 		of, gate, ok := strings.Cut(entry, ":")
 		if !ok {
 			of, gate = component, entry
@@ -178,7 +177,7 @@ func setGates(entries []string) error {
 		gates[i] = gate
 	}
 	text := strings.Join(gates, ",")
-	// The library keeps what it refuses, and reports it again at each later call.
+	// k8s.io/component-base keeps a rejected gate, and reports it again at each later call.
 	err := utilfeature.DefaultMutableFeatureGate.DeepCopy().Set(text)
 	if err == nil {
 		err = utilfeature.DefaultMutableFeatureGate.Set(text)

@@ -20,7 +20,7 @@ func init() {
 	runtime.Must(gates.AddDependencies(map[featuregate.Feature][]featuregate.Feature{"NeedsLater": {"Later"}}))
 }
 
-// S26.1: the forms of --emulated-version are those of kube-apiserver.
+// S26.1: --emulated-version accepts the same forms as kube-apiserver.
 func TestVersionsAreReadAsUpstreamReadsThem(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
@@ -67,7 +67,7 @@ func TestReleasesAreUpstreams(t *testing.T) {
 	}
 }
 
-// S26.6: a cluster that is older or newer than what can be emulated is judged by the nearest release.
+// S26.6: for a cluster outside of the supported releases, the nearest release is emulated.
 func TestNearestRelease(t *testing.T) {
 	for _, tt := range []struct {
 		text, want string
@@ -91,7 +91,7 @@ func TestNearestRelease(t *testing.T) {
 	}
 }
 
-// S26.6 and S26.10: a command judges as the cluster does, and says when it cannot.
+// S26.6 and S26.10: a command emulates the release of the cluster, and reports if it cannot.
 func TestJudgingLikeACluster(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -140,7 +140,7 @@ func TestJudgingLikeACluster(t *testing.T) {
 	}
 }
 
-// S26.5: what was refused does not count at the next try.
+// S26.5: a rejected gate has no effect on the next call.
 func TestRefusedGatesAreForgotten(t *testing.T) {
 	if err := Apply(Flags{FeatureGates: []string{"NoSuchGate=true"}}); err == nil || err.Error() != "--feature-gates: unrecognized feature gate: NoSuchGate" {
 		t.Fatalf("got error %v", err)

@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// fieldsText has the fields in which releases differ.
+// fieldsText has the fields that differ between releases.
 //
 //go:embed fields.txt
 var fieldsText string
 
-// change is a line of fieldsText: a release in which a field came or went.
+// change is a line of fieldsText: a release that added or removed a field.
 type change struct {
 	field, release string
 	came           bool
@@ -36,16 +36,16 @@ var changes = sync.OnceValue(func() map[string][]change {
 	return all
 })
 
-// Fields are the fields of kinds that a release has not, and this program has, and the other way
-// round (S26.12). The nil Fields are none.
+// Fields are the fields of kinds that a release lacks and this program has, and the reverse
+// (S26.12). Nil Fields are empty.
 type Fields struct {
-	// later and gone have the fields by their types.
+	// later and gone have the fields by type.
 	later, gone map[string]map[string]bool
 }
 
-// FieldsOf returns the fields in which the release of a version such as v1.35.4-eks-1 differs from
-// that of this program; nil when it does not differ, or the text is not a version. An older
-// release than those that can be emulated differs at least in what the oldest of these does.
+// FieldsOf returns the differences between the fields of this program and of a release, given a
+// version such as v1.35.4-eks-1; nil if there are none, or if the text is not a version. A release
+// older than the supported ones differs at least as much as the oldest supported one.
 func FieldsOf(text string) *Fields {
 	release, _, err := Nearest(text)
 	all := Releases()
@@ -58,7 +58,7 @@ func FieldsOf(text string) *Fields {
 		then, now := map[string]bool{}, map[string]bool{}
 		for _, c := range list {
 			if _, seen := now[c.field]; !seen {
-				// Before it went, it was there.
+				// The field existed before it was removed.
 				then[c.field] = !c.came
 			}
 			if of.AtLeast(version.MustParseGeneric(c.release)) {
@@ -85,8 +85,8 @@ func put(into map[string]map[string]bool, name, field string) {
 	into[name][field] = true
 }
 
-// Remove removes the fields from an object of a Go type of Kubernetes. It returns the paths of those
-// that the release does not have, in the form of a strict decoder.
+// Remove removes the fields from an object of a Go type of Kubernetes. It returns the paths of the
+// fields that the release lacks, in the form of a strict decoder.
 func (f *Fields) Remove(object map[string]any, of reflect.Type) (later []string) {
 	if f == nil {
 		return nil
@@ -135,12 +135,12 @@ func (f *Fields) remove(value any, of reflect.Type, path string, later *[]string
 	}
 }
 
-// typeName names a type as fieldsText does.
+// typeName returns the name of a type in the form of fieldsText.
 func typeName(of reflect.Type) string {
 	return strings.TrimPrefix(of.PkgPath(), "k8s.io/api/") + "." + of.Name()
 }
 
-// membersOf adds the types of the members that a struct has in JSON.
+// membersOf adds the types of a struct's JSON members.
 func membersOf(of reflect.Type, members map[string]reflect.Type) {
 	for i := range of.NumField() {
 		field := of.Field(i)

@@ -24,7 +24,7 @@ spec:
   - {name: v, emptyDir: {mode: 448}}
 `
 
-// S26.12: the fields that a release does not have, at any depth, and below fields that are inline.
+// S26.12: the fields that a release lacks, at any depth, and below inline fields.
 func TestFieldsOfAnotherRelease(t *testing.T) {
 	for _, tt := range []struct {
 		version string
@@ -65,7 +65,7 @@ func TestFieldsOfAnotherRelease(t *testing.T) {
 	}
 }
 
-// The list is that of the types that this program is built with, and of all releases that it can emulate.
+// fieldsText covers the types of this build, and all supported releases.
 func TestTheListOfFieldsIsOfThisRelease(t *testing.T) {
 	if title := "Kubernetes " + strings.Join(Releases(), ", ") + " differ"; !strings.Contains(fieldsText, title) {
 		t.Fatalf("the list has no %q: run it again, as its first line says", title)
@@ -78,7 +78,7 @@ func TestTheListOfFieldsIsOfThisRelease(t *testing.T) {
 	for name, list := range changes() {
 		of := types[name]
 		if of == nil {
-			// The type is of a group that nobody serves.
+			// No server serves the group of the type.
 			continue
 		}
 		members := map[string]reflect.Type{}
@@ -99,7 +99,7 @@ func TestTheListOfFieldsIsOfThisRelease(t *testing.T) {
 	}
 }
 
-// collect adds a type, and those of its members.
+// collect adds a type, and the types of its members.
 func collect(of reflect.Type, types map[string]reflect.Type) {
 	switch of.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:

@@ -14,18 +14,17 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// Cluster is what is known of the API server of a cluster.
+// Cluster has the known facts about the API server of a cluster.
 type Cluster struct {
-	// Version is what it says at /version; empty for no cluster.
+	// Version is the version at /version; empty for no cluster.
 	Version string
 	// Gates are its feature gates, as far as they can be seen.
 	Gates map[string]bool
 }
 
-// Like returns the flags by which this process judges as a cluster does (S26.6, S26.10). wanted is
-// a release that somebody asked for instead; empty for none. The line says what a reader must know
-// when objects are judged as by another release than the cluster's; empty for nothing. The error
-// says that the wanted release cannot be emulated.
+// Like returns the flags with which this process evaluates requests as a cluster does (S26.6, S26.10). wanted is a
+// release that the user requested instead; empty for none. line warns that another release than the cluster's is
+// emulated; empty for no warning. It is an error if the wanted release cannot be emulated.
 func Like(c Cluster, wanted string) (f Flags, line string, err error) {
 	if wanted != "" {
 		release, exact, err := Nearest(wanted)
@@ -61,9 +60,9 @@ func Like(c Cluster, wanted string) (f Flags, line string, err error) {
 	return f, line, nil
 }
 
-// switched are the entries of --feature-gates for the gates that are not as a release has them by
-// default, as far as they can be switched. The error names one that cannot, such as one that needs a gate
-// of a later release.
+// switched returns the entries of --feature-gates for the gates that differ from the defaults of a release, as far
+// as they can be set. The error names a gate that cannot be set, for example because it needs a gate of a later
+// release.
 func switched(release string, gates map[string]bool) ([]string, error) {
 	if len(gates) == 0 {
 		return nil, nil
@@ -85,7 +84,7 @@ func switched(release string, gates map[string]bool) ([]string, error) {
 		}
 		entries = append(entries, name+"="+strconv.FormatBool(gates[name]))
 	}
-	// The library keeps what it refuses.
+	// k8s.io/component-base keeps a rejected gate.
 	set := func(entries []string) error { return trial.DeepCopy().Set(strings.Join(entries, ",")) }
 	if len(entries) == 0 {
 		return nil, nil
@@ -96,7 +95,7 @@ func switched(release string, gates map[string]bool) ([]string, error) {
 	}
 	var taken []string
 	for before := -1; before < len(taken); {
-		// A gate may need one that comes after it.
+		// A gate may depend on a later one in the list.
 		before = len(taken)
 		entries = slices.DeleteFunc(entries, func(entry string) bool {
 			with := append(slices.Clip(taken), entry)
@@ -110,8 +109,8 @@ func switched(release string, gates map[string]bool) ([]string, error) {
 	return taken, err
 }
 
-// Behaves returns the release that this process behaves as, for reports: own, the whole version of
-// the program, or the emulated release, such as v1.35.
+// Behaves returns the release that this process emulates, for reports: own, the full version of the program, or
+// the emulated release, such as v1.35.
 func Behaves(own string) string {
 	if !Emulates() {
 		return own
@@ -119,8 +118,7 @@ func Behaves(own string) string {
 	return "v" + Effective().EmulationVersion().String()
 }
 
-// VersionOf returns the version that the API server of a cluster behaves as: the one that it
-// emulates, if it is one.
+// VersionOf returns the version of a cluster's API server: the emulated version, if it emulates one.
 func VersionOf(info *apiversion.Info) string {
 	if info.EmulationMajor == "" || info.EmulationMajor == info.Major && info.EmulationMinor == info.Minor {
 		return info.GitVersion
@@ -128,23 +126,22 @@ func VersionOf(info *apiversion.Info) string {
 	return "v" + info.EmulationMajor + "." + info.EmulationMinor
 }
 
-// JudgesReviews reports whether webhooks judge reviews in the release that this process behaves
-// as (S26.4).
+// JudgesReviews reports whether webhooks are called for reviews in the release that this process emulates (S26.4).
 func JudgesReviews() bool {
 	return !utilfeature.DefaultFeatureGate.Enabled(features.ExcludeAdmissionWebhookVirtualResources)
 }
 
-// JudgesByMutatingPolicies reports whether requests are judged by MutatingAdmissionPolicies in the
-// release that this process behaves as (S26.5).
+// JudgesByMutatingPolicies reports whether MutatingAdmissionPolicies are enabled in the release that this process
+// emulates (S26.5).
 func JudgesByMutatingPolicies() bool {
 	return utilfeature.DefaultFeatureGate.Enabled(features.MutatingAdmissionPolicy)
 }
 
-// odd is a warning of an address in a form that servers took for one that will be refused, before 1.36.
+// odd matches the warning of an address in a nonstandard form. Servers before 1.36 announced in it that the form
+// becomes invalid.
 var odd = regexp.MustCompile(`^(.*: non-standard (?:IP address|CIDR value) ".*") is invalid: (use ".*")$`)
 
-// Warning returns a warning in the words of the release that the process behaves as; empty if the release does not
-// warn.
+// Warning returns a warning in the words of the emulated release; empty if that release does not warn.
 func Warning(text string) string {
 	minor := Effective().EmulationVersion().Minor()
 	if minor < 37 && strings.Contains(text, " are reserved for static manifest-based configurations ") {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// odd makes one of each file that is not read, and returns their paths with what is said of
-// them.
+// odd creates a file of each type that is refused, and returns their paths with the expected
+// errors.
 func odd(t *testing.T) map[string]string {
 	t.Helper()
 	// The path of a socket must be short.
@@ -61,7 +61,7 @@ func TestOddFilesAreRefused(t *testing.T) {
 				f, err := Open(path)
 				if err == nil {
 					f.Close()
-					// Any size is fine.
+					// Any size is accepted.
 					return Check(path, 100)
 				}
 				return err
@@ -104,7 +104,7 @@ func TestFilesAreRead(t *testing.T) {
 	if got, err := ReadArgument(os.DevNull, 100); err != nil || len(got) > 0 {
 		t.Errorf("the null device: %q, %v", got, err)
 	}
-	// A shell passes on the output of a command by the name of an open pipe.
+	// A shell passes the output of a command by the name of an open pipe.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// A link or a pipe that another user has put there is not written through.
+// Replace does not write through a link or a pipe of another user.
 func TestNothingIsWrittenThroughTheLinksOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make links of another user")
@@ -185,7 +185,7 @@ func TestNothingIsWrittenThroughTheLinksOfOthers(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	// Without a reader, the pipe would refuse the content by itself.
+	// Without a reader, opening the pipe for writing would fail anyway.
 	reader, err := os.OpenFile(at("pipe"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// CheckFound returns an error for a path that no user has named and that leads out of the folders of the user: the
-// working directory and the named directories, each with the git work tree around it. Such a path is a link that was found
-// in a folder, or a name in a file of the folder. Whoever wrote the folder could otherwise read files of the user by the
-// errors about their content. The error of a path outside wraps a Refused.
+// CheckFound returns an error for a path that no user has named and that leads out of the user's folders: the working
+// directory and the named directories, each with the git work tree around it. Such a path is a link that was found in a
+// folder, or a name in a file of the folder. Otherwise the author of the folder could read files of the user through
+// the errors about their content. The error for a path outside wraps a Refused.
 func CheckFound(path string, named ...string) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -24,7 +24,7 @@ func CheckFound(path string, named ...string) error {
 	return inside(path, target, named)
 }
 
-// ReadFound is Read for a path of CheckFound.
+// ReadFound is Read for a path that CheckFound accepts.
 func ReadFound(path string, limit int64, named ...string) ([]byte, error) {
 	if err := CheckFound(path, named...); err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func ReadFound(path string, limit int64, named ...string) ([]byte, error) {
 	return Read(path, limit)
 }
 
-// ReplaceOutput is Replace for a file that a user has named as output. A path in a folder of the user may not lead out of
-// it through a link, which another author of the folder could have made.
+// ReplaceOutput is Replace for a file that a user has named as output. A path in a folder of the user must not lead out
+// of it through a link, which another author of the folder could have created.
 func ReplaceOutput(path string, data []byte, mode fs.FileMode) error {
 	if !PassedOn(path) {
 		if err := checkOutput(path); err != nil {
@@ -50,7 +50,7 @@ func checkOutput(path string) error {
 	}
 	here, err := folder(".")
 	if err != nil || !within(here, at) {
-		// The user has named a place elsewhere.
+		// The user has named a path elsewhere.
 		return err
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(at))
@@ -67,7 +67,7 @@ func checkOutput(path string) error {
 			next = filepath.Join(filepath.Dir(target), next)
 		}
 		target = next
-		// A link to a file that does not exist has a directory that does.
+		// A dangling link has a directory that exists.
 		if dir, err := filepath.EvalSymlinks(filepath.Dir(target)); err == nil {
 			target = filepath.Join(dir, filepath.Base(target))
 		}
@@ -85,8 +85,8 @@ func inside(path, target string, named []string) error {
 	return &fs.PathError{Op: "open", Path: path, Err: Refused(fmt.Sprintf("leads to %s, out of the working directory: only a file that the command line names may be there", target))}
 }
 
-// folder returns the git work tree around a directory, without links, and the directory itself if there is none. A work tree
-// that is the home directory or the root does not count: everything of the user is in it.
+// folder returns the git work tree around a directory, without links, and the directory itself if there is none. A work
+// tree that is the home directory or the root does not count: it contains everything of the user.
 func folder(dir string) (string, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// tree returns a new directory with files. A text that begins with "->" makes a link.
+// tree creates a directory with files. A text that begins with "->" makes a link.
 func tree(t *testing.T, content map[string]string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -73,7 +73,7 @@ func TestFoundFilesStayInTheFolder(t *testing.T) {
 	}
 }
 
-// The home directory is no folder whose files others write, even if it is a work tree of git.
+// The home directory does not count as a shared folder, even if it is a git work tree.
 func TestAHomeDirectoryIsNoWorkTree(t *testing.T) {
 	dir := tree(t, map[string]string{".git/HEAD": "", ".ssh/key": "k", "src/out.yaml": "->../.ssh/key"})
 	t.Setenv("HOME", dir)

@@ -15,19 +15,19 @@ import (
 const (
 	// Configuration bounds a file with settings, keys or certificates, in bytes.
 	Configuration = 16 << 20
-	// Objects bounds a file with objects of a repository or of a cluster. No API server takes
-	// an object of more than 3 MiB; a file of many objects may be larger.
+	// Objects bounds a file with objects of a repository or of a cluster. API servers reject objects of more than 3
+	// MiB; a file of many objects may be larger.
 	Objects = 256 << 20
 )
 
-// Refused is why a file is not read, although it is there and may be read.
+// Refused is the reason why an existing, readable file is not read.
 type Refused string
 
 // Error implements error.
 func (r Refused) Error() string { return string(r) }
 
-// Read returns the content of a regular file of at most limit bytes, or of a link to one. It
-// never waits for another process. The error of any other file wraps a Refused.
+// Read returns the content of a regular file of at most limit bytes, or of a link to one. It never waits for another
+// process. The error for any other file wraps a Refused.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := open(path, limit)
 	if err != nil {
@@ -37,9 +37,8 @@ func Read(path string, limit int64) ([]byte, error) {
 	return read(f, path, limit)
 }
 
-// ReadArgument is Read for a path of the command line. It also reads what the process has open
-// already, which is how a shell passes on the output of a command, and the null device, which
-// is empty.
+// ReadArgument is Read for a path of the command line. It also reads open files of the process, by which a shell passes
+// the output of a command, and the null device, which is empty.
 func ReadArgument(path string, limit int64) ([]byte, error) {
 	if !PassedOn(path) {
 		return Read(path, limit)
@@ -52,15 +51,14 @@ func ReadArgument(path string, limit int64) ([]byte, error) {
 	return read(f, path, limit)
 }
 
-// Open opens a regular file of any size, or a link to one, to be read in parts. It never waits for another process. The
-// error of any other file wraps a Refused.
+// Open opens a regular file of any size, or a link to one, for streaming reads. It never waits for another process. The
+// error for any other file wraps a Refused.
 func Open(path string) (*os.File, error) { return open(path, math.MaxInt64) }
 
-// ReadFrom returns what is left of in, at most limit bytes.
+// ReadFrom returns the rest of in, at most limit bytes.
 func ReadFrom(in io.Reader, limit int64) ([]byte, error) { return all(in, 0, limit) }
 
-// Check returns the error that Read would begin with. It is for files that a library opens by
-// itself.
+// Check returns the error of Read that can be detected without reading. It is for files that a library opens itself.
 func Check(path string, limit int64) error {
 	f, err := open(path, limit)
 	if err != nil {
@@ -77,8 +75,8 @@ func CheckArgument(path string, limit int64) error {
 	return Check(path, limit)
 }
 
-// PassedOn reports whether a path names the null device or what this process has open,
-// such as the pipe of a command whose output a shell passes on.
+// PassedOn reports whether a path names the null device or an open file of this process, such as the pipe of a command
+// whose output a shell passes.
 func PassedOn(path string) bool {
 	path = filepath.Clean(path)
 	switch filepath.Dir(path) {
@@ -88,9 +86,8 @@ func PassedOn(path string) bool {
 	return path == "/dev/stdin" || path == os.DevNull
 }
 
-// open opens a regular file. Opening a device can do things, and opening a named pipe waits
-// for its writer, so it looks first. The file may be another one then: it looks again at what
-// it has opened, without waiting.
+// open opens a regular file. Opening a device can have effects, and opening a named pipe waits for its writer, so it
+// checks the file first. The file may be replaced in between, so it opens without waiting and checks again.
 func open(path string, limit int64) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -113,12 +110,12 @@ func open(path string, limit int64) (*os.File, error) {
 	return f, nil
 }
 
-// opening is an error of looking at a file, as opening it would give it.
+// opening returns an error of checking a file in the form of an error of opening it.
 func opening(path string, err error) error {
 	return &fs.PathError{Op: "open", Path: path, Err: Cause(err)}
 }
 
-// Cause is an error of the file system without what it is about.
+// Cause returns an error of the file system without the operation and the path.
 func Cause(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
@@ -126,7 +123,7 @@ func Cause(err error) error {
 	return err
 }
 
-// Plain is an error of the file system without the name of the system call.
+// Plain returns an error of the file system without the name of the system call.
 func Plain(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", at.Path, at.Err)
@@ -134,7 +131,7 @@ func Plain(err error) error {
 	return err
 }
 
-// refusal says why a file is not read; nil if it is.
+// refusal returns the reason why a file is not read; nil if it can be read.
 func refusal(path string, info fs.FileInfo, limit int64) error {
 	switch {
 	case info.IsDir():
@@ -151,7 +148,7 @@ func refusal(path string, info fs.FileInfo, limit int64) error {
 	return nil
 }
 
-// kind names what is not a regular file.
+// kind names the type of a file that is not regular.
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
@@ -173,7 +170,6 @@ func size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// read reads an open file.
 func read(f *os.File, path string, limit int64) ([]byte, error) {
 	var expected int64
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
@@ -186,7 +182,7 @@ func read(f *os.File, path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// all reads to the end, which is not further than limit.
+// all reads to the end. It is an error if there are more than limit bytes.
 func all(in io.Reader, expected, limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(int(min(expected, limit)) + bytes.MinRead)

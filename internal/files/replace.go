@@ -8,14 +8,15 @@ import (
 	"syscall"
 )
 
-// maxLinks is how many links in a row are followed, as many as Linux does.
+// maxLinks bounds the links that are followed in a row, as Linux does.
 const maxLinks = 40
 
-// Replace writes a file so that a reader sees the old content or the new one, never a part. A
-// link stays, and the file that it points to is replaced. What is not a regular file, such as
-// the null device or a pipe that somebody reads, stays and is written to. With sync, the disk has
-// the content when Replace returns. A link or a named pipe of another user is an error, unless that
-// is root: in a directory where all may write, it would choose who gets the content.
+// Replace writes a file so that a reader sees the old content or the new one, never a part. If the
+// path is a link, the link stays, and its target is replaced. If the target is not a regular file,
+// such as the null device or a pipe with a reader, Replace writes to it. With sync, the content is
+// on the disk when Replace returns. It is an error if a link or a named pipe belongs to another
+// user except root: in a directory where all may write, that user would choose who gets the
+// content.
 func Replace(path string, data []byte, mode fs.FileMode, sync bool) error {
 	at, err := follow(path)
 	if err != nil {
@@ -60,8 +61,8 @@ func trusted(info fs.FileInfo) bool {
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
-// follow returns the path that links end at. The links in /proc, which lead to what is open,
-// are no paths: these stay.
+// follow returns the target of links. Links in /proc to open files are not paths, and are returned
+// as they are.
 func follow(path string) (string, error) {
 	for at, i := path, 0; ; i++ {
 		info, err := os.Lstat(at)
@@ -88,7 +89,7 @@ func follow(path string) (string, error) {
 	}
 }
 
-// pass writes to what is not a regular file. It does not wait for a reader of a named pipe.
+// pass writes to a file that is not regular. It does not wait for a reader of a named pipe.
 func pass(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

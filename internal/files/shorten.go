@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// longest is the length of the longest error about what a file says, in bytes. Errors of
-// decoders quote as much of the file as they like.
+// longest bounds an error about the content of a file, in bytes. Errors of decoders may quote any
+// length of the file.
 const longest = 4 << 10
 
-// Shorten bounds the text of an error about the content of a file. The beginning, which says
-// where, and the end, which says what, stay.
+// Shorten shortens an error about the content of a file. It keeps the beginning, which has the
+// place, and the end, which has the reason.
 func Shorten(err error) error {
 	if err == nil || len(err.Error()) <= longest {
 		return err

@@ -9,22 +9,22 @@ import (
 //
 //	# gatehouse: accept RULE: REASON
 //
-// At the first lines of an object, up to metadata, it is about the object. Elsewhere it is about its
-// line, or, on a line of its own, about the next one.
+// In the first lines of an object, up to metadata, it applies to the whole object. Elsewhere it
+// applies to its line or, if it is alone on its line, to the next line.
 type Acceptance struct {
 	File string
 	Line int
-	// Rule is the rule of the finding. Reason is empty when the comment gives none.
+	// Rule is the rule of the finding. Reason is empty if the comment has none.
 	Rule, Reason string
 
-	// from and to are the lines that it is about.
+	// from and to are the first and last line to which it applies.
 	from, to int
 }
 
-// Covers reports whether the comment is about a line of its file.
+// Covers reports whether the comment applies to a line of its file.
 func (a *Acceptance) Covers(line int) bool { return a.from <= line && line <= a.to }
 
-// heading is a line that every object begins with.
+// heading matches the first lines of an object.
 var heading = regexp.MustCompile(`^(apiVersion|kind|metadata):`)
 
 var acceptance = regexp.MustCompile(`(?:^|\s)#\s*gatehouse:\s*accept\s+([\w./-]+)\s*(?::\s*(.*?)\s*)?$`)
@@ -44,7 +44,7 @@ func acceptances(file string, p part) []Acceptance {
 			a.from, a.to = first, last
 		}
 	}
-	// waiting are those about the next line with content.
+	// waiting counts the comments that apply to the next line with content.
 	waiting := 0
 	for text := range bytes.Lines(p.text) {
 		line++
@@ -59,7 +59,7 @@ func acceptances(file string, p part) []Acceptance {
 		if m == nil {
 			continue
 		}
-		// It is about nothing until there is a line with content.
+		// It applies to nothing until there is a line with content.
 		a := Acceptance{File: file, Line: line, Rule: string(m[1]), Reason: string(m[2]), to: -1}
 		if own {
 			waiting++

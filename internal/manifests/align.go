@@ -8,9 +8,10 @@ import (
 // space reports whether YAML folds a byte.
 func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// Align finds the text of a scalar in its source: the result has the place of each byte of the text,
-// or -1 for a byte that is written in another way, such as a line break. The key of the scalar is at
-// a line and a character of it, both from 1. Align returns nil when the text is not written there.
+// Align finds the text of a scalar in its source: the result has the offset of each byte of the
+// text, or -1 for a byte that is written differently, such as a line break. line and column are the
+// position of the scalar's key in the source, both from 1. Align returns nil if the source does not
+// contain the text.
 func Align(source string, line, column int, text string) []int {
 	at := 0
 	for range line - 1 {
@@ -33,7 +34,7 @@ func Align(source string, line, column int, text string) []int {
 	places := make([]int, len(text))
 	for i := 0; i < len(text); {
 		if space(text[i]) {
-			// White space is folded: some of it stands for some.
+			// White space is folded: any run of it matches any other.
 			for ; i < len(text) && space(text[i]); i++ {
 				places[i] = -1
 				if s.at < len(source) && source[s.at] == text[i] && text[i] != '\n' {
@@ -53,14 +54,14 @@ func Align(source string, line, column int, text string) []int {
 	return places
 }
 
-// scalar is a place in a scalar of YAML. quote is what quotes it, or 0.
+// scalar is a position in a YAML scalar. quote is its quotation mark, or 0.
 type scalar struct {
 	source string
 	at     int
 	quote  byte
 }
 
-// open goes to the first byte of the value.
+// open moves to the first byte of the value.
 func (s *scalar) open() {
 	s.skip()
 	if s.at >= len(s.source) {
@@ -77,7 +78,7 @@ func (s *scalar) open() {
 	}
 }
 
-// skip goes over white space, and over what double quotes write for line breaks.
+// skip moves over white space, and over escaped line breaks in double quotes.
 func (s *scalar) skip() {
 	for s.at < len(s.source) {
 		switch rest := s.source[s.at:]; {
@@ -91,7 +92,7 @@ func (s *scalar) skip() {
 	}
 }
 
-// next goes over a byte, and returns where it is; -1 when another one is there.
+// next moves over byte c, and returns its offset; -1 if the next byte is another one.
 func (s *scalar) next(c byte) int {
 	rest, place := s.source[min(s.at, len(s.source)):], s.at
 	switch {

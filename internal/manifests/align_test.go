@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
-// An expression is found in its source however YAML writes it (S24.15).
+// An expression is found in its source in every YAML notation (S24.15).
 func TestTextsAreFoundInTheirSource(t *testing.T) {
 	for name, tc := range map[string]struct {
 		source, text string

@@ -12,15 +12,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// IgnoreFile is the file in a directory that names the files below it which are not read. It is
-// written as a .gitignore.
+// IgnoreFile is the file in a directory that lists paths below it to skip. It has the syntax of a
+// .gitignore.
 const IgnoreFile = ".gatehouseignore"
 
-// Ignore says which files are not read. The zero value reads all.
+// Ignore selects the files to skip. The zero value skips none.
 type Ignore struct {
-	// Tests leaves out what is for tests below a directory.
+	// Tests skips files for tests below a directory.
 	Tests bool
-	// Files are files that are left out, by their clean paths.
+	// Files are files to skip, by their clean paths.
 	Files map[string]bool
 	rules []ignoreRule
 	// known are the directories whose IgnoreFile was read.
@@ -30,15 +30,14 @@ type Ignore struct {
 type ignoreRule struct {
 	// base is the directory that the pattern is relative to.
 	base string
-	// pattern matches paths below it. Without its base, it matches names.
+	// pattern matches paths below base, or names if base is empty.
 	pattern *regexp.Regexp
-	// again reports whether what it matches is read all the same, directories whether it
-	// matches directories only.
+	// again is set for a negated pattern, directories for a pattern that matches directories only.
 	again, directories bool
 }
 
-// NewIgnore leaves out what patterns match, below the working directory, and what the IgnoreFile
-// of the working directory names.
+// NewIgnore skips the paths below the working directory that match patterns or the IgnoreFile of
+// the working directory.
 func NewIgnore(patterns []string) (*Ignore, error) {
 	i, err := NewPatterns(patterns)
 	if err != nil {
@@ -47,7 +46,7 @@ func NewIgnore(patterns []string) (*Ignore, error) {
 	return i, i.Enter(".")
 }
 
-// NewPatterns is NewIgnore for patterns alone.
+// NewPatterns is NewIgnore with patterns only.
 func NewPatterns(patterns []string) (*Ignore, error) {
 	i := &Ignore{}
 	return i, i.add(".", patterns)
@@ -95,7 +94,7 @@ func (i *Ignore) add(base string, patterns []string) error {
 		text, again := strings.CutPrefix(line, "!")
 		r.again = again
 		text, r.directories = strings.CutSuffix(text, "/")
-		// Without a slash it is about names, at any depth.
+		// A pattern without a slash matches names, at any depth.
 		if !strings.Contains(text, "/") {
 			text = "**/" + text
 		}
@@ -108,7 +107,7 @@ func (i *Ignore) add(base string, patterns []string) error {
 	return nil
 }
 
-// compile makes an expression of a pattern.
+// compile converts a pattern to a regular expression.
 func compile(pattern string) (*regexp.Regexp, error) {
 	if _, err := path.Match(strings.ReplaceAll(pattern, "**", "*"), ""); err != nil {
 		return nil, err
@@ -148,8 +147,8 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(b.String() + "$")
 }
 
-// Ignores reports whether a file or a directory is not read. A file in a directory that is not
-// read is not read, either.
+// Ignores reports whether a file or a directory is skipped. Files in a skipped directory are
+// skipped, too.
 func (i *Ignore) Ignores(name string, directory bool) bool {
 	if i == nil {
 		return false

@@ -17,7 +17,7 @@ func isKustomization(path string) bool {
 	return slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, filepath.Base(path))
 }
 
-// kustomization notes a kustomization, and its patches, which are parts of objects.
+// kustomization records a kustomization, and its patches, which are parts of objects.
 func (r *reader) kustomization(path string) {
 	dir := filepath.Dir(path)
 	r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a kustomization is not built: " + made("kubectl kustomize", dir)})
@@ -56,7 +56,7 @@ func (r *reader) kustomization(path string) {
 		if p.Path != "" {
 			name := filepath.Join(dir, filepath.FromSlash(p.Path))
 			r.patches[name] = path
-			// Many patches may be one file.
+			// Many patches may refer to one file.
 			of, known := read[name]
 			if !known {
 				if data, err := files.ReadFound(name, files.Configuration, dir); err == nil {
@@ -76,34 +76,33 @@ func (r *reader) kustomization(path string) {
 	}
 }
 
-// patch is a patch as a kustomization has it.
+// patch is a patch in a kustomization.
 type patch struct {
 	Path, Patch string
 	Target      *about
 }
 
-// about says which objects a patch is for. Empty names stand for any.
+// about selects the objects of a patch. Empty names match any.
 type about struct{ Kind, Name string }
 
-// Patch says that a kustomization changes an object: more than its metadata, or its annotations.
+// Patch records that a kustomization changes an object: more than its metadata, or its annotations.
 type Patch struct {
-	// Kustomization is the file that says so.
+	// Kustomization is the kustomization file.
 	Kustomization string
-	// Annotations are what is set if nothing else is changed; otherwise nil.
+	// Annotations are the new annotations if nothing else is changed; otherwise nil.
 	Annotations map[string]string
 	about
-	// files are those that the kustomization builds on.
+	// files are the files that the kustomization builds on.
 	files map[string]bool
 }
 
-// Changes reports whether the patch changes an object. The kustomization may have made the name of the
-// object longer.
+// Changes reports whether the patch changes an object. The kustomization may add a prefix to the object's name.
 func (p *Patch) Changes(o *Object) bool {
 	return p.files[filepath.Clean(o.File)] && o.Content["kind"] == p.Kind && (p.Name == "" || strings.HasSuffix(p.Name, o.Name()))
 }
 
-// builtOn returns the files that the kustomization of a directory builds on, and those of the
-// kustomizations that it names.
+// builtOn returns the files that the kustomization of a directory builds on, directly and through other
+// kustomizations.
 func (r *reader) builtOn(dir string) map[string]bool {
 	found, waiting := map[string]bool{}, []string{dir}
 	for len(waiting) > 0 {
@@ -117,7 +116,7 @@ func (r *reader) builtOn(dir string) map[string]bool {
 	return found
 }
 
-// changes notes the objects that a patch changes. of is what its text changes.
+// changes records the objects that a patch changes. of are the objects that its text changes.
 func (r *reader) changes(kustomization string, p *patch, of []Patch) {
 	for _, to := range of {
 		if p.Target != nil {
@@ -129,8 +128,8 @@ func (r *reader) changes(kustomization string, p *patch, of []Patch) {
 	}
 }
 
-// changed returns which objects the text of a patch changes, in so far as it changes more than their metadata, or
-// sets annotations. A JSON patch names none.
+// changed returns the objects that the text of a patch changes, if it changes more than their metadata, or sets
+// annotations. A JSON patch names none.
 func changed(text string) (list []Patch) {
 	for _, part := range split([]byte(text)) {
 		var content any

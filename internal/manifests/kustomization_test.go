@@ -9,8 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
-// A kustomization changes the objects that it builds on and that its patches name, unless a patch is
-// about metadata only. What it sets of annotations is known. The same name in other files is another object.
+// A kustomization changes the objects that it builds on and that its patches name, unless a patch only
+// changes metadata. The annotations that it sets are recorded. An object with the same name in other files
+// is a different object.
 func TestPatchesChangeObjects(t *testing.T) {
 	const base = "resources: [hook.yaml]\n"
 	for _, tc := range []struct {
@@ -53,7 +54,7 @@ func TestPatchesChangeObjects(t *testing.T) {
 	}
 }
 
-// What is for tests is left out below a directory, if that is asked for, and named in one note.
+// On request, files for tests below a directory are omitted, and listed in one note.
 func TestWhatIsForTestsIsLeftOut(t *testing.T) {
 	files := map[string]string{}
 	for _, name := range []string{"deploy/a", "deploy/tests/a", "pkg/testdata/a", "pkg/testdata/deep/a", "pkg/test-resources/a", "contest/test", "hack/kind-e2e"} {

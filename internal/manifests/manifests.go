@@ -15,26 +15,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// Stdin is the path that stands for standard input.
+// Stdin is the path of standard input.
 const Stdin = "-"
 
-// Most bounds the documents of all paths together, and the elements of their lists. A check holds
-// about 50 KB for each object.
+// Most bounds the documents of all paths together, and the elements of their lists. A check holds about 50 KB for
+// each object.
 const Most = 50_000
 
-// stdinName is what standard input is called in messages.
+// stdinName is the name of standard input in messages.
 const stdinName = "standard input"
 
 // Object is one object of a file.
 type Object struct {
-	// File is the file as it was named, Line the line in it where the object begins.
+	// File is the path of the file as it was named, Line the line in it where the object begins.
 	File string
 	Line int
 	// Content has the object. It must not be changed.
 	Content map[string]any
 
-	// document is the line of the file where the object's document begins. node is the
-	// object in it, nil when its lines are not known. Few objects are asked for it.
+	// document is the line of the file where the object's document begins. node returns the object's YAML node on
+	// demand; nil if its lines are unknown.
 	document int
 	node     func() *yamlv3.Node
 }
@@ -46,8 +46,8 @@ func (o *Object) With(content map[string]any) *Object {
 	return &out
 }
 
-// Problem is a part of a file that cannot be read, or that is read in another way than it
-// looks. Warning reports whether the objects are there all the same.
+// Problem is an unreadable part of a file, or a part with another meaning than it appears to have. Warning is set
+// if the objects were read nevertheless.
 type Problem struct {
 	File    string
 	Line    int
@@ -55,25 +55,25 @@ type Problem struct {
 	Warning bool
 }
 
-// Note is something that is not an object and is left out.
+// Note is a part that is not an object, and is skipped.
 type Note struct {
 	File    string `json:"file"`
 	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
 }
 
-// MadeByOthers is in the Message of a Note about what another program makes objects of.
+// MadeByOthers is in the Message of a Note about input of another program that generates objects.
 const MadeByOthers = "give the command what "
 
 func made(by, dir string) string { return fmt.Sprintf("%s'%s %s' makes, as -", MadeByOthers, by, dir) }
 
-// Set is what was read.
+// Set is the result of Read.
 type Set struct {
 	// Objects are in the order of the paths, of the names in a directory, and of the file.
 	Objects  []*Object
 	Problems []Problem
 	Notes    []Note
-	// Files are those that were read, in their order.
+	// Files are the files that were read, in order.
 	Files []string
 	// Acceptances are the comments that accept findings.
 	Acceptances []Acceptance
@@ -81,36 +81,35 @@ type Set struct {
 	Patched []Patch
 }
 
-// reader makes a Set.
+// reader builds a Set.
 type reader struct {
 	set Set
-	// patches are the files that are patches of a kustomization. resources are what the kustomization
+	// patches are the files that are patches of a kustomization. resources are the resources that the kustomization
 	// of a directory names.
 	patches   map[string]string
 	resources map[string][]string
-	// tests are the directories and files that were left out.
+	// tests are the skipped directories and files for tests.
 	tests []string
 	// seen are the files that were read.
 	seen map[string]bool
-	// size is how many bytes were read.
+	// size is the number of bytes that were read.
 	size int64
-	// ignore says what is not read.
+	// ignore has the paths to skip.
 	ignore *Ignore
 }
 
-// TooMuch is the error of Read for more than it takes.
+// TooMuch is the error of Read for input over its limits.
 type TooMuch string
 
 // Error implements error.
 func (t TooMuch) Error() string { return string(t) }
 
-// Read reads paths. A path is a file, a directory, or Stdin. Of a directory, it reads the
-// files .yaml, .yml and .json in it and below it, without hidden directories. The error
-// says that a path itself cannot be read, or that all paths together have more than Most or more
-// bytes than one file may have; what is wrong below a path is a Problem.
+// Read reads paths. A path is a file, a directory, or Stdin. In a directory, it reads the files .yaml, .yml and
+// .json in it and below it, without hidden directories. It is an error if a path itself cannot be read, or if all
+// paths together exceed Most or the size limit of one file; an error below a path is a Problem.
 func Read(paths []string, stdin io.Reader) (*Set, error) { return ReadBut(&Ignore{}, paths, stdin) }
 
-// ReadBut is Read without what is ignored, which is a Note.
+// ReadBut is Read without the ignored files, which become a Note.
 func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
 	r := &reader{ignore: ignore, patches: map[string]string{}, resources: map[string][]string{}, seen: map[string]bool{}}
 	for _, path := range paths {
@@ -155,7 +154,7 @@ func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
 	return &r.set, nil
 }
 
-// add adds what is in a file.
+// add adds the content of a file.
 func (r *reader) add(file string, data []byte) error {
 	if r.size += int64(len(data)); r.size > files.Objects {
 		return TooMuch(fmt.Sprintf("%s: with this file, there are more than %d MiB to read: name fewer files or directories", file, files.Objects>>20))
@@ -173,7 +172,7 @@ func (r *reader) add(file string, data []byte) error {
 	return nil
 }
 
-// ignored reports whether a path is not read, and notes it.
+// ignored reports whether a path is skipped, and adds a note.
 func (r *reader) ignored(path string, directory bool) bool {
 	if !r.ignore.Ignores(path, directory) {
 		return false
@@ -182,7 +181,7 @@ func (r *reader) ignored(path string, directory bool) bool {
 	return true
 }
 
-// file reads a file by one of the functions of files, once.
+// file reads a file with a function of package files, once.
 func (r *reader) file(path string, read func(string, int64) ([]byte, error)) error {
 	if r.seen[filepath.Clean(path)] {
 		return nil
@@ -198,24 +197,24 @@ func (r *reader) file(path string, read func(string, int64) ([]byte, error)) err
 // chartFile is the file that makes a directory a Helm chart.
 const chartFile = "Chart.yaml"
 
-// ofTests are words in the names of directories with files for tests, which often have faults on purpose. A file is
+// ofTests are words in the names of directories with files for tests, which often have deliberate errors. A file is
 // for tests if its name has the first of these words.
 var ofTests = []string{"e2e", "fixtures", "test", "testdata", "tests"}
 
-// isOfTests reports whether a word of a name is one of some, as in test-resources.
+// isOfTests reports whether a word of a name is one of words, as in test-resources.
 func isOfTests(name string, words []string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("-_.", r) }), func(word string) bool {
 		return slices.Contains(words, word)
 	})
 }
 
-// IsManifest reports whether a file of a name is read in a directory.
+// IsManifest reports whether a file is read in a directory, by its name.
 func IsManifest(name string) bool { return slices.Contains(extensions, filepath.Ext(name)) }
 
-// extensions are the ends of the names of files that are read in directories.
+// extensions are the extensions of files that are read in directories.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// directory reads what is below a directory.
+// directory reads the files below a directory.
 func (r *reader) directory(root string) error {
 	var found []string
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
@@ -286,7 +285,7 @@ func (r *reader) directory(root string) error {
 	return nil
 }
 
-// leadsOut reports whether a link leads out of the folders of the user, which is a Problem.
+// leadsOut reports whether a link leads out of the user's folders, which is a Problem.
 func (r *reader) leadsOut(path, root string) bool {
 	err := files.CheckFound(path, root)
 	if !errors.As(err, new(files.Refused)) {

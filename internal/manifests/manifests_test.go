@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
-// show writes a set as one line for each thing in it, with paths relative to dir.
+// show formats a set with one line per element, with paths relative to dir.
 func show(set *manifests.Set, dir string) string {
 	var b strings.Builder
 	at := func(file string, line int) string {
@@ -46,7 +46,7 @@ func show(set *manifests.Set, dir string) string {
 
 var update = flag.Bool("update", false, "write the expectations of testdata anew")
 
-// Each case is files, and what is read of their directory.
+// Each case has files, and the expected result of reading their directory.
 func TestReadsWhatIsInADirectory(t *testing.T) {
 	cases, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(cases) == 0 {
@@ -104,7 +104,8 @@ func TestReadsStandardInput(t *testing.T) {
 	}
 }
 
-// The place of a field is that of its key, and of what it is missing in.
+// The place of a field is the place of its key. The place of a missing field is the place of its
+// nearest parent.
 func TestPlaces(t *testing.T) {
 	file := `# first
 
@@ -146,7 +147,6 @@ items:
 	}
 }
 
-// A path that cannot be read is an error that names it.
 func TestPathsThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct{ path, want string }{
@@ -159,7 +159,7 @@ func TestPathsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Below a directory, what cannot be read is a problem, and the rest is read.
+// An unreadable part of a directory is a Problem, and the rest is read.
 func TestUnreadablePartsOfADirectory(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -204,14 +204,14 @@ func TestAFileIsReadOnce(t *testing.T) {
 	}
 }
 
-// An endless or huge input ends with an error.
+// Endless or huge input is an error.
 func TestHugeInputIsAnError(t *testing.T) {
 	if _, err := manifests.Read([]string{"-"}, endless{}); err == nil || !strings.Contains(err.Error(), "standard input: has more than 256 MiB") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// More than Most is one error, however it is written, and the paths count together.
+// More than Most is one error, in every syntax, and the paths count together.
 func TestAliasesOfALongTextAreAnError(t *testing.T) {
 	aliases := "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 100_000) + "*a]\n"
 	for name, text := range map[string]string{"alone": aliases, "with a key that occurs twice": aliases + "a: 1\n"} {
@@ -281,7 +281,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Whatever is in a file, reading it ends, and every place is a line of it.
+// For every file, reading ends, and every place is a line of the file.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: A\nspec:\n- {a: b}\n---\n# x\n--- {}\n"), "spec[0].a")
 	f.Add([]byte(`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"A"}, 3]}{`), "items[0]")

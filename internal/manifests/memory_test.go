@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
-// What is read of a large repository is its objects, and not how each of their fields is written.
+// Reading a large repository keeps its objects in memory, without the YAML nodes of their fields.
 func TestObjectsTakeLittleMemory(t *testing.T) {
 	const objects, fields, most = 2000, 40, 10 << 10
 	var text strings.Builder

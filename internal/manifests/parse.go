@@ -27,7 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// Content is what is in a file.
+// Content is the content of a file.
 type Content struct {
 	// Objects, Problems and Notes are in the order of the file.
 	Objects  []*Object
@@ -36,12 +36,12 @@ type Content struct {
 	// Acceptances are the comments that accept findings.
 	Acceptances []Acceptance
 
-	// left is how much more may be in the file.
+	// left is the number of further elements that the file may have.
 	left *atomic.Int64
 }
 
-// Parse returns what is in a file, which it reads as kubectl does: YAML and JSON, several
-// documents, and lists, which are taken apart. A file with more than Most is a Problem.
+// Parse parses the content of a file as kubectl does: YAML and JSON, several documents, and lists, whose items
+// become separate objects. A file with more than Most is a Problem.
 func Parse(file string, data []byte) *Content {
 	c, err := parse(file, data, Most)
 	if err != nil {
@@ -50,7 +50,7 @@ func Parse(file string, data []byte) *Content {
 	return c
 }
 
-// parse is Parse with another bound. The error says that the file has more.
+// parse is Parse with another bound. It is an error if the file exceeds the bound.
 func parse(file string, data []byte, most int) (*Content, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	full := fmt.Errorf("has more than %d documents and elements of lists: split the file", most)
@@ -90,7 +90,7 @@ func parse(file string, data []byte, most int) (*Content, error) {
 	return c, nil
 }
 
-// object adds an object, and counts it; so do problem and note.
+// object adds and counts an object; problem and note do the same for Problems and Notes.
 func (c *Content) object(o *Object) {
 	c.Objects = append(c.Objects, o)
 	c.left.Add(-1)
@@ -111,7 +111,7 @@ type part struct {
 	line int
 }
 
-// split takes a file apart at its lines of three dashes.
+// split splits a file at its lines of three dashes.
 func split(data []byte) []part {
 	var parts []part
 	current := part{line: 1}
@@ -122,10 +122,10 @@ func split(data []byte) []part {
 			current.text = data[begin:offset]
 			parts = append(parts, current)
 			current = part{line: line}
-			// What stands behind the dashes belongs to the document.
+			// Content after the dashes belongs to the document.
 			begin = offset + len("---")
 			if behind := bytes.TrimSpace(rest); len(behind) > 0 && behind[0] == '#' {
-				// A comment may stand behind a tab, which YAML takes for a mistake there.
+				// A comment may follow a tab, which is a YAML error there.
 				begin = offset + len(bytes.TrimRight(text, "\r\n"))
 			}
 		}
@@ -135,7 +135,7 @@ func split(data []byte) []part {
 	return append(parts, current)
 }
 
-// stream reads JSON values that follow one another.
+// stream reads consecutive JSON values.
 func (c *Content) stream(file string, p part) {
 	decoder := json.NewDecoder(bytes.NewReader(p.text))
 	line, counted := p.line, int64(0)
@@ -155,7 +155,7 @@ func (c *Content) stream(file string, p part) {
 		begin += int64(len(rest) - len(bytes.TrimLeft(rest, " \t\r\n")))
 		if err != nil {
 			if begin == 0 || bytes.IndexByte(p.text, '\n') >= 0 {
-				// YAML begins with a brace, too, and its errors have a line.
+				// YAML may begin with a brace, too, and its errors have a line.
 				c.document(file, p)
 				return
 			}
@@ -171,7 +171,7 @@ func (c *Content) stream(file string, p part) {
 	}
 }
 
-// document reads a document of YAML.
+// document reads a YAML document.
 func (c *Content) document(file string, p part) {
 	if err := aliases.Check(p.text, files.Configuration); err != nil {
 		c.problem(Problem{File: file, Line: p.line, Message: err.Error()})
@@ -179,7 +179,7 @@ func (c *Content) document(file string, p part) {
 	}
 	content, root, err := fromYAML(p.text)
 	if err != nil {
-		// kubectl takes the last of members of the same name.
+		// For duplicate members, kubectl uses the last one.
 		again, lenient := yaml.YAMLToJSON(p.text)
 		c.problem(Problem{File: file, Line: p.line + min(max(LineOf(err), 1)-1, bytes.Count(p.text, []byte("\n"))), Message: wrong(err, p.text), Warning: lenient == nil})
 		if lenient != nil {
@@ -197,8 +197,7 @@ func (c *Content) document(file string, p part) {
 
 var yamlLine = regexp.MustCompile(`(?m)line (\d+): `)
 
-// LineOf returns the line in its document that an error of the YAML library is about, 0
-// when it names none.
+// LineOf returns the line in its document of an error of the YAML library, 0 if the error names none.
 func LineOf(err error) int {
 	m := yamlLine.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -208,13 +207,13 @@ func LineOf(err error) int {
 	return n
 }
 
-// PlainYAML is an error of the YAML library without its prefixes and lines.
+// PlainYAML returns an error of the YAML library without its prefixes and lines.
 func PlainYAML(err error) string {
 	s := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "yaml: unmarshal errors:\n  ", ""), "error converting YAML to JSON: ")
 	return yamlLine.ReplaceAllString(strings.TrimPrefix(s, "yaml: "), "")
 }
 
-// wrong words an error of the YAML library for somebody who sees the line next to it.
+// wrong returns an error of the YAML library in words for a reader who sees the line next to it.
 func wrong(err error, text []byte) string {
 	s := PlainYAML(err)
 	if strings.Contains(s, "already set in map") {
@@ -225,7 +224,7 @@ func wrong(err error, text []byte) string {
 	return s
 }
 
-// value takes the value of a document apart.
+// value adds the objects of a document.
 func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	o := &Object{File: file, document: p.line, Line: p.line + skipped(p.text)}
 	object, ok := content.(map[string]any)
@@ -235,8 +234,8 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	}
 	o.Content = object
 	if _, list := object["items"]; !list {
-		// Nodes take more memory than their text, and few objects are asked for theirs. The lines of the
-		// elements of a list need them at once.
+		// Nodes take more memory than their text, and few objects need theirs, so they are parsed on demand. The
+		// lines of list elements need them at once.
 		root = nil
 	}
 	o.node = func() *yamlv3.Node { return root }
@@ -261,8 +260,8 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	c.flatten(o)
 }
 
-// nodeOf returns a function that reads the node of a document; nil when it has none. The node stays in memory while
-// places in it are asked for, and not for the time of a check.
+// nodeOf returns a function that parses the node of a document; nil if it has none. The node stays in memory while
+// places in it are requested, and not for the duration of a check.
 func nodeOf(text []byte) func() *yamlv3.Node {
 	var mu sync.Mutex
 	var kept weak.Pointer[yamlv3.Node]
@@ -281,10 +280,11 @@ func nodeOf(text []byte) func() *yamlv3.Node {
 	}
 }
 
-// ownKinds are those of files of gatehouse, which no server has. Nobody needs to hear that they are in a tree.
+// ownKinds are the kinds of Gatehouse's own files, which no server has. They are skipped in a directory without a
+// note.
 var ownKinds = []string{"AdmissionTests", "CheckReport", "ClusterSnapshot", "Configuration"}
 
-// skipped counts the lines before the first one with content.
+// skipped counts the lines before the first line with content.
 func skipped(text []byte) int {
 	n := 0
 	for line := range bytes.Lines(text) {
@@ -296,7 +296,7 @@ func skipped(text []byte) int {
 	return 0
 }
 
-// flatten adds an object, or what it lists.
+// flatten adds an object, or the items of a list.
 func (c *Content) flatten(o *Object) {
 	apiVersion, _ := o.Content["apiVersion"].(string)
 	kind, _ := o.Content["kind"].(string)
@@ -328,16 +328,15 @@ func (c *Content) flatten(o *Object) {
 		}
 		one.Content = content
 		if of := strings.TrimSuffix(kind, "List"); of != "" && content["kind"] == nil && content["apiVersion"] == nil {
-			// Lists of one kind need not repeat it.
+			// Typed lists need not repeat the kind in their items.
 			content["apiVersion"], content["kind"] = apiVersion, of
 		}
 		c.flatten(one)
 	}
 }
 
-// Place returns the line and the column of a field, whose path is written as API servers
-// write it in errors: spec.containers[0].image, data[some.key]. For a field that is not
-// there, it is the place of what it is missing in.
+// Place returns the line and the column of a field. The path has the form of API server errors:
+// spec.containers[0].image, data[some.key]. For a missing field, it returns the place of the nearest parent.
 func (o *Object) Place(path string) (line, column int) {
 	if o.node == nil {
 		return o.Line, 1
@@ -358,10 +357,10 @@ func (o *Object) Place(path string) (line, column int) {
 	return line, column
 }
 
-// stepForm is a name in a path of a field, or what stands in brackets, which may have brackets of its own.
+// stepForm matches a name in the path of a field, or the text in brackets, which may have brackets of its own.
 var stepForm = regexp.MustCompile(`\[((?:[^\[\]]|\[[^\[\]]*\])+)\]|[^.\[\]]+`)
 
-// steps takes the path of a field apart.
+// steps splits the path of a field.
 func steps(path string) (list []string) {
 	for _, m := range stepForm.FindAllStringSubmatch(path, -1) {
 		list = append(list, cmp.Or(m[1], m[0]))
@@ -369,8 +368,7 @@ func steps(path string) (list []string) {
 	return list
 }
 
-// member returns the member of a node that a step of a path means: the node whose place is
-// shown, and the value.
+// member returns the member of a node at a step of a path: the node whose place is shown, and the value.
 func member(n *yamlv3.Node, step string) (key, value *yamlv3.Node) {
 	if n.Kind == yamlv3.AliasNode {
 		n = n.Alias
@@ -387,7 +385,7 @@ func member(n *yamlv3.Node, step string) (key, value *yamlv3.Node) {
 		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(n.Content) {
 			return n.Content[i], n.Content[i]
 		}
-		// Lists that are keyed are written as list[name].
+		// Keyed lists are written as list[name].
 		i := slices.IndexFunc(n.Content, func(item *yamlv3.Node) bool {
 			name := child(item, "name")
 			return name != nil && name.Value == step
@@ -399,8 +397,8 @@ func member(n *yamlv3.Node, step string) (key, value *yamlv3.Node) {
 	return key, value
 }
 
-// ValueOf returns the line and the column of what is at a path of names and indexes, or of as much
-// of the path as is written.
+// ValueOf returns the line and the column of the value at a path of names and indexes, or of the last existing part
+// of the path.
 func (o *Object) ValueOf(path []any) (line, column int) {
 	n := o.node()
 	if n == nil {
@@ -416,10 +414,10 @@ func (o *Object) ValueOf(path []any) (line, column int) {
 	return o.document + n.Line - 1, n.Column
 }
 
-// At names the place of the object.
+// At returns the place of the object as FILE:LINE.
 func (o *Object) At() string { return fmt.Sprintf("%s:%d", o.File, o.Line) }
 
-// child returns the node at a path of names and indexes, nil when it is not there.
+// child returns the node at a path of names and indexes, nil if it does not exist.
 func child(n *yamlv3.Node, path ...any) *yamlv3.Node {
 	for _, step := range path {
 		if n == nil {

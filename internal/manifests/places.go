@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Places finds where registrations are written in files. The zero value has none.
+// Places finds the place of registrations in files. The zero value has none.
 type Places struct{ registrations map[string]*Object }
 
 // PlacesIn finds the registrations of some files.
@@ -32,11 +32,11 @@ func (p *Places) Add(o *Object) {
 	p.registrations[kind+"/"+o.Name()] = o
 }
 
-// Find returns the registration of a kind and name, nil when there is none.
+// Find returns the registration of a kind and name, nil if there is none.
 func (p *Places) Find(kind, name string) *Object { return p.registrations[kind+"/"+name] }
 
-// Locate returns the place of a rule, or of the entry when rule is nil; nil when the entry is
-// not in the files.
+// Locate returns the place of a rule, or of the entry if rule is nil; nil if the entry is not in
+// the files.
 func (p Places) Locate(e *plan.Entry, rule *int) *plan.Location {
 	o := p.Find(e.Kind, e.Configuration)
 	if o == nil {
@@ -67,19 +67,19 @@ func (p Places) Locate(e *plan.Entry, rule *int) *plan.Location {
 	return &plan.Location{File: o.File, Line: line, Field: text}
 }
 
-// Name is the name of the object, empty when it has none.
+// Name returns the name of the object, empty if it has none.
 func (o *Object) Name() string {
 	metadata, _ := o.Content["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	return name
 }
 
-// Unstructured is the object for client libraries. It shares the Content.
+// Unstructured returns the object for client libraries. It shares the Content.
 func (o *Object) Unstructured() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: o.Content}
 }
 
-// Unstructured are the objects for client libraries; none of no set.
+// Unstructured returns the objects for client libraries; none for a nil Set.
 func (s *Set) Unstructured() (list []*unstructured.Unstructured) {
 	if s == nil {
 		return nil

@@ -12,13 +12,12 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// fromYAML decodes a document as kubectl does: by YAML 1.1, with keys that occur once, into
-// the types that objects from JSON have. root is the document as it is written, if it is
-// known.
+// fromYAML decodes a document as kubectl does: as YAML 1.1 without duplicate keys, into the types of decoded JSON.
+// root is the parsed document, if known.
 //
-// kubectl's library goes from YAML to JSON and back, and knows no lines, so that a second
-// one would have to parse the document again for them. Here one parse serves both, where the
-// document has nothing out of the ordinary; the usual library decides about the rest.
+// kubectl's library converts YAML to JSON and back, and knows no lines, so that a second library would have to parse
+// the document again for them. Here one parse serves both if the document uses only common YAML; the usual library
+// decodes the others.
 func fromYAML(text []byte) (content any, root *yamlv3.Node, err error) {
 	document := &yamlv3.Node{}
 	if yamlv3.Unmarshal(text, document) == nil && len(document.Content) == 1 {
@@ -35,12 +34,11 @@ func fromYAML(text []byte) (content any, root *yamlv3.Node, err error) {
 	return content, root, err
 }
 
-// Value is what a node stands for, in the types that objects from JSON have. ok is false if the node has something out
-// of the ordinary.
+// Value returns the value of a node, in the types of decoded JSON. ok is false if the node uses uncommon YAML.
 func Value(n *yamlv3.Node) (value any, ok bool) { return (&values{}).value(n) }
 
-// values makes values of nodes. It gives up on what is out of the ordinary: tags, anchors,
-// merged keys, keys that occur twice, keys that are not strings.
+// values converts nodes to values. It does not support uncommon YAML: tags, anchors, merged keys, duplicate keys, keys
+// that are not strings.
 type values struct {
 	// known are the values of plain scalars that are not strings, by their text.
 	known map[string]any
@@ -82,10 +80,10 @@ func (r *values) value(n *yamlv3.Node) (any, bool) {
 	return nil, false
 }
 
-// words are the plain scalars that mean something else in YAML 1.1, in lower case.
+// words are the plain scalars with a special meaning in YAML 1.1, in lower case.
 var words = []string{"", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
-// plain is the value of a scalar without quotation marks.
+// plain returns the value of an unquoted scalar.
 func (r *values) plain(text string) (any, bool) {
 	if !special(text) {
 		return text, true
@@ -123,7 +121,7 @@ func special(text string) bool {
 	return len(text) <= len("false") && slices.Contains(words, strings.ToLower(text))
 }
 
-// asJSON returns a value of YAML as one of JSON.
+// asJSON converts a YAML value to the types of decoded JSON.
 func asJSON(value any) (any, error) {
 	switch v := value.(type) {
 	case map[any]any:
@@ -171,7 +169,7 @@ func asJSON(value any) (any, error) {
 	return nil, fmt.Errorf("a value of type %T cannot be in an object", value)
 }
 
-// keyName is the name of a member whose key is not a string in YAML.
+// keyName returns the member name of a YAML key that is not a string.
 func keyName(key any) (string, error) {
 	switch k := key.(type) {
 	case string:

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// documentsOfYAML have what YAML writes in several ways.
+// documentsOfYAML use the alternative notations of YAML.
 var documentsOfYAML = []string{
 	"a: 1\nb: [1, 2.5, 1.0, -3, 0x10, 0o17, 017, 1e3, 1e30, 1_000]\nc: {d: null, e: ~, f: }\n",
 	"on: yes\noff: no\ny: n\n1: one\n2.5: x\ntrue: t\n-7: z\n",
@@ -23,7 +23,7 @@ var documentsOfYAML = []string{
 	"a: -0.0\nb: 0.0\nc: 4611686018427387904.0\nd: 1e17\ne: 1e18\nf: 1e21\n",
 }
 
-// asKubectl is how kubectl decodes a document.
+// asKubectl decodes a document with kubectl's library.
 func asKubectl(text []byte) (content any, err error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err == nil {

@@ -1,2 +1,2 @@
-// Package nearest finds the name that somebody meant who made a typing error.
+// Package nearest suggests the name that a user probably meant by a misspelled one.
 package nearest

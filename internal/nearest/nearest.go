@@ -2,10 +2,10 @@ package nearest
 
 import "fmt"
 
-// Suggestion asks whether the nearest of the names was meant, written after prefix. It
-// is empty when none is near.
+// Suggestion returns a question whether the user meant the nearest of the names, after prefix. It
+// is empty if no name is near.
 func Suggestion(prefix, given string, names []string) string {
-	// A third of the letters may be wrong: typing errors, not other words.
+	// A third of the letters may be wrong, so that only misspellings match, not other words.
 	best, limit := "", len(given)/3
 	for _, name := range names {
 		if d := distance(given, name); d <= limit {
@@ -18,8 +18,8 @@ func Suggestion(prefix, given string, names []string) string {
 	return fmt.Sprintf(" (did you mean %s%s?)", prefix, best)
 }
 
-// distance counts the letters to insert, delete or replace to get from a to b, and the pairs to
-// swap.
+// distance returns the number of letters to insert, delete or replace, and of pairs to swap, to get
+// from a to b.
 func distance(a, b string) int {
 	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -1,7 +1,7 @@
-// Package program knows the name that this program was started under.
+// Package program has the name under which this program was started.
 //
-// Programs that start a control plane for tests ask kube-apiserver and etcd for --help first,
-// to see which flags there are. The answers are known when the program is built. Package
-// program gives them when it is initialized, before a thousand other packages are: after 10 to 20 ms,
-// and not after the 60 to 190 ms that main takes to begin. It imports little, so that it comes first.
+// Programs that start a control plane for tests first run kube-apiserver and etcd with --help, to
+// find the supported flags. The answers are known at build time. Package program prints them during
+// its initialization, before a thousand other packages are initialized: after 10 to 20 ms, instead of
+// the 60 to 190 ms until main begins. It imports little, so that it is initialized early.
 package program

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Variable names the environment variable with the name that the program is to go by. The
-// scripts of a release's archive for setup-envtest set it: that archive cannot have links.
+// Variable is the environment variable with the name that overrides the name of the program file.
+// The scripts of a release's archive for setup-envtest set it: that archive cannot have links.
 const Variable = "GATEHOUSE_PROGRAM"
 
-// The programs that test libraries start. Under these names this one stands in for them.
+// The programs that test libraries start. This program replaces them under these names.
 const (
 	KubeAPIServer = "kube-apiserver"
 	Etcd          = "etcd"
 	Kubectl       = "kubectl"
 )
 
-// Name returns the name that the program was started under.
+// Name returns the name under which the program was started.
 func Name() string {
 	if name := os.Getenv(Variable); name != "" {
 		return name
@@ -31,8 +31,8 @@ func Name() string {
 	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 }
 
-// What programs print when they are asked for help, on standard output and on standard error.
-// The tests of package cli write these files.
+// Help texts of programs, on standard output and on standard error. The tests of package cli write
+// these files.
 var (
 	//go:embed help/kube-apiserver.txt
 	kubeAPIServerHelp string
@@ -42,8 +42,8 @@ var (
 	etcdUsage string
 )
 
-// Help returns what a program prints with these arguments on standard output and on standard
-// error. ok is false if they do not ask for its help, or if its help is not known in advance.
+// Help returns the help of a program on standard output and on standard error. ok is false if args
+// do not request help, or if the help is not known in advance.
 func Help(name string, args []string) (stdout, stderr string, ok bool) {
 	if len(args) != 1 || args[0] != "--help" {
 		return "", "", false

@@ -1,9 +1,10 @@
-// Agent does what docs/agent.md says next to a kube-apiserver and a kube-controller-manager, from nothing to who changed a
-// pod: by the commands there, with the program of Helm. The API server sends events to one of two agents, and
-// asks the other one for traces: the administrator and a user with a role in one namespace read them by gatehouse trace,
-// blame, console and kubectl, and at the agent's own address. The agents
-// find a certificate that expires and objects that break a policy: reports, events and metrics show them. It deletes a namespace without agents, and kills them while requests are
-// made, and counts those that fail. At last it sends an agent events at a rate, and measures its memory and its
-// CPU, and the CPU of kube-apiserver for creates with agents and without. It exits with 1 if something is not so, or if
-// a request failed.
+// Agent follows docs/agent.md next to a kube-apiserver and a kube-controller-manager, from an empty cluster to the
+// author of a change of a pod. It runs the commands of the page, with the Helm program. The API server sends events
+// to one of two agents, and requests traces from the other one. The administrator and a user with a role in one
+// namespace read the traces with gatehouse trace, blame, console and kubectl, and at the agents' own addresses. The
+// agents find an expiring certificate and objects that violate a policy, and show them in reports, events and
+// metrics. The program deletes a namespace while no agents run, and kills the agents during requests and counts the
+// failed requests. Finally it sends events to an agent at a fixed rate, and measures the memory and CPU of the agent,
+// and the CPU of kube-apiserver for creates with and without agents. It exits with 1 if anything differs from the
+// expectation, or if a request failed.
 package main

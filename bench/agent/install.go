@@ -18,15 +18,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// guide has what docs/agent.md says to type, from nothing to who changed a pod, with the addresses and paths of this
-// machine.
+// guide contains the commands of docs/agent.md, with the addresses and paths of this machine.
 type guide struct {
 	commands []string
-	// flags are those of kube-apiserver.
+	// flags are the flags of kube-apiserver.
 	flags []string
 }
 
-// readGuide reads it.
+// readGuide reads the guide.
 func (s *session) readGuide() (*guide, error) {
 	data, err := os.ReadFile("../docs/agent.md")
 	if err != nil {
@@ -75,7 +74,7 @@ func (s *session) sh(ctx context.Context, command string) (string, error) {
 	return string(out), nil
 }
 
-// prepare does what comes before kube-apiserver has its flags.
+// prepare runs the steps of the guide before kube-apiserver is started.
 func (s *session) prepare(ctx context.Context) (*guide, error) {
 	for _, dir := range []string{"bin", "pki"} {
 		if err := os.Mkdir(filepath.Join(s.dir, dir), 0o700); err != nil {
@@ -107,7 +106,7 @@ func (s *session) prepare(ctx context.Context) (*guide, error) {
 	return g, nil
 }
 
-// manifests are what the cluster has besides: a webhook that changes pods, a policy, and a user with roles in shop.
+// manifests are further objects of the cluster: a webhook that changes pods, a policy, and a user with roles in shop.
 const manifests = `apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
@@ -159,7 +158,7 @@ metadata: {name: no-x}
 spec: {policyName: no-x, validationActions: [Deny]}
 `
 
-// install installs the chart, runs the agents as its pods would, and changes a pod.
+// install installs the chart, runs the agents in place of its pods, and changes a pod.
 func (s *session) install(ctx context.Context, g *guide) error {
 	hook, err := peer.StartWebhook(ctx, s.binaries, filepath.Join(s.dir, "webhook"))
 	if err != nil {
@@ -172,7 +171,7 @@ func (s *session) install(ctx context.Context, g *guide) error {
 	if _, err := s.sh(ctx, g.commands[2]); err != nil {
 		return err
 	}
-	// No kubelet and no proxy of services runs here.
+	// No kubelet and no service proxy runs here.
 	for _, args := range [][]string{
 		{"patch", "service", "gatehouse-agent", "-n", "gatehouse-agent", "--type=merge", "-p", `{"spec":{"type":"ExternalName","externalName":"localhost","clusterIP":null,"clusterIPs":null,"selector":null}}`},
 		{"patch", "apiservice", "v1alpha1.gatehouse.dev", "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/service/port","value":%d}]`, s.ports[len(s.ports)-1])},
@@ -220,7 +219,7 @@ func (s *session) install(ctx context.Context, g *guide) error {
 	})
 }
 
-// userConfig writes a kubeconfig of a user to a folder of this name.
+// userConfig writes a kubeconfig for a user to the folder with the given name.
 func (s *session) userConfig(name, token string) error {
 	own := *s.Server
 	own.Config = rest.CopyConfig(s.Config)

@@ -61,10 +61,11 @@ type session struct {
 	*peer.Server
 	binaries                 peer.Binaries
 	program, dir, kubeconfig string
-	// ports are those of the agents. The API server sends events to the first one, and asks the last one for traces.
+	// ports are the ports of the agents. The API server sends events to the first agent, and requests traces from the
+	// last one.
 	ports  []int
 	agents []*exec.Cmd
-	// args are the flags of the agents, as the chart has them.
+	// args are the flags of the agents in the chart.
 	args []string
 }
 
@@ -138,7 +139,7 @@ func (s *session) run(ctx context.Context, binaries string, only []string) (err 
 	return nil
 }
 
-// gatehouse runs a command, for at most a minute.
+// gatehouse runs a command, with a timeout of two minutes.
 func (s *session) gatehouse(ctx context.Context, args ...string) (string, error) {
 	return s.with(ctx, "", args...)
 }
@@ -161,7 +162,7 @@ func (s *session) kubectl(ctx context.Context, input string, args ...string) (st
 	return s.with(ctx, input, append([]string{"kubectl", "--kubeconfig", s.kubeconfig}, args...)...)
 }
 
-// eventually tries until there is no error, for a minute.
+// eventually repeats try until it returns no error, for up to a minute.
 func eventually(ctx context.Context, what string, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -180,7 +181,7 @@ func eventually(ctx context.Context, what string, try func() error) error {
 	}
 }
 
-// read has the administrator and alice read the traces through kube-apiserver.
+// read reads the traces through kube-apiserver, as the administrator and as alice.
 func (s *session) read(ctx context.Context) error {
 	for _, namespace := range []string{"shop", "bank"} {
 		if _, err := s.kubectl(ctx, "", "create", "configmap", "good", "-n", namespace); err != nil {
@@ -233,7 +234,7 @@ func (s *session) read(ctx context.Context) error {
 	return nil
 }
 
-// killing kills the agent while requests are made.
+// killing kills the agent while requests are sent.
 func (s *session) killing(ctx context.Context) error {
 	client, err := rest.HTTPClientFor(s.Config)
 	if err != nil {
@@ -271,12 +272,12 @@ func (s *session) killing(ctx context.Context) error {
 	return nil
 }
 
-// event is one of a create of a pod, at level RequestResponse.
+// event is the audit event of a pod's creation, at level RequestResponse.
 const event = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse","auditID":"a%[1]d","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/pods","verb":"create","user":{"username":"system:serviceaccount:kube-system:replicaset-controller","groups":["system:serviceaccounts"]},"sourceIPs":["192.0.2.1"],"userAgent":"kube-controller-manager","objectRef":{"resource":"pods","namespace":"shop","name":"web-%[1]d","apiVersion":"v1"},"responseStatus":{"code":201},"requestObject":%[2]s,"responseObject":%[2]s,"requestReceivedTimestamp":"%[3]s","stageTimestamp":"%[3]s","annotations":{"authorization.k8s.io/decision":"allow","mutation.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"sidecars\",\"webhook\":\"inject.example.com\",\"mutated\":true}","patch.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"sidecars\",\"webhook\":\"inject.example.com\",\"patch\":[{\"op\":\"add\",\"path\":\"/metadata/labels/injected\",\"value\":\"yes\"}],\"patchType\":\"JSONPatch\"}","pod-security.kubernetes.io/enforce-policy":"privileged:latest"}}`
 
 const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-%d","namespace":"shop","uid":"6c1f0c6b-2a9e-4d37-8b1e-0123456789ab","creationTimestamp":"2026-01-02T03:04:05Z","labels":{"app":"web","pod-template-hash":"abc"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"0c1f0c6b-2a9e-4d37-8b1e-0123456789ab","controller":true}]},"spec":{"volumes":[{"name":"token","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}}],"defaultMode":420}}],"containers":[{"name":"c","image":"example.com/image:1","resources":{"limits":{"memory":"1Gi"},"requests":{"cpu":"100m"}},"volumeMounts":[{"name":"token","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}],"terminationMessagePath":"/dev/termination-log","imagePullPolicy":"IfNotPresent"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","securityContext":{},"schedulerName":"default-scheduler","tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],"priority":0,"enableServiceLinks":true},"status":{"phase":"Pending","qosClass":"Burstable"}}`
 
-// generate sends events at a rate, and measures what the agent takes.
+// generate sends events at a fixed rate, and measures the CPU and memory of the agent.
 func (s *session) generate(ctx context.Context) error {
 	credentials := filepath.Join(s.dir, "agent")
 	ca, err := os.ReadFile(filepath.Join(credentials, "ca.crt"))
@@ -382,7 +383,7 @@ func post(ctx context.Context, client *http.Client, url, token, body string) (in
 	return resp.StatusCode, err
 }
 
-// cpu is the CPU time that a process has used.
+// cpu returns the CPU time that a process has used.
 func cpu(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -400,7 +401,7 @@ func cpu(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// memory is the resident memory of a process, without pages of files and with them, in bytes.
+// memory returns the resident memory of a process in bytes: own without pages of files, all with them.
 func memory(pid int) (own, all int64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -419,7 +420,7 @@ func memory(pid int) (own, all int64, err error) {
 	return own, all, nil
 }
 
-// frontProxy writes the certificate by which the agent knows kube-apiserver. It is its own authority.
+// frontProxy writes the self-signed client certificate of kube-apiserver for the agent.
 func frontProxy(dir string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// alice is a ServiceAccount with roles in the namespace shop.
+// alice returns the kubeconfig and a token of alice, a ServiceAccount with roles in the namespace shop.
 func (s *session) alice(ctx context.Context) (kubeconfig, token string, err error) {
 	token, err = s.kubectl(ctx, "", "create", "token", "alice", "-n", "shop", "--duration=1h")
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *session) alice(ctx context.Context) (kubeconfig, token string, err erro
 	return filepath.Join(s.dir, "alice", "kubeconfig"), token, s.userConfig("alice", token)
 }
 
-// console has the administrator and alice open the console, and look at the traces there.
+// console opens the console as the administrator and as alice, and checks the visible traces.
 func (s *session) console(ctx context.Context) error {
 	alice, _, err := s.alice(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *session) console(ctx context.Context) error {
 					return fmt.Errorf("the console answers %s with %s, want %d", path, res.Status, code)
 				}
 			}
-			// The page watches what happens.
+			// The page of the console watches the traces.
 			res, err := get(fmt.Sprintf(traces, "namespaces/shop/", "?watch=true"))
 			if err != nil {
 				return err
@@ -80,7 +80,7 @@ func (s *session) console(ctx context.Context) error {
 	return nil
 }
 
-// open runs gatehouse console, and lets use read by it.
+// open runs gatehouse console, and calls use with a function that reads from it.
 func (s *session) open(ctx context.Context, kubeconfig string, use func(func(path string) (*http.Response, error)) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -130,7 +130,7 @@ func do(ctx context.Context, method, url, token, body string) (*http.Response, e
 	return http.DefaultClient.Do(req)
 }
 
-// own has alice read traces at the address of each agent, with her token.
+// own reads traces at the address of each agent with the token of alice.
 func (s *session) own(ctx context.Context) error {
 	_, token, err := s.alice(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *session) own(ctx context.Context) error {
 		if err := clientcmd.WriteToFile(*config, path); err != nil {
 			return err
 		}
-		// Each has all traces, wherever the API server sent its events.
+		// Each agent has all traces, although the API server sends its events to one of them.
 		out, err := s.gatehouse(ctx, "trace", "--kubeconfig", path)
 		if err != nil || !strings.Contains(out, "pods web") {
 			return fmt.Errorf("at the address of agent %d alice sees %s: %w", i, out, err)
@@ -185,7 +185,7 @@ func (s *session) namespace(ctx context.Context) error {
 	}
 	fmt.Printf("with the agents, a namespace ends after %s\n", took.Round(100*time.Millisecond))
 	s.kill()
-	// The API server notices within 30 s.
+	// The API server detects this within 30 s.
 	if err := eventually(ctx, "the APIService is unavailable", func() error {
 		out, err := s.kubectl(ctx, "", "get", "apiservice", "v1alpha1.gatehouse.dev", "-o", `jsonpath={.status.conditions[?(@.type=="Available")].status}`)
 		if err == nil && out != "False" {
@@ -233,7 +233,7 @@ func (s *session) namespace(ctx context.Context) error {
 	return err
 }
 
-// await waits until a namespace is gone. last are its conditions that hold it up.
+// await waits until a namespace is deleted. last lists the conditions that delay the deletion.
 func (s *session) await(ctx context.Context, client kubernetes.Interface, name string, patience time.Duration) (last string, gone bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -264,8 +264,8 @@ func (s *session) await(ctx context.Context, client kubernetes.Interface, name s
 	}
 }
 
-// creates compares the CPU that kube-apiserver takes for a create, with agents behind its audit webhook and an APIService,
-// and with an audit webhook that answers at once and nothing else. Blocks of creates alternate.
+// creates compares the CPU time of kube-apiserver for a create in two setups: with an audit webhook to the agents and
+// an APIService, and with only an audit webhook that answers immediately. Blocks of creates alternate.
 func (s *session) creates(ctx context.Context) error {
 	sink := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer sink.Close()
@@ -317,7 +317,7 @@ func (s *session) creates(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			// The first round warms up.
+			// The first round is a warm-up.
 			if round > 0 {
 				k.each = append(k.each, (after-before)/block)
 			}

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// definition is that of a kind of reports, as far as the agent writes it.
+// definition is the CRD of a kind of reports, limited to the fields that the agent writes.
 const definition = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: PLURAL.GROUP}
@@ -96,11 +96,11 @@ func expiring() (hook *httptest.Server, bundle string, err error) {
 	return hook, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), nil
 }
 
-// watched are how many objects are audited, and how many of them break the policy.
+// watched is the number of audited objects, and broken the number of objects that violate the policy.
 const watched, broken = 2000, 200
 
-// watch has an agent look for what is wrong next to this kube-apiserver: a certificate that expires, and objects that
-// break a policy. It looks at the reports, the events and the metrics, and measures the memory meanwhile.
+// watch runs an agent that detects problems of the cluster: an expiring certificate, and objects that violate a
+// policy. It checks the reports, the events and the metrics, and measures the memory of the agent.
 func (s *session) watch(ctx context.Context) error {
 	s.kill()
 	hook, bundle, err := expiring()
@@ -190,7 +190,7 @@ webhooks:
 		}
 	}
 	fmt.Print(metrics)
-	// The cluster gets the newer kind of reports, and a change has the agent look again.
+	// The cluster gets the newer kind of reports, and a change of the policy makes the agent audit again.
 	if _, err := s.kubectl(ctx, definitionsOf(openReports), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ webhooks:
 	return s.start(ctx)
 }
 
-// patiently tries several times, since an audit takes its time.
+// patiently tries up to five times, because an audit takes some time.
 func patiently(try func() error) (err error) {
 	for range 5 {
 		if err = try(); err == nil {
@@ -264,7 +264,7 @@ func (s *session) reportedSoon(ctx context.Context, kind []string) error {
 	})
 }
 
-// metrics are those of the agents.
+// metrics returns the metrics of the agents.
 func (s *session) metrics(ctx context.Context) (string, error) {
 	ca, err := os.ReadFile(filepath.Join(s.dir, "agent", "ca.crt"))
 	if err != nil {
@@ -299,7 +299,7 @@ func (s *session) metrics(ctx context.Context) (string, error) {
 	return own.String(), nil
 }
 
-// mostMemory is the most memory that a process has until ctx ends, and the most together with its children, in bytes.
+// mostMemory returns the peak memory of a process until ctx ends, and the peak together with its children, in bytes.
 func mostMemory(ctx context.Context, pid int) (most [2]int64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -325,7 +325,7 @@ func mostMemory(ctx context.Context, pid int) (most [2]int64) {
 	return most
 }
 
-// childrenOf are the children of a process, whichever of its threads has started them.
+// childrenOf returns the IDs of the child processes that any thread of a process has started.
 func childrenOf(pid int) (children []string) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, path := range tasks {

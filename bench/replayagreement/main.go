@@ -1,8 +1,7 @@
-// Replayagreement makes random requests to a kube-apiserver with admission policies, and compares what
-// came of them with what gatehouse replay says of the same requests: as the audit log of the server has
-// them, and as gatehouse record has recorded them. The baseline is a snapshot of the same cluster. Then
-// it replays them with a change of the policies, twice, and says how long that took. It exits with 1 if a
-// verdict differs, or if the two reports do.
+// Replayagreement sends random requests to a kube-apiserver with admission policies, and compares the outcomes with
+// the results of gatehouse replay for the same requests, from the audit log of the server and from a recording of
+// gatehouse record. The baseline is a snapshot of the same cluster. Then it replays the requests twice with a change
+// of the policies, and prints the duration. It exits with 1 if a verdict differs, or if the two reports differ.
 package main
 
 import (
@@ -75,10 +74,10 @@ rules:
 
 var namespaces = []string{"red", "blue", "green"}
 
-// object is one to create.
+// object is an object to create.
 type object struct{ path, body string }
 
-// setup are the objects of the cluster, in order.
+// setup contains the objects of the cluster, in order of creation.
 var setup = []object{
 	{"/api/v1/namespaces", `{"metadata":{"name":"red","labels":{"strict":"yes"}}}`},
 	{"/api/v1/namespaces", `{"metadata":{"name":"blue"}}`},
@@ -122,7 +121,7 @@ func (r *agreement) run(ctx context.Context, binaries string) (err error) {
 		return err
 	}
 	s, err := peer.Start(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "server"), "--audit-policy-file="+policy, "--audit-log-path="+log, "--audit-log-maxsize=100000",
-		// Services of many requests get addresses.
+		// The random requests create many services, and each needs an address.
 		"--service-cluster-ip-range=10.0.0.0/16")
 	if err != nil {
 		return err
@@ -171,7 +170,7 @@ func (r *agreement) run(ctx context.Context, binaries string) (err error) {
 	if err := withAnswers(requests, recorded, answers); err != nil {
 		return err
 	}
-	// A role changes no verdict, and has each request judged twice.
+	// A role changes no verdict, but each request is evaluated twice.
 	none, change := filepath.Join(dir, "none.yaml"), filepath.Join(out, "change.yaml")
 	if err := os.WriteFile(none, []byte("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: unused}\n"), 0o600); err != nil {
 		return err
@@ -192,10 +191,10 @@ func (r *agreement) run(ctx context.Context, binaries string) (err error) {
 	return nil
 }
 
-// taken is what the name of a file ends with that has a part of another.
+// taken is the suffix of files that contain a part of another file.
 const taken = ".jsonl"
 
-// make makes the requests, and returns the answers by the user who made the request.
+// make sends the requests, and returns the answers by the user of the request.
 func (r *agreement) make(ctx context.Context) (map[string]answer, error) {
 	answers, rejected := map[string]answer{}, 0
 	var mu sync.Mutex
@@ -212,7 +211,7 @@ func (r *agreement) make(ctx context.Context) (map[string]answer, error) {
 					return err
 				}
 				m.took(q, a)
-				// The object would be large.
+				// A successful answer contains the object, which may be large.
 				if a.code < 300 {
 					a.body = nil
 				}
@@ -231,7 +230,7 @@ func (r *agreement) make(ctx context.Context) (map[string]answer, error) {
 	return answers, err
 }
 
-// record starts gatehouse record. The function ends it.
+// record starts gatehouse record. stop ends it.
 func (r *agreement) record(ctx context.Context, kubeconfig, dir string) (stop func() error, err error) {
 	cmd := exec.Command(r.program, "record", "--kubeconfig", kubeconfig, "--output", dir, "--untimed", "--namespaces", strings.Join(namespaces, ","), "--max-files", "1000")
 	cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -282,7 +281,7 @@ func eachLine(files []string, take func([]byte) error) error {
 	return nil
 }
 
-// writeLines creates a file, and closes it when fill is done.
+// writeLines creates a file, and closes it when fill has returned.
 func writeLines(file string, fill func(w io.Writer) error) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -292,8 +291,8 @@ func writeLines(file string, fill func(w io.Writer) error) error {
 	return errors.Join(fill(w), w.Flush(), f.Close())
 }
 
-// ofMakers writes the events of an audit log that are about the requests of makers: the probes were
-// judged before the policies were in force.
+// ofMakers writes the events of an audit log for the requests of makers. It leaves out the probes, which were sent
+// before the policies were active.
 func ofMakers(log, file string) error {
 	return writeLines(file, func(w io.Writer) error {
 		return eachLine([]string{log}, func(line []byte) error {
@@ -306,8 +305,8 @@ func ofMakers(log, file string) error {
 	})
 }
 
-// withAnswers writes what was recorded, each request with the answer that its user got: a recorder does not
-// see it.
+// withAnswers writes the recorded requests. To each, it adds the answer that the user received, which a recorder
+// cannot see.
 func withAnswers(dir, file string, answers map[string]answer) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
@@ -364,8 +363,8 @@ func (r *agreement) twice(ctx context.Context, source, snapshot, change string) 
 	return nil
 }
 
-// numbered is one of many policies. Each is about one kind, and rejects one value of a label; changed ones reject
-// another value, too.
+// numbered returns one of many policies. Each matches one kind, and rejects one value of a label; a changed policy
+// also rejects another value.
 func numbered(i int, changed bool) string {
 	kind := kinds[i%len(kinds)]
 	expression := fmt.Sprintf("object.metadata.?labels['p'].orValue('') != 'v%d'", i)
@@ -377,7 +376,7 @@ func numbered(i int, changed bool) string {
 			"validations": []any{map[string]any{"expression": expression, "message": fmt.Sprintf("p%d rejects it", i)}}}})))
 }
 
-// binding binds such a policy.
+// binding returns the binding of a numbered policy.
 func binding(i int) string {
 	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"p%[1]d"},"spec":{"policyName":"p%[1]d","validationActions":["Deny"]}}`, i)
 }
@@ -394,7 +393,7 @@ func (r *agreement) write(file string) error {
 	})
 }
 
-// compare replays a source against the cluster, and says what differs from what was recorded.
+// compare replays a source against the cluster, and reports differences from the recorded outcomes.
 func (r *agreement) compare(ctx context.Context, source, snapshot, none string) error {
 	cmd := exec.CommandContext(ctx, r.program, "replay", source, "--with", none, "--against", snapshot, "-o", "json")
 	cmd.Stderr = os.Stderr
@@ -433,7 +432,7 @@ func (r *agreement) compare(ctx context.Context, source, snapshot, none string) 
 	return nil
 }
 
-// answer is what the server said.
+// answer is the answer of the server.
 type answer struct {
 	code int
 	body []byte
@@ -449,7 +448,7 @@ func newClient(config *rest.Config) (*client, error) {
 	return &client{config, h}, err
 }
 
-// do makes a request, as a user unless that is empty.
+// do sends a request, as the user who if it is not empty.
 func (c *client) do(ctx context.Context, who, method, path, contentType, body string) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.config.Host+path, bytes.NewReader([]byte(body)))
 	if err != nil {
@@ -471,7 +470,7 @@ func (c *client) do(ctx context.Context, who, method, path, contentType, body st
 	return answer{resp.StatusCode, data}, err
 }
 
-// awaitForce returns when the policies judge.
+// awaitForce waits until the policies are active.
 func (c *client) awaitForce(ctx context.Context, last int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -521,7 +520,7 @@ func must(data []byte, err error) []byte {
 	return data
 }
 
-// maker makes random requests about objects that it has made.
+// maker generates random requests about objects that it has created.
 type maker struct {
 	*rand.Rand
 	made     []made
@@ -566,7 +565,7 @@ func readCorpus(dir string) ([]kind, error) {
 	return list, nil
 }
 
-// ofCorpus is the creation of an object of the corpus, valid or not, which stores nothing.
+// ofCorpus returns a dry run of the creation of an object of the corpus, valid or invalid.
 func (m *maker) ofCorpus(i int) attempt {
 	k := m.corpus[m.IntN(len(m.corpus))]
 	namespace := namespaces[m.IntN(len(namespaces))]
@@ -606,7 +605,7 @@ type attempt struct {
 	about                           made
 }
 
-// paths are where objects are, by their kind.
+// paths are the paths of the collections, by resource.
 var paths = map[string]string{
 	"configmaps": "/api/v1/namespaces/%s/configmaps", "pods": "/api/v1/namespaces/%s/pods",
 	"services": "/api/v1/namespaces/%s/services", "deployments": "/apis/apps/v1/namespaces/%s/deployments",
@@ -617,7 +616,7 @@ var kinds = []string{"configmaps", "configmaps", "pods", "services", "deployment
 func (m *maker) labels() map[string]string {
 	labels := map[string]string{"n": fmt.Sprint(m.IntN(3))}
 	if m.policies > 0 && m.IntN(4) == 0 {
-		// Some of these are rejected by a policy for the kind, now or with the change.
+		// A numbered policy for the kind rejects some of these values, either already or only with the change.
 		labels["p"] = fmt.Sprintf("%s%d", []string{"v", "w"}[m.IntN(2)], m.IntN(m.policies))
 	}
 	for _, name := range []string{"owner", "keep", "stamp"} {
@@ -651,7 +650,7 @@ func (m *maker) object(kind, name string) map[string]any {
 	return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": map[string]any{"selector": selector, "template": template}}
 }
 
-// next is the next request.
+// next returns the next request.
 func (m *maker) next(i int) attempt {
 	if m.IntN(10) == 0 {
 		return m.ofCorpus(i)
@@ -660,7 +659,7 @@ func (m *maker) next(i int) attempt {
 		about := made{kinds[m.IntN(len(kinds))], namespaces[m.IntN(len(namespaces))], fmt.Sprintf("o%d", i)}
 		object := m.object(about.kind, about.name)
 		if m.IntN(10) == 0 {
-			// The server makes the name.
+			// The server generates the name.
 			delete(object["metadata"].(map[string]any), "name")
 			object["metadata"].(map[string]any)["generateName"], about.name = "made-", ""
 		}
@@ -692,7 +691,7 @@ func (m *maker) next(i int) attempt {
 	return attempt{http.MethodPatch, at + "?fieldManager=maker&force=true", "application/apply-patch+yaml", string(must(json.Marshal(m.object(about.kind, about.name)))), about}
 }
 
-// ofPart is a request for a subresource of an object. Those that would take the object away store nothing.
+// ofPart returns a request for a subresource of an object. Requests that would delete the object are dry runs.
 func (m *maker) ofPart(about made, at string) attempt {
 	body := func(kind, apiVersion, more string) string {
 		return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":%q}%s}`, apiVersion, kind, about.name, about.namespace, more)
@@ -713,7 +712,7 @@ func (m *maker) ofPart(about made, at string) attempt {
 	return attempt{http.MethodPatch, at + "/ephemeralcontainers?dryRun=All", "application/strategic-merge-patch+json", fmt.Sprintf(`{"spec":{"ephemeralContainers":[{"name":"d%d","image":"example.com/debug:1"}]}}`, m.IntN(1000)), made{}}
 }
 
-// took notes what a request has made or removed.
+// took records the objects that a request created or deleted.
 func (m *maker) took(q attempt, a answer) {
 	switch {
 	case q.method == http.MethodDelete && a.code < 300:

@@ -1,6 +1,5 @@
-// Enginebench runs the benchmarks of package engine in rounds, so that both sides
-// see the same disturbances, and compares upstream with gatehouse by benchstat,
-// which it fetches.
+// Enginebench runs the benchmarks of package engine in alternating rounds, so that both sides are disturbed equally,
+// and compares upstream with gatehouse using benchstat, which it downloads.
 package main
 
 import (
@@ -78,7 +77,7 @@ func run(ctx context.Context, rounds int, bench, benchtime, out string) error {
 	return report.Write(out, "enginebench", "The engine compared with upstream's webhook plugins", command, explanation+"```\n"+strings.TrimSpace(string(table))+"\n```\n")
 }
 
-// explanation stands above the table.
+// explanation is printed above the table.
 const explanation = `Both run in the same process behind the same interface: k8s.io/apiserver's MutatingAdmissionWebhook and
 ValidatingAdmissionWebhook, and Gatehouse's, each in a chain with metrics, judging the creation of a ConfigMap in both
 passes. The webhooks are another process, reached over TLS on the loopback device; on so few cores it takes its share

@@ -1,8 +1,7 @@
-// Envtestbench runs controller-runtime's envtest with the real kube-apiserver and etcd
-// and with Gatehouse under their names, in alternating rounds. It prints a Markdown table
-// of medians with the smallest and largest value: how long an environment takes to start
-// and to stop, how long the suite of examples/operator takes, the CPU time of both, and the
-// memory of kube-apiserver and etcd together, at its peak.
+// Envtestbench runs controller-runtime's envtest with the real kube-apiserver and etcd and with Gatehouse under their
+// names, in alternating rounds. It prints a Markdown table of medians with the smallest and largest value: the time
+// to start and to stop an environment, the time of the suite of examples/operator, the CPU time of both, and the peak
+// memory of kube-apiserver and etcd together.
 package main
 
 import (
@@ -33,15 +32,15 @@ func main() {
 	o.Main(o.run)
 }
 
-// The sides, as the table names them.
+// The sides, with their names in the table.
 const (
 	upstream  = "kube-apiserver and etcd"
 	gatehouse = "gatehouse"
 )
 
-// measurement is what every round needs.
+// measurement contains the programs under measurement, and the results.
 type measurement struct {
-	// assets are the folders of programs, by side.
+	// assets are the directories of the programs, by side.
 	assets map[string]string
 	// operator is the directory of the operator, suite its compiled test.
 	operator, suite string
@@ -61,8 +60,8 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	defer os.RemoveAll(dir)
 	m := &measurement{assets: map[string]string{}, suite: filepath.Join(dir, "operator.test")}
 	for side, from := range map[string]string{upstream: assets.Real, gatehouse: assets.Gatehouse} {
-		// Processes share the pages of a file. Others may run the same program now, and
-		// they would take a part of them on themselves.
+		// Processes share the pages of a file. If other processes run the same program, a part of its pages would
+		// count for them: use a copy.
 		m.assets[side] = filepath.Join(dir, side)
 		if err := copyPrograms(from, m.assets[side]); err != nil {
 			return err
@@ -94,7 +93,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	return o.Finish(out, "A suite with envtest", explanation, table.String())
 }
 
-// explanation stands above the table.
+// explanation is printed above the table.
 const explanation = `Medians, with the smallest and largest value. envtest is that of controller-runtime, with its defaults; the suite is
 that of ` + "`examples/operator`" + `, built before. Ready is when Start of envtest returns, with the definition and the webhooks
 of that operator installed. The CPU time of a start is that of kube-apiserver and etcd until ready, that of a suite is also
@@ -104,8 +103,7 @@ depends on the kernel, and on how the file was written: here in pieces of 32 KiB
 
 `
 
-// copyPrograms copies a folder of programs. Links within it stay links: the names of one
-// program share its memory.
+// copyPrograms copies a directory of programs. Links within it stay links: all names of a program share its memory.
 func copyPrograms(from, to string) error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
@@ -129,9 +127,8 @@ func copyPrograms(from, to string) error {
 	return nil
 }
 
-// copyProgram copies a file in pieces, as what unpacks an archive does. The kernel may keep a
-// file in pieces as large as those that it was written in, and map a whole piece when a
-// program touches a page of it.
+// copyProgram copies a file in small pieces, as unpacking an archive does. The kernel may cache a file in pieces as
+// large as the writes, and map a whole piece when a program touches one of its pages.
 func copyProgram(source, target string) error {
 	in, err := os.Open(source)
 	if err != nil {
@@ -142,13 +139,12 @@ func copyProgram(source, target string) error {
 	if err != nil {
 		return err
 	}
-	// Files would be copied within the kernel.
+	// io.Copy between files would copy within the kernel.
 	_, err = io.Copy(struct{ io.Writer }{out}, struct{ io.Reader }{in})
 	return errors.Join(err, out.Close())
 }
 
-// start starts and stops one environment with the definition and the webhooks of the
-// operator.
+// start starts and stops one environment with the CRD and the webhooks of the operator.
 func (m *measurement) start(side string) (err error) {
 	e := &envtest.Environment{
 		BinaryAssetsDirectory: m.assets[side],
@@ -161,7 +157,7 @@ func (m *measurement) start(side string) (err error) {
 	_, err = e.Start()
 	ready, cpu := time.Since(began), used("/proc", os.Getpid()).cpu
 	began = time.Now()
-	// A Start that failed may have started one of the two.
+	// A Start that failed may have started one of the two programs.
 	err = errors.Join(err, e.Stop())
 	stopped := time.Since(began)
 	peak, memoryErr := memory.Peak()
@@ -198,7 +194,7 @@ func (m *measurement) runSuite(ctx context.Context, side string) error {
 		return memoryErr
 	}
 	m.results.Add("suite, wall time", "s", side, took.Seconds())
-	// The times of a process have those of its children that it has waited for.
+	// The CPU time of a process includes the children that it has waited for.
 	m.results.Add("suite, CPU time", "s", side, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
 	m.results.Add("suite, peak memory", "MiB", side, mib(peak.memory))
 	m.results.Add("suite, peak memory without files", "MiB", side, mib(peak.own))

@@ -10,32 +10,31 @@ import (
 	"time"
 )
 
-// interval is how often memory is read.
+// interval is the interval of the memory measurements.
 const interval = 20 * time.Millisecond
 
-// clockTick is the unit of CPU times in /proc: USER_HZ, 100 on every Linux platform that
-// Go supports.
+// clockTick is the unit of CPU times in /proc: USER_HZ, 100 on every Linux platform that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// programs are the processes that count.
+// programs are the names of the measured processes.
 var programs = []string{"kube-apiserver", "etcd"}
 
-// usage is what all programs use.
+// usage is the resource usage of all programs together.
 type usage struct {
-	// memory is in bytes. A page that both have counts once.
+	// memory is in bytes. A page that both programs share counts once.
 	memory int64
-	// own is what of it is not pages of files.
+	// own is the part of memory without pages of files.
 	own int64
 	cpu time.Duration
 }
 
-// watch watches the children of a process.
+// watch measures the children of a process.
 type watch struct {
 	stop chan struct{}
 	peak chan usage
 }
 
-// watchMemory starts to watch the children of a process. Call Peak when it has ended.
+// watchMemory starts to measure the children of a process. Call Peak when the process has ended.
 func watchMemory(parent int) *watch {
 	w := &watch{stop: make(chan struct{}), peak: make(chan usage, 1)}
 	go func() {
@@ -56,8 +55,7 @@ func watchMemory(parent int) *watch {
 	return w
 }
 
-// Peak ends watching and returns the most bytes that the programs had in memory at one
-// time, and the most of their own.
+// Peak stops the measurement and returns the peak memory of the programs, and the peak without pages of files.
 func (w *watch) Peak() (usage, error) {
 	close(w.stop)
 	peak := <-w.peak
@@ -67,8 +65,8 @@ func (w *watch) Peak() (usage, error) {
 	return peak, nil
 }
 
-// used returns what the programs that a process has started use. A process that ends
-// meanwhile uses nothing.
+// used returns the resource usage of the programs that a process has started. A process that ends during the
+// measurement counts as zero.
 func used(proc string, parent int) usage {
 	var sum usage
 	entries, err := os.ReadDir(proc)
@@ -107,7 +105,7 @@ func kib(rollup, name string) int64 {
 	return 0
 }
 
-// stat is what of /proc/PID/stat is needed.
+// stat contains the needed fields of /proc/PID/stat.
 type stat struct {
 	name   string
 	parent int
@@ -115,12 +113,12 @@ type stat struct {
 }
 
 func parseStat(text string) (stat, bool) {
-	// The name is in parentheses and may hold anything, parentheses too.
+	// The name is in parentheses and may contain any characters, including parentheses.
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
 		return stat{}, false
 	}
-	// Field 3 is the first one here; the parent is field 4, the times are 14 and 15.
+	// fields begins with field 3. The parent is field 4, the times are fields 14 and 15.
 	fields := strings.Fields(text[end+1:])
 	if len(fields) < 13 {
 		return stat{}, false

@@ -27,7 +27,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// The programs count that the process has started, and pages that they share count once.
+// Only programs that the process has started count, and pages that they share count once.
 func TestUsed(t *testing.T) {
 	proc := t.TempDir()
 	for pid, name := range map[int]string{1: "kube-apiserver", 2: "etcd", 3: "kubectl"} {
@@ -52,7 +52,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// A copy has memory of its own, and the names of one program share it.
+// A copy has its own memory, and all names of a program share it.
 func TestCopyPrograms(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	outside := filepath.Join(t.TempDir(), "etcd")

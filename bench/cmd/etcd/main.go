@@ -1,6 +1,5 @@
-// Etcd is an etcd of one member for the servers under comparison: its defaults,
-// every write synced to disk. It prints one line, with its address, when it
-// serves, and ends on SIGTERM.
+// Etcd is an etcd of one member for the servers under comparison. It uses the defaults, and syncs every write to
+// disk. It prints one line with its address when it is ready, and ends on SIGTERM.
 package main
 
 import (
@@ -36,7 +35,7 @@ func run(ctx context.Context, dir string) error {
 	cfg.LogLevel = "error"
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = anyPort, anyPort
 	cfg.ListenPeerUrls = anyPort
-	// Recorded in the data and never dialled: the cluster has one member.
+	// Stored in the data, but never dialled: the cluster has one member.
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
 	cfg.InitialCluster = cfg.Name + "=" + cfg.AdvertisePeerUrls[0].String()
 	etcd, err := embed.StartEtcd(cfg)

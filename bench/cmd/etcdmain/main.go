@@ -1,4 +1,4 @@
-// Etcdmain is etcd as it is released, with the command line that envtest uses.
+// Etcdmain is the released etcd, with the command line that envtest uses.
 package main
 
 import (

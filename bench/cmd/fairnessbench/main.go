@@ -1,7 +1,7 @@
-// Fairnessbench measures what a user notices of another one: how long creates of one user take while
-// nothing else happens, and while many clients of another user list everything. It prints a Markdown
-// table of kube-apiserver, and of gatehouse without API priority and fairness and with; and of both with a
-// level of its own for the user who lists.
+// Fairnessbench measures how one user's requests affect another user: the time of creates of one user on an idle
+// server, and while many clients of another user list everything. It prints a Markdown table of kube-apiserver and of
+// gatehouse without and with API priority and fairness; and of both with a separate priority level for the user who
+// lists.
 package main
 
 import (
@@ -57,7 +57,7 @@ func main() {
 	o.Main(o.run)
 }
 
-// result is what was measured of a server.
+// result contains the measurements of a server.
 type result struct {
 	quiet, flooded []time.Duration
 	lists, refused int64
@@ -101,7 +101,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	return o.Finish(out, "One user while another one lists everything", fmt.Sprintf(explanation, o.clients, o.objects), table.String())
 }
 
-// explanation stands above the table.
+// explanation is printed above the table.
 const explanation = `One client of one user creates ConfigMaps, one after the other: first alone, then while %d clients of another
 user list all %d ConfigMaps of 2 KiB, again and again. All clients are on the machine of the server. Medians of
 rounds.
@@ -154,7 +154,7 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, s side, dir stri
 			return create, time.Now().Before(until)
 		})
 	}
-	// Rights are known a moment after they were given; a server that has just started is busy.
+	// New rights take effect with a delay, and a server that has just started is busy.
 	time.Sleep(3 * time.Second)
 	if r.quiet, err = creates(); err != nil {
 		return r, err
@@ -193,7 +193,7 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, s side, dir stri
 	return r, errors.Join(err, group.Wait())
 }
 
-// narrow gives the lister a level with one share of the seats, whose requests queue.
+// narrow gives the lister a priority level with one share of the seats, whose requests queue.
 func narrow(ctx context.Context, client kubernetes.Interface) error {
 	one, zero := int32(1), int32(0)
 	flows := client.FlowcontrolV1()

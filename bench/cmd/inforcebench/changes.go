@@ -14,19 +14,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// prefix begins the names of all objects.
+// prefix is the prefix of the names of all objects.
 const prefix = "inforcebench"
 
-// change is something that admission judges by and that is changed.
+// change is a kind of change that affects admission.
 type change struct {
 	name string
-	// policy refuses Secrets in the namespace of the change; nil if none is needed.
+	// policy returns a policy that rejects Secrets in the namespace of the change; nil if no policy is needed.
 	policy func(c change) (*admissionv1.ValidatingAdmissionPolicySpec, *admissionv1.ValidatingAdmissionPolicyBindingSpec)
-	// write makes Secrets refused, or admitted again.
+	// write makes the server reject Secrets, or admit them again.
 	write func(ctx context.Context, client kubernetes.Interface, hook *peer.Webhook, refuse bool) error
 }
 
-// changes are all kinds of them, in the order of the table.
+// changes are all kinds of changes, in the order of the table.
 var changes = []change{
 	{name: "registration", write: writeRegistration},
 	{name: "param", policy: judgedByParam, write: writeParam},
@@ -42,10 +42,10 @@ func names(of []change) []string {
 	return all
 }
 
-// namespace is where Secrets are created.
+// namespace is the namespace in which Secrets are created.
 func (c change) namespace() string { return prefix + "-" + c.name }
 
-// prepare makes what there is before the first change, which admits Secrets.
+// prepare creates the objects that exist before the first change. They admit Secrets.
 func (c change) prepare(ctx context.Context, client kubernetes.Interface) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace()}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
@@ -86,7 +86,7 @@ func (c change) prepare(ctx context.Context, client kubernetes.Interface) error 
 	return err
 }
 
-// admits is a policy whose expression admits Secrets.
+// admits returns a policy that admits Secrets if the expression is true.
 func admits(expression string) *admissionv1.ValidatingAdmissionPolicySpec {
 	forbidden := metav1.StatusReasonForbidden
 	return &admissionv1.ValidatingAdmissionPolicySpec{Validations: []admissionv1.Validation{{Expression: expression, Reason: &forbidden}}}
@@ -133,7 +133,7 @@ func writeParam(ctx context.Context, client kubernetes.Interface, _ *peer.Webhoo
 	return err
 }
 
-// label is that of a namespace whose Secrets are refused.
+// label is the label of a namespace whose Secrets are rejected.
 const label = prefix + "/refuse"
 
 func judgedByLabel(change) (*admissionv1.ValidatingAdmissionPolicySpec, *admissionv1.ValidatingAdmissionPolicyBindingSpec) {

@@ -1,11 +1,10 @@
-// Inforcebench measures when what admission judges by is in force: how long after its
-// write was answered the first write begins that is judged by it, on the same server and
-// on another one on the same etcd, when they are idle and under load. It prints a Markdown
-// table of kube-apiserver and gatehouse.
+// Inforcebench measures when changes that affect admission become active: the time from the answer to the change
+// until the first write begins that is evaluated with it, on the same server and on another server on the same etcd,
+// when the servers are idle and under load. It prints a Markdown table of kube-apiserver and gatehouse.
 //
-// Changes of each kind are written in turns through the first server: one makes Secrets
-// refused, the next one admitted. A client of each server creates Secrets, as dry runs,
-// one after the other, and sees when the answer changes.
+// Changes of each kind alternate: one makes the server reject Secrets, the next admits them again. All changes are
+// written through the first server. A client of each server creates Secrets, as dry runs, one after the other, and
+// detects when the answer changes.
 package main
 
 import (
@@ -34,10 +33,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// patience is how long a change may take to be in force.
+// patience is the time in which a change must become active.
 const patience = 30 * time.Second
 
-// loads are what the servers do meanwhile.
+// loads are the loads of the servers during the measurements.
 var loads = []string{"idle", "under load"}
 
 type options struct {
@@ -96,7 +95,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	return o.Finish(out, "When a registration is in force", fmt.Sprintf(explanation, o.clients), table.String())
 }
 
-// explanation stands above the table.
+// explanation is printed above the table.
 const explanation = `Two servers on one etcd 3.7.0 with fsync. What admission judges by is changed through the first server, so that
 Secrets are refused and admitted in turns; meanwhile a client of each server creates Secrets, as dry runs, one after
 the other. The changes: a webhook is registered and deleted (registration); a ConfigMap changes that a policy has as its
@@ -169,8 +168,8 @@ const (
 	escaped = "escaped on the same server"
 )
 
-// writeAll makes changes of a kind through the first server and sees when each is in
-// force on both. Nothing is measured of the first ones. The last one admits Secrets.
+// writeAll writes changes of a kind through the first server and measures when each becomes active on both servers.
+// The first changes are a warm-up. The last change admits Secrets.
 func (o *options) writeAll(ctx context.Context, servers []*peer.Server, c change, hook *peer.Webhook, add func(what string, value float64)) error {
 	const warmup = 10
 	writer, err := kubernetes.NewForConfig(servers[0].Config)
@@ -223,16 +222,15 @@ func (o *options) writeAll(ctx context.Context, servers []*peer.Server, c change
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// apart is the same configuration with connections of its own.
+// apart returns a copy of a configuration that does not share connections.
 func apart(c *rest.Config) *rest.Config {
 	own := rest.CopyConfig(c)
 	own.Dial = (&net.Dialer{}).DialContext
 	return own
 }
 
-// inForce creates Secrets in a namespace until they are refused, or until they are not any more. It
-// returns when the first request began that was, counted from the given time; 0 when
-// that was the very first one.
+// inForce creates Secrets in a namespace until they are rejected, or until they are admitted again. It returns the
+// time from since until the first such request began; 0 if it was the very first request.
 func inForce(ctx context.Context, client kubernetes.Interface, namespace string, refused bool, since time.Time) (time.Duration, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 	for first := true; ; first = false {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// samples are what was measured, by load, change, what it is, and server.
+// samples are measurements by load, change, row, and server.
 type samples map[sample][]float64
 
 type sample struct {

@@ -1,7 +1,7 @@
-// Joinbench compares three servers: those of gatehouse that joined, those of gatehouse on an etcd of three members, and
-// kube-apiservers on the same. Clients create ConfigMaps through all three at once. Only one of the three kinds runs at a time, in
-// turns. It prints the medians with the smallest and largest value, and the times of the joins, and writes them into a report if
-// a flag names one.
+// Joinbench compares three kinds of clusters of three servers: gatehouse servers that joined each other, gatehouse
+// servers on an etcd of three members, and kube-apiservers on such an etcd. Clients create ConfigMaps through all
+// three servers at the same time. The kinds take turns, and only one runs at a time. The program prints the medians
+// with the smallest and largest value, and the times of the joins, and writes them into a report if a flag names one.
 package main
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
-// servers is how many there are of a kind.
+// servers is the number of servers of a kind.
 const servers = 3
 
-// kind is how the servers share what they store.
+// kind is a way in which the servers share their data.
 type kind struct {
 	name  string
 	start func(*bench, context.Context, string) ([]*peer.Server, error)
@@ -51,10 +51,11 @@ type bench struct {
 	programs peer.Binaries
 	clients  int
 	duration time.Duration
-	// data is how many MiB the first server has when the others join; if it has any, only joins are measured.
+	// data is the size of the first server's data in MiB when the others join; if it is not zero, only joins are
+	// measured.
 	data  int
 	table report.Table
-	// running are the processes of a kind, the last to end first.
+	// running are the processes of a kind, in the order of their starts.
 	running []*peer.Process
 }
 
@@ -119,7 +120,7 @@ servers and members of etcd. The members of servers that joined speak TLS with e
 	return report.Write(page, "joinbench", "Three servers that joined", "cd bench && go run ./cmd/joinbench "+strings.Join(os.Args[1:], " "), body.String())
 }
 
-// measure starts the servers of a kind, and notes what a create takes.
+// measure starts the servers of a kind, and measures creates.
 func (b *bench) measure(ctx context.Context, k kind) (err error) {
 	dir, err := os.MkdirTemp("", "joinbench-")
 	if err != nil {
@@ -173,7 +174,7 @@ func (b *bench) measure(ctx context.Context, k kind) (err error) {
 	return err
 }
 
-// cpu is the time that all processes have used.
+// cpu returns the CPU time that all processes have used.
 func (b *bench) cpu() (sum time.Duration, err error) {
 	for _, p := range b.running {
 		one, err := p.CPU()
@@ -185,7 +186,7 @@ func (b *bench) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// external starts servers on an etcd of as many members.
+// external starts servers on an etcd with the same number of members.
 func (b *bench) external(ctx context.Context, kind peer.Kind, dir string) (all []*peer.Server, err error) {
 	members, urls, err := peer.StartMembers(ctx, b.programs.Etcd, dir, servers)
 	b.running = append(b.running, members...)
@@ -198,7 +199,7 @@ func (b *bench) external(ctx context.Context, kind peer.Kind, dir string) (all [
 	return all, err
 }
 
-// joined starts servers of which the others join the first.
+// joined starts a server, and more servers that join it.
 func (b *bench) joined(ctx context.Context, dir string) (all []*peer.Server, err error) {
 	token := filepath.Join(dir, "join.token")
 	for i := range servers {
@@ -242,7 +243,7 @@ func (b *bench) joinRow() string {
 	return "join"
 }
 
-// fill creates the objects that there are when servers join, of half a MiB each.
+// fill creates the objects that exist when servers join, of half a MiB each.
 func (b *bench) fill(ctx context.Context, s *peer.Server) error {
 	large := load.Request{Method: http.MethodPost, Path: "/api/v1/namespaces/default/configmaps", Body: `{"metadata":{"generateName":"large-"},"data":{"value":"` + strings.Repeat("x", 1<<19) + `"}}`}
 	var left atomic.Int64

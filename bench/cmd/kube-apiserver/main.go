@@ -1,6 +1,5 @@
-// Kube-apiserver is the peer: upstream's program, built from the versions in
-// this module's go.mod, so that both sides of every comparison share their
-// libraries.
+// Kube-apiserver is upstream's program, built from the versions in this module's go.mod, so that both sides of every
+// comparison use the same libraries.
 package main
 
 import (

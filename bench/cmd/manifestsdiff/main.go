@@ -1,6 +1,6 @@
-// Command manifestsdiff compares what gatehouse and kube-apiserver make of manifest files
-// (staticManifestsDir, KEP-5793): the message with which a bad file stops the start, and the
-// answers to requests that good files judge. It exits 1 if they differ.
+// Command manifestsdiff compares how gatehouse and kube-apiserver handle manifest files (staticManifestsDir,
+// KEP-5793): the message with which an invalid file stops the start, and the answers to requests that valid files
+// apply to. It exits with 1 if they differ.
 //
 //	go run ./cmd/manifestsdiff -binaries DIR
 package main
@@ -101,11 +101,10 @@ var configurations = map[string]string{
 	validating: "ValidatingAdmissionPolicyConfiguration", mutating: "MutatingAdmissionPolicyConfiguration", webhooks: "WebhookAdmissionConfiguration",
 }
 
-// badSet is a directory that stops the start.
+// badSet is a directory of manifests that prevents the start.
 type badSet struct {
 	name, plugin, content string
-	// kind is that of the plugin's configuration, and dir its directory; empty for the right
-	// ones.
+	// kind is the kind of the plugin's configuration, and dir the directory; empty for the correct ones.
 	kind, dir string
 }
 
@@ -131,7 +130,7 @@ var bad = []badSet{
 	{name: "a directory that is a file", plugin: validating, dir: "/dev/null"},
 }
 
-// start starts a server with directories for plugins.
+// start starts a server with manifest directories for plugins.
 func start(ctx context.Context, b peer.Binaries, kind peer.Kind, dir, config string) (*peer.Server, error) {
 	return peer.Start(ctx, b, kind, dir, "--admission-control-config-file="+config)
 }
@@ -152,10 +151,10 @@ func configure(dir string, dirs map[string]string) (string, error) {
 	return file, os.WriteFile(file, data, 0o600)
 }
 
-// told is where the message of a bad set begins, in what a server says when it does not start.
+// told matches the message about a bad set in the output of a server that does not start.
 var told = regexp.MustCompile(`(failed to load static \w+ manifests from|staticManifestsDir: Invalid value).*`)
 
-// scheme names where upstream makes its scheme, which is in its message.
+// scheme matches the source location of upstream's scheme, which is a part of its message.
 var scheme = regexp.MustCompile(`in scheme \\*"[^"]*"`)
 
 func (c badSet) compare(ctx context.Context, b peer.Binaries, dir string) (same bool, err error) {
@@ -183,7 +182,7 @@ func (c badSet) compare(ctx context.Context, b peer.Binaries, dir string) (same 
 			}
 			continue
 		}
-		// A log quotes once or twice.
+		// The log quotes the message once or twice.
 		text := strings.NewReplacer(`\\\"`, `"`, `\"`, `"`, `\\n`, " ", `\n`, " ", `\t`, " ", "\n", " ").Replace(err.Error())
 		if messages[i] = strings.TrimRight(strings.Join(strings.Fields(told.FindString(text)), " "), `"> `); messages[i] == "" {
 			return false, fmt.Errorf("%s says something else: %w", kind, err)
@@ -193,7 +192,7 @@ func (c badSet) compare(ctx context.Context, b peer.Binaries, dir string) (same 
 	return report(c.name, strings.ReplaceAll(messages[0], dir, "DIR"), strings.ReplaceAll(messages[1], dir, "DIR")), nil
 }
 
-// request is one that both servers are sent.
+// request is a request that is sent to both servers.
 type request struct {
 	name, method, path, body string
 }
@@ -205,7 +204,7 @@ const (
 
 func configMap(name string) string { return `{"metadata":{"name":"` + name + `"}}` }
 
-// apiPolicy is a policy of the API that matches nothing.
+// apiPolicy returns an API policy that matches nothing.
 func apiPolicy(name string) string {
 	return `{"metadata":{"name":"` + name + `"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["none.example.com"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["nothings"]}]},"validations":[{"expression":"true"}]}}`
 }
@@ -295,11 +294,10 @@ func send(ctx context.Context, s *peer.Server, method, path, body string) (*http
 	return resp, data, err
 }
 
-// more is what gatehouse adds to the message of a webhook that cannot be called.
+// more matches the text that gatehouse appends to the message of a webhook that cannot be called.
 var more = regexp.MustCompile(`; \w+WebhookConfiguration "[^"]*", webhook \d+; failurePolicy is .*$`)
 
-// ask returns what is to be alike of an answer: code, reason, message, causes, labels and
-// warnings.
+// ask returns the parts of an answer that must be equal: code, reason, message, causes, labels and warnings.
 func ask(ctx context.Context, s *peer.Server, r request) (string, error) {
 	resp, data, err := send(ctx, s, r.method, r.path, r.body)
 	if err != nil {
@@ -324,7 +322,7 @@ func ask(ctx context.Context, s *peer.Server, r request) (string, error) {
 		content.Details.Causes, content.Metadata.Labels, len(content.Items), resp.Header.Values("Warning")), nil
 }
 
-// reloadMetrics returns the series of manifests without what differs between two servers.
+// reloadMetrics returns the metrics of manifests, without values that differ between two servers.
 func reloadMetrics(ctx context.Context, s *peer.Server) (string, error) {
 	_, data, err := send(ctx, s, http.MethodGet, "/metrics", "")
 	if err != nil {

@@ -1,9 +1,8 @@
-// Profiled is gatehouse, with profiles: at SIGUSR1 it writes what the runtime holds of memory,
-// collects garbage and writes the heap and the goroutines to the directory that
-// GATEHOUSE_PROFILES names. If GATEHOUSE_CPU_PROFILE names a
-// file, it has the CPU profile from the start until the first SIGUSR1. SIGUSR2 begins a profile
-// of the CPU, and the next one writes it to that directory. Each of the two first writes what was
-// allocated since the start: to allocs-before.pprof, and to allocs.pprof.
+// Profiled is gatehouse with profiles. At SIGUSR1 it writes the memory usage of the runtime, runs a garbage
+// collection, and writes the profiles of the heap and of the goroutines, all to the directory GATEHOUSE_PROFILES. If
+// GATEHOUSE_CPU_PROFILE names a file, the CPU profile from the start until the first SIGUSR1 is written to it.
+// SIGUSR2 starts a CPU profile, and the next SIGUSR2 writes it to the directory. The first of them also writes the
+// allocations since the start to allocs-before.pprof, the second to allocs.pprof.
 package main
 
 import (
@@ -54,7 +53,7 @@ func main() {
 	os.Exit(cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// cpu begins a profile of the CPU, or ends the one in a file.
+// cpu starts a CPU profile and returns its file. If profile is not nil, cpu ends the profile in this file instead.
 func cpu(dir string, profile *os.File) (*os.File, error) {
 	path := filepath.Join(dir, "cpu.pprof")
 	allocs := "allocs-before"
@@ -75,8 +74,8 @@ func cpu(dir string, profile *os.File) (*os.File, error) {
 	return profile, pprof.StartCPUProfile(profile)
 }
 
-// write writes the profiles. The one of the goroutines comes last, under its final name: when it
-// is there, all are.
+// write writes the profiles. It writes the profile of the goroutines last, under its final name: when this file
+// exists, all files are complete.
 func write(dir string) error {
 	pprof.StopCPUProfile()
 	if err := writeMemory(filepath.Join(dir, "memory.txt")); err != nil {
@@ -91,8 +90,8 @@ func write(dir string) error {
 	return nil
 }
 
-// writeProfile writes one of the runtime's profiles to a file, which is there when it is whole.
-// The name is that of the profile, and may go on after a hyphen.
+// writeProfile writes a profile of the runtime to a file, which appears when it is complete. name is the name of the
+// profile, optionally followed by a hyphen and a suffix.
 func writeProfile(dir, name string) error {
 	path := filepath.Join(dir, name+".pprof")
 	f, err := os.Create(path + ".part")
@@ -106,7 +105,7 @@ func writeProfile(dir, name string) error {
 	return os.Rename(path+".part", path)
 }
 
-// writeMemory writes the sizes of all classes of memory that the runtime knows, in MiB.
+// writeMemory writes the sizes of all memory classes of the runtime, in MiB.
 func writeMemory(path string) error {
 	var samples []metrics.Sample
 	for _, d := range metrics.All() {

@@ -1,6 +1,6 @@
-// Recordbench measures what gatehouse record adds to creates of a kube-apiserver under load, and kills
-// and freezes the recorder at many moments. It exits with 1 if a request fails, or if the server calls a
-// recorder ten seconds after that is gone.
+// Recordbench measures the latency that gatehouse record adds to creates of a kube-apiserver under load, and kills
+// and freezes the recorder at many moments. It exits with 1 if a request fails, or if the server still calls a
+// recorder ten seconds after the recorder has ended.
 package main
 
 import (
@@ -41,9 +41,9 @@ func main() {
 }
 
 const (
-	// goneWithin is how long a recorder that is gone may delay requests.
+	// goneWithin is the time during which a recorder that has ended may delay requests.
 	goneWithin = 10 * time.Second
-	// slow is a create that waited for a webhook: the timeout is a second.
+	// slow is the duration of a create that waited for a webhook: the timeout of the webhook is a second.
 	slow = 900 * time.Millisecond
 )
 
@@ -139,7 +139,7 @@ func (b *bench) ends(ctx context.Context) error {
 		how := []string{"killed", "killed", "killed with its guard", "frozen with its guard"}[i%4]
 		after := time.Duration(random.IntN(4000)) * time.Millisecond
 		l := b.load(ctx)
-		// Half of the moments are while it starts.
+		// In half of the cases, the recorder is still starting.
 		records, from := i/4%2 == 1, "its start"
 		if records {
 			from = "it records"
@@ -161,7 +161,7 @@ func (b *bench) ends(ctx context.Context) error {
 		case "killed":
 			_ = r.cmd.Process.Kill()
 		default:
-			// A stopped process takes connections and never answers, as a machine that is gone.
+			// A stopped process accepts connections and never answers, like an unreachable machine.
 			guard.signal(syscall.SIGSTOP)
 			_ = r.cmd.Process.Signal(syscall.SIGSTOP)
 		}
@@ -219,7 +219,7 @@ func (b *bench) ends(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// label marks the registrations of recorders.
+// label is the label of the webhook configurations of recorders.
 const label = "gatehouse.dev/recorder=true"
 
 func (b *bench) left(ctx context.Context) (int, error) {
@@ -230,7 +230,7 @@ func (b *bench) left(ctx context.Context) (int, error) {
 	return len(list.Items), nil
 }
 
-// calls is how many times the server has called, or tried to call, a recorder.
+// calls returns how many times the server has called, or tried to call, a recorder.
 func (b *bench) calls(ctx context.Context) (sum float64, err error) {
 	data, err := b.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -250,13 +250,13 @@ func (b *bench) calls(ctx context.Context) (sum float64, err error) {
 	return sum, nil
 }
 
-// create is one that was made.
+// create is a create with its time and duration.
 type create struct {
 	at   time.Time
 	took time.Duration
 }
 
-// loaded is a load that runs.
+// loaded is a running load.
 type loaded struct {
 	stop chan struct{}
 	done chan error
@@ -264,7 +264,7 @@ type loaded struct {
 	list []create
 }
 
-// load creates objects until it is ended.
+// load creates objects until it is stopped.
 func (b *bench) load(ctx context.Context) *loaded {
 	l := &loaded{stop: make(chan struct{}), done: make(chan error, 1)}
 	go func() {
@@ -295,14 +295,14 @@ func (l *loaded) end() ([]create, error) {
 	return l.list, err
 }
 
-// recorder is a gatehouse record.
+// recorder is a gatehouse record process.
 type recorder struct {
 	cmd   *exec.Cmd
 	lines chan string
 	last  string
 }
 
-// start starts a recorder, and waits until it records if that is asked for.
+// start starts a recorder. If ready is set, it waits until the recorder records.
 func (b *bench) start(ctx context.Context, ready bool) (*recorder, error) {
 	dir, err := os.MkdirTemp(b.dir, "requests-")
 	if err != nil {
@@ -360,14 +360,14 @@ func (r *recorder) wait() {
 	_ = r.cmd.Wait()
 }
 
-// recorded is how many requests the recorder says that it has recorded.
+// recorded returns the number of recorded requests in the last line of the recorder's output.
 func (r *recorder) recorded() int {
 	text, _, _ := strings.Cut(r.last, " ")
 	n, _ := strconv.Atoi(text)
 	return n
 }
 
-// guard is the process that a recorder has started; 0 when there is none yet.
+// guard is the process that a recorder has started; 0 if it has not started one yet.
 type guard int
 
 func (r *recorder) guard() guard {

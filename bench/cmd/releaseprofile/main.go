@@ -1,8 +1,8 @@
-// Releaseprofile merges profiles of the CPU into the one that releases are built with:
+// Releaseprofile merges CPU profiles into the profile that releases are built with:
 //
 //	go run ./cmd/releaseprofile -out ../internal/release/server.pgo /tmp/profiles/*-cpu.pprof
 //
-// What names the machine of the measurement is left out.
+// It removes names of the machine on which the profiles were measured.
 package main
 
 import (

@@ -1,14 +1,12 @@
-// Webhook is the webhook process of the comparisons: it answers at once, or
-// after a delay, and does as little else as it can, so that what is measured is
-// its caller. The path says what it answers:
+// Webhook is the webhook process of the comparisons. It answers immediately, or after a delay, and does as little
+// work as possible, so that measurements reflect the caller. The path selects the answer:
 //
 //	/allow         allowed
 //	/deny          denied
 //	/annotate      allowed, with a patch that sets the object's annotations
 //	/allow/5ms     any of these, after a delay
 //
-// A GET of /count says how many reviews it has answered. It prints one line when
-// it serves.
+// A GET of /count returns the number of answered reviews. The process prints one line when it is ready to serve.
 package main
 
 import (
@@ -30,10 +28,10 @@ import (
 	"time"
 )
 
-// patch is what /annotate sends.
+// patch is the patch of /annotate.
 const patch = `[{"op":"add","path":"/metadata/annotations","value":{"bench.gatehouse.dev/seen":"yes"}}]`
 
-// answers are what follows the uid, by path.
+// answers are the parts of the answers after the uid, by path.
 var answers = map[string]string{
 	"allow":    `,"allowed":true}}`,
 	"deny":     `,"allowed":false,"status":{"code":403,"reason":"Forbidden","message":"denied by the bench"}}}`,
@@ -66,9 +64,8 @@ func run(ctx context.Context, certFile, keyFile string) error {
 	mux.HandleFunc("GET /count", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answered.Load()) })
 	server := &http.Server{
 		Handler: mux,
-		// Webhooks are called over HTTP/1.1, by both sides, unless their address is a
-		// loopback one: without this the comparison would be of something else than
-		// what a cluster does.
+		// Both servers call webhooks over HTTP/1.1, unless the address is a loopback address. Without this setting,
+		// the comparison would use another protocol than a cluster.
 		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}},
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ErrorLog:     log.New(io.Discard, "", 0),
@@ -119,8 +116,7 @@ func review(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":%q%s`, uid, answer)
 }
 
-// uidOf finds the uid of a review. Callers put it first; decoding the whole
-// object to find it is left for those who do not.
+// uidOf returns the uid of a review. Most callers send it first; only for others, uidOf decodes the whole object.
 func uidOf(body []byte) (string, error) {
 	if _, rest, ok := bytes.Cut(body[:min(len(body), 200)], []byte(`"request":{"uid":"`)); ok {
 		if uid, _, ok := bytes.Cut(rest, []byte{'"'}); ok {

@@ -1,8 +1,9 @@
-// Writebench compares what a write, and a read, costs in kube-apiserver, in another build of gatehouse, or both, and in
-// gatehouse, on a machine that others use too: all servers run at once, and get blocks of the same number of requests
-// in turns, so that what slows down one slows down the others. It prints the rate, the CPU time and the allocations of a
-// request, of the server and its etcd together, with the ratio to the first server, and the quartiles of the ratios of
-// the CPU time in each block. At the end it prints the memory of the servers, right after the load and 15 s later.
+// Writebench compares the cost of writes and reads in kube-apiserver, in another build of gatehouse, or both, and in
+// gatehouse, on a machine with other users. All servers run at the same time, and take turns with blocks of the same
+// number of requests, so that disturbances affect all of them. It prints the rate, and the CPU time and allocations
+// per request of the server and its etcd together, with the ratio to the first server, and the quartiles of the
+// ratios of the CPU time in each block. Finally it prints the memory of the servers, immediately after the load and
+// 15 s later.
 package main
 
 import (
@@ -29,16 +30,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
-// write is one kind of write: request n of a block is the same for all servers, but for the resource version of an
-// update, which is that of object n in the server's answer to an earlier create.
+// write is one kind of request. Request n of a block is the same for all servers, except the resource version of an
+// update: each server uses the version of object n from its answer to an earlier create.
 type write struct {
 	name string
 	make func(n int, version string) load.Request
-	// share is the part of a block's requests that are made, for those that take long; 0 stands for all.
+	// share divides the number of requests of a block, for slow requests; 0 means all requests.
 	share int
 }
 
-// leases is the write whose objects are updated.
+// leases is the write whose objects are updated later.
 const leases = "create lease"
 
 const namespace = "/api/v1/namespaces/default"
@@ -158,7 +159,7 @@ func run(ctx context.Context, module, dir string, kinds []peer.Kind, chosen *reg
 		}
 		defer func() { _ = servers[i].Stop() }()
 		c := load.NewClient(servers[i])
-		// Pods need the service account, which is there when it can be created no more.
+		// Pods need the service account. If it cannot be created again, it exists.
 		account := load.Request{Method: http.MethodPost, Path: namespace + "/serviceaccounts", Body: `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`}
 		_ = c.Do(ctx, account, io.Discard)
 		if i == len(kinds)-1 && unmatched > 0 {
@@ -191,12 +192,12 @@ func run(ctx context.Context, module, dir string, kinds []peer.Kind, chosen *reg
 				}
 			}
 			if block == 0 {
-				continue // A warm-up.
+				continue // Warm-up.
 			}
 			for i, kind := range kinds {
 				table.Add(w.name, "/s", string(kind), float64(size)/one[i].seconds)
 				table.Add(w.name+": CPU", "us", string(kind), one[i].cpu/float64(size)*1e6)
-				// What goes on in the background allocates as much as a few requests do.
+				// Background work allocates as much as a few requests, so kinds with few requests are left out.
 				if w.share <= 2 {
 					table.Add(w.name+": allocated", "KiB", string(kind), one[i].bytes/float64(size)/1024)
 					table.Add(w.name+": allocations", "", string(kind), one[i].mallocs/float64(size))
@@ -234,7 +235,7 @@ func run(ctx context.Context, module, dir string, kinds []peer.Kind, chosen *reg
 	return nil
 }
 
-// webhooks is the creation of a configuration with so many webhooks for other objects.
+// webhooks returns the creation of a configuration with n webhooks for other objects.
 func webhooks(n int) load.Request {
 	list := make([]string, n)
 	for i := range list {
@@ -256,19 +257,20 @@ func memory(s *peer.Server) (mib float64, err error) {
 	return mib, nil
 }
 
-// usage is what a server used: how long its clients took and its CPU time, in seconds, bytes and allocations. The last
-// two are those of the server's process alone.
+// usage is the resource usage of a server: the time of its clients and its CPU time, in seconds, and the allocated
+// bytes and number of allocations, which include only the server's process.
 type usage struct{ seconds, cpu, bytes, mallocs float64 }
 
 func (u usage) plus(o usage) usage {
 	return usage{u.seconds + o.seconds, u.cpu + o.cpu, u.bytes + o.bytes, u.mallocs + o.mallocs}
 }
 
-// settle is how long what follows a block, such as the work of controllers, counts.
+// settle is the time after a block during which further work of the server, such as the work of controllers, is
+// included.
 const settle = 300 * time.Millisecond
 
 func measure(ctx context.Context, s *peer.Server, connections []*load.Client, w write, versions *sync.Map, first, count int) (usage, error) {
-	// To read the metrics allocates, too.
+	// Reading the metrics also allocates.
 	reading, err := metrics(ctx, s)
 	if err != nil {
 		return usage{}, err
@@ -318,7 +320,7 @@ func measure(ctx context.Context, s *peer.Server, connections []*load.Client, w 
 	case <-ctx.Done():
 		return usage{}, ctx.Err()
 	}
-	// The CPU time comes first: that of reading the metrics does not count.
+	// The CPU time is read first, without the cost of reading the metrics.
 	used, err := cpu(s)
 	if err != nil {
 		return usage{}, err
@@ -339,7 +341,7 @@ func cpu(s *peer.Server) (seconds float64, err error) {
 	return seconds, nil
 }
 
-// metrics reads what a server has allocated since its start.
+// metrics reads the allocations of a server since its start.
 func metrics(ctx context.Context, s *peer.Server) (u usage, err error) {
 	c := load.NewClient(s)
 	defer c.Close()

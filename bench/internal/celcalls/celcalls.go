@@ -1,4 +1,4 @@
-// Package celcalls has a call of each function of CEL that admission policies have.
+// Package celcalls generates a call of each CEL function of admission policies.
 package celcalls
 
 import (
@@ -8,8 +8,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// Expressions calls each overload of each function that the newest release has: with values of any
-// type, so that a call compiles where there is a function of the name that takes as many.
+// Expressions returns calls of each overload of each function of the newest release. The arguments are dyn values, so
+// that a call compiles if any function has the name and the number of arguments.
 func Expressions() map[string]string {
 	all := map[string]string{}
 	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv()
@@ -32,14 +32,14 @@ func Expressions() map[string]string {
 	return all
 }
 
-// word reports whether a function is called by its name: operators are not.
+// word reports whether a function is called by its name; operators are not.
 func word(name string) bool {
 	return name != "" && !slices.ContainsFunc([]rune(name), func(r rune) bool {
 		return r != '.' && r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 	}) && name[0] != '_'
 }
 
-// Policy is a policy with an expression, as its manifest.
+// Policy returns the manifest of a policy with an expression.
 func Policy(name, expression string) map[string]any {
 	return map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name},

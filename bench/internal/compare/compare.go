@@ -1,5 +1,5 @@
-// Package compare has what the programs that compare servers share: flags, rounds in which
-// the sides take turns, and the report.
+// Package compare contains the common parts of the programs that compare servers: flags, rounds in which the sides
+// take turns, and the report.
 package compare
 
 import (
@@ -19,15 +19,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
-// Options are the flags that all of these programs have.
+// Options are the common flags of these programs.
 type Options struct {
-	// Name is that of the program.
+	// Name is the name of the program.
 	Name string
-	// Section is the part of the report that is written; empty means the one of the
-	// program's name.
+	// Section is the section of the report to write; empty means the section with the name of the program.
 	Section string
-	// Module is the directory of the bench module, Binaries that of the programs under
-	// comparison.
+	// Module is the directory of the bench module, Binaries the directory of the programs under comparison.
 	Module, Binaries string
 	// Rounds is how many times each side is measured.
 	Rounds int
@@ -35,7 +33,7 @@ type Options struct {
 	Report string
 }
 
-// AddFlags adds the flags to those of the process. rounds is the default of Rounds.
+// AddFlags adds the flags to the flags of the process. rounds is the default of Rounds.
 func (o *Options) AddFlags(rounds int) {
 	flag.StringVar(&o.Module, "module", ".", "`directory` of the bench module")
 	flag.StringVar(&o.Binaries, "binaries", "", "`directory` of the programs (default: in the user's cache)")
@@ -43,8 +41,8 @@ func (o *Options) AddFlags(rounds int) {
 	flag.StringVar(&o.Report, "report", "", "`file` to write the table to, such as results/benchmarks.md")
 }
 
-// Main parses the flags, calls run with a context that ends when the process is asked to,
-// and ends the process with 1 when run fails.
+// Main parses the flags and calls run with a context that ends on SIGINT or SIGTERM. The process exits with 1 if run
+// fails.
 func (o *Options) Main(run func(ctx context.Context, out, progress io.Writer) error) {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,7 +57,7 @@ func (o *Options) Main(run func(ctx context.Context, out, progress io.Writer) er
 	}
 }
 
-// complete checks the flags and sets what has no fixed default.
+// complete checks the flags.
 func (o *Options) complete() error {
 	if o.Rounds < 1 {
 		return errors.New("-rounds must be positive")
@@ -67,9 +65,8 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Alternate calls measure for each side in each round, with a directory of its own that
-// exists only as a name. The order of the sides changes from round to round, so that a
-// disturbance does not meet one of them only.
+// Alternate calls measure for each side in each round. It passes the path of a new directory, which does not exist
+// yet. The order of the sides changes from round to round, so that a disturbance affects all sides.
 func Alternate[Side ~string](o *Options, progress io.Writer, sides []Side, measure func(side Side, dir string) error) error {
 	work, err := os.MkdirTemp("", o.Name+"-")
 	if err != nil {
@@ -93,8 +90,7 @@ func Alternate[Side ~string](o *Options, progress io.Writer, sides []Side, measu
 	return nil
 }
 
-// Finish prints a table, and writes it to the report, below an explanation, with the
-// command that measured it.
+// Finish prints a table, and writes it to the report, below an explanation, with the command that measured it.
 func (o *Options) Finish(out io.Writer, title, explanation, table string) error {
 	fmt.Fprint(out, table)
 	if o.Report == "" {
@@ -103,7 +99,7 @@ func (o *Options) Finish(out io.Writer, title, explanation, table string) error 
 	return report.Write(o.Report, cmp.Or(o.Section, o.Name), title, o.command(flag.CommandLine), explanation+table)
 }
 
-// command is the command line, without what is of this machine.
+// command returns the command line, without the flags that are specific to this machine.
 func (o *Options) command(flags *flag.FlagSet) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cd bench && go run ./cmd/%s --report results/benchmarks.md", o.Name)

@@ -1,4 +1,4 @@
-// Package load keeps servers busy.
+// Package load generates load on servers.
 package load
 
 import (
@@ -23,36 +23,35 @@ import (
 // sequence numbers the objects of the whole run.
 var sequence atomic.Int64
 
-// Object is what a load creates.
+// Object is a kind of object that a load creates.
 type Object struct{ resource, format string }
 
 var (
-	// ConfigMap is small, and hardly any plugin is about it.
+	// ConfigMap is small, and few plugins handle it.
 	ConfigMap = Object{"configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bench-%d","labels":{"app":"bench"}},"data":{"key":"value"}}`}
-	// Pod has one container. Most plugins are about pods. The namespace default must have
-	// its service account.
+	// Pod has one container. Most plugins handle pods. The namespace default must have its service account.
 	Pod = Object{"pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"bench-%d","labels":{"app":"bench"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`}
 )
 
 // Request is one request of a load.
 type Request struct {
-	// Method and Path are the request's; an empty method means GET.
+	// Method and Path are the method and path; an empty method means GET.
 	Method, Path string
-	// ContentType is that of Body, Accept the format of the answer; empty ones mean JSON.
+	// ContentType is the format of Body, Accept the format of the answer; empty means JSON.
 	ContentType, Accept, Body string
-	// Compressed asks for an answer in gzip.
+	// Compressed requests an answer in gzip.
 	Compressed bool
 	// As is the user that the administrator impersonates; empty for none.
 	As string
 }
 
-// Create is the creation of the next object.
+// Create returns the request that creates the next object.
 func (o Object) Create() Request {
 	return Request{Method: http.MethodPost, Path: "/api/v1/namespaces/default/" + o.resource, Body: fmt.Sprintf(o.format, sequence.Add(1))}
 }
 
-// Create creates objects from n clients, each with a connection of its own,
-// one after the other, until stop is closed. It returns how long each took.
+// Create creates objects with n clients until stop is closed. Each client has its own connection and sends one
+// request at a time. It returns the durations of the requests.
 func Create(ctx context.Context, s *peer.Server, of Object, n int, stop <-chan struct{}) ([]time.Duration, error) {
 	return Run(ctx, s, n, func() (Request, bool) {
 		select {
@@ -64,9 +63,9 @@ func Create(ctx context.Context, s *peer.Server, of Object, n int, stop <-chan s
 	})
 }
 
-// Run has n clients, each with a connection of its own, make one request after the other,
-// until next reports that there is none. It returns how long each took. The first answer
-// without a 2xx status ends it with an error.
+// Run sends requests from n clients until next reports that there are no more. Each client has its own connection and
+// sends one request at a time. It returns the durations of the requests. The first answer without a 2xx status ends
+// it with an error.
 func Run(ctx context.Context, s *peer.Server, n int, next func() (Request, bool)) ([]time.Duration, error) {
 	return Loop(ctx, s, n, func(ctx context.Context, c *Client, _ int) (bool, error) {
 		r, more := next()
@@ -77,8 +76,8 @@ func Run(ctx context.Context, s *peer.Server, n int, next func() (Request, bool)
 	})
 }
 
-// Loop has n clients, each with a connection of its own, call a function with its number
-// until that reports false. It returns how long each other call took.
+// Loop runs n clients, each with its own connection. A client calls turn with its number until turn returns false.
+// Loop returns the durations of all calls except the last one of each client.
 func Loop(ctx context.Context, s *peer.Server, n int, turn func(ctx context.Context, c *Client, i int) (bool, error)) ([]time.Duration, error) {
 	clients := make([]*Client, n)
 	for i := range clients {
@@ -88,8 +87,8 @@ func Loop(ctx context.Context, s *peer.Server, n int, turn func(ctx context.Cont
 	return Turns(ctx, clients, turn)
 }
 
-// Turns has each client call a function with its number until that reports false. It returns how
-// long each other call took.
+// Turns makes each client call turn with its number until turn returns false. It returns the durations of all calls
+// except the last one of each client.
 func Turns(ctx context.Context, clients []*Client, turn func(ctx context.Context, c *Client, i int) (bool, error)) ([]time.Duration, error) {
 	all := make([][]time.Duration, len(clients))
 	group, ctx := errgroup.WithContext(ctx)
@@ -117,9 +116,9 @@ func CreateOne(ctx context.Context, s *peer.Server) error {
 	return c.Do(ctx, ConfigMap.Create(), io.Discard)
 }
 
-// Client makes requests over one connection.
+// Client sends requests over one connection.
 type Client struct {
-	// As is the user that the administrator impersonates where a request says nothing else.
+	// As is the user that the administrator impersonates, unless the request names another.
 	As        string
 	host      string
 	transport *http.Transport
@@ -137,7 +136,7 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Refused is the error of an answer without a 2xx status.
 type Refused struct {
-	// Code is the status; Reason and Message are those of the answer, empty if it has none.
+	// Code is the HTTP status; Reason and Message are from the answer, empty if it has none.
 	Code            int
 	Reason, Message string
 
@@ -146,7 +145,7 @@ type Refused struct {
 
 func (r *Refused) Error() string { return r.text }
 
-// Do makes a request, and writes the answer. An answer without a 2xx status is an error.
+// Do sends a request, and writes the answer. An answer without a 2xx status is an error.
 func (c *Client) Do(ctx context.Context, r Request, answer io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodGet), c.host+r.Path, strings.NewReader(r.Body))
 	if err != nil {

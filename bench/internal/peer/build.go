@@ -15,10 +15,10 @@ type Binaries struct {
 	KubeAPIServer, Gatehouse, Etcd, Webhook string
 }
 
-// Dir returns the directory that programs are kept in when no flag names one.
+// Dir returns the default directory of the programs, which is used if no flag names one.
 func Dir() (string, error) { return directory("") }
 
-// directory returns the path of a directory for programs; an empty one stands for Dir.
+// directory returns the path of a directory for programs; an empty dir means Dir.
 func directory(dir string) (string, error) {
 	if dir != "" {
 		return filepath.Abs(dir)
@@ -30,16 +30,15 @@ func directory(dir string) (string, error) {
 	return filepath.Join(cache, "gatehouse-bench"), nil
 }
 
-// stamp makes kube-apiserver say which version it is, as a release does.
+// stamp sets the version that kube-apiserver reports, as in a release.
 const stamp = "-X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
 
-// withoutPlugins leaves Go plugins out of the kustomize in kubectl, as releases do.
+// withoutPlugins excludes Go plugins from the kustomize in kubectl, as in releases.
 const withoutPlugins = "kustomize_disable_go_plugin_support"
 
-// Build builds the programs into dir with low priority. kube-apiserver, which
-// takes minutes, and etcd are built only when they are missing: delete them
-// after a change of versions. module is the directory of this module. If GATEHOUSE_BINARY
-// is set, it is the gatehouse, which is not built then.
+// Build builds the programs into dir with low priority. kube-apiserver, which takes minutes, and etcd are built only
+// if they are missing: delete them after a change of versions. module is the directory of this module. If
+// GATEHOUSE_BINARY is set, Build uses it as gatehouse and does not build gatehouse.
 func Build(ctx context.Context, module, dir string) (Binaries, error) {
 	module, err := filepath.Abs(module)
 	if err != nil {
@@ -70,8 +69,7 @@ func Build(ctx context.Context, module, dir string) (Binaries, error) {
 	return b, nil
 }
 
-// program is one to build, from a package in a directory. One to keep is built only when
-// it is missing.
+// program is a program to build, from a package in a directory. If keep is set, it is built only if it is missing.
 type program struct {
 	path, in, pkg, flags string
 	keep                 bool
@@ -91,13 +89,13 @@ func buildAll(ctx context.Context, programs []program) error {
 	return nil
 }
 
-// Assets are folders of programs for envtest: kube-apiserver and etcd.
+// Assets are directories of programs for envtest: kube-apiserver and etcd.
 type Assets struct {
 	Real, Gatehouse string
 }
 
-// BuildAssets builds the programs that envtest starts into folders of dir. As in Build,
-// the real ones are built only when they are missing.
+// BuildAssets builds the programs that envtest starts into directories below dir. As in Build, the real ones are
+// built only if they are missing.
 func BuildAssets(ctx context.Context, module, dir string) (Assets, error) {
 	module, err := filepath.Abs(module)
 	if err != nil {
@@ -119,7 +117,7 @@ func BuildAssets(ctx context.Context, module, dir string) (Assets, error) {
 	if err != nil {
 		return Assets{}, err
 	}
-	// The program is shared with the other comparisons.
+	// The other comparisons use the same program.
 	if err := os.Symlink(server, filepath.Join(a.Real, "kube-apiserver")); err != nil && !errors.Is(err, fs.ErrExist) {
 		return Assets{}, err
 	}
@@ -129,7 +127,7 @@ func BuildAssets(ctx context.Context, module, dir string) (Assets, error) {
 	return a, nil
 }
 
-// BuildWebhook builds the webhook program alone into dir and returns its path.
+// BuildWebhook builds only the webhook program into dir and returns its path.
 func BuildWebhook(ctx context.Context, module, dir string) (string, error) {
 	path := filepath.Join(dir, "webhook")
 	return path, build(ctx, module, "./cmd/webhook", path, "")

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// BuildControllerManager builds kube-controller-manager into dir, if it is missing there, and
-// returns its path. The module of the end-to-end suite has what it needs.
+// BuildControllerManager builds kube-controller-manager into dir, if it is missing, and returns its path. It is built
+// in the module of the end-to-end suite, which has the required dependencies.
 func BuildControllerManager(ctx context.Context, module, dir string) (string, error) {
 	module, err := filepath.Abs(module)
 	if err != nil {
@@ -22,8 +22,8 @@ func BuildControllerManager(ctx context.Context, module, dir string) (string, er
 	})
 }
 
-// StartControllerManager starts a kube-controller-manager next to a gatehouse, as
-// docs/controllers.md says. dir is that of the server; the program and its log are in there, too.
+// StartControllerManager starts a kube-controller-manager next to a gatehouse, as described in docs/controllers.md.
+// dir is the directory of the server; the kubeconfig and the log of the program are also written to it.
 func StartControllerManager(path string, s *Server, dir string, flags ...string) (*Process, error) {
 	kubeconfig, err := s.WriteKubeconfig(dir)
 	if err != nil {
@@ -40,9 +40,9 @@ func StartControllerManager(path string, s *Server, dir string, flags ...string)
 	}, flags...)...)
 }
 
-// StartNamespaceControllers starts a kube-controller-manager next to a kube-apiserver, as one of
-// its helpers, with the controllers of namespaces: they empty a namespace that is deleted, and make
-// its service account and its ConfigMap. dir is that of the server.
+// StartNamespaceControllers starts a kube-controller-manager next to a kube-apiserver, as one of its helpers. It runs
+// only the controllers of namespaces: they empty a deleted namespace, and create the service account and the
+// ConfigMap of a new one. dir is the directory of the server.
 func (s *Server) StartNamespaceControllers(path, dir string) error {
 	kubeconfig, err := s.WriteKubeconfig(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) StartNamespaceControllers(path, dir string) error {
 	return err
 }
 
-// Log returns what the process has written to standard error.
+// Log returns the output of the process on standard error.
 func (p *Process) Log() (string, error) {
 	data, err := os.ReadFile(p.log)
 	return string(data), err

@@ -22,7 +22,7 @@ type credentials struct {
 	tokens, serviceAccount string
 }
 
-// newCredentials makes the files in dir, or finds those of an earlier start.
+// newCredentials creates the files in dir, or uses the files of an earlier start.
 func newCredentials(dir string) (*credentials, error) {
 	c := &credentials{
 		cert:           filepath.Join(dir, "tls.crt"),

@@ -1,8 +1,7 @@
-// Package peer runs the servers that are compared: kube-apiserver and gatehouse,
-// each as a process of its own on an etcd process of its own, on this machine.
+// Package peer runs the servers under comparison: kube-apiserver and gatehouse, each as a separate process with a
+// separate etcd process, on this machine.
 //
-// Both servers get the same serving certificate, the same token, the same
-// authorization mode and the same kind of etcd, so that what differs between
-// them is the server. The processes die with the program that started them.
-// Linux only.
+// Both servers get the same serving certificate, the same token, the same authorization mode and the same kind of
+// etcd, so that they differ only in the server program. The processes die with the program that started them. Linux
+// only.
 package peer

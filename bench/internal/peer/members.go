@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// BuildEtcd builds etcd as it is released into dir, if it is missing there, and returns its path.
+// BuildEtcd builds the released etcd into dir, if it is missing, and returns its path.
 func BuildEtcd(ctx context.Context, module, dir string) (string, error) {
 	dir, err := directory(dir)
 	if err != nil {
@@ -23,7 +23,7 @@ func BuildEtcd(ctx context.Context, module, dir string) (string, error) {
 	return path, buildAll(ctx, []program{{path, module, "./cmd/etcdmain", "", true}})
 }
 
-// StartMembers starts an etcd of several members, with everything that they keep in dir, and returns what --etcd-servers takes.
+// StartMembers starts an etcd of several members with their data in dir, and returns the value of --etcd-servers.
 // etcd is the program of BuildEtcd.
 func StartMembers(ctx context.Context, etcd, dir string, members int) (all []*Process, urls string, err error) {
 	defer func() {
@@ -110,7 +110,7 @@ func (s *Server) Follower(ctx context.Context) (*Process, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	// The process is a child on loopback, and nothing secret is sent.
+	// No verification: the process is a child on loopback, and the request contains no secrets.
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for {
 		if res, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/readyz", port)); err == nil {

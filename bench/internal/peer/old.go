@@ -11,8 +11,8 @@ import (
 // OldRelease is the release of the module kube135, and OldMinor its minor release.
 const OldRelease, OldMinor = "v1.35.4", "1.35"
 
-// BuildOld builds the real kube-apiserver of an older release into dir if it is missing, which
-// takes minutes, and returns its path. module is the directory of the module bench.
+// BuildOld builds the real kube-apiserver of an older release into dir if it is missing, which takes minutes, and
+// returns its path. module is the directory of the module bench.
 func BuildOld(ctx context.Context, module, dir string) (string, error) {
 	dir, err := directory(dir)
 	if err != nil {

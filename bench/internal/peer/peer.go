@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// readyTimeout is how long a server may take to be ready.
+// readyTimeout is the time in which a server must become ready.
 const readyTimeout = 2 * time.Minute
 
-// Kind is which server, and how it keeps its data.
+// Kind is the kind of a server, and how it stores its data.
 type Kind string
 
 const (
@@ -29,13 +29,11 @@ const (
 	KubeAPIServer Kind = "kube-apiserver"
 	// Gatehouse is gatehouse serve on an etcd process.
 	Gatehouse Kind = "gatehouse"
-	// GatehouseEmbedded is gatehouse serve with its own etcd inside.
+	// GatehouseEmbedded is gatehouse serve with an embedded etcd.
 	GatehouseEmbedded Kind = "gatehouse, etcd embedded"
-	// GatehouseUncontrolled is GatehouseEmbedded without controllers, which kube-apiserver
-	// has not either.
+	// GatehouseUncontrolled is GatehouseEmbedded without controllers, like kube-apiserver.
 	GatehouseUncontrolled Kind = "gatehouse, etcd embedded, no controllers"
-	// GatehouseOther is GatehouseEmbedded of another build, the program that GATEHOUSE_OTHER
-	// names.
+	// GatehouseOther is GatehouseEmbedded of another build: the program $GATEHOUSE_OTHER.
 	GatehouseOther Kind = "gatehouse, etcd embedded, other build"
 	// GatehouseUntraced is Gatehouse without the traces of requests.
 	GatehouseUntraced Kind = "gatehouse, no traces"
@@ -49,46 +47,44 @@ func (k Kind) embedded() bool {
 // Server is a running server.
 type Server struct {
 	Kind Kind
-	// Dir has the files of the server; a gatehouse keeps its data in the directory data below it.
+	// Dir contains the files of the server; a gatehouse keeps its data in the directory data below it.
 	Dir string
-	// Config is the administrator's, without a limit on the rate of requests.
+	// Config has the credentials of the administrator, without a limit on the rate of requests.
 	Config *rest.Config
-	// As is the user that loads impersonate; empty means that they are the administrator's.
+	// As is the user that loads impersonate; empty means that they run as the administrator.
 	As string
-	// Ready is how long it took from the start of the first process, etcd
-	// included, until /readyz answered 200.
+	// Ready is the time from the start of the first process, etcd included, until /readyz answered 200.
 	Ready time.Duration
-	// Process is the server; Etcd its etcd, nil if that is embedded or another
-	// server's.
+	// Process is the server; Etcd is its etcd, nil if etcd is embedded or belongs to another server.
 	Process *Process
 	Etcd    *Process
 	// Helpers are other processes that belong to the server. They are stopped before it.
 	Helpers []*Process
-	// etcdURL is where the etcd is, empty if it is embedded.
+	// etcdURL is the URL of the etcd, empty if it is embedded.
 	etcdURL string
-	// flags are more of them, for the server.
+	// flags are additional flags of the server.
 	flags []string
 }
 
-// Start starts a server with everything it keeps in dir, and waits until it is
-// ready. A second start in the same directory finds the data of the first. The server
-// gets flags in addition to its own.
+// Start starts a server with all its data in dir, and waits until it is ready. A second start in the same directory
+// uses the data of the first. flags are added to the flags of the kind.
 func Start(ctx context.Context, b Binaries, kind Kind, dir string, flags ...string) (*Server, error) {
 	return start(ctx, b, kind, dir, "", flags)
 }
 
-// StartOn starts a server on an etcd that runs, such as that of StartMembers.
+// StartOn starts a server on a running etcd, such as the one of StartMembers.
 func StartOn(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string, flags ...string) (*Server, error) {
 	return start(ctx, b, kind, dir, etcdURL, flags)
 }
 
-// Join starts another server of the same kind on the same etcd, which must not be
-// embedded. Stop it before the first one. The server gets the flags of the first one, and more.
+// Join starts another server of the same kind on the same etcd, which must not be embedded. Stop it before the first
+// server. It gets the flags of the first server, and flags.
 func (s *Server) Join(ctx context.Context, b Binaries, dir string, flags ...string) (*Server, error) {
 	return s.JoinAs(ctx, b, s.Kind, dir, slices.Concat(s.flags, flags)...)
 }
 
-// JoinAs starts a server of any kind on the same etcd, which must not be embedded, with flags of its own.
+// JoinAs starts a server of any kind on the same etcd, which must not be embedded. It does not get the flags of the
+// first server.
 func (s *Server) JoinAs(ctx context.Context, b Binaries, kind Kind, dir string, flags ...string) (*Server, error) {
 	if s.etcdURL == "" {
 		return nil, fmt.Errorf("the etcd of %s is embedded", s.Kind)
@@ -155,7 +151,7 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		program = b.KubeAPIServer
 		flags = append(flags,
 			"--cert-dir="+dir,
-			// As gatehouse does unless something else is said.
+			// The same as the defaults of gatehouse.
 			"--allow-privileged=true",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file="+creds.serviceAccount,
@@ -175,7 +171,7 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 	return err
 }
 
-// awaitReady asks /readyz until it answers 200.
+// awaitReady polls /readyz until it answers 200.
 func (s *Server) awaitReady(ctx context.Context, ca []byte) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
@@ -214,14 +210,14 @@ func (s *Server) awaitReady(ctx context.Context, ca []byte) error {
 	}
 }
 
-// EtcdURL is where the etcd of the server is, empty if it is embedded.
+// EtcdURL returns the URL of the etcd of the server, empty if it is embedded.
 func (s *Server) EtcdURL() string { return s.etcdURL }
 
 // RSS returns the resident memory of the server and its etcd, in bytes.
 func (s *Server) RSS() (server, etcd int64, err error) { return s.memory((*Process).RSS) }
 
-// Anonymous returns the part of RSS that is not a file's. How many pages of a program's file are resident depends on
-// the kernel and on what ran before, so comparisons of servers are about this part.
+// Anonymous returns the part of RSS without pages of files. The number of resident pages of a program's file depends
+// on the kernel and on earlier processes, so comparisons of servers use this part.
 func (s *Server) Anonymous() (server, etcd int64, err error) { return s.memory((*Process).Anonymous) }
 
 func (s *Server) memory(of func(*Process) (int64, error)) (server, etcd int64, err error) {
@@ -232,7 +228,7 @@ func (s *Server) memory(of func(*Process) (int64, error)) (server, etcd int64, e
 	return server, etcd, err
 }
 
-// Processes are the helpers, the server and its etcd.
+// Processes returns the helpers, the server and its etcd.
 func (s *Server) Processes() []*Process {
 	return slices.DeleteFunc(append(slices.Clone(s.Helpers), s.Process, s.Etcd), func(p *Process) bool { return p == nil })
 }
@@ -250,7 +246,7 @@ func (s *Server) Memory() (int64, error) {
 	return sum, nil
 }
 
-// Stop ends the helpers, the server and then its etcd.
+// Stop stops the helpers, the server and then its etcd.
 func (s *Server) Stop() error {
 	var errs []error
 	for _, p := range s.Processes() {
@@ -259,7 +255,7 @@ func (s *Server) Stop() error {
 	return errors.Join(errs...)
 }
 
-// FreePort returns a port of this machine that nothing listens at.
+// FreePort returns an unused port of this machine.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

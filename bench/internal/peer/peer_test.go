@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The test starts real servers and so needs their programs: it runs when
-// BENCH_BINARIES names a directory to build them in, and is skipped otherwise.
+// The test starts real servers and needs their programs: it runs only if BENCH_BINARIES names a directory to build
+// them in.
 func TestServersStartTwiceOnTheSameData(t *testing.T) {
 	dir := os.Getenv("BENCH_BINARIES")
 	if dir == "" {

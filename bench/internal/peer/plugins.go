@@ -11,8 +11,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// StartPlugins starts a gatehouse webhook that serves plugins to a server, and returns when
-// it has registered them. The webhooks may be in force a little later.
+// StartPlugins starts a gatehouse webhook that serves plugins to a server, and returns when it has registered them.
+// The webhooks may become active slightly later.
 func StartPlugins(ctx context.Context, b Binaries, s *Server, dir string, plugins ...string) (*Process, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// patience is how long a process may take to end after SIGTERM.
+// patience is the time in which a process must end after SIGTERM.
 const patience = 20 * time.Second
 
-// clockTick is the unit of CPU times in /proc: USER_HZ, 100 on every Linux
-// platform that Go supports.
+// clockTick is the unit of CPU times in /proc: USER_HZ, 100 on every Linux platform that Go supports.
 const clockTick = 10 * time.Millisecond
 
 // Process is a running program.
@@ -31,8 +30,8 @@ type Process struct {
 	err     error
 }
 
-// launch starts a program. Standard error goes to a file in dir named after it,
-// and so does standard output unless out is given.
+// launch starts a program. Standard error is appended to a file in dir that is named after the program, and so is
+// standard output unless out is given.
 func launch(dir, path string, out io.Writer, args ...string) (*Process, error) {
 	p := &Process{log: filepath.Join(dir, filepath.Base(path)+".log"), exited: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -57,7 +56,7 @@ func launch(dir, path string, out io.Writer, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// launchAndRead starts a program and returns the first line that it prints.
+// launchAndRead starts a program and returns the first line of its output.
 func launchAndRead(ctx context.Context, dir, path string, args ...string) (*Process, string, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -87,14 +86,14 @@ func launchAndRead(ctx context.Context, dir, path string, args ...string) (*Proc
 	}
 }
 
-// failure says that the process ended by itself, with the end of its log.
+// failure returns the error of a process that ended unexpectedly, with the end of its log.
 func (p *Process) failure() error {
 	data, _ := os.ReadFile(p.log)
 	//nolint:errorlint // The error is nil when the process ended in order.
 	return fmt.Errorf("%s ended: %v\n%s", filepath.Base(p.cmd.Path), p.err, data[max(0, len(data)-2000):])
 }
 
-// Stop ends the process by SIGTERM, and by SIGKILL if that takes too long.
+// Stop ends the process with SIGTERM, and with SIGKILL after a timeout.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -107,27 +106,27 @@ func (p *Process) Stop() error {
 	return fmt.Errorf("%s did not end within %s of SIGTERM", filepath.Base(p.cmd.Path), patience)
 }
 
-// Kill ends the process at once.
+// Kill ends the process immediately.
 func (p *Process) Kill() { _ = p.cmd.Process.Kill() }
 
 // RSS returns the resident memory of the process, in bytes.
 func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
 
-// Anonymous returns the part of the resident memory that is not a file's, in bytes.
+// Anonymous returns the part of the resident memory without pages of files, in bytes.
 func (p *Process) Anonymous() (int64, error) { return p.memory("RssAnon:") }
 
-// ForgetPeak has Peak begin anew, with what is resident now.
+// ForgetPeak resets Peak to the current resident memory.
 func (p *Process) ForgetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)
 }
 
-// Peak returns the most memory that was resident, in bytes.
+// Peak returns the peak of the resident memory, in bytes.
 func (p *Process) Peak() (int64, error) { return p.memory("VmHWM:") }
 
-// WriteProfiles asks a program built from cmd/profiled for its profiles.
+// WriteProfiles makes a program built from cmd/profiled write its profiles.
 func (p *Process) WriteProfiles() error { return p.cmd.Process.Signal(syscall.SIGUSR1) }
 
-// ProfileCPU has a program built from cmd/profiled begin a profile of its CPU, or end it.
+// ProfileCPU makes a program built from cmd/profiled start a CPU profile, or end it.
 func (p *Process) ProfileCPU() error { return p.cmd.Process.Signal(syscall.SIGUSR2) }
 
 func (p *Process) memory(field string) (int64, error) {
@@ -150,7 +149,8 @@ func (p *Process) CPU() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The command's name, in parentheses, may hold anything; field 3 follows it. User and system time are fields 14 and 15.
+	// The name of the command is in parentheses and may contain any characters; field 3 follows. User and system time
+	// are fields 14 and 15.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	if len(fields) < 13 {
 		return 0, errors.New("/proc/PID/stat is short")

@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// Webhook is a running webhook process; the command webhook says which paths it
-// answers.
+// Webhook is a running webhook process; see the command webhook for the paths.
 type Webhook struct {
 	*Process
-	// URL is its address without a path, CA what to trust it by, PEM.
+	// URL is its address without a path, CA its CA certificate in PEM.
 	URL string
 	CA  []byte
 }
@@ -38,7 +37,7 @@ func StartWebhook(ctx context.Context, b Binaries, dir string) (*Webhook, error)
 	return &Webhook{Process: p, URL: url, CA: creds.ca}, nil
 }
 
-// Count returns how many reviews it has answered.
+// Count returns the number of reviews that the webhook has answered.
 func (w *Webhook) Count(ctx context.Context) (int64, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(w.CA)

@@ -1,5 +1,5 @@
-// Package pictures draws measurements: values over sizes, both on logarithmic scales, with a line
-// for each of the things compared.
+// Package pictures draws measurements: values over sizes, both on logarithmic scales, with a line for each server or
+// variant.
 package pictures
 
 import (
@@ -20,12 +20,12 @@ import (
 
 // Panel is one diagram of a picture.
 type Panel struct {
-	// Title says what the values are, with their unit, and Sizes what there is more and more of.
+	// Title names the values and their unit, Sizes names the quantity on the horizontal axis.
 	Title, Sizes string
 	Lines        []Line
 }
 
-// Line has the values of one thing. Sizes and values are positive.
+// Line contains the values of one server or variant. Sizes and values are positive.
 type Line struct {
 	Name   string
 	Points []Point
@@ -35,13 +35,13 @@ type Line struct {
 type Point struct{ Size, Value float64 }
 
 const (
-	// columns is how many panels stand next to each other.
+	// columns is the number of panels in a row.
 	columns = 2
-	// width and height are those of a panel.
+	// width and height are the size of a panel.
 	width, height = 11 * vg.Centimeter, 7 * vg.Centimeter
 )
 
-// colors are those of the lines, which people without full sight of colors can tell apart, too.
+// colors are the colors of the lines. Color-blind people can distinguish them, too.
 var colors = []color.Color{
 	color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}, color.RGBA{G: 0x72, B: 0xb2, A: 0xff},
 	color.RGBA{G: 0x9e, B: 0x73, A: 0xff}, color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
@@ -50,7 +50,7 @@ var colors = []color.Color{
 // glyphs are the marks of the points of a line.
 var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}}
 
-// Write draws panels and writes them to an SVG file, whose directory it makes.
+// Write draws panels and writes them to an SVG file. It creates the directory of the file.
 func Write(path string, panels []Panel) error {
 	rows := (len(panels) + columns - 1) / columns
 	plots := make([][]*plot.Plot, rows)
@@ -67,7 +67,7 @@ func Write(path string, panels []Panel) error {
 		}
 	}
 	canvas := vgsvg.New(columns*width, vg.Length(rows)*height)
-	// A page in dark has the picture on white, too, with the space between the panels.
+	// A white background, also between the panels, for pages with a dark theme.
 	whole := draw.New(canvas)
 	whole.FillPolygon(color.White, []vg.Point{whole.Min, {X: whole.Max.X, Y: whole.Min.Y}, whole.Max, {X: whole.Min.X, Y: whole.Max.Y}})
 	pad := vg.Points(8)
@@ -83,7 +83,7 @@ func Write(path string, panels []Panel) error {
 	if _, err := canvas.WriteTo(&data); err != nil {
 		return err
 	}
-	// A viewer of the picture may not have the font that it was drawn with.
+	// A viewer of the picture may not have this font: add alternatives.
 	text := bytes.ReplaceAll(data.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arimo,Helvetica,Arial,sans-serif;"))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (p Panel) draw() (*plot.Plot, error) {
 		axis.Scale = plot.LogScale{}
 		axis.Tick.Marker = ticks{}
 	}
-	// There is room for the legend above the lines.
+	// Leave room for the legend above the lines.
 	drawn.Y.Min, drawn.Y.Max = low/1.5, high*math.Pow(1.5*high/low, .35)*1.5
 	if drawn.X.Max == drawn.X.Min {
 		drawn.X.Max *= 10
@@ -139,8 +139,7 @@ func (p Panel) draw() (*plot.Plot, error) {
 	return drawn, nil
 }
 
-// ticks marks 1, 2 and 5, and their multiples by powers of ten, or the powers alone where there
-// are many.
+// ticks marks 1, 2 and 5 and their multiples by powers of ten, or only the powers of ten on a long scale.
 type ticks struct{}
 
 // Ticks implements plot.Ticker.
@@ -160,7 +159,7 @@ func (ticks) Ticks(low, high float64) []plot.Tick {
 	return all
 }
 
-// label writes a value with commas between thousands.
+// label formats a value with commas between thousands.
 func label(v float64) string {
 	text := fmt.Sprintf("%g", v)
 	if v >= 1000 {

@@ -1,5 +1,5 @@
-// Package report writes measurements into bench/results/benchmarks.md, one section a
-// program, so that each can be measured again alone.
+// Package report writes measurements into bench/results/benchmarks.md. Each program has its own section, so that it
+// can be measured again independently.
 package report
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// head begins a new file.
+// head is the beginning of a new file.
 const head = `# Measured
 
 <!-- The sections between markers are written by the programs they name; change those, not this. -->
@@ -23,9 +23,8 @@ Everything here is measured on one machine, both sides in one session and in tur
 another machine are not to be compared with these; the commands are there to measure again.
 `
 
-// Write puts a section into the file at path, in place of the one of the same
-// name if there is one. The section says when and on what it was measured, and
-// by which command.
+// Write writes a section into the file at path, and replaces a section with the same name. The section contains the
+// date, the machine, and the command of the measurement.
 func Write(path, name, title, command, body string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +69,7 @@ func Machine() (string, error) {
 		runtime.NumCPU(), cpu, memory>>30, strings.TrimSpace(string(kernel)), runtime.Version()), nil
 }
 
-// Memory is how much memory this machine has, in bytes.
+// Memory returns the size of this machine's memory, in bytes.
 func Memory() (int64, error) {
 	text, err := field("/proc/meminfo", "MemTotal")
 	if err != nil {

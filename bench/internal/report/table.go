@@ -7,17 +7,15 @@ import (
 	"strings"
 )
 
-// Table has the values that were measured, a row for each measure and a column for each
-// of the things compared.
+// Table contains measured values, with a row for each measure and a column for each server or variant.
 type Table struct {
-	// Ratio adds a column with the ratio of the second to the first, if there are two.
+	// Ratio adds a column with the ratio of the second column to the first, if there are two.
 	Ratio bool
 
 	rows []*row
 }
 
-// Passed is what Say says of a step that passed. A row of which nothing else is said is not
-// printed.
+// Passed is the text of a step that passed. A row with only this text is not printed.
 const Passed = "passed"
 
 // row is one line of the table.
@@ -27,14 +25,14 @@ type row struct {
 	texts      map[string][]string
 }
 
-// Add adds a value to a row, below the rows there are if it is new.
+// Add adds a value to a row. A new row is added at the end.
 func (t *Table) Add(name, unit, column string, value float64) {
 	r := t.row(name)
 	r.unit = unit
 	r.values[column] = append(r.values[column], value)
 }
 
-// Say adds a text to a row that has texts. Each text is printed once.
+// Say adds a text to a row. Each text is printed once.
 func (t *Table) Say(name, column, text string) {
 	r := t.row(name)
 	if !slices.Contains(r.texts[column], text) {
@@ -42,7 +40,7 @@ func (t *Table) Say(name, column, text string) {
 	}
 }
 
-// Reserve gives a row its place, if it is new. It is printed when it has something.
+// Reserve adds a row if it does not exist yet. The row is printed if it is not empty.
 func (t *Table) Reserve(name string) { t.row(name) }
 
 func (t *Table) row(name string) *row {
@@ -54,7 +52,7 @@ func (t *Table) row(name string) *row {
 	return t.rows[i]
 }
 
-// says reports whether there is something to print.
+// says reports whether there is anything to print.
 func (r *row) says() bool {
 	if len(r.values) > 0 {
 		return true
@@ -67,7 +65,7 @@ func (r *row) says() bool {
 	return false
 }
 
-// Median is the median of a row's values in a column; ok is false when there are none.
+// Median returns the median of a row's values in a column; ok is false if there are none.
 func (t *Table) Median(name, column string) (value float64, ok bool) {
 	i := slices.IndexFunc(t.rows, func(r *row) bool { return r.name == name })
 	if i < 0 || len(t.rows[i].values[column]) == 0 {
@@ -111,7 +109,7 @@ func (t *Table) Print(w io.Writer, columns []string) {
 	}
 }
 
-// ratio is that of the second column to the first; empty if one of them has no value.
+// ratio formats the ratio of the second column to the first; empty if one of them has no value.
 func (r *row) ratio(columns []string) string {
 	first, second := r.values[columns[0]], r.values[columns[1]]
 	if len(first) == 0 || len(second) == 0 {
@@ -135,7 +133,7 @@ func summary(values []float64) string {
 	return fmt.Sprintf("**%s** (%s to %s)", figure(median(v)), figure(v[0]), figure(v[len(v)-1]))
 }
 
-// median is that of values in order.
+// median returns the median of sorted values.
 func median(v []float64) float64 {
 	if len(v)%2 == 0 {
 		return (v[len(v)/2-1] + v[len(v)/2]) / 2
@@ -143,7 +141,7 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// figure writes three significant digits, as far as a table needs them.
+// figure formats a value with up to three significant digits.
 func figure(v float64) string {
 	switch {
 	case v >= 100:

@@ -3,9 +3,10 @@
 //	go run ./apiextensions
 //	go run ./apiextensions -run 'TestRatchetingFunctionality|TestEtcdStorage'
 //
-// The tests are upstream's, unchanged, in the version of go.mod. They start a server by one function, which is
-// replaced in a copy of their module: it starts gatehouse serve on an etcd of the suite. known.yaml says which tests
-// fail or are left out, and why. The program exits with 1 if another test fails, or if one of these passes.
+// The tests are upstream's, unchanged, in the version of go.mod. All of them start their server with one function.
+// The program replaces this function in a copy of the module, so that it starts gatehouse serve on an etcd of the
+// suite. known.yaml lists the tests that fail or are left out, with the reasons. The program exits with 1 if another
+// test fails, or if one of these passes.
 package main
 
 import (
@@ -31,7 +32,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// module is upstream's module with the tests, and replaced the file in it that starts a server.
+// module is upstream's module with the tests, and replaced is its file that starts a server.
 const module, replaced = "k8s.io/apiextensions-apiserver", "pkg/cmd/server/testing/testserver.go"
 
 // packages are the packages of tests.
@@ -48,7 +49,7 @@ type options struct {
 	run string
 }
 
-// known is known.yaml: reasons by the names of tests. Tests to leave out would end the program that they are in.
+// known is the content of known.yaml: reasons by the names of tests. The tests in Leave would end their test program.
 type known struct {
 	Fail  map[string]string `json:"fail"`
 	Leave map[string]string `json:"leave"`
@@ -91,7 +92,7 @@ func (o *options) suite(ctx context.Context, out, progress io.Writer) (err error
 	defer func() { err = errors.Join(err, etcd()) }()
 	results := map[string]string{}
 	for _, name := range packages {
-		// The tests know their program by its name, as a manager of fields.
+		// The tests use the name of their program as a field manager.
 		program := filepath.Join(work, filepath.Base(name)+".test")
 		build := exec.CommandContext(ctx, "go", "test", "-c", "-modfile", filepath.Join(work, "suite.mod"), "-o", program, module+"/"+name)
 		build.Dir = o.Module
@@ -109,8 +110,8 @@ func (o *options) suite(ctx context.Context, out, progress io.Writer) (err error
 	return judge(out, results, k.Fail, only)
 }
 
-// copyModule copies upstream's module, with another function that starts a server, and writes suite.mod, which has
-// the copy in the place of the module.
+// copyModule copies upstream's module and replaces the function that starts a server. It writes suite.mod, which
+// replaces the module by the copy.
 func (o *options) copyModule(ctx context.Context, work string) (string, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
 	list.Dir = o.Module
@@ -147,7 +148,7 @@ func (o *options) copyModule(ctx context.Context, work string) (string, error) {
 	return to, nil
 }
 
-// startEtcd starts an etcd, and returns how to end it, and its URL.
+// startEtcd starts an etcd, and returns its URL and a function that stops it.
 func startEtcd(ctx context.Context, program, work string) (end func() error, url string, err error) {
 	etcd := exec.CommandContext(ctx, program, "-data-dir", filepath.Join(work, "etcd"))
 	out, err := etcd.StdoutPipe()
@@ -172,7 +173,7 @@ func startEtcd(ctx context.Context, program, work string) (end func() error, url
 
 var verdict = regexp.MustCompile(`^--- (PASS|FAIL|SKIP): (\S+)`)
 
-// watch runs a program of tests, shows what it prints, and notes the verdicts of its tests.
+// watch runs a test program, prints its output, and records the results of its tests.
 func watch(suite *exec.Cmd, progress io.Writer, results map[string]string) error {
 	out, err := suite.StdoutPipe()
 	if err != nil {

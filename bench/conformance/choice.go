@@ -9,18 +9,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// choice is specs.yaml.
+// choice is the content of specs.yaml.
 type choice struct {
 	// Serve are flags of gatehouse serve.
 	Serve []string `json:"serve,omitempty"`
-	// Try are regular expressions: specs that match one are tried, unless Leave has them.
+	// Try are regular expressions: specs that match one of them are run, unless they match Leave.
 	Try []string `json:"try"`
-	// Leave are specs that are not tried, Fail those that are known to fail.
+	// Leave are specs that are not run, Fail specs that are known to fail.
 	Leave []*group `json:"leave,omitempty"`
 	Fail  []*group `json:"fail,omitempty"`
 }
 
-// group is specs with one reason.
+// group is a list of specs with the same reason.
 type group struct {
 	Reason string `json:"reason"`
 	// Specs are regular expressions.
@@ -55,7 +55,7 @@ func load(file string) (*choice, error) {
 	return c, nil
 }
 
-// left returns the expressions of specs that are not tried.
+// left returns the expressions of specs that are not run.
 func (c *choice) left() []string {
 	var left []string
 	for _, g := range c.Leave {
@@ -64,7 +64,7 @@ func (c *choice) left() []string {
 	return left
 }
 
-// focuses returns the expressions of specs that are tried, or narrower ones.
+// focuses returns the expressions of specs that are run, or the narrower one if it is set.
 func (c *choice) focuses(narrower string) []string {
 	if narrower != "" {
 		return []string{narrower}
@@ -72,7 +72,7 @@ func (c *choice) focuses(narrower string) []string {
 	return c.Try
 }
 
-// reason returns the reason of the first group that has the spec, "" if none has.
+// reason returns the reason of the first group that contains the spec, or "".
 func reason(groups []*group, spec string) string {
 	for _, g := range groups {
 		if g.match.MatchString(spec) {

@@ -1,14 +1,14 @@
-// Conformance runs the part of Kubernetes' end-to-end suite that needs no kubelet against
-// Gatehouse, and writes a document from its report.
+// Conformance runs the specs of Kubernetes' end-to-end suite that need no kubelet against Gatehouse, and writes a
+// document from the report.
 //
 //	go run . -write conformance.md
 //
-// The suite is upstream's, unchanged, in the version of go.mod. specs.yaml says which of
-// its specs are tried, why others are not, and why some fail. The program exits with 1 when
-// a spec fails without a reason there, or passes although there is one.
+// The suite is upstream's, unchanged, in the version of go.mod. specs.yaml lists the specs to run, the reasons why
+// others are not run, and the reasons why some fail. The program exits with 1 if a spec fails without a reason, or
+// passes although there is a reason.
 //
-// Building the suite takes minutes on two cores, and running it a quarter of an hour: most specs
-// wait most of their time.
+// Building the suite takes minutes on two cores, and running it a quarter of an hour: most specs wait most of their
+// time.
 package main
 
 import (
@@ -119,8 +119,7 @@ func build(ctx context.Context, dir string) (programs, error) {
 	return p, nil
 }
 
-// run runs the chosen specs against a server of their own and writes ginkgo's report. It
-// returns no error for specs that fail.
+// run runs the chosen specs against a new server and writes ginkgo's report. It returns no error for specs that fail.
 func (p programs) run(ctx context.Context, c *choice, focus string, procs int, limit time.Duration, report string) (err error) {
 	data, err := os.MkdirTemp("", "gatehouse-conformance-")
 	if err != nil {
@@ -132,7 +131,7 @@ func (p programs) run(ctx context.Context, c *choice, focus string, procs int, l
 		return err
 	}
 	defer func() { err = errors.Join(err, server.stop()) }()
-	// Without a server every spec would fail, each after minutes.
+	// Stop if the server ends: every spec would fail, each after minutes.
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	go func() {
@@ -153,7 +152,7 @@ func (p programs) run(ctx context.Context, c *choice, focus string, procs int, l
 	}
 	args = append(args, p.suite, "--",
 		"--kubeconfig", server.kubeconfig, "--kubectl-path", p.kubectl, "--provider", "skeleton",
-		// There are no nodes to wait for.
+		// Do not wait for nodes: there are none.
 		"--num-nodes", "1", "--allowed-not-ready-nodes", "-1", "--dump-logs-on-failure=false")
 	cmd := exec.CommandContext(ctx, p.ginkgo, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -192,7 +191,7 @@ func (p programs) serve(ctx context.Context, data string, flags []string) (*serv
 		s.err = s.process.Wait()
 		close(s.ended)
 	}()
-	// kubectl waits for the API; the loop is for the kubeconfig, which comes first.
+	// kubectl waits for the API; the loop waits for the kubeconfig, which is written first.
 	for ctx.Err() == nil {
 		select {
 		case <-s.ended:
@@ -207,7 +206,7 @@ func (p programs) serve(ctx context.Context, data string, flags []string) (*serv
 	return nil, errors.Join(ctx.Err(), s.stop())
 }
 
-// stop ends the server.
+// stop stops the server.
 func (s *server) stop() error {
 	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

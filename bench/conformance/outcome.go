@@ -17,21 +17,21 @@ import (
 // outcome is the result of a run.
 type outcome struct {
 	passed []string
-	// failed are the specs that failed, in groups by reason; "" has those without one.
+	// failed are the specs that failed, in groups by reason; "" has the specs without a reason.
 	failed map[string][]failure
-	// left are the specs that were not tried, by reason; undone those that skipped
-	// themselves, by what they said.
+	// left are the specs that were not run, by reason; undone are the specs that skipped themselves, by their
+	// message.
 	left, undone map[string][]string
 	// healed are specs that passed, although there is a reason why they fail.
 	healed []string
-	// others counts the specs that Try does not have, otherConformance those of them that every
-	// conformant cluster passes.
+	// others counts the specs that Try does not match. otherConformance counts the conformance tests among them,
+	// which every conformant cluster passes.
 	others, otherConformance int
 	// serve are the flags of the server.
 	serve []string
 }
 
-// late is why a spec was not started: ginkgo gives no reason for it.
+// late is the reason of a spec that was not started because of the time limit: ginkgo gives no reason.
 const late = "the time limit of the run came first"
 
 // failure is a spec that failed.
@@ -78,7 +78,7 @@ func (c *choice) judge(specs types.SpecReports, focus string) *outcome {
 	return o
 }
 
-// err is an error when the run and specs.yaml disagree.
+// err returns an error if the run and specs.yaml disagree.
 func (o *outcome) err() error {
 	var errs []error
 	if len(o.passed)+total(o.failed) == 0 {
@@ -93,7 +93,7 @@ func (o *outcome) err() error {
 	return errors.Join(errs...)
 }
 
-// print writes the outcome in short, and in full where it disagrees with specs.yaml.
+// print writes a summary of the outcome, and all disagreements with specs.yaml.
 func (o *outcome) print(w io.Writer) {
 	fmt.Fprintf(w, "passed %d, failed %d, skipped themselves %d, not tried %d\n", len(o.passed), total(o.failed), total(o.undone), total(o.left))
 	for _, f := range o.failed[""] {
@@ -180,7 +180,7 @@ type count struct {
 	n    int
 }
 
-// counts counts specs by the group of Kubernetes' contributors that owns them.
+// counts counts specs by the special interest group of Kubernetes that owns them.
 func counts(specs []string) []count {
 	n := map[string]int{}
 	for _, s := range specs {
@@ -203,7 +203,7 @@ func total[T any](groups map[string][]T) int {
 	return n
 }
 
-// sentence is the first line of a message, without what was got: that may be pages.
+// sentence returns the first line of a message, without the actual value, which may fill pages.
 func sentence(message string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
 	first, _, _ = strings.Cut(first, ", got ")

@@ -1,7 +1,6 @@
 //go:build suite
 
-// The imports of upstream's end-to-end suite, whose requirements go.mod has for that
-// reason.
+// The imports of upstream's end-to-end suite: they keep its requirements in go.mod.
 package main
 
 import (

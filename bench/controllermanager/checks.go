@@ -34,11 +34,11 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// patience is how long a check may wait. A kube-controller-manager looks for new kinds every
-// 30 seconds, and for namespaces that could not be emptied at last with longer pauses.
+// patience is the timeout of a check. A kube-controller-manager looks for new kinds every 30 seconds, and retries the
+// deletion of a namespace at increasing intervals.
 const patience = 2 * time.Minute
 
-// namespace is that of the objects.
+// namespace is the namespace of the objects.
 const namespace = "work"
 
 // world is a server with a kube-controller-manager.
@@ -47,7 +47,7 @@ type world struct {
 	config  *rest.Config
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	// ca is the certificate by which pods know the server.
+	// ca is the CA certificate with which pods verify the server.
 	ca string
 }
 
@@ -83,7 +83,7 @@ func (w *world) eventually(condition func(context.Context) error) error {
 	}
 }
 
-// checks are made one after the other; later ones use what earlier ones left.
+// checks run one after the other; later checks use the objects of earlier ones.
 var checks = []struct {
 	name string
 	run  func(*world) error
@@ -176,12 +176,12 @@ func (w *world) token() error {
 func template(app string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
-		// Without a kubelet, a pod that has time to end would never do so.
+		// Without a kubelet, a pod with a grace period would never end.
 		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{Name: "c", Image: "example.com/none"}}},
 	}
 }
 
-// pods waits until there are as many pods of an app.
+// pods waits until an app has the given number of pods.
 func (w *world) pods(app string, want int) (list []corev1.Pod, err error) {
 	return list, w.eventually(func(ctx context.Context) error {
 		pods, err := w.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
@@ -213,11 +213,11 @@ func (w *world) deployment() error {
 	return err
 }
 
-// node is where pods are. It has no kubelet: after some minutes, a kube-controller-manager would
-// evict them.
+// node is the node of the pods. It has no kubelet: after some minutes, a kube-controller-manager would evict the
+// pods.
 const node = "node"
 
-// set binds pods to the node, and gives them the status that its kubelet would.
+// set binds pods to the node, and sets their status as a kubelet would.
 func (w *world) set(pods []corev1.Pod, phase corev1.PodPhase) error {
 	if _, err := w.client.CoreV1().Nodes().Create(w.ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
@@ -417,7 +417,7 @@ func (w *world) certificate() error {
 	return err
 }
 
-// configMap makes a ConfigMap with an owner.
+// configMap creates a ConfigMap with owners.
 func (w *world) configMap(name string, owners ...metav1.OwnerReference) (metav1.OwnerReference, error) {
 	made, err := w.client.CoreV1().ConfigMaps(namespace).Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}, once)
 	if err != nil {
@@ -426,7 +426,7 @@ func (w *world) configMap(name string, owners ...metav1.OwnerReference) (metav1.
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: made.UID}, nil
 }
 
-// gone waits until a ConfigMap is gone.
+// gone waits until a ConfigMap is deleted.
 func (w *world) gone(name string) error {
 	return w.eventually(func(ctx context.Context) error {
 		_, err := w.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})

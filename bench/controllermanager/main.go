@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// rounds say which controllers of gatehouse run.
+// rounds contain the flags that select the controllers of gatehouse.
 var rounds = []struct{ name, flag string }{
 	{"ours off", "--controllers=-*"},
 	{"both on", "--controllers=+deployment,+replicaset,+job"},
@@ -67,14 +67,14 @@ func run(ctx context.Context, out io.Writer, binaries string) (err error) {
 	return nil
 }
 
-// outcome is that of a round.
+// outcome is the result of a round.
 type outcome struct {
 	took   []time.Duration
 	errs   []error
 	logged []string
 }
 
-// play runs a server and a kube-controller-manager, and all checks.
+// play starts a server and a kube-controller-manager, and runs all checks.
 func play(ctx context.Context, b peer.Binaries, manager, dir, flag string) (_ *outcome, err error) {
 	s, err := peer.Start(ctx, b, peer.GatehouseEmbedded, dir, flag)
 	if err != nil {
@@ -113,7 +113,7 @@ func serious(log string) []string {
 	return list
 }
 
-// print reports whether a check failed.
+// print prints the results, and reports whether a check failed.
 func (o *outcome) print(out io.Writer) (failed bool) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, c := range checks {

@@ -1,3 +1,3 @@
-// Package encryption tests that kube-apiserver and Gatehouse read what the other one encrypted, on
-// one etcd with one EncryptionConfiguration.
+// Package encryption tests that kube-apiserver and Gatehouse can read each other's encrypted data, on one etcd with
+// one EncryptionConfiguration.
 package encryption

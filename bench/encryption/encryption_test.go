@@ -38,8 +38,7 @@ resources:
 `, key("1"), key("2"), key("3"))
 }
 
-// objects are what each server writes and the other one reads, by resource; %s is the name of the
-// server that writes.
+// objects are the objects that each server writes and the other server reads; %s is the name of the writing server.
 var objects = []struct {
 	resource schema.GroupVersionResource
 	text     string
@@ -54,8 +53,8 @@ var objects = []struct {
 	{schema.GroupVersionResource{Group: "%s.example.com", Version: "v1", Resource: "things"}, `{apiVersion: %[1]s.example.com/v1, kind: Thing, metadata: {name: t, namespace: of-%[1]s}, a: never-in-clear}`},
 }
 
-// S29.1: with one configuration on one etcd, kube-apiserver and Gatehouse read what the other one
-// wrote, and nothing of it is in clear.
+// S29.1: with one configuration on one etcd, kube-apiserver and Gatehouse read each other's data, and nothing of it
+// is stored in clear text.
 func TestBothReadWhatTheOtherOneEncrypted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
@@ -93,7 +92,7 @@ func TestBothReadWhatTheOtherOneEncrypted(t *testing.T) {
 			if strings.HasPrefix(resource.Group, "%s") {
 				resource.Group = fmt.Sprintf(resource.Group, turn.name)
 			}
-			// A kind that was defined a moment ago, and a watch cache that was not filled yet, take a moment.
+			// A new CRD, or a watch cache that is not filled yet, causes a short delay.
 			await(ctx, t, turn.name+" writes "+resource.Resource, func() error {
 				_, err := writer.Resource(resource).Namespace(obj.GetNamespace()).Create(ctx, obj, metav1.CreateOptions{})
 				return err

@@ -19,11 +19,11 @@ import (
 
 var rates = flag.Bool("rates", false, "measure how fast Secrets are created and listed, with and without encryption")
 
-// stored is how many Secrets TestRates creates on each server, and lists.
+// stored is the number of Secrets that TestRates creates on each server, and lists.
 const stored = 1000
 
-// TestRates logs the rates of both servers with one provider, secretbox, and without any, in
-// alternating rounds, with the load of the machine.
+// TestRates logs the rates of both servers with one provider, secretbox, and without any, in alternating rounds, with
+// the load of the machine.
 func TestRates(t *testing.T) {
 	if !*rates {
 		t.Skip("needs a quiet machine: -rates")
@@ -58,7 +58,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// measure returns how many Secrets eight clients create in a second, and how long a list of them takes.
+// measure returns how many Secrets eight clients create per second, and the duration of a list of them.
 func measure(t *testing.T, s *peer.Server) (created float64, listed time.Duration) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(s.Config)

@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// interfaces are those of a server with the built-in kinds.
+// interfaces are the ObjectInterfaces of a server with the built-in kinds.
 var interfaces = func() admission.ObjectInterfaces {
 	i := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme).(*admission.RuntimeObjectInterfaces)
 	mapper := runtime.NewEquivalentResourceRegistry()
@@ -75,7 +75,7 @@ var (
 	caller     = &user.DefaultInfo{Name: "jane", Groups: []string{"system:authenticated"}}
 )
 
-// objects are the sizes measured, of their JSON.
+// objects are the measured objects, by the size of their JSON.
 var objects = []struct {
 	name   string
 	object *core.ConfigMap
@@ -95,7 +95,7 @@ func configMap(keys, size int) *core.ConfigMap {
 	return c
 }
 
-// attributes are those of the creation of an object.
+// attributes returns the attributes of the creation of an object.
 func attributes(object runtime.Object) admission.Attributes {
 	return admission.NewAttributesRecord(object, nil, kind, "default", "bench", configMaps, "", admission.Create,
 		&metav1.CreateOptions{}, false, caller)
@@ -117,7 +117,7 @@ func matching(n int, mutating bool, path string) []hook {
 	return all
 }
 
-// TestSidesAgree shows that both sides call webhooks and obey them.
+// TestSidesAgree verifies that both sides call webhooks and follow their answers.
 func TestSidesAgree(t *testing.T) {
 	for _, s := range sides.All {
 		t.Run("side="+s.Name, func(t *testing.T) {
@@ -146,11 +146,10 @@ func TestSidesAgree(t *testing.T) {
 	}
 }
 
-// warmup is how many creates come before those that are measured.
+// warmup is the number of creates before the measured ones.
 const warmup = 50
 
-// run measures creates of an object on both sides. Every create must lead to so
-// many calls.
+// run measures creates of an object on both sides. Every create must cause the given number of webhook calls.
 func run(b *testing.B, registered []hook, object *core.ConfigMap, calls int) {
 	for _, s := range sides.All {
 		b.Run("side="+s.Name, func(b *testing.B) {
@@ -159,7 +158,7 @@ func run(b *testing.B, registered []hook, object *core.ConfigMap, calls int) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			// The first calls open connections and show what to expect of a hook.
+			// The first calls open connections, and Gatehouse learns which webhooks to call ahead of their turn.
 			for range warmup {
 				if err := judge(ctx, c, attributes(object.DeepCopy())); err != nil {
 					b.Fatal(err)
@@ -190,8 +189,7 @@ func run(b *testing.B, registered []hook, object *core.ConfigMap, calls int) {
 	}
 }
 
-// bare posts an object to the webhook as often as there are hooks, as a review
-// that is encoded already.
+// bare posts an object to the webhook n times, as an already encoded review.
 func bare(b *testing.B, n int, parallel bool, object *core.ConfigMap) {
 	data, err := json.Marshal(object)
 	if err != nil {
@@ -234,7 +232,7 @@ func bare(b *testing.B, n int, parallel bool, object *core.ConfigMap) {
 	b.ReportMetric((cpu(b)-began).Seconds()/float64(rounds), "cpu-sec/op")
 }
 
-// cpu is the CPU time that this process has used.
+// cpu returns the CPU time that this process has used.
 func cpu(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -243,8 +241,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkNoneMatches has hooks, half of them mutating, for other resources. It
-// runs the plugins alone, and with the same request every time.
+// BenchmarkNoneMatches has hooks, half of them mutating, for other resources. It runs only the plugins, with the same
+// request every time.
 func BenchmarkNoneMatches(b *testing.B) {
 	for _, n := range []int{0, 100, 1000, 10000} {
 		for _, s := range sides.All {
@@ -269,15 +267,15 @@ func BenchmarkNoneMatches(b *testing.B) {
 	}
 }
 
-// BenchmarkNoneMatchesInChain is what a server has of that: with its metrics, and
-// a new request with a new object every time.
+// BenchmarkNoneMatchesInChain measures the same in a server's chain: with its metrics, and with a new request and a
+// new object every time.
 func BenchmarkNoneMatchesInChain(b *testing.B) {
 	for _, n := range []int{0, 10000} {
 		b.Run(fmt.Sprintf("hooks=%d", n), func(b *testing.B) { run(b, others(n), objects[0].object, 0) })
 	}
 }
 
-// others are hooks, half of them mutating, for other resources.
+// others returns n hooks, half of them mutating, for other resources.
 func others(n int) []hook {
 	all := make([]hook, n)
 	for i := range all {
@@ -289,8 +287,8 @@ func others(n int) []hook {
 	return all
 }
 
-// BenchmarkAllow has hooks that match and allow. The side bare is the floor: as
-// many round trips of about as many bytes, by net/http and nothing else.
+// BenchmarkAllow has hooks that match and allow. The side bare is the lower bound: the same number of round trips
+// with about the same number of bytes, using only net/http.
 func BenchmarkAllow(b *testing.B) {
 	for _, phase := range []string{"mutating", "validating"} {
 		for _, n := range []int{1, 10} {
@@ -314,8 +312,8 @@ func BenchmarkPatch(b *testing.B) {
 	}
 }
 
-// BenchmarkSlow has ten mutating hooks that take 5 ms each and change nothing,
-// declared free of side effects and reinvocable.
+// BenchmarkSlow has ten mutating hooks that take 5 ms each and change nothing. They are declared free of side effects
+// and allow reinvocation.
 func BenchmarkSlow(b *testing.B) {
 	registered := matching(10, true, "/allow/5ms")
 	for i := range registered {

@@ -23,7 +23,7 @@ var policySides = []struct {
 	make func(context.Context, sides.PolicyOptions) (admission.ValidationInterface, error)
 }{{"upstream", sides.UpstreamValidatingPolicies}, {"gatehouse", sides.GatehouseValidatingPolicies}}
 
-// judged is a policy for the creation of a resource.
+// judged returns a policy for the creation of a resource.
 func judged(name, group, resource, expression string) *registrationv1.ValidatingAdmissionPolicy {
 	p := &registrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: "1"}}
 	equivalent, fail, scope := registrationv1.Equivalent, registrationv1.Fail, registrationv1.AllScopes
@@ -47,8 +47,8 @@ func bound(name, policy string) *registrationv1.ValidatingAdmissionPolicyBinding
 	}
 }
 
-// BenchmarkPolicies judges the creation of a ConfigMap by validating policies: one with
-// many bindings, one with many params, and many that are for other resources.
+// BenchmarkPolicies evaluates the creation of a ConfigMap with validating policies: one with many bindings, one with
+// many params, and many for other resources.
 func BenchmarkPolicies(b *testing.B) {
 	const expression = "object.metadata.name.size() < 100 && object.data.all(k, k.size() < 100)"
 	type policies struct {
@@ -90,7 +90,7 @@ func BenchmarkPolicies(b *testing.B) {
 		}
 		for _, side := range policySides {
 			if p.others > 1000 && side.name == "upstream" {
-				// It would take minutes to compile, and 4 GiB.
+				// Upstream would compile for minutes, and need 4 GiB.
 				continue
 			}
 			b.Run(fmt.Sprintf("%s/side=%s", p.name, side.name), func(b *testing.B) {
@@ -101,7 +101,7 @@ func BenchmarkPolicies(b *testing.B) {
 					b.Fatal(err)
 				}
 				a, interfaces := attributes(objects[0].object), admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
-				// Upstream looks for policies every second, and for params then.
+				// Upstream polls policies every second, and their params after that.
 				for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 					if err = plugin.Validate(ctx, a, interfaces); err == nil || time.Now().After(deadline) {
 						break

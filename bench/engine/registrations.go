@@ -12,14 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/sides"
 )
 
-// namespaceObject is the one namespace there is.
+// namespaceObject is the only namespace.
 var namespaceObject = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 	Name: "default", Labels: map[string]string{corev1.LabelMetadataName: "default"},
 }}
 
-// made is the chain of a side that acts on registrations, which have every field
-// set that a server would have defaulted. An observed chain keeps a server's
-// metrics, too.
+// made starts the chain of a side with the given configurations, in which every field must be set that a server would
+// have defaulted. An observed chain also records the metrics of a server.
 func made(ctx context.Context, side sides.Side, registrations []runtime.Object, observed bool) (sides.Chain, error) {
 	return side.Make(ctx, sides.Options{
 		Registrations: registrations, Namespaces: []*corev1.Namespace{namespaceObject}, Observed: observed,
@@ -35,7 +34,7 @@ type hook struct {
 	reinvokeNeeded bool
 }
 
-// register makes configurations of up to a hundred hooks each.
+// register returns configurations of up to a hundred hooks each.
 func register(ca []byte, hooks []hook) []runtime.Object {
 	const perConfiguration = 100
 	var all []runtime.Object

@@ -1,5 +1,5 @@
-// Package engines builds Gatekeeper and Kyverno as docs/suites.md says, each from an empty directory, and has them judge
-// suites by 'gatehouse test --engine'.
+// Package engines builds Gatekeeper and Kyverno as described in docs/suites.md, each from an empty directory, and
+// runs suites on them with 'gatehouse test --engine'.
 //
 //	cd bench && go test ./engines -timeout 2h
 //

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// output runs a program of this test.
+// output runs a command and returns its standard output.
 func output(t *testing.T, cmd *exec.Cmd) []byte {
 	t.Helper()
 	var errors strings.Builder
@@ -22,7 +22,7 @@ func output(t *testing.T, cmd *exec.Cmd) []byte {
 	return out
 }
 
-// Engines are built by commands that are written down, and judge suites in their own formats.
+// The commands of docs/suites.md build the engines, and the engines evaluate suites in their own formats.
 func TestEnginesJudgeTheirSuites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles Kyverno and Gatekeeper")

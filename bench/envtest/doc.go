@@ -1,3 +1,3 @@
-// Package envtest compares what Gatehouse knows of kube-apiserver's command line with the
-// real one. It has tests only.
+// Package envtest compares Gatehouse's lists of kube-apiserver's flags and plugins with the real program. It has
+// tests only.
 package envtest

@@ -1,6 +1,4 @@
-// Kube-apiserver is the peer: upstream's program, built from the versions in
-// this module's go.mod, so that both sides of every comparison share their
-// libraries.
+// Kube-apiserver is upstream's program of an older release, built from the versions in this module's go.mod.
 package main
 
 import (

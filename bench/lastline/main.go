@@ -1,10 +1,10 @@
-// Lastline compares the last line of gatehouse explain with what a kube-apiserver answers to the
-// request, for requests of many causes: cases.yaml, in the cluster of world.yaml.
+// Lastline compares the last line of gatehouse explain with the answer of a kube-apiserver to the request, for
+// requests with many causes of rejection: cases.yaml, in the cluster of world.yaml.
 //
-// Each request is explained and made three times: by the administrator, or the user of the case; by a
-// user with the role edit, who sees no policies and webhooks; and by one with the role view. The last
-// line must have the server's answer word for word. Where the user cannot see what rejects the request,
-// it must say so, and nothing above it may have the answer.
+// Each request is explained and sent three times: by the administrator, or the user of the case; by a user with the
+// role edit, who cannot read policies and webhook configurations; and by a user with the role view. The last line
+// must contain the exact answer of the server. If the user cannot read the cause of the rejection, the last line must
+// say so, and the lines above must not contain the answer.
 package main
 
 import (
@@ -58,9 +58,9 @@ type request struct {
 	Subresource string         `json:"subresource"`
 	As          string         `json:"as"`
 	Object      map[string]any `json:"object"`
-	// Of is the object of a subresource with a kind of its own.
+	// Of is the object whose subresource is requested, if the subresource has another kind.
 	Of string `json:"of"`
-	// Really is for a request that only a dry run accepts: it is made.
+	// Really sends the request without dry run: a dry run would accept it.
 	Really bool `json:"really"`
 }
 
@@ -173,8 +173,8 @@ func or(text, other string) string {
 
 const rejected, before = "The request would be rejected", "Rejected before admission: "
 
-// judge says what is wrong with the last line of a text; empty means nothing. answer is the server's
-// to the user, first its answer to the administrator. limited is a user who cannot see everything.
+// judge describes the error in the last line of a text; empty means that it is correct. answer is the server's answer
+// to the user, first its answer to the administrator. limited means that the user cannot read everything.
 func judge(text, last, answer, first string, limited bool) string {
 	text, last, answer, first = normal(text), normal(last), normal(answer), normal(first)
 	says := strings.HasPrefix(last, rejected) || strings.HasPrefix(last, before)
@@ -187,7 +187,7 @@ func judge(text, last, answer, first string, limited bool) string {
 	case answer == "" || says && strings.Contains(last, answer):
 		return ""
 	case says && strings.Contains(last, ": the cluster serves no kind "):
-		// A client does not make such a request, and a server says first who may not.
+		// A client does not send such a request, and a server first checks whether the user may send it.
 		return ""
 	case strings.HasPrefix(answer, "admission webhook ") || strings.HasPrefix(answer, "Internal error occurred: failed calling webhook"):
 		if strings.HasPrefix(last, "Only webhooks") || limited && unseen {
@@ -199,7 +199,7 @@ func judge(text, last, answer, first string, limited bool) string {
 	return "another cause"
 }
 
-// normal is a text without what is left to chance: the order of several errors.
+// normal returns a text with errors in a fixed order. The server orders several errors at random.
 func normal(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	before, errs, ok := strings.Cut(text, " is invalid: [")
@@ -219,7 +219,7 @@ type comparison struct {
 	mapper         meta.RESTMapper
 }
 
-// build makes the objects of the world, and waits until they are in force.
+// build creates the objects of the cluster, and waits until they are active.
 func (c *comparison) build(ctx context.Context, hook *peer.Webhook) error {
 	client, err := dynamic.NewForConfig(c.config)
 	if err != nil {
@@ -265,7 +265,7 @@ func (c *comparison) build(ctx context.Context, hook *peer.Webhook) error {
 	return nil
 }
 
-// discover learns the kinds. The resource of a definition is there a moment after the definition.
+// discover reads the kinds. The resource of a new CRD appears with a short delay.
 func (c *comparison) discover() error {
 	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *comparison) discover() error {
 	return err
 }
 
-// await makes a request until it is rejected.
+// await repeats a request until it is rejected.
 func (c *comparison) await(ctx context.Context, name, says string) error {
 	var list []request
 	if err := yaml.Unmarshal(requests, &list); err != nil {
@@ -306,7 +306,7 @@ func (c *comparison) await(ctx context.Context, name, says string) error {
 	}
 }
 
-// ask makes a request as a dry run, and returns the message of the rejection.
+// ask sends a request as a dry run, and returns the message of the rejection.
 func (c *comparison) ask(ctx context.Context, r *request, user string) (string, error) {
 	config := rest.CopyConfig(c.config)
 	config.Impersonate.UserName = or(r.As, user)
@@ -373,7 +373,7 @@ func (c *comparison) ask(ctx context.Context, r *request, user string) (string, 
 	return "", err
 }
 
-// explain returns what the program prints.
+// explain returns the output of the program.
 func (c *comparison) explain(ctx context.Context, r *request, user string) (string, error) {
 	data, err := json.Marshal(r.Object)
 	if err != nil {
@@ -405,7 +405,7 @@ func (c *comparison) explain(ctx context.Context, r *request, user string) (stri
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil && stdout.Len() == 0 {
-		// What cannot be explained is an error, and its last line counts.
+		// A request that cannot be explained is an error; the last line of the error is compared.
 		return strings.TrimSpace(stderr.String()), nil
 	}
 	return strings.TrimSpace(stdout.String()), nil

@@ -67,7 +67,7 @@ func start(t *testing.T) *rest.Config {
 	return config(t, match[1], match[2])
 }
 
-// config reads what the client needs of a kubeconfig.
+// config reads the required fields of a kubeconfig.
 func config(t *testing.T, host, kubeconfig string) *rest.Config {
 	t.Helper()
 	text, err := os.ReadFile(kubeconfig)
@@ -104,7 +104,7 @@ func config(t *testing.T, host, kubeconfig string) *rest.Config {
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// client speaks protobuf only.
+// client uses protobuf only.
 func client(t *testing.T, c *rest.Config, root string, gv schema.GroupVersion) *rest.RESTClient {
 	t.Helper()
 	copied := *c
@@ -130,7 +130,7 @@ func TestTheClientOf2017(t *testing.T) {
 		}
 	}
 
-	// It registers an initializer and a hook, in protobuf.
+	// The client registers an initializer and a hook, in protobuf.
 	rules := []v1alpha1.Rule{{APIGroups: []string{"", "extensions"}, APIVersions: []string{"*"}, Resources: []string{"configmaps", "deployments"}}}
 	mesh := &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mesh"}, Initializers: []v1alpha1.Initializer{
 		{Name: "a.example.com", Rules: rules}, {Name: "b.example.com", Rules: rules},
@@ -160,8 +160,8 @@ func TestTheClientOf2017(t *testing.T) {
 		t.Errorf("listed %v", hooks)
 	}
 
-	// A creator waits; the controller sees the object, acts on it and takes the
-	// names from the list, one after the other.
+	// A creator waits. The controller receives the object, changes it and removes the initializers from the list, one
+	// after the other.
 	created := make(chan error, 1)
 	go func() {
 		got := &v1.ConfigMap{}
@@ -198,7 +198,7 @@ func TestTheClientOf2017(t *testing.T) {
 	}
 	must(<-created)
 
-	// A stuck object is found by its name, in a list, and is refused.
+	// A get and a list return an object that waits for an initializer. A failed result removes it.
 	stuck := &v1beta1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "stuck"}, Spec: v1beta1.DeploymentSpec{
 		Template: v1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "stuck"}},
@@ -231,8 +231,8 @@ func TestTheClientOf2017(t *testing.T) {
 		t.Error("the refused object is still there")
 	}
 
-	// kubectl 1.8 reads this before it creates anything. Its client must be able to parse the media
-	// type, and its parser rejects a schema with fields that has a type.
+	// kubectl 1.8 reads this document before it creates anything. Its client must be able to parse the media type,
+	// and its parser rejects a schema that has both fields and a type.
 	transport, err := rest.TransportFor(c)
 	must(err)
 	res, err := (&http.Client{Transport: transport}).Get(c.Host + "/swagger-2.0.0.pb-v1")

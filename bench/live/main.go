@@ -1,7 +1,7 @@
-// Live has a kube-apiserver call programs on this machine by 'gatehouse dev --live': for the requests of one user next to
-// those of another, and for those of a namespace. Then it kills such sessions at many moments, and sees each time that the
-// registrations are as they were before within the term of a session, and that no process is left. It exits with 1 if a
-// webhook was asked about a request that is not its, or if something is left.
+// Live makes a kube-apiserver call programs on this machine with 'gatehouse dev --live': for the requests of one
+// user, another user, and a namespace. Then it kills such sessions at many moments. Each time, it verifies that the
+// webhook configurations are restored within the term of a session, and that no process is left. It exits with 1 if a
+// webhook was called for the request of another session, or if anything is left.
 package main
 
 import (
@@ -39,14 +39,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/selfsigned"
 )
 
-// term is that of a session, and how long its guard and a busy machine may take.
+// term includes the term of a session, and the delays of its guard and of a busy machine.
 const term = 20 * time.Second
 
 func main() {
 	if port := os.Getenv("LIVE_PROGRAM_PORT"); port != "" {
-		// The program of a session. It denies what says so.
+		// The program of a session. It denies objects that request it.
 		hook := &hook{denies: true}
-		// A session ends the program.
+		// The end of the session kills the program.
 		panic(http.ListenAndServeTLS("localhost:"+port, os.Getenv("CERT_DIR")+"/tls.crt", os.Getenv("CERT_DIR")+"/tls.key", hook))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -60,7 +60,7 @@ func main() {
 	}
 }
 
-// hook is a webhook. It remembers what it was asked about.
+// hook is a webhook. It records the objects that it was called for.
 type hook struct {
 	denies bool
 	mu     sync.Mutex
@@ -85,7 +85,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":%t}}`, in.Request.UID, allowed)
 }
 
-// was reports whether the webhook was asked about an object.
+// was reports whether the webhook was called for an object.
 func (h *hook) was(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,7 +166,7 @@ func run(ctx context.Context, binaries string, kills int) (err error) {
 	return errors.Join(b.faults...)
 }
 
-// prepare makes the objects, and serves the webhook of the cluster until end is called.
+// prepare creates the objects, and serves the webhook of the cluster until end is called.
 func (b *bench) prepare(ctx context.Context) (end func(), err error) {
 	files := filepath.Join(b.dir, "hook")
 	if err := os.Mkdir(files, 0o700); err != nil {
@@ -209,7 +209,7 @@ func (b *bench) prepare(ctx context.Context) (end func(), err error) {
 	return end, b.until(ctx, "the webhook is asked", func() error { return b.create(ctx, "alice", "default", "first", "fine", b.original) })
 }
 
-// registrations are those of the cluster, without what each write changes.
+// registrations returns the webhook configurations of the cluster, without the fields that each write changes.
 func (b *bench) registrations(ctx context.Context) (map[string]any, error) {
 	found := map[string]any{}
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
@@ -228,7 +228,7 @@ func (b *bench) registrations(ctx context.Context) (map[string]any, error) {
 	return found, nil
 }
 
-// asBefore returns an error if the registrations are not those of before.
+// asBefore returns an error if the webhook configurations have changed.
 func (b *bench) asBefore(ctx context.Context) error {
 	now, err := b.registrations(ctx)
 	if err != nil {
@@ -242,7 +242,7 @@ func (b *bench) asBefore(ctx context.Context) error {
 	return nil
 }
 
-// until waits until something is so.
+// until repeats so until it returns no error, for up to term.
 func (b *bench) until(ctx context.Context, what string, so func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, term)
 	defer cancel()
@@ -259,7 +259,8 @@ func (b *bench) until(ctx context.Context, what string, so func() error) error {
 	}
 }
 
-// create creates an object as a user. asked must be asked about it; nil means that the program of a session must deny it.
+// create creates an object as a user. asked is the webhook that must be called; nil means that the program of a
+// session must deny the object.
 func (b *bench) create(ctx context.Context, user, namespace, name, value string, asked *hook) error {
 	config := rest.CopyConfig(b.server.Config)
 	config.Impersonate.UserName = user
@@ -336,7 +337,7 @@ func (b *bench) start(user string, args ...string) (*session, error) {
 	return s, nil
 }
 
-// ready returns an error until the session says that it is ready.
+// ready returns an error until the session reports that it is ready.
 func (s *session) ready() error {
 	data, _ := os.ReadFile(s.log)
 	if !strings.Contains(string(data), "gatehouse is ready") {
@@ -345,13 +346,13 @@ func (s *session) ready() error {
 	return nil
 }
 
-// end ends a session, by a signal.
+// end ends a session with a signal.
 func (s *session) end(by os.Signal) {
 	_ = s.cmd.Process.Signal(by)
 	<-s.ended
 }
 
-// gone returns an error if a process of the session lives.
+// gone returns an error if a process of the session is still running.
 func (s *session) gone() error {
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -365,7 +366,7 @@ func (s *session) gone() error {
 	return nil
 }
 
-// claims sees that each request is judged by who it belongs to.
+// claims verifies that each request goes to the webhook of the session that it belongs to.
 func (b *bench) claims(ctx context.Context) error {
 	alice, err := b.start("alice")
 	if err != nil {
@@ -406,7 +407,7 @@ func (b *bench) claims(ctx context.Context) error {
 	return b.until(ctx, "the registrations are as before", func() error { return b.asBefore(ctx) })
 }
 
-// grant lets a user do everything.
+// grant gives a user all rights.
 func (b *bench) grant(ctx context.Context, user string) error {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "robot"},
@@ -420,7 +421,7 @@ func (b *bench) grant(ctx context.Context, user string) error {
 	return err
 }
 
-// kill kills sessions at moments between their start and a second after they are ready.
+// kill kills sessions at moments between their start and one second after they are ready.
 func (b *bench) kill(ctx context.Context, times int) error {
 	begun := time.Now()
 	s, err := b.start("alice")

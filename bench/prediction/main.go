@@ -69,11 +69,11 @@ func run(ctx context.Context, out io.Writer, binaries string, seed, cases uint64
 	return nil
 }
 
-// play plays the worlds on a server of its own.
+// play plays the worlds on a new server.
 func play(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, seed, cases uint64) (_ *prediction.Tally, err error) {
 	var flags []string
 	if kind != peer.KubeAPIServer {
-		// No controller runs next to kube-apiserver either.
+		// No controllers: kube-apiserver also runs without them.
 		flags = append(flags, "--controllers=-*")
 	}
 	s, err := peer.Start(ctx, b, kind, dir, flags...)

@@ -19,9 +19,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S11.66: an initializer that rejects what a controller makes is as a webhook that rejects it. The
-// owner gets the event FailedCreate with the message, and the controller waits longer before each
-// further object.
+// S11.66: an initializer that rejects a controller's object has the same effect as a webhook that rejects it.
+// The owner gets the event FailedCreate with the message, and the controller backs off before each further
+// object.
 func TestControllersWaitWhenInitializersReject(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "+deployment,+replicaset,+replicationcontroller,+statefulset,+daemonset,+job", "--fake-nodes", "1")
@@ -29,7 +29,7 @@ func TestControllersWaitWhenInitializersReject(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations", podInitializer)
 	client := harness.Client(t, s.Admin)
 
-	// The initializer rejects all pods, and notes when, by the app that they belong to.
+	// The initializer rejects all pods, and records the time, by the app label.
 	var mu sync.Mutex
 	times, seen := map[string][]time.Time{}, map[types.UID]bool{}
 	controller, err := initializer.New(initializer.Options{
@@ -65,14 +65,14 @@ func TestControllersWaitWhenInitializersReject(t *testing.T) {
 	const usual, jobs = 5 * time.Millisecond, time.Second
 	for _, tc := range []struct {
 		resource, kind, spec string
-		// pace is the controller's first wait, and count how many pods are awaited.
+		// pace is the controller's first delay, and count the number of pods to wait for.
 		pace  time.Duration
 		count int
-		// told is the kind of the object with the event, if it is not the owner.
+		// told is the kind of the object with the event, if different from the owner.
 		told string
 	}{
-		// The controller of a set of several waits twice as long after each try, also after one that it was not
-		// allowed: few pods take as long as many of the others.
+		// The controllers of sets with several replicas double the delay after each try, even if the try was
+		// not allowed: a few pods take as long as many of the other controllers.
 		{"apps/v1/replicasets", "ReplicaSet", `"replicas":3,SELECTOR,`, usual, 5, ""},
 		{"v1/replicationcontrollers", "ReplicationController", `"replicas":1,"selector":{"app":"NAME"},`, usual, 9, ""},
 		{"apps/v1/statefulsets", "StatefulSet", `"serviceName":"none",SELECTOR,`, usual, 9, ""},
@@ -102,7 +102,7 @@ func TestControllersWaitWhenInitializersReject(t *testing.T) {
 				}
 				return nil
 			})
-			// A slow machine may only make it longer.
+			// A slow machine can only increase the delays.
 			least, seen := time.Duration(0), rejected(name)
 			for i := range tc.count - 1 - burst(tc.kind) {
 				least += tc.pace << i
@@ -142,8 +142,8 @@ func TestControllersWaitWhenInitializersReject(t *testing.T) {
 	}
 }
 
-// burst is how many pods a controller makes at once, before the first of them is rejected, beyond
-// one.
+// burst returns the number of pods that a controller creates at once, in addition to the first, before the
+// first rejection.
 func burst(kind string) int {
 	if kind == "ReplicaSet" {
 		return 2

@@ -27,7 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// owners makes objects that own one another, with the garbage collector running.
+// owners creates objects with owner references, with the garbage collector running.
 type owners struct {
 	*testing.T
 	server *harness.Server
@@ -89,8 +89,8 @@ func (o *owners) gone(names ...string) {
 	}
 }
 
-// collected waits until the garbage collector has seen everything so far: it has, when it
-// has collected what was made just now and needs the same informer.
+// collected waits until the garbage collector has processed all earlier events: it has, when it has collected
+// a new object that needs the same informer.
 func (o *owners) collected() {
 	o.Helper()
 	last := o.make("last-owner", nil)
@@ -99,7 +99,7 @@ func (o *owners) collected() {
 	o.gone("last")
 }
 
-// cycle makes a, which c owns, which b owns, which a owns.
+// cycle creates three objects in a cycle: c owns a, b owns c, and a owns b.
 func (o *owners) cycle() {
 	o.Helper()
 	a := o.make("a", nil)
@@ -118,8 +118,7 @@ func (o *owners) there(names ...string) {
 	}
 }
 
-// The rules of garbage collection in Kubernetes' end-to-end tests, and the deletions that
-// it must not do.
+// The rules of garbage collection in Kubernetes' end-to-end tests, and deletions that it must not do.
 func TestGarbageCollection(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
@@ -293,7 +292,7 @@ func TestGarbageCollection(t *testing.T) {
 			if err != nil {
 				o.Fatal(err)
 			}
-			// Nothing names it yet.
+			// No object names it as an owner yet.
 			o.collected()
 			refs := []metav1.OwnerReference{{
 				APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding", Name: owner.Name, UID: owner.UID,
@@ -367,8 +366,8 @@ const gadgets = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefin
 	group: gc.example.com, scope: Namespaced, names: {kind: Gadget, plural: gadgets, singular: gadget},
 	versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`
 
-// A custom kind is known as soon as it is served, also when it was removed and is made
-// again: its objects own others, and are owned.
+// The garbage collector handles a custom kind as soon as the kind is served, even after it was removed and
+// created again: its objects can be owners and dependents.
 func TestGarbageCollectionOfCustomResources(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
@@ -412,11 +411,11 @@ func TestGarbageCollectionOfCustomResources(t *testing.T) {
 			}
 			return err
 		})
-		// Upstream asks every 30 s which kinds there are.
+		// Upstream runs discovery every 30 s.
 		if took := time.Since(began); took > 25*time.Second {
 			t.Errorf("round %d took %s", round, took)
 		}
-		// The objects it owned go with the kind.
+		// Objects owned by an object of the kind are deleted with the kind.
 		last := create("last", nil)
 		o.make("left", []metav1.OwnerReference{{APIVersion: "gc.example.com/v1", Kind: "Gadget", Name: "last", UID: last.GetUID()}})
 		o.collected()
@@ -434,8 +433,8 @@ func TestGarbageCollectionOfCustomResources(t *testing.T) {
 	}
 }
 
-// Every namespace has its ServiceAccount and the certificate of the server, and gets them
-// back.
+// Every namespace has its ServiceAccount and the certificate of the server, and they are restored after a
+// deletion.
 func TestWhatEveryNamespaceHas(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
@@ -453,7 +452,7 @@ func TestWhatEveryNamespaceHas(t *testing.T) {
 			}
 			return err
 		})
-		// kubectl create token, and what it is good for.
+		// kubectl create token, and requests with the token.
 		token, err := accounts.CreateToken(harness.Context(t), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -473,7 +472,7 @@ func TestWhatEveryNamespaceHas(t *testing.T) {
 	}
 }
 
-// A Secret for a ServiceAccount gets a token, which goes with the ServiceAccount.
+// A Secret for a ServiceAccount gets a token, and is deleted with the ServiceAccount.
 func TestTokensInSecrets(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
@@ -513,7 +512,7 @@ func TestTokensInSecrets(t *testing.T) {
 	})
 }
 
-// The status of a quota says what is allowed and what is there, of custom kinds, too.
+// The status of a quota contains its limits and its use, including custom kinds.
 func TestTheStatusOfQuotas(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*", "--initializer-timeout", "10m")
@@ -547,7 +546,7 @@ func TestTheStatusOfQuotas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The certificate of the server is one, too.
+	// The certificate of the server is a ConfigMap and counts, too.
 	harness.Eventually(t, "the certificate", func() error {
 		_, err := o.client.CoreV1().ConfigMaps(o.ns).Get(harness.Context(t), "kube-root-ca.crt", metav1.GetOptions{})
 		return err
@@ -557,16 +556,16 @@ func TestTheStatusOfQuotas(t *testing.T) {
 	used("first", "pods", "0")
 	o.delete("one", metav1.DeletePropagationBackground)
 	used("first", "configmaps", "1")
-	// What is not initialized counts (S11.36).
+	// Uninitialized objects count (S11.36).
 	s.HTTP(t, nil).Must(http.StatusAccepted, "POST", "/api/v1/namespaces/"+o.ns+"/pods?includeUninitialized=true",
 		`{"metadata":{"name":"hidden","initializers":{"pending":[{"name":"slow.example.com"}]}},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
-	// A wrong status is as a count leaves it that did not see the latest objects.
+	// A wrong status, like the result of a count without the latest objects.
 	if _, err := quotas.Patch(harness.Context(t), "first", types.MergePatchType, []byte(`{"status":{"used":{"configmaps":"0","pods":"7"}}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	used("first", "configmaps", "1")
 	used("first", "pods", "1")
-	// A kind that came after the controller had begun.
+	// A kind created after the start of the controller.
 	definition := &unstructured.Unstructured{}
 	if err := definition.UnmarshalJSON([]byte(toJSON(strings.ReplaceAll(gadgets, "\t", " ")))); err != nil {
 		t.Fatal(err)
@@ -588,8 +587,7 @@ func TestTheStatusOfQuotas(t *testing.T) {
 	used("second", "count/gadgets.gc.example.com", "0")
 }
 
-// With their controllers and fake nodes, workloads become available, and their services
-// have endpoints.
+// With their controllers and fake nodes, workloads become available, and their services have endpoints.
 func TestWorkloadsOnFakeNodes(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "+deployment,+replicaset,+job", "--fake-nodes", "2")
@@ -631,7 +629,7 @@ func TestWorkloadsOnFakeNodes(t *testing.T) {
 		}
 		return err
 	})
-	// Deleted pods go, though nodes have to say so.
+	// Deleted pods disappear, although only a node can confirm it.
 	if err := client.AppsV1().Deployments(ns).Delete(harness.Context(t), "web", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}); err != nil {
 		t.Fatal(err)
 	}
@@ -644,8 +642,8 @@ func TestWorkloadsOnFakeNodes(t *testing.T) {
 	})
 }
 
-// Pods with the same host port get nodes of their own, of two, and are ready after the delay of
-// their probes.
+// Two pods with the same host port get different nodes, and become ready after the initial delay of their
+// probes.
 func testHostPorts(t *testing.T, client *kubernetes.Clientset, ns string) {
 	t.Helper()
 	pods := client.CoreV1().Pods(ns)
@@ -706,7 +704,7 @@ func testHostPorts(t *testing.T, client *kubernetes.Clientset, ns string) {
 	}
 }
 
-// Fake nodes do with pods what kubelets and a scheduler do, as far as the API shows it.
+// Fake nodes handle pods like kubelets and a scheduler, as far as the API shows it.
 func TestPodsOnFakeNodes(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "+job", "--fake-nodes", "2")
@@ -716,7 +714,7 @@ func TestPodsOnFakeNodes(t *testing.T) {
 	t.Run("resizes", f.resizes)
 	t.Run("ephemeral containers", f.ephemeralContainers)
 	t.Run("jobs", f.jobs)
-	// It comes last, as the nodes are then closed to other pods.
+	// Last, because it closes the nodes to other pods.
 	t.Run("taints", f.taints)
 }
 
@@ -735,7 +733,7 @@ func (f *fakePods) create(t *testing.T, name string, change func(*corev1.Pod)) {
 	}
 }
 
-// await returns a pod of which something holds. Its status is about its spec.
+// await returns a pod for which holds returns true and whose status reflects its current spec.
 func (f *fakePods) await(t *testing.T, name, what string, holds func(*corev1.Pod) bool) (pod *corev1.Pod) {
 	t.Helper()
 	harness.Eventually(t, name+" "+what, func() (err error) {
@@ -752,7 +750,7 @@ func (f *fakePods) await(t *testing.T, name, what string, holds func(*corev1.Pod
 
 func isRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
 
-// patch changes a pod, or a subresource of it.
+// patch patches a pod or a subresource of the pod.
 func (f *fakePods) patch(t *testing.T, name, patch string, subresources ...string) {
 	t.Helper()
 	if _, err := f.client.CoreV1().Pods(f.ns).Patch(harness.Context(t), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...); err != nil {
@@ -866,7 +864,7 @@ func (f *fakePods) taints(t *testing.T) {
 	f.create(t, "before", func(*corev1.Pod) {})
 	f.await(t, "before", "runs", isRunning)
 	nodes(`{"spec": {"taints": [{"key": "closed", "effect": "NoSchedule"}]}}`)
-	// The scheduler hears of taints a moment later.
+	// The scheduler observes taints with a delay.
 	harness.Eventually(t, "a pod has no node", func() error {
 		pod, err := f.client.CoreV1().Pods(f.ns).Create(harness.Context(t), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
@@ -902,7 +900,8 @@ func (f *fakePods) taints(t *testing.T) {
 	f.await(t, "repelled", "runs when the taints are gone", isRunning)
 }
 
-// With all controllers off, nothing happens by itself: a kube-controller-manager may do it.
+// With all controllers off, the server changes nothing by itself: a kube-controller-manager can run the
+// controllers.
 func TestNoControllers(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "-*")
@@ -917,8 +916,7 @@ func TestNoControllers(t *testing.T) {
 	}
 }
 
-// Controllers act as their ServiceAccounts, and what they do passes admission like
-// everybody's.
+// Controllers authenticate as their ServiceAccounts, and their requests pass admission like all others.
 func TestControllersAreWhoTheyAreInACluster(t *testing.T) {
 	t.Parallel()
 	hook := harness.NewWebhookServer(t, nil).Hook("/", harness.Allow)
@@ -952,8 +950,8 @@ func TestControllersAreWhoTheyAreInACluster(t *testing.T) {
 	})
 }
 
-// Of two servers one runs the controllers. When it is killed, the other one takes over and
-// nothing is lost; a webhook for leases that hangs has no say in it.
+// One of two servers runs the controllers. When it is killed, the other server takes over and no event is
+// lost; a hanging webhook for leases does not prevent that.
 func TestAnotherServerTakesTheControllersOver(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -984,7 +982,7 @@ func TestAnotherServerTakesTheControllersOver(t *testing.T) {
 	o.collected()
 	leaving := two.Namespace(t)
 	one.Kill(t)
-	// No server runs controllers now: what happens is left for the next one.
+	// No server runs controllers now: events wait for the next leader.
 	o.delete("owner", metav1.DeletePropagationBackground)
 	came := two.EmptyNamespace(t)
 	if err := o.client.CoreV1().Namespaces().Delete(harness.Context(t), leaving, metav1.DeleteOptions{}); err != nil {

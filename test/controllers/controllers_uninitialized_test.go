@@ -15,12 +15,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// podInitializer has an initializer for pods that nobody runs.
+// podInitializer configures an initializer for pods whose controller does not run.
 const podInitializer = `{"metadata":{"name":"pods"},"initializers":[{"name":"nobody.example.com",
 	"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}]}`
 
-// S11.62: a controller makes as many objects as it misses, and no more when their initializer does
-// not act in time. S11.63: it may take its finalizer from such an object.
+// S11.62: a controller creates only the missing objects, and no more if their initializer does not act in
+// time. S11.63: it may remove its finalizer from such an object.
 func TestControllersCountWhatIsNotInitialized(t *testing.T) {
 	t.Parallel()
 	const template = `"template":{"metadata":{"labels":{"app":"NAME"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
@@ -28,7 +28,7 @@ func TestControllersCountWhatIsNotInitialized(t *testing.T) {
 	s := harness.Start(t, "--controllers", "+deployment,+replicaset,+replicationcontroller,+statefulset,+daemonset,+job", "--fake-nodes", "1", "--initializer-timeout", "1s")
 	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	h.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations", podInitializer)
-	// Fail is a choice that is made when the initializer is known to work.
+	// Administrators choose Fail once the initializer is known to work.
 	h.Must(http.StatusOK, "PATCH", "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations/pods",
 		`{"initializers":[{"name":"nobody.example.com","failurePolicy":"Fail"}]}`, "Content-Type", "application/strategic-merge-patch+json")
 	client := harness.Client(t, s.Admin)
@@ -49,7 +49,7 @@ func TestControllersCountWhatIsNotInitialized(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, group, version, resource, kind, spec string
-		// seen is the path of the field that says how many pods the controller knows of.
+		// seen is the path of the field with the number of pods that the controller observes.
 		seen []string
 		want int64
 	}{
@@ -85,7 +85,7 @@ func TestControllersCountWhatIsNotInitialized(t *testing.T) {
 				}
 				return nil
 			})
-			// The initializer of each pod is late before anything is checked.
+			// The initializer of each pod has timed out before the checks.
 			harness.Eventually(t, "no initializer is waited for any more", func() error {
 				if n := h.Metrics().Value("gatehouse_initializers_uninitialized_objects", `resource="pods"`); n != 0 {
 					return fmt.Errorf("%v are followed", n)

@@ -1,3 +1,2 @@
-// Package controllers holds end-to-end tests of upstream's controllers as the server runs them, and
-// of namespaces.
+// Package controllers contains end-to-end tests of upstream's controllers in the server, and of namespaces.
 package controllers

@@ -25,18 +25,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// interception answers a request in place of the server, or passes it on.
+// interception answers a request instead of the server, or forwards it.
 type interception func(next http.RoundTripper, req *http.Request) (*http.Response, error)
 
-// faulty is a garbage collector of the test's own, whose requests a fault is done to. The server
+// faulty is a separate garbage collector in the test process, whose requests can be intercepted. The server
 // runs no controllers.
 type faulty struct {
 	*controllers.Controllers
 	fault atomic.Pointer[interception]
 
 	mu sync.Mutex
-	// held are the paths whose watches say nothing until their channel is closed; the next
-	// event of the paths in cut ends in the middle.
+	// held contains the paths whose watches deliver no events until their channel is closed. The watches of
+	// paths in cut end in the middle of their next event.
 	held map[string]chan struct{}
 	cut  map[string]bool
 }
@@ -68,11 +68,10 @@ func startFaulty(t *testing.T, s *harness.Server, first interception) *faulty {
 	return f
 }
 
-// set does a fault to requests from now on, or none.
+// set sets the interception of requests; nil removes it.
 func (f *faulty) set(now interception) { f.fault.Store(&now) }
 
-// hold keeps the events of watches of a path, from the next one on, until the function is called
-// that it returns.
+// hold delays the events of watches of a path, from the next event on, until release is called.
 func (f *faulty) hold(path string) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,11 +165,10 @@ func (o *owners) deleteSecret(name string) {
 	}
 }
 
-// missing is an owner that was never there.
+// missing is a reference to an owner that never existed.
 var missing = metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "nobody", UID: "11111111-2222-3333-4444-777777777777"}
 
-// suspect adds an owner that is not there to a ConfigMap, so that the collector looks at all its
-// owners.
+// suspect adds a missing owner to a ConfigMap, so that the collector checks all its owners.
 func (o *owners) suspect(name string) {
 	o.Helper()
 	ref := missing
@@ -182,7 +180,7 @@ func (o *owners) suspect(name string) {
 	o.own(name, append(found.OwnerReferences, ref))
 }
 
-// own says who owns a ConfigMap.
+// own sets the owners of a ConfigMap.
 func (o *owners) own(name string, refs []metav1.OwnerReference) {
 	o.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": refs}})
@@ -194,7 +192,7 @@ func (o *owners) own(name string, refs []metav1.OwnerReference) {
 	}
 }
 
-// cleared waits until a suspected ConfigMap has one owner, which is there.
+// cleared waits until the only remaining owner of a suspected ConfigMap is the existing one.
 func (o *owners) cleared(name string, owner types.UID) {
 	o.Helper()
 	harness.Eventually(o, name+" has one owner", func() error {
@@ -209,13 +207,13 @@ func (o *owners) cleared(name string, owner types.UID) {
 	})
 }
 
-// isDiscovery says whether a request asks which kinds there are.
+// isDiscovery reports whether a request is a discovery request.
 func isDiscovery(req *http.Request) bool {
 	return req.URL.Path == "/api" || req.URL.Path == "/apis" || req.URL.Path == "/api/v1" ||
 		strings.HasPrefix(req.URL.Path, "/apis/") && strings.Count(req.URL.Path, "/") == 3
 }
 
-// remembered returns what answers discovery by what the server serves now.
+// remembered returns a function that answers discovery with the current responses of the server.
 func remembered(o *owners, s *harness.Server) func(*http.Request) *http.Response {
 	o.Helper()
 	type answer struct {
@@ -264,8 +262,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (r roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
-// Whatever the collector cannot see, nothing with an owner that lives is deleted. When it sees
-// again, garbage goes.
+// Whatever the collector cannot see, no object with a live owner is deleted. When it can see everything
+// again, garbage is collected.
 func TestGarbageCollectionWithFaults(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "-*")
@@ -307,7 +305,7 @@ func TestGarbageCollectionWithFaults(t *testing.T) {
 		})
 	}
 
-	// One dependent gets another owner, and the first owner is made anew, with a dependent.
+	// One dependent gets another owner, and the first owner is created again, with a new dependent.
 	change := func(o *owners) {
 		first := o.get("moved").OwnerReferences[0]
 		other := o.secret("other")
@@ -336,7 +334,7 @@ func TestGarbageCollectionWithFaults(t *testing.T) {
 		release := f.hold("/api/v1/configmaps")
 		defer release()
 		change(o)
-		// The collector hears that the owner is gone, and not of its dependents.
+		// The collector observes the deletion of the owner, but not its dependents.
 		o.gone("left")
 		release()
 		check(o)
@@ -346,7 +344,7 @@ func TestGarbageCollectionWithFaults(t *testing.T) {
 		release := f.hold("/api/v1/secrets")
 		defer release()
 		change(o)
-		// The collector hears of dependents whose owners it has not heard of.
+		// The collector observes dependents, but not their owners.
 		o.suspect("new")
 		o.cleared("new", o.get("new").OwnerReferences[0].UID)
 		release()
@@ -414,7 +412,7 @@ func TestGarbageCollectionWithFaults(t *testing.T) {
 		o.make("before", first)
 		o.suspect("before")
 		o.cleared("before", first[0].UID)
-		// The collector is not told, and works with what it knows of the kind.
+		// The collector does not observe the deletion, and continues with its cached discovery of the kind.
 		if err := definitions.Delete(harness.Context(o), "gadgets.gc.example.com", metav1.DeleteOptions{}); err != nil {
 			o.Fatal(err)
 		}
@@ -433,7 +431,7 @@ func TestGarbageCollectionWithFaults(t *testing.T) {
 		o.make("kept", refs)
 		o.suspect("kept")
 		o.cleared("kept", refs[0].UID)
-		// The collector goes on to find the version that is not served.
+		// The collector continues to discover the unserved version.
 		var absent atomic.Int32
 		found := remembered(o, s)
 		f.set(func(next http.RoundTripper, req *http.Request) (*http.Response, error) {

@@ -14,13 +14,13 @@ import (
 
 const kubernetesPath = "/api/v1/namespaces/default/services/kubernetes"
 
-// Programs that run in a cluster, and Kubernetes' end-to-end suite, look for it.
+// Programs in a cluster, and Kubernetes' end-to-end suite, use this service.
 func TestTheServiceKubernetesIsThere(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--advertise-address", "192.0.2.7", "--service-cluster-ip-range", "10.7.0.0/24")
 	port := portOf(t, s)
 	h := s.HTTP(t, nil)
-	// Being ready means that it is there.
+	// When the server is ready, the service exists.
 	service := h.Get(kubernetesPath)
 	if diff := cmp.Diff(map[string]any{
 		"type": "ClusterIP", "clusterIP": "10.7.0.1", "clusterIPs": []any{"10.7.0.1"}, "sessionAffinity": "None",
@@ -34,7 +34,7 @@ func TestTheServiceKubernetesIsThere(t *testing.T) {
 	}
 	leadsTo(t, h, port, "192.0.2.7")
 
-	// It comes back.
+	// It is restored after a deletion.
 	h.Must(http.StatusOK, "DELETE", kubernetesPath, "")
 	harness.Eventually(t, "the service comes back", func() error {
 		if r := h.Do("GET", kubernetesPath, ""); r.Code != http.StatusOK {
@@ -43,14 +43,14 @@ func TestTheServiceKubernetesIsThere(t *testing.T) {
 		return nil
 	})
 
-	// On another port everything has the other port.
+	// After a restart on another port, the endpoints have the new port.
 	s.Stop(t)
 	s = harness.StartOn(t, s.DataDir, "--advertise-address", "192.0.2.8", "--service-cluster-ip-range", "10.7.0.0/24")
 	h = s.HTTP(t, nil)
 	if got, want := h.Get(kubernetesPath).At("spec", "ports", "0", "targetPort"), portOf(t, s); got != want {
 		t.Errorf("the service leads to port %v, want %v", got, want)
 	}
-	// The address that was withdrawn is gone.
+	// The old address is gone.
 	leadsTo(t, h, portOf(t, s), "192.0.2.8")
 }
 
@@ -64,7 +64,7 @@ func TestANormalStartLogsNothing(t *testing.T) {
 	}
 }
 
-// Of several servers each is an endpoint for as long as it runs.
+// Each of several servers is an endpoint while it runs.
 func TestServersShareTheServiceKubernetes(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t).URL
@@ -92,8 +92,8 @@ func portOf(t *testing.T, s *harness.Server) any {
 	return port
 }
 
-// leadsTo waits until the service has these endpoints, in both forms. A nil port is
-// any.
+// leadsTo waits until the service has the given endpoints, in both representations. A nil port matches any
+// port.
 func leadsTo(t *testing.T, h *harness.HTTP, port any, addresses ...string) {
 	t.Helper()
 	harness.Eventually(t, "the endpoints are those of the servers", func() error {
@@ -119,11 +119,11 @@ func leadsTo(t *testing.T, h *harness.HTTP, port any, addresses ...string) {
 	})
 }
 
-// A policy that denies everything keeps a server neither from starting nor waiting.
+// A policy that denies everything neither prevents nor delays the start of a server.
 func TestADenyAllPolicyDoesNotHoldUpTheStart(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--advertise-address", "192.0.2.7")
-	// On another port the service has to be written.
+	// On another port, the server must write the service.
 	restart := func() time.Duration {
 		s.Stop(t)
 		began := time.Now()
@@ -147,7 +147,7 @@ func TestADenyAllPolicyDoesNotHoldUpTheStart(t *testing.T) {
 	if took > 2*usual+5*time.Second {
 		t.Errorf("a start takes %s under the policy, and %s without", took, usual)
 	}
-	// What was refused is made when the policy is gone.
+	// The rejected objects are created when the policy is deleted.
 	h = s.HTTP(t, nil)
 	h.Must(http.StatusOK, "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/nothing.example.com", "")
 	harness.Eventually(t, "the service leads to the server", func() error {

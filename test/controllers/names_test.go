@@ -2,7 +2,7 @@ package controllers
 
 import "github.com/gatehouse-dev/gatehouse/test/harness"
 
-// What tests of several packages share.
+// Shared with other test packages.
 const (
 	including  = harness.Including
 	mergePatch = harness.MergePatch

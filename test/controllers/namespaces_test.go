@@ -25,7 +25,7 @@ func TestSystemNamespaces(t *testing.T) {
 	}
 }
 
-// namespaced are kinds that a namespace can contain, one object of each.
+// namespaced lists the namespaced kinds, with one object of each.
 var namespaced = []struct{ path, body string }{
 	{"/api/v1/namespaces/NS/configmaps", configMap("x")},
 	{"/api/v1/namespaces/NS/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"}}`},
@@ -51,12 +51,12 @@ func TestNamespaceDeletion(t *testing.T) {
 			h.Must(http.StatusCreated, "POST", strings.ReplaceAll(o.path, "NS", in), strings.ReplaceAll(o.body, "NS", in))
 		}
 	}
-	// Uninitialized objects go as well.
+	// Uninitialized objects are deleted, too.
 	h.Must(http.StatusAccepted, "POST", "/apis/apps/v1/namespaces/"+ns+"/deployments"+including, uninitialized("waiting"))
 	w := h.Watch("/api/v1/namespaces?watch=1&fieldSelector=metadata.name=" + ns + "&resourceVersion=" + h.Get("/api/v1/namespaces").Text("metadata", "resourceVersion"))
 	deleted := h.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/"+ns, "")
 	want(t, "phase", deleted.Text("status", "phase"), "Terminating")
-	// Nothing can be created in it any more.
+	// New objects are rejected.
 	r := h.Do("POST", "/api/v1/namespaces/"+ns+"/configmaps", configMap("late"))
 	if r.Code != http.StatusForbidden && r.Code != http.StatusNotFound {
 		t.Errorf("create in a namespace that is being deleted: %d %s", r.Code, r.Raw)
@@ -117,7 +117,7 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 	for _, c := range conditions {
 		all = append(all, fmt.Sprint(harness.At(c, "type"), " ", harness.At(c, "status"), " ", harness.At(c, "reason"), ": ", harness.At(c, "message")))
 	}
-	// These are the words of kube-controller-manager.
+	// The messages of kube-controller-manager.
 	want(t, "conditions", all, []string{
 		"NamespaceDeletionDiscoveryFailure False ResourcesDiscovered: All resources successfully discovered",
 		"NamespaceDeletionGroupVersionParsingFailure False ParsedGroupVersions: All legacy kube types successfully parsed",
@@ -134,7 +134,7 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 	})
 }
 
-// Pods may need what else is in their namespace until they are gone.
+// Pods may need the other objects in their namespace until they are gone.
 func TestNamespaceDeletionBeginsWithPods(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -163,9 +163,9 @@ func TestNamespaceDeletionBeginsWithPods(t *testing.T) {
 	})
 }
 
-// A create that a webhook holds up was admitted before its namespace was deleted.
-// The namespace does not go before it is over: the object would be stored in no
-// namespace, for the user who makes one of that name next (S9.10).
+// A create that is delayed by a webhook was admitted before its namespace was deleted. The namespace is not
+// removed before the create ends: otherwise the object would be stored without a namespace, and belong to the
+// next creator of a namespace with that name (S9.10).
 func TestNamespaceDeletionWaitsForCreates(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict")
@@ -204,7 +204,7 @@ func TestNamespaceDeletionWaitsForCreates(t *testing.T) {
 		t.Fatal("the webhook was not called")
 	}
 	h.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/"+ns, "")
-	// One that nothing is created in, deleted later, does not wait.
+	// Another namespace without pending creates, deleted later, does not wait.
 	h.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/"+other, "")
 	gone(other)
 	want(t, "phase of the one that waits", h.Get("/api/v1/namespaces/"+ns).Text("status", "phase"), "Terminating")

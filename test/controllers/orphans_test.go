@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// An owner that is deleted with the policy Orphan leaves the dependents that were made just before,
-// whatever the collector has heard of by then. GATEHOUSE_ORPHANS is how often that is tried.
+// An owner deleted with the policy Orphan leaves dependents created just before, even if the collector has
+// not observed them yet. GATEHOUSE_ORPHANS is the number of repetitions.
 func TestOrphanLeavesDependentsMadeJustBefore(t *testing.T) {
 	t.Parallel()
 	runs := speed.Of(24, 100)
@@ -52,8 +52,8 @@ func TestOrphanLeavesDependentsMadeJustBefore(t *testing.T) {
 	}
 }
 
-// orphan makes an owner and dependents of another kind, deletes the owner at once, and returns when
-// it is gone.
+// orphan creates an owner and dependents of another kind, deletes the owner at once, and returns when it is
+// gone.
 func (o *owners) orphan(name string, dependents int) error {
 	ctx := harness.Context(o)
 	owner, err := o.client.CoreV1().ConfigMaps(o.ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})

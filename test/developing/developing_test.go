@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// S33.9: a new webhook of each language rejects a pod, passes its own tests, and leaves nothing behind.
+// S33.9: a new webhook in each language rejects a pod, passes its own tests, and leaves nothing behind.
 func TestFromNothingToAWebhookThatRejects(t *testing.T) {
 	for language := range runtimes {
 		t.Run(language, func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestFromNothingToAWebhookThatRejects(t *testing.T) {
 	}
 }
 
-// S33.6: a user that creates objects all the time sees no failure while a program is built and replaced, and
-// the new one judges.
+// S33.6: a user that continuously creates objects sees no failure while a program is rebuilt and replaced,
+// and then the new program answers.
 func TestAChangeFailsNoRequest(t *testing.T) {
 	dir, command := initialized(t, "go")
 	s := start(t, dir, "", nil, append([]string{"-f", "webhook.yaml", "--webhook-port", freePort(t), "--"}, command...)...)
@@ -80,7 +80,7 @@ func TestAChangeFailsNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		// A mistake leaves the program that runs.
+		// After a compile error, the running program stays.
 		write(t, source, "package")
 		harness.Eventually(t, "the mistake is reported", func() error {
 			if n := strings.Count(s.out.String(), "the program before serves on"); n <= i {
@@ -109,7 +109,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// registration is one of the webhook of program.
+// registration registers the webhook of program.
 const registration = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -124,7 +124,7 @@ webhooks:
 
 func manifest(extra string) string { return fmt.Sprintf(registration, extra, "") }
 
-// The guide's way from nothing to a webhook that rejects is three commands, which do what it says.
+// The guide creates a rejecting webhook with three commands, which work as described.
 func TestThreeCommands(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "writing-webhooks.md"))
 	if err != nil {
@@ -171,7 +171,7 @@ func TestThreeCommands(t *testing.T) {
 	s.end()
 }
 
-// S33.5: common mistakes are named before the first request, with what to do.
+// S33.5: common mistakes are reported before the first request, with a fix.
 func TestCommonMistakes(t *testing.T) {
 	other := t.TempDir()
 	if _, err := selfsigned.Write(other, "other.example.com"); err != nil {
@@ -201,9 +201,9 @@ func TestCommonMistakes(t *testing.T) {
 	}
 }
 
-// S33.2: what works on objects in a cluster is played: those who inject authorities, and make certificates. What the
-// program judges is applied when it listens, what needs nodes is left out, and foreign text does not act on the
-// terminal.
+// S33.2: gatehouse dev replaces the controllers that a webhook's manifests need in a cluster: CA injectors
+// and certificate issuers. Objects that the program validates are applied when the program listens, objects
+// that need nodes are left out, and text in objects is escaped on the terminal.
 func TestWhatWorksInAClusterIsPlayed(t *testing.T) {
 	const objects = `
 apiVersion: v1
@@ -284,7 +284,7 @@ metadata: {name: any, namespace: hooks}
 			t.Errorf("secret %s: %v", name, err)
 		}
 	}
-	// A registration that comes later gets the authority, too; that of somebody else stays.
+	// A later registration also gets the CA bundle; an existing CA bundle stays.
 	admin := harness.Dynamic(t, clientConfig(t, s))
 	for name, bundle := range map[string]string{"later": "", "own": ", caBundle: " + own(t)} {
 		object := harness.Parsed(t, fmt.Sprintf(registration, bundle, "-"+name))
@@ -304,8 +304,8 @@ metadata: {name: any, namespace: hooks}
 	s.end()
 }
 
-// S33.7: changed manifests are applied again. What is taken out of them is deleted if the session applied it; namespaces
-// and what others made stay, and so does everything while a file is broken.
+// S33.7: changed manifests are applied again. Objects removed from the manifests are deleted if the session
+// applied them; namespaces and other users' objects stay, and everything stays while a file is invalid.
 func TestChangedManifestsAreAppliedAgain(t *testing.T) {
 	const objects = "apiVersion: v1\nkind: Namespace\nmetadata: {name: hooks}\n---\n" +
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: first, namespace: hooks}\ndata: {a: %q}\n"
@@ -339,7 +339,7 @@ func TestChangedManifestsAreAppliedAgain(t *testing.T) {
 	if got := value(); got != "2" {
 		t.Errorf("it has %q", got)
 	}
-	// What the program rejects stays as it was, and is tried again with the next change.
+	// An object that the program rejects stays unchanged, and is retried after the next change.
 	write(t, base, fmt.Sprintf(objects, "3")+more+"data: {a: forbidden}\n")
 	s.says(`ConfigMap second was not applied: admission webhook "judge\.example\.com" denied the request`)
 	s.says(`The manifests changed: applied ConfigMap hooks/first\.`)
@@ -378,7 +378,7 @@ func TestChangedManifestsAreAppliedAgain(t *testing.T) {
 	s.end()
 }
 
-// S33.4: with -o jsonl, standard output has the traces of judged requests and nothing else.
+// S33.4: with -o jsonl, standard output contains only the traces of admitted and rejected requests.
 func TestTracesForPrograms(t *testing.T) {
 	s := start(t, t.TempDir(), manifest(""), []string{behaviour + "=right"},
 		"-f", "-", "-o", "jsonl", "--webhook-port", freePort(t), "--watch", "*.nothing", "--", os.Args[0])
@@ -396,10 +396,10 @@ func TestTracesForPrograms(t *testing.T) {
 	}
 }
 
-// kills is the environment variable with how often TestKillsLeaveNothing kills.
+// kills is the environment variable with the number of kills in TestKillsLeaveNothing.
 const kills = "GATEHOUSE_TEST_KILLS"
 
-// S33.8: a session that is killed at any moment leaves no process, no port and no file behind.
+// S33.8: a session killed at any moment leaves no process, no port and no file behind.
 func TestKillsLeaveNothing(t *testing.T) {
 	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
 		t.Skip("this machine does not say which processes there are")
@@ -412,7 +412,7 @@ func TestKillsLeaveNothing(t *testing.T) {
 	temporary := t.TempDir()
 	args := []string{"-f", "-", "--webhook-port", port, "--watch", "*.nothing", "--", "sh", "-c", "sleep 1000 & " + os.Args[0] + " " + temporary + "; exit"}
 	env := []string{behaviour + "=child"}
-	// A first session says how long a start takes.
+	// The first session measures the duration of a start.
 	begun := time.Now()
 	s := &session{t: t, temporary: temporary, ended: make(chan error, 1)}
 	s.begin(temporary, manifest(""), env, args...)
@@ -447,7 +447,8 @@ func TestKillsLeaveNothing(t *testing.T) {
 	s.end()
 }
 
-// noProcess returns an error if a process of this machine has a text in its command line or its environment.
+// noProcess returns an error if the command line or the environment of a process of this machine contains a
+// text.
 func noProcess(marked string) error {
 	found, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -463,7 +464,7 @@ func noProcess(marked string) error {
 	return nil
 }
 
-// What cannot work is one sentence, and starts nothing.
+// Invalid arguments cause a one-sentence error, and start nothing.
 func TestWhatKeepsASessionFromStarting(t *testing.T) {
 	l, err := net.Listen("tcp", "localhost:0")
 	if err != nil {

@@ -1,2 +1,2 @@
-// Package developing holds end-to-end tests of gatehouse dev: real programs, with a server that calls them.
+// Package developing contains end-to-end tests of gatehouse dev: real programs, and a server that calls them.
 package developing

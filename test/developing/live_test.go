@@ -32,16 +32,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// cluster is a server with a webhook that runs there, whose registration has a condition of its own.
+// cluster is a server with a running webhook, whose registration has a match condition.
 type cluster struct {
 	*harness.Server
 	admin *kubernetes.Clientset
 	mu    sync.Mutex
-	// asked are the requests that the webhook judged, as USER OPERATION RESOURCE NAME.
+	// asked lists the requests that the webhook received, as USER OPERATION RESOURCE NAME.
 	asked []string
 }
 
-// startCluster starts a server. Its webhook fails closed, and is asked about everything in namespaces.
+// startCluster starts a server. Its webhook fails closed, and matches all namespaced resources.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,7 +72,7 @@ func startCluster(t *testing.T) *cluster {
 	return c
 }
 
-// bind gives users a ClusterRole.
+// bind grants a ClusterRole to users.
 func (c *cluster) bind(t *testing.T, role string, users ...string) {
 	t.Helper()
 	b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-" + role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}
@@ -84,7 +84,7 @@ func (c *cluster) bind(t *testing.T, role string, users ...string) {
 	}
 }
 
-// ServeHTTP is the webhook.
+// ServeHTTP implements the webhook.
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Request struct {
@@ -109,7 +109,7 @@ func (c *cluster) wasAsked(line string) bool {
 	return slices.Contains(c.asked, line)
 }
 
-// kubeconfig is a file with which a user is impersonated.
+// kubeconfig writes a kubeconfig that impersonates a user.
 func (c *cluster) kubeconfig(t *testing.T, user string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
@@ -132,7 +132,7 @@ func (c *cluster) live(t *testing.T, user string, args ...string) *session {
 	s := &session{t: t, temporary: t.TempDir(), ended: make(chan error, 1)}
 	all := append([]string{"dev", "--live", "--kubeconfig", c.kubeconfig(t, user), "--context", "as", "--service", "hooks/judge", "--webhook-port", freePort(t), "--watch", "*.nothing"}, args...)
 	s.cmd = exec.Command(harness.Binary(t), append(all, "--", os.Args[0])...)
-	// Files and no pipes: the guard lives longer, and would hold a pipe open.
+	// Use files instead of pipes: the guard process outlives the command, and would keep a pipe open.
 	s.cmd.Dir, s.cmd.Env = t.TempDir(), append(os.Environ(), "TMPDIR="+s.temporary, behaviour+"=right")
 	s.cmd.Stdout, s.cmd.Stderr = s.out.file(t), s.err.file(t)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -154,7 +154,7 @@ func (c *cluster) creates(t *testing.T, user, name, value string) error {
 	return err
 }
 
-// original is the registration of the webhook in the cluster.
+// original returns the registration of the webhook in the cluster.
 func (c *cluster) original(t *testing.T) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	t.Helper()
 	got, err := c.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "hook", metav1.GetOptions{})
@@ -164,7 +164,7 @@ func (c *cluster) original(t *testing.T) *admissionregistrationv1.ValidatingWebh
 	return got
 }
 
-// asBefore reports whether the cluster has no trace of a session.
+// asBefore returns an error if the cluster contains traces of a session.
 func (c *cluster) asBefore(ctx context.Context) error {
 	hooks := c.admin.AdmissionregistrationV1()
 	validating, err := hooks.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
@@ -184,8 +184,8 @@ func (c *cluster) asBefore(ctx context.Context) error {
 	return nil
 }
 
-// S25.20: with a cluster, the requests of the own user go to the program, and nothing else does; what others write
-// meanwhile stays.
+// S25.20: with a cluster, only the user's own requests go to the program; concurrent changes by other users
+// stay.
 func TestOwnRequestsOfACluster(t *testing.T) {
 	c := startCluster(t)
 	s := c.live(t, "alice")
@@ -210,7 +210,8 @@ func TestOwnRequestsOfACluster(t *testing.T) {
 	if err := c.creates(t, "alice", "unjudged", "forbidden"); err != nil {
 		t.Errorf("a condition of the registration: %v", err)
 	}
-	// Secrets, and what shows no time, stay with the webhook of the cluster.
+	// Requests for Secrets stay with the webhook of the cluster, and so do subresources without a creation
+	// time for validating webhooks, such as scales.
 	alice := harness.Client(t, c.As("alice")).CoreV1()
 	if _, err := alice.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: map[string]string{"a": "b"}}, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
@@ -242,7 +243,7 @@ func TestOwnRequestsOfACluster(t *testing.T) {
 		t.Errorf("outside of namespaces: %v", err)
 	}
 
-	// A second user's session stands next to the first; one of the same user does not.
+	// A session of a second user runs in parallel; a second session of the same user is refused.
 	twice := c.live(t, "alice")
 	twice.fails(`another session judges for the user alice`)
 	other := c.live(t, "bob")
@@ -252,7 +253,7 @@ func TestOwnRequestsOfACluster(t *testing.T) {
 	}
 	check("alice", "five", true)
 
-	// Others write the registration meanwhile.
+	// Another user changes the registration meanwhile.
 	harness.Eventually(t, "the registration is written", func() error {
 		u := c.original(t)
 		seconds := int32(7)
@@ -304,8 +305,8 @@ func TestRequestsInANamespaceOfACluster(t *testing.T) {
 	}
 }
 
-// S25.20: a session that is killed at any moment leaves the cluster as it was; one whose guard is killed, too, is out of force after its
-// term, and the next session removes what it has left.
+// S25.20: a session killed at any moment leaves the cluster unchanged. If its guard is killed, too, the
+// session becomes inactive after its term, and the next session removes its leftovers.
 func TestKillsLeaveTheClusterAsItWas(t *testing.T) {
 	c := startCluster(t)
 	times := speed.Of(1, 6)
@@ -367,7 +368,7 @@ func TestKillsLeaveTheClusterAsItWas(t *testing.T) {
 	s.end()
 }
 
-// S25.20: what cannot work with a cluster is one sentence, before anything is written.
+// S25.20: an impossible session with a cluster causes a one-sentence error before anything is written.
 func TestWhatKeepsALiveSessionFromStarting(t *testing.T) {
 	c := startCluster(t)
 	c.bind(t, "some", "carol")
@@ -410,7 +411,7 @@ func TestWhatKeepsALiveSessionFromStarting(t *testing.T) {
 	})
 }
 
-// The ClusterRole that is printed is enough.
+// The printed ClusterRole is sufficient.
 func TestRightsOfALiveSession(t *testing.T) {
 	c := startCluster(t)
 	role := harness.Run(t, "dev", "--live", "--rbac")

@@ -38,15 +38,15 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m))
 }
 
-// output is what a command prints.
+// output is the output of a command.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
-	// path is the file that has the text instead; empty for none.
+	// path is a file that contains the output instead; empty if there is none.
 	path string
 }
 
-// file makes a file for the text.
+// file creates a file for the output.
 func (o *output) file(t *testing.T) *os.File {
 	t.Helper()
 	o.path = filepath.Join(t.TempDir(), "output")
@@ -74,12 +74,12 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// session is a gatehouse dev that runs.
+// session is a running gatehouse dev.
 type session struct {
 	t        *testing.T
 	cmd      *exec.Cmd
 	out, err output
-	// temporary is where it makes temporary files. kubeconfig is its --kubeconfig-out.
+	// temporary is the directory for temporary files. kubeconfig is the value of --kubeconfig-out.
 	temporary, kubeconfig string
 	ended                 chan error
 }
@@ -98,7 +98,7 @@ func (s *session) begin(dir string, stdin string, env []string, args ...string) 
 	s.cmd = exec.Command(harness.Binary(s.t), append([]string{"dev", "--kubeconfig-out", s.kubeconfig}, args...)...)
 	s.cmd.Dir, s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = dir, strings.NewReader(stdin), &s.out, &s.err
 	s.cmd.Env = append(append(os.Environ(), "TMPDIR="+s.temporary), env...)
-	// Ctrl-C of a terminal reaches the process group of the command alone.
+	// Ctrl-C on a terminal signals only the process group of the command.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -107,7 +107,7 @@ func (s *session) begin(dir string, stdin string, env []string, args ...string) 
 	s.t.Cleanup(func() { _ = s.cmd.Process.Kill() })
 }
 
-// says waits until the command has printed a text.
+// says waits until the output of the command matches a pattern.
 func (s *session) says(pattern string) {
 	s.t.Helper()
 	wanted := regexp.MustCompile(pattern)
@@ -134,7 +134,7 @@ func (s *session) ready() *kubernetes.Clientset {
 	return harness.Client(s.t, config)
 }
 
-// end ends the command as Ctrl-C does, and sees that nothing is left.
+// end ends the command like Ctrl-C, and checks that nothing is left behind.
 func (s *session) end() {
 	s.t.Helper()
 	_ = s.cmd.Process.Signal(os.Interrupt)
@@ -149,7 +149,7 @@ func (s *session) end() {
 	s.leftNothing()
 }
 
-// fails sees that the command ends with an error, and that nothing is left.
+// fails checks that the command ends with an error, and that nothing is left behind.
 func (s *session) fails(want string) {
 	s.t.Helper()
 	select {
@@ -163,7 +163,7 @@ func (s *session) fails(want string) {
 	s.leftNothing()
 }
 
-// leftNothing sees that no file of the command is left.
+// leftNothing checks that the command left no file behind.
 func (s *session) leftNothing() {
 	s.t.Helper()
 	entries, err := os.ReadDir(s.temporary)
@@ -177,7 +177,7 @@ func (s *session) leftNothing() {
 	}
 }
 
-// freePort is a port that no process has.
+// freePort returns an unused port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "localhost:0")
@@ -197,10 +197,10 @@ func create(ctx context.Context, c kubernetes.Interface, image string) error {
 	return err
 }
 
-// runtimes are the languages of --init with what they need.
+// runtimes maps the languages of --init to the programs that they need.
 var runtimes = map[string]string{"go": "go", "python": "python3", "js": "node"}
 
-// initialized makes a webhook, and returns its directory and the command that runs it.
+// initialized creates a webhook project, and returns its directory and the command that runs it.
 func initialized(t *testing.T, language string) (dir string, command []string) {
 	t.Helper()
 	if _, err := exec.LookPath(runtimes[language]); err != nil {
@@ -215,7 +215,7 @@ func initialized(t *testing.T, language string) (dir string, command []string) {
 	return dir, strings.Fields(run[1])
 }
 
-// clientConfig is the administrator's.
+// clientConfig returns the administrator's configuration.
 func clientConfig(t *testing.T, s *session) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
@@ -234,7 +234,7 @@ func apply(t *testing.T, admin dynamic.Interface, object map[string]any) {
 	}
 }
 
-// own is an authority that somebody else made, as it is in a registration.
+// own returns a CA bundle of another user, encoded for a registration.
 var own = func() func(*testing.T) string {
 	var once sync.Once
 	var bundle string

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// program is a webhook that does not end. how says what is wrong with it.
+// program is a webhook that runs until it is killed. how selects a defect.
 func program(how string) {
 	if how == "ends" {
 		fmt.Println("unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined")
 		os.Exit(3)
 	}
 	if how == "child" {
-		// What the program starts ends with it.
+		// A child process of the program ends with it.
 		if err := exec.Command("sleep", "1000").Start(); err != nil {
 			panic(err)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/terminaltest"
 )
 
-// On a terminal, a request is one line that fits, keys restart the program and explain the last rejection, and
-// Ctrl-C ends the command and gives the terminal back, whatever standard input is.
+// On a terminal, a request is one line that fits, keys restart the program and explain the last rejection,
+// and Ctrl-C ends the command and restores the terminal, whatever standard input is.
 func TestKeys(t *testing.T) {
 	terminal, screen := terminaltest.Open(t)
 	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// The objects of the time of the backup are there again, registrations and credentials
-// included, and nothing else. The server runs while it is backed up. A client that knows what
-// came after the backup is sent back to the start.
+// After a restore, the server has exactly the objects of the time of the backup, including registrations and
+// credentials. The backup is made while the server runs. A client that has seen later changes must list
+// again.
 func TestBackUpAndRestore(t *testing.T) {
 	t.Parallel()
 	const section = "Back up and restore"
@@ -61,7 +61,7 @@ func TestBackUpAndRestore(t *testing.T) {
 		t.Errorf("the kubeconfig is another: %v", err)
 	}
 	h.Must(http.StatusGone, "GET", in+"?resourceVersionMatch=Exact&resourceVersion="+seen, "")
-	// The answer to a watch has begun before it fails.
+	// The response to a watch starts before the watch fails.
 	if event := h.Get(in + "?watch=1&timeoutSeconds=10&resourceVersion=" + seen); event.Text("type") != "ERROR" || !strings.Contains(string(event.Raw), `"code":410`) {
 		t.Errorf("a watch from before: %s", event.Raw)
 	}
@@ -81,8 +81,7 @@ func backUp(t *testing.T, dir, file string) {
 	}
 }
 
-// A restore is killed at twenty moments. The next server has all data of before or all of
-// the backup.
+// A restore is killed at twenty moments. The next server has either all old data or all data of the backup.
 func TestAKilledRestore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -200,7 +199,7 @@ func glob(t *testing.T, pattern string) bool {
 	return len(found) > 0
 }
 
-// removeReplaced removes what restores kept.
+// removeReplaced removes the old data that restores kept.
 func removeReplaced(t *testing.T, dir string) {
 	t.Helper()
 	kept, err := filepath.Glob(filepath.Join(dir, "before-restore-*"))
@@ -214,7 +213,7 @@ func removeReplaced(t *testing.T, dir string) {
 	}
 }
 
-// The server makes backups at the times of its schedule, keeps the latest, and lists them.
+// The server creates backups on its schedule, keeps the latest, and lists them.
 func TestScheduledBackups(t *testing.T) {
 	t.Parallel()
 	at := filepath.Join(t.TempDir(), "backups")
@@ -247,7 +246,7 @@ func TestScheduledBackups(t *testing.T) {
 	}
 }
 
-// A wrong argument is one sentence, and nothing changes.
+// A wrong argument causes a one-sentence error, and changes nothing.
 func TestBackupArguments(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// What the page has a balancer ask goes on to succeed while etcd is away: the servers share the etcd, so
-// no other one would serve better, and the balancer would end every connection.
+// The documented health check for load balancers succeeds while etcd is down: the servers share the etcd, so
+// no other server would be better, and the balancer would close every connection.
 func TestABalancerKeepsServersWhoseEtcdIsAway(t *testing.T) {
 	t.Parallel()
 	asked := regexp.MustCompile(`option httpchk GET (\S+)`).FindStringSubmatch(harness.OperationsPages(t))

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A server starts with the file that --print-config wrote, and flags win over it.
+// A server starts with the file written by --print-config, and flags override the file.
 func TestServerWithAConfigurationFile(t *testing.T) {
 	t.Parallel()
 	a := harness.NewAdministrator(t)

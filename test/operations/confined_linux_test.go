@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// The program starts as each manifest says: with its user, its arguments, its volumes and no other
-// place to write. Its probes then succeed.
+// The program starts as in each manifest: with the same user, arguments and volumes, and without other
+// writable directories. Its probes then succeed.
 func TestTheServersOfTheManifestsStart(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"base", "three"} {
@@ -67,7 +67,7 @@ func TestTheServersOfTheManifestsStart(t *testing.T) {
 	}
 }
 
-// The unit starts the program likewise, with a user of its own and one directory to write to.
+// The systemd unit starts the program likewise, with a separate user and one writable directory.
 func TestTheServerOfTheUnitStarts(t *testing.T) {
 	t.Parallel()
 	unit, err := os.ReadFile(filepath.Join(deployed(t), "systemd", "gatehouse.service"))
@@ -83,12 +83,12 @@ func TestTheServerOfTheUnitStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(data) })
-	const user = 61184 // the first one of DynamicUser
+	const user = 61184 // the first UID of DynamicUser
 	s := harness.StartConfined(t, data, user, strings.Fields(strings.ReplaceAll(string(command[1]), "0.0.0.0", "127.0.0.1"))...)
 	s.HTTP(t, nil).Must(http.StatusCreated, "POST", namespaces, `{"metadata":{"name":"written"}}`)
 }
 
-// statefulSet returns the StatefulSet that kustomize makes of a folder.
+// statefulSet returns the StatefulSet in kustomize's output for a folder.
 func statefulSet(t *testing.T, folder string) *appsv1.StatefulSet {
 	t.Helper()
 	r := harness.Run(t, "kubectl", "kustomize", folder)
@@ -109,7 +109,7 @@ func statefulSet(t *testing.T, folder string) *appsv1.StatefulSet {
 	}
 }
 
-// mounted reports whether a directory is that of a volume of the claims.
+// mounted reports whether a directory is the mount point of a volume claim.
 func mounted(c corev1.Container, claims []corev1.PersistentVolumeClaim, dir string) bool {
 	for _, m := range c.VolumeMounts {
 		for _, claim := range claims {

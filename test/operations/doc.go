@@ -1,4 +1,3 @@
-// Package operations tests that what the pages of operations in docs tells administrators to do
-// works: the tests bring a server into the situation that a section is about, run the
-// commands of that section as they stand there, and look at what came of it.
+// Package operations tests the operations pages of docs: the tests bring a server into the situation of a
+// section, run the commands of that section unchanged, and check the result.
 package operations

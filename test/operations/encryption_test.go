@@ -35,7 +35,7 @@ func secretbox(name string) string {
 
 const unencrypted = "identity: {}"
 
-// holding lists the files below directories that have a text in them.
+// holding lists the files below directories that contain a text.
 func holding(t *testing.T, text string, dirs ...string) []string {
 	t.Helper()
 	var found []string
@@ -65,10 +65,10 @@ func marked(kind, apiVersion, name, mark, more string) string {
 
 const secrets = "/api/v1/namespaces/default/secrets"
 
-// S29.1, S29.2: with encryption on, a text of an object of any kind is in no file of the data
-// directory, of etcd or of a backup, and everything works as without: reads, lists, tables,
-// watches, registrations, selectors of namespaces, initializers, custom resources, the deletion of
-// namespaces, restarts, and restores.
+// S29.1, S29.2: with encryption at rest, the text of an object of any kind is in no file of the data
+// directory, of etcd or of a backup, and all features work as without encryption: reads, lists, tables,
+// watches, registrations, namespace selectors, initializers, custom resources, namespace deletion, restarts,
+// and restores.
 func TestEncryptionAtRest(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"embedded", "external"} {
@@ -97,7 +97,7 @@ func TestEncryptionAtRest(t *testing.T) {
 				t.Errorf("in clear in %q", found)
 			}
 			if where == "external" {
-				// The keys that servers share are encrypted like Secrets, once a server has read them.
+				// The shared keys of the servers are encrypted like Secrets, once a server has read them.
 				another := harness.StartOn(t, filepath.Join(dir, "another"), append(external, flags...)...)
 				another.HTTP(t, nil).Get(secrets + "/kept")
 				if out := harness.Refuses(t, append(external, "--data-dir", filepath.Join(dir, "third"))...); !strings.Contains(out, `key "one" of provider secretbox`) {
@@ -122,7 +122,8 @@ func TestEncryptionAtRest(t *testing.T) {
 	}
 }
 
-// useEncrypted makes marked objects of many kinds, and uses them, before and after a restart.
+// useEncrypted creates objects of many kinds that contain the marker, and uses them before and after a
+// restart.
 func useEncrypted(t *testing.T, s *harness.Server) {
 	t.Helper()
 	const mark = "never-in-clear"
@@ -184,7 +185,7 @@ func useEncrypted(t *testing.T, s *harness.Server) {
 	})
 }
 
-// S29.4: a server without the key of its data serves the rest, and says which key is missing.
+// S29.4: a server without the key of its data serves all other data, and reports the missing key.
 func TestALostKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -212,8 +213,8 @@ func TestALostKey(t *testing.T) {
 	s.HTTP(t, nil).Get(secrets + "/kept")
 }
 
-// S29.6: a KMS plugin that fails, hangs or is dead is seen in the health of the server. It holds up
-// the requests that need it, until the timeout of its configuration, and nothing else.
+// S29.6: a KMS plugin that fails, hangs or is down affects the health of the server. It delays only the
+// requests that need it, until the timeout in its configuration.
 func TestKMSPlugins(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "kms-")

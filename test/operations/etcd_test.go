@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// The commands for the embedded etcd reach the one of the running server, and the server goes on.
+// The commands for the embedded etcd reach the etcd of the running server, and the server continues.
 func TestLookAfterTheEmbeddedEtcd(t *testing.T) {
 	t.Parallel()
 	const section = "Disk"
@@ -42,7 +42,7 @@ func TestLookAfterTheEmbeddedEtcd(t *testing.T) {
 	if m := members[0]; m.SizeBytes == 0 || m.InUseBytes == 0 || m.InUseBytes > m.SizeBytes || m.Revision == 0 || !m.Leader {
 		t.Errorf("%+v", m)
 	}
-	// What it prints is what --etcd-servers takes.
+	// Its output is a valid value of --etcd-servers.
 	endpoint := strings.TrimSpace(run(0, "endpoints", "--data-dir", s.DataDir).Out)
 	if out := run(0, "alarm", "disarm", "--etcd-servers", endpoint).Out; out != "no alarms\n" {
 		t.Error(out)

@@ -17,8 +17,8 @@ import (
 
 const inside = "Look inside"
 
-// Administrators see what a server does; others see what they may, and a bundle has the rest left
-// out.
+// Administrators can inspect a server; other users see what their permissions allow, and their bundles lack
+// the rest.
 func TestLookInside(t *testing.T) {
 	t.Parallel()
 	tokens := harness.WriteFile(t, filepath.Join(t.TempDir(), "tokens.csv"), "jane-token,jane,uid-jane\n")
@@ -70,7 +70,7 @@ func TestLookInside(t *testing.T) {
 	harness.Contains(t, "what jane is told", r.Out+r.Err, "jane.tar.gz has 3 parts", "left out metrics.txt: ", `"jane" cannot get path "/metrics"`, `"jane" cannot list resource "admissiontraces"`)
 }
 
-// A server that cannot be profiled has none of the pages below /debug.
+// With profiling disabled, a server has no pages below /debug.
 func TestWithoutProfiling(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--profiling=false")
@@ -82,7 +82,7 @@ func TestWithoutProfiling(t *testing.T) {
 	harness.Contains(t, "what is left out", r.Err, "profiles/heap.pb.gz", "log.txt", "404 not found")
 }
 
-// A server that is asked for it says where goroutines wait, and else does not.
+// A server reports where goroutines block only if contention profiling is enabled.
 func TestContentionProfiling(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]bool{"--contention-profiling=false": false, "--contention-profiling": true} {
@@ -98,7 +98,7 @@ func TestContentionProfiling(t *testing.T) {
 	}
 }
 
-// An administrator sees the metrics that the page names.
+// The metrics that the page names exist.
 func TestWhatToWatch(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -106,8 +106,8 @@ func TestWhatToWatch(t *testing.T) {
 	harness.Contains(t, "the metric", out, "\ngatehouse_admission_registrations_age_seconds ")
 }
 
-// S3.20: one ID follows a request from its answer through the log, the audit log and the trace to
-// the webhook; and each line of the log is an object.
+// S3.20: one ID identifies a request in its response, the log, the audit log, the trace and the webhook; and
+// each line of the log is a JSON object.
 func TestOneIDOfARequest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -22,8 +22,7 @@ const (
 	validating    = "ValidatingWebhookConfiguration"
 )
 
-// register registers a webhook with failurePolicy Fail for everything that is
-// written, and waits until it is in force.
+// register registers a webhook with failurePolicy Fail for all writes, and waits until it is active.
 func register(t *testing.T, s *harness.Server, kind, name string, clientConfig map[string]any) {
 	t.Helper()
 	plural := strings.ToLower(kind) + "s"
@@ -47,7 +46,7 @@ func down(t *testing.T) map[string]any {
 	return map[string]any{"url": "https://" + harness.Refused(t) + "/"}
 }
 
-// create tries to make an object and fails the test when the code is another.
+// create tries to create an object and fails the test unless the response has the given code.
 func create(t *testing.T, s *harness.Server, code int, path, object string) {
 	t.Helper()
 	s.HTTP(t, nil).Must(code, "POST", path, object)
@@ -65,8 +64,8 @@ func pod(name string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"containers":[{"name":"main","image":"example.com/main"}]}}`, name)
 }
 
-// Two webhooks for everything are down, so that neither pods nor namespaces can be
-// made. One is taken out and the other may fail: each is over when its commands are.
+// Two webhooks for all writes are down, so that neither pods nor namespaces can be created. The commands
+// remove one of them and set the other to Ignore; each recovery takes effect when its commands end.
 func TestRecoverFromABadWebhook(t *testing.T) {
 	t.Parallel()
 	const section = "Recover from a bad webhook"
@@ -97,8 +96,8 @@ func TestRecoverFromABadWebhook(t *testing.T) {
 	create(t, s, http.StatusCreated, fmt.Sprintf(pods, "a"), pod("a"))
 }
 
-// A webhook for everything that is down does not keep its own namespace, nor those
-// of the cluster, from being written to; others cannot pretend to be one of them.
+// A webhook for all writes that is down does not prevent writes to its own namespace or to the namespaces of
+// the cluster; other namespaces cannot gain the exemption.
 func TestExemptNamespaces(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -120,7 +119,7 @@ func TestExemptNamespaces(t *testing.T) {
 	}
 }
 
-// The server starts and serves with every webhook down, after a kill as well.
+// The server starts and becomes ready with every webhook down, even after a kill.
 func TestStartsWithEveryWebhookDown(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -133,8 +132,8 @@ func TestStartsWithEveryWebhookDown(t *testing.T) {
 	create(t, s, http.StatusInternalServerError, namespaces, named("a"))
 }
 
-// The certificate of a webhook and its authority are replaced, and no request is
-// rejected for it. In the end only the new CA is trusted.
+// The certificate of a webhook and its CA are replaced without a rejected request. In the end only the new CA
+// is trusted.
 func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 	t.Parallel()
 	const section = "Certificates"
@@ -150,7 +149,7 @@ func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 	use(old)
 	hooks := harness.NewWebhookServer(t, nil, func(s *httptest.Server) {
 		s.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return serving.Load(), nil }
-		// Every call has a connection of its own.
+		// Every call opens a new connection.
 		s.Config.SetKeepAlivesEnabled(false)
 	})
 	hook := hooks.Hook("/", harness.Allow)
@@ -187,7 +186,7 @@ func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 	create(t, s, http.StatusInternalServerError, in, named("a"))
 }
 
-// A serving certificate that was replaced is used without a restart.
+// A replaced serving certificate is used without a restart.
 func TestRotateTheServingCertificate(t *testing.T) {
 	t.Parallel()
 	a, authority := harness.NewAdministrator(t), harness.NewAuthority(t, "serving")

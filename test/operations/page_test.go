@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// notRun are beginnings of blocks of the page that no test runs, and why.
+// notRun maps the beginnings of blocks that no test runs to the reason.
 var notRun = map[string]string{
 	"sha256sum --check":                   "needs a release",
 	"CGO_ENABLED=0 go install":            "needs a published release",
@@ -33,10 +33,11 @@ var notRun = map[string]string{
 	`{"ts":`:                              "is an output",
 }
 
-// follows is a call that runs a block of the page: the text by which it finds the block is the last argument.
+// follows matches a call that runs a block of the page; its last argument is the text that identifies the
+// block.
 var follows = regexp.MustCompile("\\.(?:Follow|Begin)\\((?:m\\.)?t, [^,]+, (\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`)\\)")
 
-// Every command of the page is run by a test, or says why not.
+// Every command of the page is run by a test, or has a reason in notRun.
 func TestEveryCommandIsRun(t *testing.T) {
 	t.Parallel()
 	tests, err := filepath.Glob(filepath.Join("..", "*", "*_test.go"))

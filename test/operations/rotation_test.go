@@ -29,8 +29,7 @@ func secretsEncryption(t *testing.T, s *harness.Server, args ...string) string {
 	return r.Out
 }
 
-// encryptedWith counts the Secrets of a server by the names of the keys they are encrypted with; "" stands
-// for none.
+// encryptedWith counts the Secrets of a server by the name of their encryption key; "" means unencrypted.
 func encryptedWith(t *testing.T, s *harness.Server) map[string]int {
 	t.Helper()
 	var status struct {
@@ -53,8 +52,8 @@ func encryptedWith(t *testing.T, s *harness.Server) map[string]int {
 	return counts
 }
 
-// S29.7, S29.8, S29.9: one command encrypts the Secrets of a running server, one gives them a new
-// key, and one shows it. A backup is restored with the key, or says which one it needs.
+// S29.7, S29.8, S29.9: one command encrypts the Secrets of a running server, one rotates the key, and one
+// shows the status. A backup is restored with its key; without the key, the error names it.
 func TestSecretsEncryption(t *testing.T) {
 	t.Parallel()
 	const section = "Encryption at rest"
@@ -102,7 +101,7 @@ func TestSecretsEncryption(t *testing.T) {
 	if out := harness.Refuses(t, "--data-dir", filepath.Join(a.Dir, "another")); !strings.Contains(out, "config.yaml, is missing: put it back") {
 		t.Error(out)
 	}
-	// The key of before is still there.
+	// The previous key is still available.
 	s.Stop(t)
 	if r := backups(t, s.DataDir, "restore", plain); r.Code != 0 || strings.Contains(r.Out, "of provider") {
 		t.Errorf("a restore with the key of before: %d %s%s", r.Code, r.Out, r.Err)
@@ -117,8 +116,8 @@ func TestSecretsEncryption(t *testing.T) {
 	third.HTTP(t, nil).Get(secrets + "/after")
 }
 
-// S29.8: the commands refuse to make keys for a server with a file of its own, and for servers that share an
-// etcd. Their Secrets are encrypted anew when all of them use the file.
+// S29.8: the commands refuse to create keys for a server with its own configuration file, and for servers
+// that share an etcd. The Secrets are re-encrypted when all servers use the new file.
 func TestSecretsEncryptionOfServersThatShareAnEtcd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -141,7 +140,7 @@ func TestSecretsEncryptionOfServersThatShareAnEtcd(t *testing.T) {
 	if lines := strings.Split(r.Out, "\n"); r.Code != 0 || strings.Contains(r.Out, "one") || !strings.Contains(r.Out, "two") || len(lines) != 7 {
 		t.Errorf("%d %s%s", r.Code, r.Out, r.Err)
 	}
-	// No key of before is needed, that of the shared authority included.
+	// The old key is no longer needed, not even for the shared certificate authority.
 	encryptionConfiguration(t, file, "secrets", secretbox("two"))
 	a.Stop(t)
 	a.Restart(t)
@@ -154,9 +153,9 @@ func TestSecretsEncryptionOfServersThatShareAnEtcd(t *testing.T) {
 	}
 }
 
-// S29.8: a rotation is killed at twenty moments, half of them with the server, while clients write. All
-// Secrets are readable after each, no write that was acknowledged is lost, and only those that a killed
-// server does not answer fail. GATEHOUSE_ROTATED_SECRETS is how many Secrets there are.
+// S29.8: a rotation is killed at twenty moments, half of them with the server, while clients write. After
+// each kill, all Secrets are readable, no acknowledged write is lost, and only writes to the killed server
+// fail. GATEHOUSE_ROTATED_SECRETS is the number of Secrets.
 func TestAKilledRotation(t *testing.T) {
 	t.Parallel()
 	stored := speed.Of(150, 500)
@@ -178,8 +177,8 @@ func TestAKilledRotation(t *testing.T) {
 	filling.Wait()
 	secretsEncryption(t, s, "enable")
 
-	// A client writes until it is stopped. acknowledged counts its writes. None may fail while the
-	// server runs.
+	// A client writes until it is stopped. acknowledged counts its writes. None may fail while the server
+	// runs.
 	var attempts, acknowledged atomic.Int64
 	write := func() (stop func()) {
 		h := s.HTTP(t, nil)
@@ -236,7 +235,7 @@ func TestAKilledRotation(t *testing.T) {
 		_ = cmd.Wait()
 		stop()
 		if withServer {
-			// Somebody begins another rotation, which the end of the server interrupts.
+			// Another rotation starts, and the end of the server interrupts it.
 			cmd := exec.Command(harness.Binary(t), "secrets-encryption", "rotate", "--data-dir", s.DataDir)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -249,7 +248,7 @@ func TestAKilledRotation(t *testing.T) {
 		}
 		readable(fmt.Sprintf("after the kill at moment %d", moment))
 	}
-	// The first command completes what was interrupted, if something was.
+	// The first command completes an interrupted rotation.
 	secretsEncryption(t, s, "rotate")
 	if counts := encryptedWith(t, s); len(counts) != 1 || counts[""] != 0 {
 		t.Errorf("in the end: %v", counts)

@@ -15,7 +15,7 @@ import (
 
 const service = "Run as a service"
 
-// deployed is the folder with the unit and the manifests.
+// deployed returns the folder with the systemd unit and the manifests.
 func deployed(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", "..", "deploy"))
@@ -25,7 +25,7 @@ func deployed(t *testing.T) string {
 	return dir
 }
 
-// The unit is one that systemd understands, and its exposure is at most 2.0.
+// systemd accepts the unit, and its exposure level is at most 2.0.
 func TestTheUnitIsHardened(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
@@ -40,7 +40,7 @@ func TestTheUnitIsHardened(t *testing.T) {
 	if !strings.Contains(string(text), "\nExecStart="+program+" ") {
 		t.Fatalf("the unit does not run %s", program)
 	}
-	// systemd checks that the program is there.
+	// systemd checks that the program exists.
 	unit := harness.WriteFile(t, filepath.Join(t.TempDir(), "gatehouse.service"), strings.ReplaceAll(string(text), program, harness.Binary(t)))
 	for _, args := range [][]string{{"verify", unit}, {"security", "--offline=true", "--threshold=20", "--no-pager", unit}} {
 		if out, err := exec.CommandContext(harness.Context(t), analyze, args...).CombinedOutput(); err != nil {
@@ -49,7 +49,7 @@ func TestTheUnitIsHardened(t *testing.T) {
 	}
 }
 
-// A server reports that it is ready, then that it serves, and at last that it ends.
+// A server notifies systemd that it is ready, that it is alive (the watchdog), and that it is stopping.
 func TestTheServerReportsToSystemd(t *testing.T) {
 	dir, err := os.MkdirTemp("", "notify-")
 	if err != nil {
@@ -91,7 +91,7 @@ func TestTheServerReportsToSystemd(t *testing.T) {
 	}
 }
 
-// A cluster accepts the manifests, in a namespace for restricted pods, too.
+// A cluster accepts the manifests, even in a namespace for restricted pods.
 func TestTheManifests(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -99,7 +99,7 @@ func TestTheManifests(t *testing.T) {
 	if err := os.Symlink(deployed(t), filepath.Join(a.Dir, "deploy")); err != nil {
 		t.Fatal(err)
 	}
-	// The folder passes a check as it is, without kustomize.
+	// The folder passes a check without kustomize.
 	if r := harness.Run(t, "check", deployed(t)); r.Code != 0 {
 		t.Errorf("check of the folder: exit code %d\n%s%s", r.Code, r.Out, r.Err)
 	}

@@ -20,21 +20,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// machines are the three of the page, each with its directory, member of etcd and server. They are
-// addresses of the loopback.
+// machines are the three machines of the page, each with its directory, etcd member and server. They have
+// loopback addresses.
 type machines struct {
 	t testing.TB
 	// one is the administrator of the first machine, with the names of the page.
 	one     *harness.Administrator
 	network string
-	// balancer is the address for clients: that of HAProxy, or of the second server where it is not installed.
+	// balancer is the address for clients: HAProxy, or the second server if HAProxy is not installed.
 	balancer string
 	members  [3]func()
 	servers  [3]func()
 	existing *harness.Server
 }
 
-// at returns the administrator of a machine, from 0 on.
+// at returns the administrator of machine i, counted from 0.
 func (m *machines) at(i int) *harness.Administrator {
 	n, letter := fmt.Sprint(i+1), string(rune('a'+i))
 	address := m.network + n
@@ -44,7 +44,7 @@ func (m *machines) at(i int) *harness.Administrator {
 		m.t.Fatal(err)
 	}
 	return other.On(
-		// All members stand in this flag.
+		// This flag contains all members.
 		"--initial-cluster a=https://10.0.0.1:2380,b=https://10.0.0.2:2380,c=https://10.0.0.3:2380",
 		strings.ReplaceAll("--initial-cluster a=https://10.0.0.1:2380,b=https://10.0.0.2:2380,c=https://10.0.0.3:2380", "10.0.0.", m.network),
 		"--etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379",
@@ -54,7 +54,7 @@ func (m *machines) at(i int) *harness.Administrator {
 	)
 }
 
-// data is the data directory of the server on a machine.
+// data returns the data directory of the server on machine i.
 func (m *machines) data(i int) string {
 	if i == 0 {
 		return m.existing.DataDir
@@ -62,7 +62,7 @@ func (m *machines) data(i int) string {
 	return filepath.Join(m.one.Dir, string(rune('a'+i)), "data")
 }
 
-// startEtcd starts the members with the page's command and further flags.
+// startEtcd starts the members with the page's command and additional flags.
 func (m *machines) startEtcd(flags string) {
 	for i := range m.members {
 		// The command ends with this flag.
@@ -92,7 +92,7 @@ func (m *machines) ready(i int) {
 	})
 }
 
-// http asks the server of a machine with the credentials of before.
+// http returns a client of the server on machine i, with the credentials of the original server.
 func (m *machines) http(i int) *harness.HTTP {
 	s := *m.existing
 	s.URL = fmt.Sprintf("https://%s%d:6443", m.network, i+1)
@@ -109,7 +109,7 @@ func (m *machines) every(check func(h *harness.HTTP)) {
 	}
 }
 
-// balance starts HAProxy with the page's configuration, where it is installed.
+// balance starts HAProxy with the page's configuration, if it is installed.
 func (m *machines) balance() {
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -126,9 +126,9 @@ func (m *machines) balance() {
 	a.Launch(m.t, program+" -db -f haproxy.cfg")
 }
 
-// One server becomes three on an etcd of three members, by the page's commands: its objects are there,
-// its webhook is in force on all, its kubeconfig and its tokens are valid. Then the servers are upgraded one
-// after the other, one dies, and etcd is backed up and restored.
+// One server becomes three on an etcd of three members, with the page's commands: its objects are kept, its
+// webhook is active on all servers, its kubeconfig and its tokens stay valid. Then the servers are upgraded
+// one after the other, one server is killed, and etcd is backed up and restored.
 func TestFromOneServerToThree(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -146,7 +146,7 @@ func TestFromOneServerToThree(t *testing.T) {
 	m.existing = harness.StartOn(t, filepath.Join(m.one.Dir, "gatehouse.data"))
 	m.one.Of(m.existing)
 
-	// One server, with what must stay.
+	// The original server, with objects that must be kept.
 	in := fmt.Sprintf(configMaps, "default")
 	create(t, m.existing, http.StatusCreated, in, named("before"))
 	hooks := harness.NewWebhookServer(t, nil)
@@ -160,7 +160,7 @@ func TestFromOneServerToThree(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Three members with its data.
+	// Three members with the data of the original server.
 	authority := harness.NewAuthority(t, "etcd")
 	// Members connect to each other from 127.0.0.1, which must be in their certificates.
 	cert, key := authority.Pair(t, m.network+"1", m.network+"2", m.network+"3", "127.0.0.1")
@@ -189,7 +189,7 @@ func TestFromOneServerToThree(t *testing.T) {
 	harness.Contains(t, "the states", out, "validatingwebhookconfigurations.policy", "3/3")
 
 	m.balance()
-	// A client finds them behind the balancer, which has another name.
+	// Clients reach the servers through the balancer, which has another name.
 	credentials, err := os.ReadFile(m.existing.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestFromOneServerToThree(t *testing.T) {
 	}
 	harness.Eventually(t, "the balancer leads to a server", balanced)
 
-	// Each is replaced while the others serve.
+	// Each server is replaced while the others serve.
 	m.http(0).Must(http.StatusOK, "DELETE", registrations+"validatingwebhookconfigurations/policy", "")
 	for i := range 3 {
 		m.servers[i]()
@@ -223,7 +223,7 @@ func TestFromOneServerToThree(t *testing.T) {
 		m.at(i).Follow(t, upgrade, "until gatehouse kubectl")
 	}
 
-	// The etcd of several members is backed up, and restored with everything stopped.
+	// The etcd cluster is backed up, and restored while everything is stopped.
 	m.at(0).Follow(t, backups, "snapshot save")
 	saved, err := os.ReadFile(filepath.Join(m.at(0).Dir, "backup.db"))
 	if err != nil {
@@ -251,8 +251,8 @@ func TestFromOneServerToThree(t *testing.T) {
 	})
 }
 
-// The key of service account tokens is replaced on two servers, one after the other: no token that
-// is valid is rejected by either.
+// The key of service account tokens is replaced on two servers, one after the other: neither rejects a valid
+// token.
 func TestRotateTheKeyOfTokens(t *testing.T) {
 	t.Parallel()
 	const section = "Certificates"
@@ -309,7 +309,7 @@ func TestRotateTheKeyOfTokens(t *testing.T) {
 	restart(page, "--service-account-key-file", "new-tokens.pub")
 	old := tokens[0]
 	restart(page, "--service-account-signing-key-file", "new-tokens.key", "--service-account-key-file", "old-tokens.crt")
-	// Those of the old key have ended.
+	// Tokens of the old key have expired.
 	tokens = nil
 	issue(servers[0])
 	restart(page, "--service-account-signing-key-file", "new-tokens.key")
@@ -320,7 +320,7 @@ func TestRotateTheKeyOfTokens(t *testing.T) {
 	}
 }
 
-// Three servers on one machine are a cluster by the page's commands.
+// The page's commands make three servers on one machine a cluster.
 func TestThreeServersOnOneMachine(t *testing.T) {
 	t.Parallel()
 	const section = "Three servers"

@@ -16,12 +16,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A creator that waited, and whose request's handlers have returned meanwhile, is
-// answered like any other.
+// A create that waited for initializers, after its request's handlers have returned, gets a normal response.
 func TestAnswersOfCreatesThatWaited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
-	// waited sends a POST that waits, and returns its answer.
+	// waited sends a POST that waits for initializers, and returns the response.
 	waited := func(s *site, name, query, obj string, headers ...string) *harness.Response {
 		s.t.Helper()
 		done := make(chan *harness.Response, 1)
@@ -86,7 +85,7 @@ func TestAnswersOfCreatesThatWaited(t *testing.T) {
 			for _, accept := range []string{"application/json", "application/yaml", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
 				name := "late-" + strings.ToLower(strings.NewReplacer("/", "-", ";", "-", "=", "-").Replace(accept))
 				r := controller.Must(http.StatusAccepted, "POST", s.path("configmaps")+"?timeout=1s", body("configmaps", name), "Accept", accept)
-				// Bare metadata does not have the field.
+				// PartialObjectMetadata does not include the field.
 				if got := waits(r.Body); got != "a" && !strings.Contains(accept, "Partial") || r.Text("metadata", "name") != name {
 					s.t.Errorf("%s: %s", accept, r.Raw)
 				}
@@ -136,8 +135,8 @@ func TestAnswersOfCreatesThatWaited(t *testing.T) {
 	}
 }
 
-// The audit log has the answer of a creator that waited, once, and nothing of the
-// time when its request's handlers had returned.
+// The audit log contains the response to a waiting create, once, and no event for the return of its request's
+// handlers.
 func TestAuditOfCreatesThatWaited(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -197,7 +196,7 @@ func TestAuditOfCreatesThatWaited(t *testing.T) {
 	}
 }
 
-// The address of a service is free again when its initialization fails.
+// The address of a service is released when its initialization fails.
 func TestFailedServicesGiveBackTheirAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
@@ -211,7 +210,8 @@ func TestFailedServicesGiveBackTheirAddresses(t *testing.T) {
 	s.Must(http.StatusAccepted, "POST", s.path("services")+including, service("second", address))
 }
 
-// A creator whose object goes with its kind gets an answer, and does not keep the kind.
+// A waiting create gets a response when its kind is deleted with the object, and does not prevent the
+// deletion of the kind.
 func TestCreatorsOfKindsThatGo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// The parts of gatehouse initializers that docs/initializers.md does not show.
+// The parts of gatehouse initializers that are not in docs/initializers.md.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))

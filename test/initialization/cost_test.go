@@ -22,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// memory is what the server's heap and stacks take: the least of several measurements, each after
-// a garbage collection. What the server does in between is in every one of them.
+// memory returns the size of the server's heap and stacks: the minimum of several measurements, each after a
+// garbage collection. Background work may be included in each.
 func (s *site) memory() float64 {
 	s.t.Helper()
 	least := math.Inf(1)
@@ -51,8 +51,8 @@ func (s *site) memoryNow() float64 {
 	return sum
 }
 
-// creators send POSTs, all at the same time or a few at a time, until each is
-// answered with the wanted code, or too late.
+// creators sends POSTs, all at the same time or a few at a time, until each response has the wanted code or
+// 504.
 func (s *site) creators(client *harness.HTTP, count, atOnce int, prefix, query string, code int) *sync.WaitGroup {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
@@ -65,8 +65,7 @@ func (s *site) creators(client *harness.HTTP, count, atOnce int, prefix, query s
 				if err == nil && got == http.StatusTooManyRequests {
 					continue
 				}
-				// The server gives a request 34 s; on a busy machine that may be too
-				// little for all.
+				// The time limit of a request is 34 s, which may be too short for some on a busy machine.
 				if err != nil || got != code && got != http.StatusGatewayTimeout {
 					s.t.Errorf("%s%d: %d, %v", prefix, i, got, err)
 				}
@@ -77,7 +76,7 @@ func (s *site) creators(client *harness.HTTP, count, atOnce int, prefix, query s
 	return &group
 }
 
-// awaitWaiting waits until so many creators wait.
+// awaitWaiting waits until the given number of creates wait.
 func (s *site) awaitWaiting(count int) {
 	s.t.Helper()
 	const gauge = `gatehouse_initializers_waiting_creates{group="",resource="configmaps"} `
@@ -90,8 +89,8 @@ func (s *site) awaitWaiting(count int) {
 	})
 }
 
-// More creators wait than the server handles writes at once, and the initializer
-// gets in.
+// More creates wait than the server handles writes at once, and the initializer's requests are still
+// admitted.
 func TestCreatorsGiveWay(t *testing.T) {
 	t.Parallel()
 	const count, limit = 60, 10
@@ -110,19 +109,18 @@ func TestCreatorsGiveWay(t *testing.T) {
 
 var crowd = flag.Int("creators", 1000, "how many creators wait in TestCreatorsWaitCheaply")
 
-// Many creators wait at once; the handlers of their requests have returned. Package
-// initialization measures the cost of waiting itself; this is the whole request,
-// of which HTTP keeps the most.
+// Many creates wait at once; the handlers of their requests have returned. Package initialization measures
+// the memory of waiting itself; this test measures the whole request, most of which is HTTP.
 func TestCreatorsWaitCheaply(t *testing.T) {
 	speed.Long(t)
-	// It is 18 with 5,000 and 25 with 1,000, and once was 33.
+	// It is 18 with 5,000 creates and 25 with 1,000, and was 33 in an earlier version.
 	const limit = 40
-	// On a machine that is too slow for so many, reads of registrations may take long.
+	// On a slow machine, reads of registrations may be delayed by the load.
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict", "--admission-max-staleness", "1m"))
 	s.register("one", "configmaps", "a", "a.example.com")
 	each := func(more float64) float64 { return more / float64(*crowd) / 1024 }
-	// One client would open more connections for so many requests than they need; their
-	// memory is not part of the measurement.
+	// A single client would open more connections than necessary for so many requests; the memory of
+	// connections is not part of the measurement.
 	const group = 250
 	var clients []*harness.HTTP
 	for range *crowd / group {
@@ -135,7 +133,7 @@ func TestCreatorsWaitCheaply(t *testing.T) {
 	empty := s.memory()
 	s.creators(s.HTTP, *crowd, 64, "stored", including, http.StatusAccepted).Wait()
 	objects := s.memory()
-	// They come all at once, and each may wait for 34 s.
+	// All creates start at once, and each may wait for 34 s.
 	var waiting []*sync.WaitGroup
 	for i, client := range clients {
 		waiting = append(waiting, s.creators(client, group, group, fmt.Sprint("waiting", i, "-"), "", http.StatusCreated))
@@ -153,8 +151,7 @@ func TestCreatorsWaitCheaply(t *testing.T) {
 	}
 }
 
-// BenchmarkCreate measures creates with and without an initializer in between
-// that answers at once.
+// BenchmarkCreate measures creates with and without an initializer that completes immediately.
 func BenchmarkCreate(b *testing.B) {
 	server := harness.Start(b, "--initializer-timeout", "10m", "--admission-consistency", "strict")
 	for _, initialized := range []bool{false, true} {

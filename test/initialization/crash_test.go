@@ -33,7 +33,7 @@ func sidecarInitializer(t *testing.T) string {
 	return path
 }
 
-// worker is a process that adds a container of its own name.
+// worker is an initializer process that adds a container with the worker's name.
 type worker struct {
 	*exec.Cmd
 }
@@ -47,15 +47,15 @@ func startWorker(t *testing.T, s *site, path, name string) worker {
 	return worker{cmd}
 }
 
-// end ends the process with a signal and waits for it.
+// end sends a signal to the process and waits for its end.
 func (w worker) end(signal syscall.Signal) {
 	_ = w.Process.Signal(signal)
 	_ = w.Wait()
 }
 
-// A thousand deployments are created at once. Of the two processes that initialize
-// them one is killed on the way and started again. Nobody who did not ask for it
-// sees a deployment before both have acted, and none is lost.
+// A thousand deployments are created at once. One of the two processes that initialize them is killed and
+// restarted meanwhile. Without includeUninitialized, a deployment is visible only after both have acted, and
+// none is lost.
 func TestThousandDeployments(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -89,7 +89,7 @@ func TestThousandDeployments(t *testing.T) {
 			for i := range creators {
 				name := fmt.Sprintf("d%04d", i)
 				code, err := s.Try(ctx, "POST", s.path("deployments"), body("deployments", name))
-				// A request is given 34 s; the deployment is there all the same.
+				// The time limit of a request is 34 s; a deployment exists even after a 504.
 				if err != nil || code != http.StatusCreated && code != http.StatusGatewayTimeout {
 					t.Errorf("%s: %d, %v", name, code, err)
 				}
@@ -110,8 +110,8 @@ func TestThousandDeployments(t *testing.T) {
 		select {
 		case e, ok := <-plain.ResultChan():
 			if !ok {
-				// The server ends watches of clients that are slow. They go on from
-				// what they saw last, and miss nothing.
+				// The server closes the watches of slow clients. The test resumes from the last event, and
+				// misses none.
 				if plain, err = client.AppsV1().Deployments(s.ns).Watch(ctx, metav1.ListOptions{ResourceVersion: version}); err != nil {
 					t.Fatal(err)
 				}
@@ -160,8 +160,8 @@ func containers(d *appsv1.Deployment) string {
 	return strings.Join(names, ",")
 }
 
-// The server is killed while 500 creators wait. Afterwards controllers find what
-// is left, and an object without a controller is repaired when it is read.
+// The server is killed while 500 creates wait. Afterwards controllers process the remaining objects, and an
+// object without a controller is repaired when it is read.
 func TestKilledWhileCreatorsWait(t *testing.T) {
 	t.Parallel()
 	each := speed.Of(50, 250)
@@ -223,7 +223,7 @@ func TestKilledWhileCreatorsWait(t *testing.T) {
 		}
 		return nil
 	})
-	// S11.50, S11.51: the age of a second, and 30 s for clocks that differ.
+	// S11.50, S11.51: an age of a second, plus 30 s for clock skew.
 	early := s.Do("GET", s.path("secrets")+"/o0", "")
 	if waits(early.Body) == "-" && time.Since(first) < 30*time.Second {
 		t.Errorf("S11.51: repaired after %s", time.Since(first))
@@ -238,7 +238,7 @@ func TestKilledWhileCreatorsWait(t *testing.T) {
 	}
 }
 
-// A server that ends does not wait for initializers for long.
+// A stopping server waits only briefly for initializers.
 func TestEndWhileCreatorsWait(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
@@ -252,8 +252,7 @@ func TestEndWhileCreatorsWait(t *testing.T) {
 	}
 }
 
-// S11.3: without the plugin what was left uninitialized is there for all, and
-// complete with its next write.
+// S11.3: without the plugin, uninitialized objects are visible to all, and their next write initializes them.
 func TestPluginOff(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))

@@ -1,4 +1,4 @@
-// Package initialization tests initializers from end to end: a server as a
-// process of its own, real clients, initializers in this process and in others,
-// and crashes. Case names give the rule (docs/dev/rules) that they prove.
+// Package initialization contains end-to-end tests of initializers: a server in a separate process, real
+// clients, initializers in this process and in others, and crashes. Case names begin with the rule
+// (docs/dev/rules) that they verify.
 package initialization

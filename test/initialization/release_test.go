@@ -15,8 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// withFinalizers is a configuration for config maps; the initializers with a * have a
-// finalizer of their own.
+// withFinalizers returns a configuration for config maps; initializers with a * have their own finalizer.
 func withFinalizers(name string, names ...string) string {
 	var list []any
 	for _, n := range names {
@@ -32,7 +31,7 @@ func withFinalizers(name string, names ...string) string {
 	return text(map[string]any{"metadata": map[string]any{"name": name}, "initializers": list})
 }
 
-// pool is a system outside of the server that initializers allocate from.
+// pool is an external system from which initializers allocate.
 type pool struct {
 	mu       sync.Mutex
 	used     map[types.UID]bool
@@ -60,7 +59,8 @@ func (p *pool) release(_ context.Context, obj *unstructured.Unstructured) error 
 	return nil
 }
 
-// counts returns how many allocations there are, were, and were released more than once.
+// counts returns the numbers of current allocations, of all allocations, and of allocations released more
+// than once.
 func (p *pool) counts() (used, all, twice int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,9 +75,9 @@ func (p *pool) counts() (used, all, twice int) {
 	return used, all, twice
 }
 
-// S11.54 to S11.61: a server is killed while objects are created, of which the last
-// initializer rejects every other one. What the first two allocated is released once for
-// each object, when it was rejected or deleted, and for no object before.
+// S11.54 to S11.61: a server is killed while objects are created, half of which are rejected by the last
+// initializer. The allocations of the first two initializers are released once for each rejected or deleted
+// object, and never for other objects.
 func TestReleaseWithAKill(t *testing.T) {
 	t.Parallel()
 	const each = 40
@@ -177,7 +177,7 @@ func TestReleaseWithAKill(t *testing.T) {
 	}
 }
 
-// S11.59: an initializer that never releases does not hold an object for ever.
+// S11.59: an initializer that never releases its finalizer does not block the deletion of an object for ever.
 func TestReleaseIsAbandoned(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--initializer-release-timeout", "2s", "--admission-consistency", "strict"))

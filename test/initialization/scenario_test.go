@@ -14,13 +14,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestInitializers runs on a server whose initializers have all the time they
-// need.
+// TestInitializers runs on a server with a long initializer timeout.
 func TestInitializers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
-	// Registrations count for all namespaces: each case has a resource, or comes
-	// after the other.
+	// Configurations apply to all namespaces, so each case has its own resource or runs after the others.
 	for _, test := range []struct {
 		name string
 		run  func(*site)
@@ -52,14 +50,14 @@ func testOrderAndWaiting(s *site) {
 	s.await("configmaps", "o", "a,b,c")
 	s.act("configmaps", "o", "")
 	s.act("configmaps", "o", "")
-	// S11.30: the name is taken.
+	// S11.30: the name is in use.
 	s.Refused(http.StatusConflict, metav1.StatusReasonAlreadyExists, "POST", s.path("configmaps"), body("configmaps", "o"))
 	s.act("configmaps", "o", `{"data":{"by":"c"}}`)
 	r := s.answer(done)
 	if r.Code != http.StatusCreated || waits(r.Body) != "-" || r.Text("data", "by") != "c" {
 		s.t.Errorf("S11.25 (a): %d %s", r.Code, r.Raw)
 	}
-	// S11.43: the field in a template means nothing.
+	// S11.43: the field has no effect in a template.
 	var obj = strings.Replace(body("deployments", "d"), `"template":{"metadata":{`, `"template":{"metadata":{"initializers":{"pending":[{"name":"x.example.com"}]},`, 1)
 	if r := s.Do("POST", s.path("deployments"), obj); r.Code != http.StatusCreated || waits(r.Body) != "-" {
 		s.t.Errorf("S11.43: %d %s", r.Code, r.Raw)
@@ -98,7 +96,7 @@ func testCreateOnUpdate(s *site) {
 	if got := waits(r.Body); got != "b" {
 		s.t.Errorf("put: waits for %s", got)
 	}
-	// Applying once more changes nothing of it, and is 200.
+	// Applying again does not change the field, and returns 200.
 	s.Must(http.StatusOK, "PATCH", s.path("configmaps")+"/applied?fieldManager=t", apply, "Content-Type", "application/apply-patch+yaml")
 	s.Must(http.StatusCreated, "PATCH", s.path("secrets")+"/plain?fieldManager=t", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"plain"}}`,
 		"Content-Type", "application/apply-patch+yaml")
@@ -138,7 +136,7 @@ func testFailure(s *site) {
 		}
 	}
 	s.Must(http.StatusNotFound, "GET", s.path("configmaps")+"/o"+including, "")
-	// S11.28: born dead.
+	// S11.28: created with a failure result.
 	r = s.Do("POST", s.path("configmaps"), merged("configmaps", "dead", `{"initializers":{"pending":[],"result":{"status":"Failure","code":418,"message":"never"}}}`))
 	if r.Code != http.StatusTeapot || r.Text("message") != "never" {
 		s.t.Errorf("S11.28: %d %s", r.Code, r.Raw)
@@ -194,12 +192,12 @@ func testUpdates(s *site) {
 	if !strings.Contains(status.Message, `deployments.apps "o" is forbidden: update to uninitialized resource denied`) {
 		s.t.Errorf("S11.37: %s", status.Message)
 	}
-	// S11.41: subresources need no verb, and do not change the field.
+	// S11.41: subresources do not need the verb initialize, and do not change the field.
 	for _, metadata := range []string{`{"name":"o"}`, `{"name":"o","initializers":null}`, `{"name":"o","initializers":{"pending":[]}}`} {
 		alice.Must(http.StatusOK, "PATCH", path+"/status", `{"metadata":`+metadata+`,"status":{"replicas":3}}`, "Content-Type", mergePatch)
 		s.await("deployments", "o", "a,b")
 	}
-	// S11.39: while both have the field, names may be added, moved and removed.
+	// S11.39: while the old and the new object have the field, names may be added, moved and removed.
 	for _, list := range []string{"b,a", "c,b,a", "b"} {
 		var pending []any
 		for _, name := range strings.Split(list, ",") {
@@ -210,13 +208,13 @@ func testUpdates(s *site) {
 			s.t.Errorf("S11.39: waits for %s, want %s", got, list)
 		}
 	}
-	// A strategic merge patch takes one name from the list by its key.
+	// A strategic merge patch removes a name from the list by its key.
 	bob.Must(http.StatusOK, "PATCH", path, `{"metadata":{"initializers":{"pending":[{"name":"z.example.com"}]}}}`, "Content-Type", "application/strategic-merge-patch+json")
 	r := bob.Must(http.StatusOK, "PATCH", path, `{"metadata":{"initializers":{"pending":[{"$patch":"delete","name":"b.example.com"}]}}}`, "Content-Type", "application/strategic-merge-patch+json")
 	if got := waits(r.Body); got != "z" {
 		s.t.Errorf("strategic merge patch: waits for %s", got)
 	}
-	// S11.38: the last name.
+	// S11.38: the last name is removed.
 	r = bob.Must(http.StatusOK, "PATCH", path, `[{"op":"remove","path":"/metadata/initializers/pending/0"}]`, "Content-Type", "application/json-patch+json")
 	if got := waits(r.Body); got != "-" {
 		s.t.Errorf("S11.38: waits for %s", got)
@@ -240,8 +238,8 @@ func testVisibility(s *site) {
 		r := s.Must(http.StatusCreated, "POST", s.path("configmaps")+including, merged("configmaps", "i"+name, `{"labels":{"l":"v"},"initializers":{"pending":[]}}`))
 		version = r.Text("metadata", "resourceVersion")
 	}
-	// A list at version 0 may be older than the writes. When the cache has answered for the last
-	// version, it has all of them.
+	// A list at version 0 may be older than the writes. When the cache has answered for the last version, it
+	// contains all of them.
 	s.Get(s.path("configmaps") + "?resourceVersionMatch=NotOlderThan&resourceVersion=" + version)
 	list := func(query string) string {
 		r := s.Get(s.path("configmaps") + query)
@@ -282,7 +280,7 @@ func testVisibility(s *site) {
 	if got := strings.Join(paged, ","); got != "io1,io2,io3" {
 		s.t.Errorf("S11.31: pages: %s", got)
 	}
-	// S11.33: get. A user who may initialize gets the object, and a warning.
+	// S11.33: get. A user with permission to initialize gets the object, and a warning.
 	status := carol.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", s.path("configmaps")+"/o1", "")
 	absent := carol.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", s.path("configmaps")+"/o9", "")
 	if strings.ReplaceAll(absent.Message, "o9", "o1") != status.Message {
@@ -323,7 +321,7 @@ func testVisibility(s *site) {
 			}
 		}
 	}
-	// S11.35: deletecollection takes all.
+	// S11.35: deletecollection deletes uninitialized objects, too.
 	s.Must(http.StatusOK, "DELETE", s.path("configmaps"), "")
 	if got := list(including); got != "" {
 		s.t.Errorf("S11.35: left are %s", got)
@@ -347,8 +345,8 @@ func testProtobuf(s *site) {
 	if err != nil || len(list.Items) != 0 {
 		s.t.Errorf("S11.31: %v, %v", list, err)
 	}
-	// The typed client of today does not send the field: its update initializes the
-	// object, which takes the verb.
+	// The current typed client drops the field: its update initializes the object, which requires the verb
+	// initialize.
 	alice := harness.Client(s.t, harness.Protobuf(s.As("alice"))).CoreV1().ConfigMaps(s.ns)
 	s.as("alice", "configmaps")
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "o"}, Data: map[string]string{"x": "y"}}
@@ -375,8 +373,8 @@ func testMirrorPods(s *site) {
 	s.Must(http.StatusAccepted, "POST", s.path("pods")+including, body("pods", "plain"))
 }
 
-// The spec of a pod cannot be changed; an initializer's change of a new one is part of
-// its creation.
+// The spec of a pod is immutable, but an initializer's change of an uninitialized pod is part of its
+// creation.
 func testPods(s *site) {
 	s.register("one", "pods", "a", "a.example.com")
 	s.Must(http.StatusAccepted, "POST", s.path("pods")+including, body("pods", "o"))
@@ -388,8 +386,8 @@ func testPods(s *site) {
 	s.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "PATCH", s.path("pods")+"/o", `{"spec":{"containers":[{"name":"web","image":"x"}]}}`, "Content-Type", mergePatch)
 }
 
-// A webhook that changes the object has the plugins run once more, which must not
-// take their own list for one that the user sent.
+// After a webhook has changed the object, the plugins run again. They must not mistake their own list for a
+// list from the user.
 func testReinvocation(s *site) {
 	s.register("one", "configmaps", "a", "a.example.com")
 	hooks := harness.NewWebhookServer(s.t, nil)
@@ -424,8 +422,8 @@ func testReinvocation(s *site) {
 	}
 }
 
-// The server itself sees namespaces that are not initialized: their initializers
-// can fill them, and they can be deleted.
+// The server itself handles uninitialized namespaces: their initializers can create objects in them, and they
+// can be deleted.
 func testNamespaces(s *site) {
 	s.Must(http.StatusCreated, "POST", s.path("configurations"), configuration("one", "namespaces", "a.example.com"))
 	name := "new-" + s.ns

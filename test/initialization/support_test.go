@@ -16,10 +16,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// including is the parameter with which uninitialized objects are seen.
+// including is the query parameter that includes uninitialized objects.
 const including = "?includeUninitialized=true"
 
-// site is a server and a namespace on it.
+// site is a server with a namespace for the test.
 type site struct {
 	*harness.Server
 	*harness.HTTP
@@ -35,8 +35,8 @@ func newSite(t *testing.T, s *harness.Server) *site {
 // with returns the site for another test.
 func (s *site) with(t *testing.T) *site { return newSite(t, s.Server) }
 
-// as returns a client for a user who may edit everything in the namespace but is
-// not allowed to initialize, unless verbs say so.
+// as returns a client of a user with permission to edit everything in the namespace, without the verb
+// initialize unless it is in verbs.
 func (s *site) as(user string, resource string, verbs ...string) *harness.HTTP {
 	s.t.Helper()
 	verbs = append(verbs, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
@@ -59,7 +59,7 @@ func (s *site) as(user string, resource string, verbs ...string) *harness.HTTP {
 	return client
 }
 
-// path is that of a resource's collection in the namespace.
+// path returns the path of a resource's collection in the namespace.
 func (s *site) path(resource string) string {
 	switch resource {
 	case "deployments":
@@ -78,8 +78,8 @@ func text(v any) string {
 	return string(data)
 }
 
-// configuration is an InitializerConfiguration for a resource. Each initializer is
-// a name, followed by options: "parallel", "after=NAME", "before=NAME".
+// configuration returns an InitializerConfiguration for a resource. Each initializer is a name, followed by
+// options: "parallel", "after=NAME", "before=NAME".
 func configuration(name, resource string, initializers ...string) string {
 	var list []any
 	for _, i := range initializers {
@@ -102,8 +102,8 @@ func configuration(name, resource string, initializers ...string) string {
 	return text(map[string]any{"metadata": map[string]any{"name": name}, "initializers": list})
 }
 
-// register makes initializers for a resource, in a configuration that ends with
-// the test, and waits until new objects get exactly the wanted ones.
+// register creates a configuration with initializers for a resource, deletes it at the end of the test, and
+// waits until new objects get exactly the wanted initializers.
 func (s *site) register(name, resource, want string, initializers ...string) {
 	s.t.Helper()
 	s.Must(http.StatusCreated, "POST", s.path("configurations"), configuration(name, resource, initializers...))
@@ -127,7 +127,7 @@ func (s *site) inForce(resource, want string) {
 	})
 }
 
-// body is a small object of a resource.
+// body returns a small object of a resource.
 func body(resource, name string) string {
 	metadata := map[string]any{"name": name}
 	container := []any{map[string]any{"name": "web", "image": "registry.example.com/web:1.0"}}
@@ -146,7 +146,7 @@ func body(resource, name string) string {
 	return text(map[string]any{"metadata": metadata})
 }
 
-// merged is a body with something merged into its metadata.
+// merged returns a body with additional fields in its metadata.
 func merged(resource, name, metadata string) string {
 	var obj, more map[string]any
 	if err := json.Unmarshal([]byte(body(resource, name)), &obj); err != nil {
@@ -161,8 +161,7 @@ func merged(resource, name, metadata string) string {
 	return text(obj)
 }
 
-// waits shows what an object waits for: names without their domain, "-" for an
-// object that is initialized.
+// waits formats an object's pending initializers: names without their domain, "-" for an initialized object.
 func waits(obj any) string {
 	field := harness.At(obj, "metadata", "initializers")
 	if field == nil {
@@ -183,7 +182,7 @@ func (s *site) create(client *harness.HTTP, resource, obj string) <-chan *harnes
 	return done
 }
 
-// await waits until an object waits for the wanted names.
+// await waits until the wanted initializers of an object are pending.
 func (s *site) await(resource, name, want string) {
 	s.t.Helper()
 	harness.Eventually(s.t, resource+"/"+name+" waits for "+want, func() error {
@@ -195,7 +194,7 @@ func (s *site) await(resource, name, want string) {
 	})
 }
 
-// answer is what a creator gets in the end.
+// answer returns the final response to a create.
 func (s *site) answer(done <-chan *harness.Response) *harness.Response {
 	s.t.Helper()
 	select {
@@ -209,7 +208,7 @@ func (s *site) answer(done <-chan *harness.Response) *harness.Response {
 
 const mergePatch = "application/merge-patch+json"
 
-// act takes the first name from an object's list, as an initializer does.
+// act removes the first name from an object's list, like an initializer.
 func (s *site) act(resource, name, change string) *harness.Response {
 	s.t.Helper()
 	path := s.path(resource) + "/" + name
@@ -234,7 +233,7 @@ func (s *site) act(resource, name, change string) *harness.Response {
 	return s.Must(http.StatusOK, "PATCH", path, text(patch), "Content-Type", mergePatch)
 }
 
-// run runs a controller until the test is over.
+// run runs a controller until the end of the test.
 func (s *site) run(o initializer.Options) {
 	s.t.Helper()
 	o.Config = s.Admin
@@ -256,7 +255,7 @@ func (s *site) run(o initializer.Options) {
 	})
 }
 
-// resources are resources of the core group.
+// resources returns resources of the core group.
 func resources(names ...string) []schema.GroupVersionResource {
 	var list []schema.GroupVersionResource
 	for _, name := range names {
@@ -265,7 +264,7 @@ func resources(names ...string) []schema.GroupVersionResource {
 	return list
 }
 
-// mark returns a function that sets a label with the order of the calls.
+// mark returns a function that sets a label to the position of the call.
 func mark(name string) initializer.Func {
 	return func(_ context.Context, obj *unstructured.Unstructured) error {
 		labels := obj.GetLabels()
@@ -278,7 +277,7 @@ func mark(name string) initializer.Func {
 	}
 }
 
-// line shows an event of a watch.
+// line formats an event of a watch.
 func line(e harness.Event) string {
 	return fmt.Sprintf("%s %s %s", e.Type, harness.At(e.Object, "metadata", "name"), waits(e.Object))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestTimeouts runs on a server whose initializers have half a second.
+// TestTimeouts runs on a server with an initializer timeout of half a second.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	const timeout = 500 * time.Millisecond
@@ -45,7 +45,7 @@ func TestTimeouts(t *testing.T) {
 				if code, err := s.Try(ctx, "POST", s.path("configmaps"), body("configmaps", name)); err == nil {
 					s.t.Errorf("the creator got %d before it was gone", code)
 				}
-				// It may be gone before the object is stored.
+				// It may be answered before the object is stored.
 				if r := s.Do("GET", s.path("configmaps")+"/"+name+including, ""); r.Code != http.StatusOK {
 					return fmt.Errorf("%d", r.Code)
 				}
@@ -66,7 +66,7 @@ func TestTimeouts(t *testing.T) {
 			s.await("configmaps", "o", "a")
 			for user, code := range map[string]int{
 				"replicaset-controller": http.StatusAccepted, "job-controller": http.StatusAccepted,
-				// It makes what users ask for, once.
+				// This controller creates objects at the request of users, and does not retry.
 				"service-account-controller": http.StatusGatewayTimeout,
 			} {
 				r := s.as("system:serviceaccount:kube-system:"+user, "configmaps").Must(code, "POST", s.path("configmaps"), body("configmaps", user))
@@ -75,7 +75,7 @@ func TestTimeouts(t *testing.T) {
 				}
 				s.await("configmaps", user, "a")
 			}
-			// S11.47: an initializer that is not configured any more need not act.
+			// S11.47: a pending initializer that is no longer configured need not act.
 			s.Must(http.StatusOK, "PATCH", s.path("configurations")+"/one", `{"initializers":[]}`, "Content-Type", mergePatch)
 			s.inForce("configmaps", "-")
 			s.Must(http.StatusCreated, "POST", s.path("configmaps"), merged("configmaps", "p", `{"initializers":{"pending":[{"name":"a.example.com"}]}}`))

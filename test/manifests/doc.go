@@ -1,3 +1,3 @@
-// Package manifests holds end-to-end tests of what servers and commands read from files:
-// registrations, exclusion rules, and paths that are pipes, devices or links.
+// Package manifests contains end-to-end tests of the files that servers and commands read: registrations,
+// exclusion rules, and paths that are pipes, devices or links.
 package manifests

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// exclusionConfig is an AdmissionConfiguration with exclusion rules.
+// exclusionConfig returns an AdmissionConfiguration with exclusion rules.
 func exclusionConfig(rules string) string {
 	return "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nexclusionRules:\n" + rules
 }
@@ -26,7 +26,7 @@ func lease(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":%q},"spec":{"holderIdentity":"a"}}`, name)
 }
 
-// askedAboutAll makes a webhook that asks about all requests.
+// askedAboutAll returns a webhook that matches all requests.
 func askedAboutAll(hook *harness.Hook) map[string]any {
 	return map[string]any{
 		"name": "everything.example.com", "clientConfig": hook.ClientConfig(), "failurePolicy": "Fail", "sideEffects": "None",
@@ -36,8 +36,8 @@ func askedAboutAll(hook *harness.Hook) map[string]any {
 	}
 }
 
-// TestExclusions proves section S23: a webhook for everything hangs, its failure policy is
-// Fail, and what the administrator excluded goes on.
+// TestExclusions verifies section S23: a webhook for everything hangs, its failure policy is Fail, and
+// excluded requests still succeed.
 func TestExclusions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestExclusions(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", "/api/v1/nodes", `{"metadata":{"name":"node-1"}}`)
 	h.Must(http.StatusCreated, "POST", leasesIn("kube-node-lease"), lease("held"))
 	h.Must(http.StatusCreated, "POST", leasesIn("default"), lease("held"))
-	// A policy that fails, one that denies, and an initializer.
+	// A policy with a runtime error, a policy that denies, and an initializer.
 	createAll(h, pathOfKind, strings.ReplaceAll(staticPolicy("failing", ruleFor("", "endpoints, configmaps"), "object.spec.none == 1", "never"), ".static.k8s.io", ".example.com"))
 	createAll(h, pathOfKind, strings.ReplaceAll(staticPolicy("denying", ruleFor("", "endpoints/any, configmaps"), "false", "denied"), ".static.k8s.io", ".example.com"))
 	h.Must(http.StatusCreated, "POST", registrationsPath("v1alpha1", "InitializerConfiguration"), toJSON(`
@@ -75,7 +75,7 @@ func TestExclusions(t *testing.T) {
 			"metadata": map[string]any{"name": "everything"}, "webhooks": []any{askedAboutAll(hook)},
 		}))
 	}
-	// soon says that a request took less time than its webhooks would.
+	// soon fails the test if a request takes as long as the timeout of its webhooks.
 	soon := func(t *testing.T, most time.Duration, f func()) {
 		t.Helper()
 		began := time.Now()
@@ -84,8 +84,8 @@ func TestExclusions(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 	}
-	// about returns what the hooks were asked about a resource. Controllers of the server
-	// write objects of other resources at any time.
+	// about returns the reviews of a resource that the hooks received. Controllers of the server write
+	// objects of other resources at any time.
 	about := func(resource string, hooks ...*harness.Hook) []*harness.Review {
 		var reviews []*harness.Review
 		for _, hook := range hooks {
@@ -135,10 +135,10 @@ func TestExclusions(t *testing.T) {
 				t.Errorf("S23.7 the timeout sent to the webhook is %q", got)
 			}
 		}
-		// S23.6: a denial stays one.
+		// S23.6: a denial is not ignored.
 		mutating.Answer(harness.Deny(map[string]any{"message": "not this one"}))
 		defer mutating.Answer(harness.Hang)
-		// On a slow machine, an answer may take more than the second that it has.
+		// On a slow machine, the webhook may exceed its timeout of a second.
 		harness.Eventually(t, "the request is denied", func() error {
 			if r := h.Do("PATCH", leasesIn("default")+"/held", `{"spec":{"holderIdentity":"c"}}`, merge...); r.Code == http.StatusOK || !strings.Contains(r.Text("message"), "not this one") {
 				return fmt.Errorf("%d %s", r.Code, r.Raw)
@@ -194,7 +194,7 @@ func TestExclusions(t *testing.T) {
 	})
 }
 
-// TestExclusionRulesAreReadAgain proves S23.8.
+// TestExclusionRulesAreReadAgain verifies S23.8.
 func TestExclusionRulesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -238,7 +238,7 @@ func TestExclusionRulesAreReadAgain(t *testing.T) {
 	await(true)
 }
 
-// TestBadExclusionRulesStopTheStart proves S23.1 and S23.2.
+// TestBadExclusionRulesStopTheStart verifies S23.1 and S23.2.
 func TestBadExclusionRulesStopTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -250,7 +250,7 @@ func TestBadExclusionRulesStopTheStart(t *testing.T) {
 	}
 }
 
-// auditedExclusions says which annotation is missing in the audit log of TestExclusions.
+// auditedExclusions returns an error if an annotation is missing in the audit log of TestExclusions.
 func auditedExclusions(file string) error {
 	events, err := os.ReadFile(file)
 	if err != nil {
@@ -281,8 +281,8 @@ func auditedExclusions(file string) error {
 	return nil
 }
 
-// TestTheExamplesOfExclusionsWork does what docs/exclusions.md says, and uses the example of
-// manifest files that docs/policies.md names.
+// TestTheExamplesOfExclusionsWork follows docs/exclusions.md, and uses the example of manifest files in
+// docs/policies.md.
 func TestTheExamplesOfExclusionsWork(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -310,7 +310,7 @@ func TestTheExamplesOfExclusionsWork(t *testing.T) {
 	_, plugins, _ := strings.Cut(string(manifests), "kind: AdmissionConfiguration\n")
 	config := writeFile(t, filepath.Join(dir, "admission.yaml"), string(exclusions)+strings.ReplaceAll(plugins, "/etc/gatehouse/validating-policies", policies))
 	s := harness.StartTest(t, "--admission-control-config-file", config)
-	// As in the guide, no command names a namespace.
+	// As in the guide, the commands have no --namespace.
 	k := s.Kubectl(t, "")
 	k.Must("create", "configmap", "before")
 	k.Must("apply", "-f", "../../examples/exclusions/hanging.yaml")

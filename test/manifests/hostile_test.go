@@ -24,7 +24,7 @@ const commandTime = 3 * time.Minute
 
 var quoted = regexp.MustCompile("`([a-z-]+)`")
 
-// securityPage returns the commands that SECURITY.md calls safe on files of others, and the other commands.
+// securityPage returns the commands that SECURITY.md calls safe on untrusted files, and the other commands.
 func securityPage(t *testing.T) (safe, others []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../SECURITY.md")
@@ -45,19 +45,19 @@ func securityPage(t *testing.T) (safe, others []string) {
 	return names("These commands are safe", ". "), names("\n| other commands: ", " |")
 }
 
-// hostileFolder is a folder of somebody else, with all that could start a program, wait for ever, or reach a file
-// or a server outside of it.
+// hostileFolder is an untrusted folder with every kind of file that could start a program, block a command,
+// or reach a file or a server outside the folder.
 type hostileFolder struct {
 	t *testing.T
-	// dir is the folder. Nothing in it may reach the directory outside.
+	// dir is the folder. No command may reach files in outside.
 	dir, outside string
-	// path is the PATH of commands. The programs there note that they were started in the file started.
+	// path is the PATH of commands. The programs in it record their start in the file started.
 	path, started string
 	server        net.Listener
 	connections   atomic.Int32
 }
 
-// secret is the content of a file outside of the folder.
+// secret is the content of a file outside the folder.
 const secret = "c2VjcmV0LW91dHNpZGU="
 
 func (h *hostileFolder) at(elements ...string) string {
@@ -88,12 +88,12 @@ func (h *hostileFolder) git(dir string, args ...string) {
 	}
 }
 
-// payload is a command that notes that it was started.
+// payload returns a shell command that records its start.
 func (h *hostileFolder) payload(name string) string {
 	return fmt.Sprintf("/bin/sh -c 'echo %s >> %s'", name, h.started)
 }
 
-// script is a program that notes that it was started.
+// script writes a program that records its start.
 func (h *hostileFolder) script(path, then string) {
 	h.t.Helper()
 	h.write(path, fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >> %s\n%s\n", filepath.Base(path), h.started, then), 0o755)
@@ -120,7 +120,7 @@ tests:
   expect: {allowed: true}
 `
 
-// newHostileFolder makes a repository with a branch main and a change of it.
+// newHostileFolder creates a repository with a branch main and a change of it.
 func newHostileFolder(t *testing.T) *hostileFolder {
 	real, err := exec.LookPath("git")
 	if err != nil {
@@ -154,7 +154,7 @@ func newHostileFolder(t *testing.T) *hostileFolder {
 	h.write(h.at("policies", "tests.yaml"), hostileTests, 0o644)
 	h.write(h.at("policies", "configmap.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\ndata: {a: a}\n", 0o644)
 	h.write(h.at(".gitattributes"), "* filter=evil diff=evil merge=evil\n", 0o644)
-	// A submodule, whose own configuration starts a program when git looks at its working tree.
+	// A submodule whose configuration starts a program when git reads its working tree.
 	module := t.TempDir()
 	h.git(module, "init", "--quiet", "--initial-branch=main")
 	h.write(filepath.Join(module, "module.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: module}\n", 0o644)
@@ -168,7 +168,7 @@ func newHostileFolder(t *testing.T) *hostileFolder {
 	return h
 }
 
-// arm makes the folder hostile. git must not run there afterwards, except in a command.
+// arm adds the hostile files. Afterwards git may run there only in a command under test.
 func (h *hostileFolder) arm() {
 	h.t.Helper()
 	p := h.payload
@@ -192,7 +192,7 @@ func (h *hostileFolder) arm() {
 	}
 	h.write(h.at(".git", "modules", "policies", "module", "config"), fmt.Sprintf("[core]\n\trepositoryformatversion = 0\n\tworktree = ../../../../policies/module\n\tfsmonitor = \"%s\"\n", p("submodule")), 0o644)
 
-	// A bare repository among the files, as a pull request may have it.
+	// A bare repository among the files, which a pull request may contain.
 	fsmonitor := fmt.Sprintf("[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = \"%s; false\"\n", p("embedded"))
 	for _, dir := range []string{"policies", "bare"} {
 		h.write(h.at(dir, "HEAD"), "ref: refs/heads/main\n", 0o644)
@@ -236,13 +236,13 @@ func (h *hostileFolder) arm() {
 	h.pipe(h.at("logs", "audit.log"))
 	h.write(h.at("gatehouse.data", "admin.kubeconfig"), fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: %q, insecure-skip-tls-verify: true}}]\nusers: [{name: a, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"echo kubeconfig >> %s\"], interactiveMode: Never}}}]\n", url, h.started), 0o600)
 	h.write(h.at("gatehouse.data", "etcd", "lock"), fmt.Sprintf("\n1\n%s\nv1\n", url), 0o600)
-	// A user may have the working directory in PATH.
+	// The working directory may be in the user's PATH.
 	for _, name := range []string{"kubectl-evil", "gatehouse-evil", "git-ls-tree", "git-cat-file", "gatekeeper", "kyverno"} {
 		h.script(h.at(name), "")
 	}
 }
 
-// clog makes named pipes of the files that commands look for by their names.
+// clog replaces files that commands find by name with named pipes.
 func (h *hostileFolder) clog() {
 	h.t.Helper()
 	for _, name := range []string{".gatehouse.yaml", ".gatehouseignore", "kustomization.yaml", "policies/.gatehouseignore", "policies/kustomization.yaml", "gatehouse.data/admin.kubeconfig", "gatehouse.data/etcd/lock", ".git/commondir"} {
@@ -253,7 +253,7 @@ func (h *hostileFolder) clog() {
 	}
 }
 
-// run runs a command in the folder, and reports that it does not end.
+// run runs a command in the folder, and fails the test if the command does not end.
 func (h *hostileFolder) run(t *testing.T, args ...string) (said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
@@ -271,8 +271,9 @@ func (h *hostileFolder) run(t *testing.T, args ...string) (said string) {
 	return out.String()
 }
 
-// TestHostileFolders: no command that SECURITY.md calls safe starts a program, waits for ever, connects to a server
-// that files name, or prints a file outside of the folder. Git alone is started, for --mutate=changed.
+// TestHostileFolders verifies that no command which SECURITY.md calls safe starts a program, blocks, connects
+// to a server named in files, or prints a file outside the folder. The only exception is git, which
+// --mutate=changed starts.
 func TestHostileFolders(t *testing.T) {
 	safe, others := securityPage(t)
 	complete := harness.Run(t, "__complete", "")

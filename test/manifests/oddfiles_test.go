@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// pipe makes a named pipe that nobody writes to.
+// pipe creates a named pipe without a writer.
 func pipe(t *testing.T, path string) string {
 	t.Helper()
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -24,8 +24,8 @@ func pipe(t *testing.T, path string) string {
 	return path
 }
 
-// TestManifestsNextToOddFiles proves S21.4a: files that are not regular or too large neither stop
-// reloading nor keep the server from ending.
+// TestManifestsNextToOddFiles verifies S21.4a: irregular or very large files neither stop reloads nor prevent
+// the server's shutdown.
 func TestManifestsNextToOddFiles(t *testing.T) {
 	t.Parallel()
 	d := newManifestDirs(t)
@@ -48,7 +48,8 @@ func TestManifestsNextToOddFiles(t *testing.T) {
 	failures := func() float64 {
 		return h.Metrics().Value(reloads, `status="failure"`, `plugin="ValidatingAdmissionPolicy"`)
 	}
-	// refused waits until a file is refused with some words, and that is counted.
+	// refused waits until a file is rejected with an error that contains words, and the metric counts the
+	// failure.
 	refused := func(before float64, words string) {
 		t.Helper()
 		harness.Eventually(t, words+" is logged and counted", func() error {
@@ -65,7 +66,7 @@ func TestManifestsNextToOddFiles(t *testing.T) {
 	}{
 		{"pipe", "is a named pipe", func(path string) { pipe(t, path) }},
 		{"socket", "is a socket", func(path string) {
-			// The path of a socket must be short.
+			// The path of a socket has a length limit.
 			short, err := os.MkdirTemp("", "s")
 			if err != nil {
 				t.Fatal(err)
@@ -101,7 +102,7 @@ func TestManifestsNextToOddFiles(t *testing.T) {
 			refused(before, odd.words)
 			put(t, dir, "a.yaml", deny(odd.name))
 			await(odd.name)
-			// The file that is in force may become such a file: what it had stays.
+			// A loaded file may be replaced by such a file: its registrations stay active.
 			if i > 0 {
 				return
 			}
@@ -120,7 +121,7 @@ func TestManifestsNextToOddFiles(t *testing.T) {
 			await("again")
 		})
 	}
-	// A file that is bad has a short error, whatever it says.
+	// An invalid file causes a short error, whatever its content.
 	before := failures()
 	put(t, dir, "long.yaml", "apiVersion: admissionregistration.k8s.io/v1\nkind: "+strings.Repeat("x", 4<<20)+"\n")
 	refused(before, "long.yaml")
@@ -129,11 +130,11 @@ func TestManifestsNextToOddFiles(t *testing.T) {
 			t.Errorf("a line of the log has %d bytes: %.200s", len(line), line)
 		}
 	}
-	// The cleanup ends the server by SIGTERM, while the directory has all of these files.
+	// The cleanup ends the server with SIGTERM while the directory contains all of these files.
 }
 
-// TestOddFilesStopTheStart: every flag that names a file refuses one on which the server would
-// wait, at once and in one sentence.
+// TestOddFilesStopTheStart verifies that every flag for a file rejects files on which the server would block,
+// immediately and with a one-sentence error.
 func TestOddFilesStopTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -167,8 +168,8 @@ func TestOddFilesStopTheStart(t *testing.T) {
 	})
 }
 
-// TestCertificatesThatBecomeOddFiles: files of certificates that become a pipe or a device while
-// the server runs are not read. What was read before stays in use, until there is a file again.
+// TestCertificatesThatBecomeOddFiles verifies that certificate files replaced by a pipe or a device are not
+// read. The last certificates stay in use until the path is a regular file again.
 func TestCertificatesThatBecomeOddFiles(t *testing.T) {
 	t.Parallel()
 	dir, authority := t.TempDir(), harness.NewAuthority(t, "odd")
@@ -238,7 +239,7 @@ func TestCertificatesThatBecomeOddFiles(t *testing.T) {
 
 const notRegular = "is a named pipe: only regular files are read"
 
-// TestCommandsRefuseOddFiles: no command waits for a file, or reads one that does not end.
+// TestCommandsRefuseOddFiles verifies that commands neither block on a file nor read an endless one.
 func TestCommandsRefuseOddFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -266,7 +267,8 @@ func TestCommandsRefuseOddFiles(t *testing.T) {
 	}
 }
 
-// TestOutputsLeaveDevicesAndLinks: what a command writes to stays what it is.
+// TestOutputsLeaveDevicesAndLinks verifies that commands write through devices and links and do not replace
+// them.
 func TestOutputsLeaveDevicesAndLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -295,7 +297,7 @@ func TestOutputsLeaveDevicesAndLinks(t *testing.T) {
 	}
 }
 
-// TestAnOpenDataDirectoryIsSaid: who may write to the data directory may replace the keys.
+// TestAnOpenDataDirectoryIsSaid: other users with write access to the data directory could replace the keys.
 func TestAnOpenDataDirectoryIsSaid(t *testing.T) {
 	t.Parallel()
 	for mode, said := range map[os.FileMode]bool{0o777: true, 0o755: false} {

@@ -19,15 +19,15 @@ const (
 	reloads = "apiserver_manifest_admission_config_controller_automatic_reloads_total"
 )
 
-// manifestDirs are the directories of all plugins that have manifest files.
+// manifestDirs are the directories of all plugins with manifest files.
 type manifestDirs struct {
-	// MutatingPolicies and the others are the directories of plugins.
+	// The manifest directories of the plugins.
 	MutatingPolicies, MutatingHooks, ValidatingPolicies, ValidatingHooks string
-	// Config is the AdmissionConfiguration that names them.
+	// Config is the path of the AdmissionConfiguration that names the directories.
 	Config string
 }
 
-// newManifestDirs makes the directories, empty.
+// newManifestDirs creates empty directories and the AdmissionConfiguration.
 func newManifestDirs(t *testing.T) *manifestDirs {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func newManifestDirs(t *testing.T) *manifestDirs {
 	return d
 }
 
-// put puts a file in its place whole, as S21.24 asks of writers.
+// put replaces a file atomically, as S21.24 requires of writers.
 func put(t *testing.T, dir, name, content string) {
 	t.Helper()
 	whole := filepath.Join(dir, "."+name+".tmp")
@@ -62,8 +62,8 @@ func put(t *testing.T, dir, name, content string) {
 	}
 }
 
-// staticPolicy is a ValidatingAdmissionPolicy of a manifest file that denies what rule
-// selects when expression is false, and its binding.
+// staticPolicy returns a ValidatingAdmissionPolicy of a manifest file that denies requests matched by rule if
+// expression is false, and its binding.
 func staticPolicy(name, rule, expression, message string) string {
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -79,12 +79,12 @@ spec: {policyName: %[1]s.static.k8s.io, validationActions: [Deny]}
 `, name, rule, expression, message)
 }
 
-// ruleFor is a rule for all operations on some resources of a group.
+// ruleFor returns a rule for all operations on some resources of a group.
 func ruleFor(group string, resources string) string {
 	return fmt.Sprintf(`{apiGroups: [%q], apiVersions: ["*"], operations: ["*"], resources: [%s]}`, group, resources)
 }
 
-// staticHooks is a configuration of one webhook of a manifest file.
+// staticHooks returns a configuration of a manifest file with one webhook.
 func staticHooks(kind, name, rule string, hook *harness.Hook) string {
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: %s
@@ -98,8 +98,8 @@ webhooks:
 `, kind, name, hook.URL(), hook.CABundle(), rule)
 }
 
-// staticLabel is a MutatingAdmissionPolicy of a manifest file that sets a label of
-// ConfigMaps, and its binding.
+// staticLabel returns a MutatingAdmissionPolicy of a manifest file that sets a label of ConfigMaps, and its
+// binding.
 func staticLabel(name, value string) string { return labelPolicy(name+".static.k8s.io", value) }
 
 func labelPolicy(name, value string) string {
@@ -118,7 +118,7 @@ spec: {policyName: %[1]s}
 `, name, value)
 }
 
-// createAll creates the documents of some YAML.
+// createAll creates the objects of a YAML text.
 func createAll(h *harness.HTTP, path func(kind string) string, documents string) {
 	for _, document := range strings.Split(documents, "---\n") {
 		_, rest, _ := strings.Cut(document, "kind: ")
@@ -136,8 +136,8 @@ func pathOfKind(kind string) string {
 	return registrationsPath("v1", kind)
 }
 
-// TestStaticManifests proves what section S21 says of registrations of manifest files that
-// only a server can show.
+// TestStaticManifests verifies the rules of section S21 about registrations in manifest files that need a
+// server.
 func TestStaticManifests(t *testing.T) {
 	t.Parallel()
 	d := newManifestDirs(t)
@@ -201,7 +201,7 @@ func TestStaticManifests(t *testing.T) {
 		h.Must(http.StatusCreated, "POST", configMaps("default"), configMap("unbound"))
 	})
 	t.Run("S21.16 S21.20 they protect registrations", func(t *testing.T) {
-		// A policy of the API judges no policies (S21.17).
+		// A policy of the API does not evaluate policies (S21.17).
 		createAll(h, pathOfKind, strings.ReplaceAll(staticPolicy("api", ruleFor("admissionregistration.k8s.io", "validatingadmissionpolicies"), "false", "never"), ".static.k8s.io", ".example.com"))
 		for _, k := range []struct{ path, object string }{
 			{validatingPolicies, policyObject("keep", onNothing+", "+alwaysTrue)},
@@ -273,8 +273,7 @@ func TestStaticManifests(t *testing.T) {
 	})
 }
 
-// TestManifestsAreReadAgain proves S21.22 to S21.26 with D66 and D67: what happens when files
-// change.
+// TestManifestsAreReadAgain verifies S21.22 to S21.26 with D66 and D67: the effect of changed files.
 func TestManifestsAreReadAgain(t *testing.T) {
 	t.Parallel()
 	d := newManifestDirs(t)
@@ -317,7 +316,7 @@ func TestManifestsAreReadAgain(t *testing.T) {
 	if got := judged(); got != "one" {
 		t.Fatalf("judged by %q", got)
 	}
-	// S21.26: the first load counts.
+	// S21.26: the first load is counted.
 	if got := count("success"); got != 1 {
 		t.Errorf("S21.26 %v successes", got)
 	}
@@ -367,7 +366,7 @@ func TestManifestsAreReadAgain(t *testing.T) {
 		if err := os.Rename(dir, dir+".away"); err != nil {
 			t.Fatal(err)
 		}
-		// It is counted at every attempt.
+		// Every attempt is counted.
 		awaitCount("failure", before+2)
 		if got := judged(); got != "four" {
 			t.Errorf("judged by %q", got)
@@ -386,8 +385,8 @@ func TestManifestsAreReadAgain(t *testing.T) {
 	})
 }
 
-// TestHalfWrittenManifestsAreNotTaken proves S21.24 and D66: a file that is still being
-// written has no effect, although what is there is valid.
+// TestHalfWrittenManifestsAreNotTaken verifies S21.24 and D66: a file that is still being written has no
+// effect, even if its current content is valid.
 func TestHalfWrittenManifestsAreNotTaken(t *testing.T) {
 	t.Parallel()
 	d := newManifestDirs(t)
@@ -400,7 +399,7 @@ func TestHalfWrittenManifestsAreNotTaken(t *testing.T) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		// Every write is a valid set, and none stays for as long as two reads are apart.
+		// Every write is a valid set, and each is replaced before the next two reads.
 		for i := 0; ctx.Err() == nil; i++ {
 			if err := os.WriteFile(file, []byte(half+strings.Repeat("# more\n", i%50)), 0o600); err != nil {
 				t.Error(err)
@@ -427,8 +426,8 @@ func TestHalfWrittenManifestsAreNotTaken(t *testing.T) {
 	})
 }
 
-// TestServersWithDifferentManifests proves S21.25 and F24: nothing keeps the files of servers
-// alike, and the states show where they differ.
+// TestServersWithDifferentManifests verifies S21.25 and F24: servers may have different files, and their
+// state shows the differences.
 func TestServersWithDifferentManifests(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -471,7 +470,7 @@ func TestServersWithDifferentManifests(t *testing.T) {
 	})
 }
 
-// TestBadManifestsStopTheStart proves S21.21.
+// TestBadManifestsStopTheStart verifies S21.21.
 func TestBadManifestsStopTheStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, want string }{

@@ -1,3 +1,3 @@
-// Package envtest has tests that start Gatehouse as the test libraries of operators do,
-// under the names kube-apiserver, etcd and kubectl.
+// Package envtest starts Gatehouse like the test libraries of operators, under the names kube-apiserver, etcd
+// and kubectl.
 package envtest

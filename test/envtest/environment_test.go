@@ -31,7 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// gadgets is a definition as a suite installs it.
+// gadgets returns a CRD that a suite installs.
 func gadgets() *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "gadgets.example.com"},
@@ -55,7 +55,7 @@ func gadget(name string) *unstructured.Unstructured {
 	}}
 }
 
-// judging is a webhook of config maps and gadgets, as a suite installs it.
+// judging returns a webhook for config maps and gadgets that a suite installs.
 func judging() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "judging"},
@@ -71,7 +71,7 @@ func judging() *admissionregistrationv1.ValidatingWebhookConfiguration {
 			FailurePolicy:           new(admissionregistrationv1.Fail),
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			AdmissionReviewVersions: []string{"v1"},
-			// This webhook leaves the server's own objects alone.
+			// This webhook does not match the server's own objects.
 			ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: "unjudged", Operator: metav1.LabelSelectorOpDoesNotExist},
 			}},
@@ -79,8 +79,8 @@ func judging() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	}
 }
 
-// judge serves the webhook at the address that envtest has chosen and counts what it is
-// asked. It rejects everything.
+// judge serves the webhook at the address that envtest has chosen and counts its reviews. It rejects
+// everything.
 func judge(t *testing.T, o *envtest.WebhookInstallOptions) *atomic.Int64 {
 	t.Helper()
 	var asked atomic.Int64
@@ -111,7 +111,7 @@ func judge(t *testing.T, o *envtest.WebhookInstallOptions) *atomic.Int64 {
 	return &asked
 }
 
-// start starts an environment, which ends with the test.
+// start starts an environment and stops it at the end of the test.
 func start(t *testing.T, e *envtest.Environment) *rest.Config {
 	t.Helper()
 	e.BinaryAssetsDirectory = assets(t)
@@ -127,8 +127,8 @@ func start(t *testing.T, e *envtest.Environment) *rest.Config {
 	return config
 }
 
-// The envtest of controller-runtime, as it is, starts Gatehouse, installs definitions and
-// webhooks, adds users, and stops it.
+// The unmodified envtest of controller-runtime starts Gatehouse, installs CRDs and webhooks, adds users, and
+// stops it.
 func TestEnvtestRunsGatehouse(t *testing.T) {
 	e := &envtest.Environment{
 		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{gadgets()},
@@ -208,12 +208,10 @@ func TestEnvtestRunsGatehouse(t *testing.T) {
 	})
 }
 
-// patiencePerWrite is how long a write may take on average on a busy machine, when eight
-// clients write at once.
+// patiencePerWrite is the average time limit of a write on a busy machine with eight concurrent clients.
 const patiencePerWrite = 100 * time.Millisecond
 
-// A write that begins after Start has returned is judged by the webhooks that Start has
-// installed, from the first one on.
+// Every write that begins after Start has returned is sent to the webhooks that Start has installed.
 func TestNoWriteEscapesWebhooksThatStartInstalled(t *testing.T) {
 	e := &envtest.Environment{
 		WebhookInstallOptions: envtest.WebhookInstallOptions{ValidatingWebhooks: []*admissionregistrationv1.ValidatingWebhookConfiguration{judging()}},
@@ -225,7 +223,7 @@ func TestNoWriteEscapesWebhooksThatStartInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a busy machine a write takes a moment.
+	// Writes are slow on a busy machine.
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience+time.Duration(*writes)*patiencePerWrite)
 	defer cancel()
 	var writing sync.WaitGroup
@@ -251,7 +249,7 @@ func TestNoWriteEscapesWebhooksThatStartInstalled(t *testing.T) {
 	}
 }
 
-// Suites that run at the same time do not disturb one another.
+// Suites that run at the same time do not disturb each other.
 func TestEnvironmentsStartInParallel(t *testing.T) {
 	dir := assets(t)
 	t.Setenv("TMPDIR", t.TempDir())

@@ -17,11 +17,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// victimVariable makes the test process a suite that starts an environment and waits to
-// be killed; its value is the folder of the programs.
+// victimVariable is the environment variable that makes the test process a suite which starts an environment
+// and waits to be killed; its value is the folder of the programs.
 const victimVariable = "GATEHOUSE_TEST_VICTIM"
 
-// TestVictim is not a test but the suite that TestKilledSuitesLeaveNothing kills.
+// TestVictim is the suite that TestKilledSuitesLeaveNothing kills; it is skipped otherwise.
 func TestVictim(t *testing.T) {
 	dir := os.Getenv(victimVariable)
 	if dir == "" {
@@ -35,7 +35,7 @@ func TestVictim(t *testing.T) {
 	select {}
 }
 
-// A suite that is killed leaves no process behind, and no file once another suite has run.
+// A killed suite leaves no process behind, and no files after another suite has run.
 func TestKilledSuitesLeaveNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -100,7 +100,7 @@ func TestKilledSuitesLeaveNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, entry := range left {
-				// envtest makes these for webhooks, and no program knows of them.
+				// envtest creates these directories for webhooks, and does not pass them to a program.
 				if !strings.HasPrefix(entry.Name(), "envtest-serving-certs-") {
 					t.Errorf("%s is left behind", entry.Name())
 				}
@@ -109,7 +109,7 @@ func TestKilledSuitesLeaveNothing(t *testing.T) {
 	}
 }
 
-// children lists the processes that a process has started.
+// children returns the child processes of a process.
 func children(t *testing.T, parent int) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -122,7 +122,7 @@ func children(t *testing.T, parent int) []int {
 		if err != nil {
 			continue
 		}
-		// The name of the program is in parentheses and may have any characters.
+		// The name of the program is in parentheses and may contain any characters.
 		fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 		if fields[1] == strconv.Itoa(parent) && fields[0] != "Z" {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))

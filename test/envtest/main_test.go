@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// More than these find rarer faults, in more time than CI has. 200 starts and 10,000 writes
-// take minutes, and on a very busy machine an hour: give them with -timeout 90m.
+// Larger numbers find rarer bugs, in more time than CI has. 200 starts and 10,000 writes take minutes, and on
+// a very busy machine an hour: use -timeout 90m.
 var (
 	starts = flag.Int("starts", 4, "how many environments to start, four at a time")
 	writes = flag.Int("writes", 400, "how many writes to make right after webhooks were installed")
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// assets returns a folder with the programs, as a user of envtest has it.
+// assets returns a folder with the programs, as envtest expects it.
 func assets(t *testing.T) string {
 	t.Helper()
 	harness.Binary(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The suite of examples/operator, which is what users of envtest have, passes.
+// The suite of examples/operator, a typical use of envtest, passes.
 func TestTheSuiteOfAnOperatorPasses(t *testing.T) {
 	cmd := exec.Command("go", "test", "-count=1", "-v", "./examples/operator")
 	cmd.Dir = "../.."

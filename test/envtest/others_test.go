@@ -31,25 +31,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// suite is what a library knows of the programs that it starts.
+// suite contains a library's parameters of the programs that it starts.
 type suite struct {
 	dir                             string
 	etcdClient, etcdPeer, apiserver string
 	ca, client                      *certificate
 }
 
-// library is how a test library starts and probes the programs. {dir} and the like are
-// members of suite.
+// library describes how a test library starts and probes the programs. {dir} and other names in braces are
+// fields of suite.
 type library struct {
 	name            string
 	etcd, apiserver []string
 	etcdHealth      string
 	ready           string
-	// anonymous probes have no certificate and verify none.
+	// anonymous probes have no client certificate and do not verify the server's.
 	anonymous bool
-	// interval is how often it probes.
+	// interval is the interval of probes.
 	interval time.Duration
-	// stop is how it ends the programs.
+	// stop is the signal that ends the programs.
 	stop syscall.Signal
 }
 
@@ -107,8 +107,8 @@ var libraries = []library{
 	},
 }
 
-// Other libraries than envtest, too, start Gatehouse with their own command lines, find it
-// ready with their own probes, and find their data again after they killed it.
+// Other test libraries also start Gatehouse with their own command lines, detect its readiness with their own
+// probes, and find their data again after a kill.
 func TestCommandLinesOfTestLibraries(t *testing.T) {
 	programs := assets(t)
 	for _, l := range libraries {
@@ -117,7 +117,7 @@ func TestCommandLinesOfTestLibraries(t *testing.T) {
 			s := newSuite(t)
 			for round := range 2 {
 				etcd := s.run(t, filepath.Join(programs, "etcd"), l.etcd)
-				// The one that wants most of the answer.
+				// The library with the strictest check of the response.
 				if body := s.await(t, etcd, l, l.etcdHealth); !strings.Contains(body, `"health":"true"`) {
 					t.Errorf("etcd's health is %q", body)
 				}
@@ -168,7 +168,7 @@ func (s *suite) fill(text string) string {
 	return strings.NewReplacer("{dir}", s.dir, "{etcdClient}", s.etcdClient, "{etcdPeer}", s.etcdPeer, "{apiserver}", s.apiserver).Replace(text)
 }
 
-// program is a process that a library has started.
+// program is a process started by a library.
 type program struct {
 	cmd  *exec.Cmd
 	log  strings.Builder
@@ -210,7 +210,7 @@ func (p *program) end(t *testing.T, signal syscall.Signal) {
 	p.done = nil
 }
 
-// await probes a URL as the library does until it answers 200, and returns the answer.
+// await probes a URL like the library until the code is 200, and returns the response.
 func (s *suite) await(t *testing.T, p *program, l library, url string) string {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: l.anonymous}}
@@ -268,7 +268,7 @@ func (s *suite) kubeconfig(t *testing.T) string {
 	return path
 }
 
-// certificate is a certificate and its key, in PEM.
+// certificate contains a certificate and its key, in PEM.
 type certificate struct {
 	cert, key []byte
 	parsed    *x509.Certificate
@@ -316,11 +316,11 @@ func newCertificate(t *testing.T, name string, groups []string, ca *certificate)
 	}
 }
 
-// suggested are the ports that freePort has returned.
+// suggested contains the ports that freePort has returned.
 var suggested sync.Map
 
-// freePort returns a port that nobody listens on. It is none that systems take for the
-// client's end of a connection: the programs themselves could take it before they listen.
+// freePort returns an unused port outside the ephemeral range: otherwise an outgoing connection of the
+// programs could take the port before they listen.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {

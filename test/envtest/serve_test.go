@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A server for tests does not finish running requests: neither a webhook that does not
-// answer nor a client that keeps its connection holds it up. It leaves no directory behind.
+// A test server does not wait for running requests: neither a hanging webhook nor a client that keeps its
+// connection open delays its end. It leaves no directory behind.
 func TestATestServerEndsAtOnce(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -50,7 +50,7 @@ func TestATestServerEndsAtOnce(t *testing.T) {
 		written <- err
 	}()
 	<-called
-	// It does not return before the process has ended, and nothing else ends the write.
+	// Stop returns only after the process has ended, and nothing else ends the write.
 	s.Stop(t)
 	if err := <-written; err == nil {
 		t.Error("the write was answered")

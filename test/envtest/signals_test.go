@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A SIGTERM ends etcd whenever it comes, also while it starts.
+// SIGTERM ends etcd at any time, including during its start.
 func TestEtcdEndsBySIGTERMWhileItStarts(t *testing.T) {
 	etcd := filepath.Join(assets(t), "etcd")
 	for i := range 16 {

@@ -98,8 +98,7 @@ func TestRefusals(t *testing.T) {
 	want(t, "stored", names(admin.Get(path)), []string{"kube-root-ca.crt", "there"}[1:])
 }
 
-// TestHistory watches from before anything that the watch cache has seen, which etcd
-// still has.
+// TestHistory watches from a version older than the watch cache, which etcd still has.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

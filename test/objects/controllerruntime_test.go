@@ -44,7 +44,7 @@ func TestControllerRuntime(t *testing.T) {
 					}
 				}
 				key := client.ObjectKeyFromObject(d)
-				// A cache follows a moment later.
+				// A cache is updated with a delay.
 				until := func(what string, condition func(*appsv1.Deployment) bool) *appsv1.Deployment {
 					t.Helper()
 					got := &appsv1.Deployment{}
@@ -85,7 +85,7 @@ func TestControllerRuntime(t *testing.T) {
 				want(t, "label", got.Labels["patched"], "yes")
 				want(t, "containers", len(got.Spec.Template.Spec.Containers), 2)
 
-				// The library applies in JSON only.
+				// controller-runtime applies only in JSON.
 				applier := controllerClient(t, s.Admin, ns, false)
 				must(applier.Apply(ctx, v1.Deployment("d", ns).WithSpec(v1.DeploymentSpec().WithReplicas(9)), client.FieldOwner("applier"), client.ForceOwnership))
 				until("applied", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 9 })
@@ -117,7 +117,7 @@ func TestControllerRuntime(t *testing.T) {
 	}
 }
 
-// controllerClient makes a client, whose reads are those of a cache if asked to.
+// controllerClient returns a client, optionally with a cache for reads.
 func controllerClient(t *testing.T, config *rest.Config, ns string, cached bool) client.Client {
 	t.Helper()
 	options := client.Options{Scheme: scheme.Scheme}

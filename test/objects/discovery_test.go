@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// defineThings creates a definition of things in a group.
+// defineThings creates the CRD of things in a group.
 func defineThings(h *harness.HTTP, group string) {
 	h.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", toJSON(`
 apiVersion: apiextensions.k8s.io/v1
@@ -27,7 +27,7 @@ spec:
 `))
 }
 
-// A client that has created a definition finds it in discovery with the next request.
+// A client that has created a CRD finds it in discovery with its next request.
 func TestDefinitionsAreDiscoveredAtOnce(t *testing.T) {
 	t.Parallel()
 	h := harness.Shared(t).HTTP(t, nil)
@@ -42,7 +42,7 @@ func TestDefinitionsAreDiscoveredAtOnce(t *testing.T) {
 	}
 }
 
-// A client that has created a definition creates objects with the next request.
+// A client that has created a CRD can create objects with its next request.
 func TestDefinitionsAreServedAtOnce(t *testing.T) {
 	t.Parallel()
 	h := harness.Shared(t).HTTP(t, nil)

@@ -12,8 +12,7 @@ import (
 
 var deploymentVersions = []string{"extensions/v1beta1", "apps/v1beta1", "apps/v1beta2", "apps/v1"}
 
-// TestVersionsOfDeployments writes an object through every version and reads it
-// through every other.
+// TestVersionsOfDeployments writes an object in every version and reads it in every other.
 func TestVersionsOfDeployments(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -38,7 +37,7 @@ func TestVersionsOfDeployments(t *testing.T) {
 				if kind, ok := item["apiVersion"]; ok && kind != through {
 					t.Errorf("item of a list through %s: %v", through, kind)
 				}
-				// A write through any version is a write to the object.
+				// A write in any version changes the same object.
 				put := h.Must(http.StatusOK, "PUT", root(through)+"/"+name, string(got.Raw))
 				want(t, "resourceVersion after a write of the same", put.At("metadata", "resourceVersion"), got.At("metadata", "resourceVersion"))
 			}
@@ -53,7 +52,7 @@ func TestVersionsOfDeployments(t *testing.T) {
 	}
 }
 
-// TestDefaultsPerVersion writes as little as each version allows.
+// TestDefaultsPerVersion writes only the required fields of each version.
 func TestDefaultsPerVersion(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -64,7 +63,7 @@ func TestDefaultsPerVersion(t *testing.T) {
 		history, progress     any
 		surge, selector, size string
 	}{
-		// The old versions had their own.
+		// The old versions had different defaults.
 		{"extensions/v1beta1", nil, nil, "1", "from the template", "1"},
 		{"apps/v1beta1", float64(2), float64(600), "25%", "from the template", "1"},
 		{"apps/v1beta2", float64(10), float64(600), "25%", "", "1"},
@@ -82,7 +81,7 @@ func TestDefaultsPerVersion(t *testing.T) {
 				c.version, name, selector)
 			got := h.Must(http.StatusCreated, "POST", path, body)
 			if strings.HasPrefix(c.version, "extensions") {
-				// It says "all" by the greatest number there is.
+				// The largest number means "all".
 				want(t, "revisionHistoryLimit", got.At("spec", "revisionHistoryLimit"), any(float64(2147483647)))
 				want(t, "progressDeadlineSeconds", got.At("spec", "progressDeadlineSeconds"), any(float64(2147483647)))
 			} else {
@@ -120,8 +119,7 @@ func TestDefaultsPerVersion(t *testing.T) {
 	})
 }
 
-// TestEventsOfBothGroups writes events through one group and reads them through
-// the other.
+// TestEventsOfBothGroups writes events in one group and reads them in the other.
 func TestEventsOfBothGroups(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -132,7 +130,7 @@ func TestEventsOfBothGroups(t *testing.T) {
 	got := h.Get("/apis/events.k8s.io/v1/namespaces/" + ns + "/events/e")
 	want(t, "note", got.Text("note"), "hello")
 	want(t, "regarding", got.Text("regarding", "name"), "p")
-	// The managers of one group are understood by the other.
+	// Field managers of one group are converted to the other.
 	patched := h.Must(http.StatusOK, "PATCH", "/apis/events.k8s.io/v1/namespaces/"+ns+"/events/e", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch, "User-Agent", "other")
 	want(t, "managers", len(patched.At("metadata", "managedFields").([]any)), 2)
 }

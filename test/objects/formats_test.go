@@ -62,8 +62,8 @@ func TestFormats(t *testing.T) {
 	want(t, "names", names(list), []string{"a"})
 }
 
-// The deletion of objects that cannot be read is refused for one that can, in
-// every form of the answer alike.
+// Unsafe deletion, for unreadable objects, is rejected for a readable object, in every format of the
+// response.
 func TestUnsafeDeletionInAllFormats(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -146,7 +146,7 @@ func TestTypedClients(t *testing.T) {
 				want(t, "event", string(e.Type), kind)
 			}
 
-			// Values that one encoding could lose.
+			// Values that an encoding could lose.
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"raw": {0, 1, 0xff}, "empty": {}}}
 			got, err := config.CoreV1().Secrets(created.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S22.25: the index lists what is served now, to those who may read it.
+// S22.25: the index lists the served paths, for users with permission to read it.
 func TestTheIndexListsThePaths(t *testing.T) {
 	s := harness.Start(t)
 	admin := s.HTTP(t, nil)

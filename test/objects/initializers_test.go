@@ -93,7 +93,7 @@ func TestInitializersSurvive(t *testing.T) {
 			h.Must(http.StatusOK, "PUT", path+"/"+name, string(obj.Raw), "Content-Type", asProtobuf)
 		}, "a,b"},
 		{"put in protobuf without the field", func(t *testing.T, _ *harness.HTTP, name string) {
-			// The typed client of today does not know the field.
+			// The current typed client does not know the field.
 			deployments := harness.Client(t, harness.Protobuf(s.Admin)).AppsV1().Deployments(ns)
 			d, err := deployments.Get(harness.Context(t), name, metav1.GetOptions{})
 			if err != nil {
@@ -133,10 +133,10 @@ func TestInitializersSurvive(t *testing.T) {
 	}
 }
 
-// Once an object is initialized nobody owns the field that made it wait.
+// After the initialization of an object, its initializers field has no field manager.
 func TestNobodyOwnsInitializersInTheEnd(t *testing.T) {
 	t.Parallel()
-	// Of its own: others register initializers of these names with failure policy Fail.
+	// A separate server: other tests register initializers of these names with failure policy Fail.
 	s := harness.Start(t)
 	path := "/apis/apps/v1/namespaces/" + s.Namespace(t) + "/deployments"
 	for _, c := range []struct {
@@ -203,7 +203,7 @@ func TestInitializersShown(t *testing.T) {
 	want(t, "list YAML", item(h.Get(path+including, "Accept", "application/yaml"), "items", "0"), "a,b")
 	want(t, "pretty", strings.Contains(string(h.Get(path+"/d"+including+"&pretty=true").Raw), `"name": "a.example.com"`), true)
 
-	// In protobuf it is field 16 of the metadata, as clients of 2017 know it.
+	// In protobuf it is field 16 of the metadata, as in clients of 2017.
 	const field = "\x82\x01\x22\x0a\x0f\x0a\x0da.example.com\x0a\x0f\x0a\x0db.example.com"
 	for _, c := range []struct{ path, accept string }{
 		{path + "/d" + including, "application/vnd.kubernetes.protobuf"},
@@ -217,7 +217,7 @@ func TestInitializersShown(t *testing.T) {
 		}
 	}
 
-	// S11.67: bare metadata has the field, in every format and version.
+	// S11.67: PartialObjectMetadata has the field, in every format and version.
 	for _, c := range []struct{ path, accept string }{
 		{path + "/d" + including, asMetadata},
 		{path + "/d" + including, strings.Replace(asMetadata, "v=v1", "v=v1beta1", 1)},
@@ -236,7 +236,7 @@ func TestInitializersShown(t *testing.T) {
 			t.Errorf("GET %s as %s: %.500q", c.path, c.accept, raw)
 		}
 	}
-	// Metadata of initialized objects is equal to the metadata that k8s.io/apiserver makes.
+	// The metadata of initialized objects equals the metadata produced by k8s.io/apiserver.
 	plain := "/api/v1/namespaces/" + ns + "/configmaps"
 	h.Must(http.StatusCreated, "POST", plain, configMap("plain"))
 	for _, c := range []struct{ query, accept string }{
@@ -260,7 +260,7 @@ func TestInitializersShown(t *testing.T) {
 		}
 	}
 
-	// A table shows neither the field nor the annotation that carries it inside the server.
+	// A table contains neither the field nor the annotation that stores it inside the server.
 	for _, c := range []struct{ path, accept string }{
 		{path + "/d" + including, asTable},
 		{path + including, asTable},

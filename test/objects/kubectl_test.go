@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestKubectl does what a user does in a day, with one deployment.
+// TestKubectl runs common kubectl commands on one deployment.
 func TestKubectl(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -53,7 +53,7 @@ func TestKubectl(t *testing.T) {
 			want(t, "jsonpath", image(), "example/main:1")
 			in(t, "custom columns", k.Must("get", d, "-o", "custom-columns=N:.metadata.name,R:.spec.replicas"), "N", "R", "d", "3")
 			in(t, "labels", k.Must("get", d, "--show-labels"), "app=d")
-			// Custom kinds of other tests come and go meanwhile, which kubectl minds.
+			// kubectl fails when custom kinds of other tests appear and disappear meanwhile.
 			harness.Eventually(t, "all", func() error {
 				if r := k.Run("", "get", "all"); r.Code != 0 || !strings.Contains(r.Out, "deployment.apps/d") {
 					return fmt.Errorf("exit code %d: %s%s", r.Code, r.Out, r.Err)
@@ -286,8 +286,8 @@ spec:
 	})
 }
 
-// TestKubectlOnWhatControllersAndPluginsDo does what needs them: quotas, accounts and their
-// tokens, deletions that cascade, and the Pod Security Standards.
+// TestKubectlOnWhatControllersAndPluginsDo runs commands that need controllers and plugins: quotas, accounts
+// and their tokens, cascading deletions, and the Pod Security Standards.
 func TestKubectlOnWhatControllersAndPluginsDo(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
@@ -300,7 +300,7 @@ func TestKubectlOnWhatControllersAndPluginsDo(t *testing.T) {
 		}
 		return k
 	}
-	// eventually runs a command until its output has a text.
+	// eventually repeats a command until its output contains a text.
 	eventually := func(t *testing.T, k *harness.Kubectl, text string, args ...string) {
 		t.Helper()
 		harness.Eventually(t, strings.Join(args, " "), func() error {
@@ -344,7 +344,7 @@ func TestKubectlOnWhatControllersAndPluginsDo(t *testing.T) {
 	})
 	for _, tt := range []struct {
 		cascade string
-		// stays reports whether what is owned outlives its owner.
+		// stays reports whether dependents outlive their owner.
 		stays bool
 	}{{"foreground", false}, {"background", false}, {"orphan", true}} {
 		t.Run("delete --cascade="+tt.cascade, func(t *testing.T) {

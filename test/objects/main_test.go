@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// controller-runtime complains when nobody tells it where to log.
+	// controller-runtime prints a warning if no logger is set.
 	log.SetLogger(logr.Discard())
 	os.Exit(harness.Main(m))
 }

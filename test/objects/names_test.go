@@ -2,7 +2,7 @@ package objects
 
 import "github.com/gatehouse-dev/gatehouse/test/harness"
 
-// What tests of several packages share.
+// Shared with other test packages.
 const (
 	applyPatch       = harness.ApplyPatch
 	asMetadata       = harness.AsMetadata

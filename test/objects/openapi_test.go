@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Clients that make types of the document would get each of these twice.
+// A client that generates types from the document would get each of these types twice.
 func TestCustomResourcesAddNoSecondDefinitionOfAType(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -103,7 +103,7 @@ func TestApply(t *testing.T) {
 	}
 	want(t, "managers", managers, map[string]string{"one": "Apply", "two": "Apply"})
 
-	// A field that its only manager no longer applies goes away.
+	// A field that its only manager no longer applies is removed.
 	side := strings.Replace(deployment("apps/v1", "d"), `"replicas":3,`, "", 1)
 	withSide := strings.Replace(side, `"containers":[`, `"containers":[{"name":"side","image":"s:1"},`, 1)
 	want(t, "containers", len(apply("one", withSide).At("spec", "template", "spec", "containers").([]any)), 2)
@@ -117,7 +117,7 @@ func TestApply(t *testing.T) {
 	want(t, "dry run", apply("two", strings.Replace(scaled, "7", "8", 1), "&dryRun=All").Text("spec", "replicas"), "8")
 	want(t, "replicas after the dry run", h.Get(path).Text("spec", "replicas"), "7")
 
-	// Ownership goes on across the versions of a kind.
+	// Ownership is converted between the versions of a kind.
 	old := h.Do("PATCH", "/apis/extensions/v1beta1/namespaces/"+ns+"/deployments/d?fieldManager=three", strings.Replace(scaled, "apps/v1", "extensions/v1beta1", 1), "Content-Type", applyPatch)
 	want(t, "code through extensions/v1beta1", old.Code, http.StatusOK)
 	three := ""

@@ -38,7 +38,7 @@ func TestListPages(t *testing.T) {
 		got = append(got, names(page)...)
 		sizes = append(sizes, len(names(page)))
 		versions[page.Text("metadata", "resourceVersion")] = true
-		// An object created meanwhile is not in a list that has begun.
+		// An object created during a paginated list is not part of the list.
 		h.Do("POST", path, configMap("late"))
 		if next = page.Text("metadata", "continue"); next == "" {
 			want(t, "versions of the pages", len(versions), 1)
@@ -68,7 +68,7 @@ func TestListPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A version from the future cannot be waited for.
+	// A read cannot wait for a version in the far future.
 	h.Refused(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "GET", path+"?resourceVersionMatch=NotOlderThan&resourceVersion="+strconv.Itoa(late+1_000_000), "")
 }
 
@@ -137,11 +137,11 @@ func TestGet(t *testing.T) {
 	h := s.HTTP(t, nil)
 	path := "/api/v1/namespaces/" + s.Namespace(t) + "/configmaps"
 	created := h.Must(http.StatusCreated, "POST", path, configMap("one"))
-	// The cache has the object when it has answered for the object's version.
+	// The cache contains the object when it has answered for the object's version.
 	for _, query := range []string{"", "?resourceVersion=" + created.Text("metadata", "resourceVersion"), "?resourceVersion=0"} {
 		want(t, "object"+query, h.Get(path+"/one"+query).Body, created.Body)
 	}
-	// As at kube-apiserver.
+	// As on kube-apiserver.
 	if r := h.Do("HEAD", path+"/one", ""); r.Code != http.StatusMethodNotAllowed || len(r.Raw) != 0 {
 		t.Errorf("HEAD: %d with %d bytes", r.Code, len(r.Raw))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// No manager owns a field that a write never stores: the status in an applied object, and
-// the spec in one applied to its status. A second manager would have conflicts over it.
+// No manager owns a field that a write never stores: the status of an applied object, and the spec of an
+// object applied to its status subresource. A second manager would get conflicts otherwise.
 func TestNobodyOwnsWhatIsNotStored(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -53,7 +53,7 @@ status: {observedGeneration: %d, %s: 1}
 					return h.Must(http.StatusOK, "PATCH", path+"?fieldManager="+manager, object, "Content-Type", applyPatch)
 				}
 				h.Must(http.StatusCreated, "PATCH", path+"/"+name+"?fieldManager=a", object(version, "one", 5, 7), "Content-Type", applyPatch)
-				// Managers are compared in the versions that they used.
+				// Field managers are compared in the versions that they used.
 				apply(path+"/"+name, "b", object(version, "two", 5, 8))
 				apply("/apis/apps/v1/namespaces/"+ns+"/"+resources[kind]+"/"+name, "c", object("apps/v1", "three", 5, 9))
 				apply(path+"/"+name+"/status", "d", object(version, "four", 6, 7))

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A resourceVersion that is not a number is the client's mistake, in every read.
+// A resourceVersion that is not a number is a client error, in every read.
 func TestReadsRefuseAResourceVersionThatIsNoNumber(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

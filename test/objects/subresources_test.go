@@ -35,8 +35,7 @@ func TestStatus(t *testing.T) {
 	h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "PATCH", path+"/d/status", `{"status":{"replicas":-2}}`, "Content-Type", mergePatch)
 }
 
-// A DeploymentRollback is stored in the deployment, as the server of Kubernetes 1.7
-// did it.
+// A DeploymentRollback is stored in the deployment, as in Kubernetes 1.7.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -168,7 +167,7 @@ func TestEviction(t *testing.T) {
 
 	h.Must(http.StatusCreated, "POST", budgets, toJSON(`
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {minAvailable: 1, selector: {matchLabels: {app: guarded}}}}`))
-	// The controller that counts is not here: the test does its work.
+	// The controller that counts does not run: the test does its work.
 	status := func(allowed int) {
 		h.Must(http.StatusOK, "PATCH", budgets+"/b/status", fmt.Sprintf(
 			`{"status":{"observedGeneration":1,"disruptionsAllowed":%d,"currentHealthy":2,"desiredHealthy":1,"expectedPods":2}}`, allowed), "Content-Type", mergePatch)
@@ -202,7 +201,7 @@ func TestNeedsANode(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.path[strings.LastIndex(c.path[:len(c.path)-1], "/")+1:], func(t *testing.T) {
 			status := s.HTTP(t, nil).Do(c.method, c.path, "").Refusal(http.StatusNotImplemented, metav1.StatusReasonMethodNotAllowed)
-			// Admission judges what connects, and does not judge reads.
+			// Admission evaluates connections, but not reads.
 			judged := "admission ran for the request, nothing else was done"
 			if strings.Contains(c.path, "/log") {
 				judged = "this server has none: nothing was done"
@@ -226,7 +225,7 @@ func TestNamespaceFinalize(t *testing.T) {
 	body := toJSON(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}, spec: {finalizers: [kubernetes, example.com/mine]}}`, name)
 	r := h.Must(http.StatusOK, "PUT", "/api/v1/namespaces/"+name+"/finalize", body)
 	want(t, "finalizers", r.At("spec", "finalizers"), any([]any{"kubernetes", "example.com/mine"}))
-	// The main resource cannot change them.
+	// The main resource cannot change the finalizers.
 	r = h.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+name, `{"spec":{"finalizers":[]}}`, "Content-Type", mergePatch)
 	want(t, "finalizers", r.At("spec", "finalizers"), any([]any{"kubernetes", "example.com/mine"}))
 }
@@ -286,7 +285,7 @@ func TestCertificateApproval(t *testing.T) {
 	name := created.Text("metadata", "name")
 	want(t, "username", created.Text("spec", "username"), "gatehouse-admin")
 	condition := `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"Test"}]}}`
-	// Only the subresource approves.
+	// Only the subresource can approve.
 	r := h.Must(http.StatusOK, "PATCH", path+"/"+name, condition, "Content-Type", mergePatch)
 	want(t, "conditions", r.At("status", "conditions"), nil)
 	r = h.Must(http.StatusOK, "PATCH", path+"/"+name+"/approval", condition, "Content-Type", mergePatch)
@@ -310,7 +309,7 @@ func TestServices(t *testing.T) {
 	want(t, "clusterIPs", r.At("spec", "clusterIPs"), any([]any{ip}))
 	want(t, "type", r.Text("spec", "type"), "ClusterIP")
 	h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "POST", path, service("b", "clusterIP: "+ip))
-	// The server draws the first 16 addresses last: no service has got this one.
+	// The server allocates the first 16 addresses last, so no service has this address.
 	h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "PATCH", path+"/a", `{"spec":{"clusterIP":"10.0.0.5"}}`, "Content-Type", mergePatch)
 
 	r = h.Must(http.StatusCreated, "POST", path, service("np", "type: NodePort"))
@@ -330,7 +329,7 @@ func TestServices(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", path, toJSON(`{apiVersion: v1, kind: Service, metadata: {name: m}, spec: {type: NodePort, ports: [{port: 80, nodePort: %v}]}}`, port))
 }
 
-// WebSockets begin with a GET. A user who may only get must not run commands.
+// WebSockets begin with a GET. Users with only the permission get must not run commands.
 func TestCommandsInContainersAskForCreate(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -81,7 +81,7 @@ func TestWatchList(t *testing.T) {
 	want(t, "then", end.Type, "BOOKMARK")
 	want(t, "annotation", harness.At(end.Object, "metadata", "annotations", "k8s.io/initial-events-end"), any("true"))
 	h.Must(http.StatusCreated, "POST", path, configMap("c"))
-	// More bookmarks may come at any time.
+	// Further bookmarks may arrive at any time.
 	next := w.Next()
 	for next.Type == "BOOKMARK" {
 		next = w.Next()

@@ -92,7 +92,7 @@ func TestFieldValidation(t *testing.T) {
 		name, body, query string
 		headers           []string
 		code              int
-		// texts are in the refusal, or are the warnings.
+		// texts are in the error, or are the warnings.
 		texts []string
 	}{
 		{"strict-unknown", unknown, "?fieldValidation=Strict", nil, 400, []string{`unknown field "dat"`, `unknown field "metadata.labls"`}},
@@ -182,12 +182,12 @@ func TestUpdate(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", path, toJSON(`{apiVersion: v1, kind: ConfigMap, metadata: {name: fixed}, immutable: true, data: {a: b}}`))
 	h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "PATCH", path+"/fixed", `{"data":{"a":"c"}}`, "Content-Type", mergePatch)
 
-	// Leases may be created by PUT.
+	// Leases may be created with PUT.
 	leases := "/apis/coordination.k8s.io/v1/namespaces/" + ns + "/leases"
 	lease := toJSON(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l}, spec: {holderIdentity: me}}`)
 	stored := h.Must(http.StatusCreated, "PUT", leases+"/l", lease)
 	h.Must(http.StatusOK, "PUT", leases+"/l", string(stored.Raw))
-	// But not changed without a resourceVersion.
+	// But they cannot be updated without a resourceVersion.
 	h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "PUT", leases+"/l", lease)
 }
 

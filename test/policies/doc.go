@@ -1,2 +1,2 @@
-// Package policies holds end-to-end tests of admission policies, validating and mutating.
+// Package policies contains end-to-end tests of validating and mutating admission policies.
 package policies

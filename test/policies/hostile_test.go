@@ -12,22 +12,21 @@ import (
 
 const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// boundedDefinition is a kind with params whose sizes its schema bounds.
+// boundedDefinition returns the CRD of a kind of params whose schema limits sizes.
 func boundedDefinition(plural, kind, scope string) string {
 	return toJSON(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s.hostile.example.com}, spec: {group: hostile.example.com, scope: %s,
 		names: {plural: %[1]s, kind: %[3]s}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {
 		spec: {type: object, properties: {items: {type: array, maxItems: 900, items: {type: string, maxLength: 100}}, most: {type: integer}}}}}}}]}}`, plural, scope, kind)
 }
 
-// judging is a ValidatingAdmissionPolicy of the API about ConfigMaps with one label, and its
-// binding.
+// judging creates a ValidatingAdmissionPolicy for ConfigMaps with the label for=name, and its binding.
 func judging(h *harness.HTTP, name, spec, binding string) {
 	h.Must(http.StatusCreated, "POST", validatingPolicies, policyObject(name, `matchConstraints: {objectSelector: {matchLabels: {for: `+name+`}}, resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}, `+spec))
 	h.Must(http.StatusCreated, "POST", validatingBindings, policyObject(name, "policyName: "+name+", validationActions: [Deny]"+binding))
 }
 
-// TestHostilePolicies has policies be as bad as they can. The limits stop them, and others do
-// not suffer.
+// TestHostilePolicies tries to harm the server with policies. The limits stop them, and other requests are
+// not affected.
 func TestHostilePolicies(t *testing.T) {
 	t.Parallel()
 	s := harness.StartTest(t)
@@ -40,16 +39,16 @@ func TestHostilePolicies(t *testing.T) {
 
 	t.Run("S16.14 hostile expressions are stopped by the limits", func(t *testing.T) {
 		for i, text := range []string{
-			// Deep comprehensions. A loop must not have many more rounds: the time that CEL
-			// takes to count their cost grows with the square of the rounds, in kube-apiserver
-			// too, and 100000 rounds would take more than half a minute to reach the limit.
+			// Deep comprehensions. A loop must not have many more iterations: the time that CEL takes to
+			// count their cost is quadratic in the number of iterations, in kube-apiserver too, and 100000
+			// iterations would take more than half a minute to reach the limit.
 			"lists.range(1000).all(a, lists.range(1000).all(b, lists.range(1000).all(c, a + b + c >= 0)))",
-			// Strings that grow: to 30 MB. CEL counts the cost of a call after the call, in
-			// kube-apiserver too, so larger factors would take gigabytes before the limit.
+			// Strings that grow to 30 MB. CEL counts the cost of a call after the call, in kube-apiserver
+			// too, so larger factors would take gigabytes before the limit.
 			"[0].all(z, [" + strings.Repeat("0,", 30) + "0].map(x, object.metadata.name + string(x)).join('x').replace('x', '" + strings.Repeat("y", 500) + "').replace('y', '" + strings.Repeat("z", 1000) + "').replace('z', 'aa') != '')",
-			// Macros in macros.
+			// Nested macros.
 			strings.Repeat("lists.range(100).exists(x, ", 8) + "false" + strings.Repeat(")", 8),
-			// Regular expressions. The text is long so that few rounds reach the limit.
+			// Regular expressions. The text is long so that few iterations reach the limit.
 			"lists.range(5000).all(x, ('" + strings.Repeat("a", 2000) + "' + string(x)).matches('^(([a-z]+)*)*$') || true)",
 		} {
 			for _, failure := range []string{"Fail", "Ignore"} {
@@ -80,7 +79,7 @@ func TestHostilePolicies(t *testing.T) {
 				}
 			}
 		}
-		// Requests that these policies are not for are judged as before.
+		// Requests that these policies do not match are evaluated as usual.
 		began := time.Now()
 		for range 20 {
 			h.Must(http.StatusCreated, "POST", configMaps("default")+"?dryRun=All", configMap("other"))
@@ -103,7 +102,7 @@ func TestHostilePolicies(t *testing.T) {
 			}
 			return nil
 		})
-		// The schema is described to clients a moment later.
+		// The schema is published to clients with a delay.
 		harness.Eventually(t, "the writer is warned", func() error {
 			h.Do("DELETE", validatingPolicies+"/costly", "")
 			r := h.Must(http.StatusCreated, "POST", validatingPolicies, policyObject("costly", spec(expensive)))
@@ -167,7 +166,7 @@ func TestHostilePolicies(t *testing.T) {
 		eventually("S15.7 the param is gone", http.StatusUnprocessableEntity, "no params found for policy binding with `Deny` parameterNotFoundAction")
 		h.Must(http.StatusOK, "DELETE", definitionsPath+"/limits.hostile.example.com", "")
 		eventually("the kind is gone", http.StatusUnprocessableEntity, "failed to find resource referenced by paramKind")
-		// The same kind, with another plural and in no namespace.
+		// The same kind, with another plural and cluster scope.
 		harness.Eventually(t, "the definition can be made again", func() error {
 			if r := h.Do("POST", definitionsPath, boundedDefinition("ceilings", "Limit", "Cluster")); r.Code != http.StatusCreated {
 				return fmt.Errorf("%d %s", r.Code, r.Raw)

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Whatever a verdict reads, a request that begins after the answer to its write is judged by
-// it, in the mode that is the default. S15.13, S20.8.
+// A request that begins after the response to a write is evaluated with the written object, for every kind of
+// object that admission reads, in the default mode. S15.13, S20.8.
 func TestWhatAVerdictReadsIsInForceForWhoeverWroteIt(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--enable-admission-plugins", "PodNodeSelector")
@@ -31,12 +31,14 @@ func TestWhatAVerdictReadsIsInForceForWhoeverWroteIt(t *testing.T) {
 	const pod = `{"metadata":{"name":"judged"},"spec":{"containers":[{"name":"c","image":"x"%s}]}}`
 	for _, c := range []struct {
 		name string
-		// policy judges ConfigMaps of the namespace; empty when a compiled-in plugin judges.
+		// The policy evaluates ConfigMaps of the namespace; kind is empty if a built-in admission plugin
+		// decides.
 		kind, ref, expression string
-		// write makes a write of the resource allowed or not.
+		// write writes the resource so that the requests are allowed or rejected.
 		first func(ns string)
 		write func(ns string, allowed bool)
-		// judged is what is judged, by whom; ConfigMaps of the administrator by default.
+		// resource, body and caller describe the evaluated request; the default is a ConfigMap by the
+		// administrator.
 		resource, body string
 		caller         string
 	}{
@@ -144,8 +146,7 @@ func TestWhatAVerdictReadsIsInForceForWhoeverWroteIt(t *testing.T) {
 	}
 }
 
-// applyPolicy writes a policy with one validation for ConfigMaps of a namespace, and its
-// binding.
+// applyPolicy writes a policy with one validation for ConfigMaps of a namespace, and its binding.
 func applyPolicy(t *testing.T, s *harness.Server, ns, paramKind, paramRef, expression string) {
 	t.Helper()
 	spec, ref := "", ""
@@ -173,8 +174,8 @@ spec:
 `), "apply", "-f", "-")
 }
 
-// A policy whose params are of a kind that has none fails at once, holds up nobody, and says
-// why. Objects of a kind that can be listed and not watched are params. S15.14, S20.9.
+// A policy whose paramKind does not exist fails at once with the reason, and delays no other request. Objects
+// of a kind that can be listed but not watched can be params. S15.14, S20.9.
 func TestParamsOfAKindThatCannotBeWatched(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -214,8 +215,8 @@ func TestParamsOfAKindThatCannotBeWatched(t *testing.T) {
 	}
 }
 
-// A policy whose expression makes gigabytes within its limit of cost rejects what it judges, at
-// once, and the server lives on. S16.23.
+// A policy whose expression produces gigabytes within its cost limit rejects its requests at once, and the
+// server keeps running. S16.23.
 func TestAnExpressionThatMakesGigabytes(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)

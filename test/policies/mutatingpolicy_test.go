@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestMutatingAdmissionPolicies has policies change objects of built-in and custom kinds, as
-// a user sees it.
+// TestMutatingAdmissionPolicies verifies from a user's view that policies change objects of built-in and
+// custom kinds.
 func TestMutatingAdmissionPolicies(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -41,14 +41,14 @@ func TestMutatingAdmissionPolicies(t *testing.T) {
 		k.MustWith(pod("p"), "apply", "-f", "-")
 		stored := h.Get(pods + "/p")
 		want(t, "sidecar", stored.Text("spec", "initContainers", "0", "image"), "proxy:1")
-		// A later mutation saw what an earlier one did, defaults included.
+		// A later mutation saw the result of an earlier one, including defaults.
 		want(t, "default", stored.Text("spec", "initContainers", "0", "terminationMessagePath"), "/dev/termination-log")
 		want(t, "label", stored.Text("metadata", "labels", "images"), "main.1-proxy.1")
 		fields := asJSON(stored.At("metadata", "managedFields"))
 		if strings.Contains(fields, "sidecar") || strings.Contains(fields, "proxy") {
 			t.Errorf("S18.8 the policy owns fields: %s", fields)
 		}
-		// Applying the same again changes nothing: the policy gives the same.
+		// Applying the same object again changes nothing: the policy has the same result.
 		want(t, "applied again", k.MustWith(pod("p"), "apply", "-f", "-"), "pod/p unchanged\n")
 	})
 
@@ -115,7 +115,7 @@ spec:
 		const widget = `{"apiVersion":"policies.example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1,"parts":[{"name":"own"}]}}`
 		var r *harness.Response
 		harness.Eventually(t, "the kind is served", func() error {
-			// 404 until it is served; anything else is the answer.
+			// 404 until the kind is served; any other code is the final response.
 			if r = h.Do("POST", widgets, widget); r.Code == http.StatusNotFound {
 				return fmt.Errorf("%d %s", r.Code, r.Text("message"))
 			}
@@ -178,7 +178,7 @@ spec:
     jsonPatch: {expression: '[JSONPatch{op: "test", path: "/command", value: object.command}, JSONPatch{op: "remove", path: "/seen/" + object.command[0]}]'}
 `), "apply", "-f", "-")
 		want(t, "replicas", replicas(http.StatusOK).At("spec", "replicas"), any(float64(3)))
-		// The second mutation says what the first one left.
+		// The message of the second mutation contains the result of the first.
 		in(t, "exec", h.Must(http.StatusForbidden, "POST", exec, "").Text("message"), "/seen/true")
 		remove()
 	})

@@ -2,7 +2,7 @@ package policies
 
 import "github.com/gatehouse-dev/gatehouse/test/harness"
 
-// What tests of several packages share.
+// Shared with other test packages.
 const (
 	alwaysTrue         = harness.AlwaysTrue
 	mutating           = harness.Mutating

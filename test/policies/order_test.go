@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestOrderByAnnotations has configurations of webhooks and mutating policies whose annotations
-// say what acts earlier and later.
+// TestOrderByAnnotations covers webhook configurations and mutating policies with annotations that set their
+// order.
 func TestOrderByAnnotations(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict")
@@ -69,7 +69,7 @@ func TestOrderByAnnotations(t *testing.T) {
 		h.Must(http.StatusOK, "DELETE", path+"/"+name, "")
 	}
 
-	// Each policy appends its name to what is there.
+	// Each policy appends its name to the current value.
 	for _, p := range []struct{ name, after string }{{"a", "b"}, {"b", "c"}, {"c", ""}} {
 		annotations := ""
 		if p.after != "" {

@@ -13,8 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestPolicyObjects proves what section S13 says of the objects of admission policies
-// that only a server can show.
+// TestPolicyObjects verifies the rules of section S13 about policy objects that need a server.
 func TestPolicyObjects(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -269,7 +268,7 @@ func TestPolicyObjects(t *testing.T) {
 		const ofSecrets = "paramKind: {apiVersion: v1, kind: Secret}, "
 		for path, spec := range map[string]string{validatingPolicies: onNothing + ", " + alwaysTrue, mutatingPolicies: onNothing + ", " + noMutation} {
 			object := policyObject(name("rights"), ofSecrets+spec)
-			// S13.19: the author of a policy needs to read all objects of its paramKind.
+			// S13.19: the author of a policy needs permission to read all objects of its paramKind.
 			refused("POST", path, object, "spec.paramKind", `must have "get" permission on all objects of the referenced paramKind (kind=Secret, apiVersion=v1)`)
 			admin.Must(http.StatusCreated, "POST", path, object)
 			author.Must(http.StatusOK, "PATCH", path+"/"+name("rights"), `{"spec":{"failurePolicy":"Ignore"}}`, policyMerge...)
@@ -281,12 +280,12 @@ func TestPolicyObjects(t *testing.T) {
 		}
 		for path, spec := range map[string]string{validatingBindings: "validationActions: [Deny], ", mutatingBindings: ""} {
 			spec += "policyName: " + name("rights") + ", paramRef: {%s, namespace: default, parameterNotFoundAction: Deny}"
-			// S13.20: a user who writes a binding needs to read the params.
+			// S13.20: the author of a binding needs permission to read the params.
 			refused("POST", path, policyObject(name("rights"), fmt.Sprintf(spec, "name: a")), "spec.paramRef", "permission on the object referenced by paramRef")
 			refused("POST", path, policyObject(name("rights"), fmt.Sprintf(spec, "selector: {}")), "spec.paramRef", "list")
 			refused("POST", path, policyObject(name("rights"), strings.ReplaceAll(fmt.Sprintf(spec, "name: a"), name("rights"), "none")), "spec.paramRef", "unable to get policy none to determine minimum required permissions")
 			admin.Must(http.StatusCreated, "POST", path, policyObject(name("rights"), fmt.Sprintf(spec, "name: a")))
-			// S13.21, D75: an update that leaves the reference alone asks for nothing.
+			// S13.21, D75: an update that does not change the reference needs no such permission.
 			author.Must(http.StatusOK, "PATCH", path+"/"+name("rights"), `{"metadata":{"labels":{"a":"b"}}}`, policyMerge...)
 			refused("PATCH", path+"/"+name("rights"), `{"spec":{"paramRef":{"name":"b"}}}`, "spec.paramRef", "permission", policyMerge...)
 		}
@@ -295,8 +294,8 @@ func TestPolicyObjects(t *testing.T) {
 	})
 }
 
-// awaitChecked waits until the types of a generation of a policy are checked, and
-// returns the warnings as "FIELD: TEXT".
+// awaitChecked waits until the type checking of a generation of a policy is complete, and returns the
+// warnings as "FIELD: TEXT".
 func awaitChecked(t *testing.T, h *harness.HTTP, path string, generation int) []string {
 	t.Helper()
 	var warnings []string
@@ -305,7 +304,7 @@ func awaitChecked(t *testing.T, h *harness.HTTP, path string, generation int) []
 		if fmt.Sprint(policy.At("status", "observedGeneration")) != fmt.Sprint(generation) {
 			return fmt.Errorf("status %v", policy.At("status"))
 		}
-		// As on kube-apiserver, the field goes with the last warning.
+		// As on kube-apiserver, the field is removed with the last warning.
 		if generation == 1 && policy.At("status", "typeChecking") == nil {
 			return errors.New("there is no typeChecking")
 		}
@@ -324,7 +323,7 @@ func typeWarnings(policy *harness.Response) []string {
 	return warnings
 }
 
-// TestTypesOfPoliciesAreChecked proves S16.17 to S16.21, with D61.
+// TestTypesOfPoliciesAreChecked verifies S16.17 to S16.21, with D61.
 func TestTypesOfPoliciesAreChecked(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -338,7 +337,7 @@ func TestTypesOfPoliciesAreChecked(t *testing.T) {
 	const undefined = "undefined field 'replica'"
 	for _, c := range []struct {
 		name, spec string
-		// want are what warnings begin with and contain, in order.
+		// want lists the beginning and a part of each warning, in order.
 		want [][2]string
 	}{
 		{"S16.17 no warnings", rules("apps", "v1", "deployments") + `validations: [{expression: "object.spec.replicas > 1"}]`, nil},
@@ -421,8 +420,7 @@ func TestTypesOfPoliciesAreChecked(t *testing.T) {
 	})
 }
 
-// A binding to something that does not exist says so when it is written, and in its state
-// (S20.9, F6).
+// A binding to a missing object causes a warning when it is written, and an error in its state (S20.9, F6).
 func TestABindingThatLeadsNowhereSaysSo(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -461,7 +459,7 @@ spec: {policyName: limits.example.com, validationActions: [Deny], paramRef: {nam
 	}
 	for i, step := range []struct {
 		name, applied string
-		// warns is in a warning, of which there are so many; code is in the state of the
+		// warns is part of a warning, and warnings the number of warnings; code is in the state of the
 		// binding.
 		warns    string
 		warnings int

@@ -12,9 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// docs/rollout.md, as a user types it: a policy that warns, then is hard in some namespaces, then
-// everywhere. Each change is in force when its answer is there (S28.10), and an explanation shows
-// it (S28.9).
+// The commands of docs/rollout.md: a policy that warns, then is enforced in some namespaces, then everywhere.
+// Each change is active when its response arrives (S28.10), and an explanation shows it (S28.9).
 func TestARolloutAsPeopleDoIt(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -95,7 +94,8 @@ func TestARolloutAsPeopleDoIt(t *testing.T) {
 		t.Fatalf("%+v", status)
 	}
 	one := status.Items[0]
-	// Five were spared: two that were warned of, two that were audited, and one outside of the part.
+	// Five requests would have been rejected: two with a warning, two with an audit annotation, and one
+	// outside the enforced part.
 	if one.Kind != "ValidatingAdmissionPolicy" || one.Name != "teams" || one.Enforcement != "Warn" || one.Rollout != "100%" || one.Since == nil || one.WouldReject != 5 ||
 		len(one.Namespaces) != 2 || one.Namespaces[0].Namespace != "prod" || one.Namespaces[0].WouldReject != 3 || one.Namespaces[1].WouldReject != 2 ||
 		one.Namespaces[0].Example != "each ConfigMap needs the label team" {

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// atMost lets deployments have as many replicas as a ConfigMap says.
+// atMost limits the replicas of deployments to the number in a ConfigMap.
 const atMost = `
 apiVersion: v1
 kind: Namespace
@@ -49,9 +49,8 @@ spec:
   matchResources: {namespaceSelector: {matchLabels: {stage: %[1]s}}}
 `
 
-// A policy, a binding and a param as people write them, judged from the answer of the write
-// on; and explain and trace say of it what happened. Policy scenarios 1, 14 and 15; S15.7,
-// S15.13, S17.15, S20.7, S20.8.
+// A realistic policy with a binding and a param is active from the response to its write on, and explain and
+// trace match the actual decisions. Policy scenarios 1, 14 and 15; S15.7, S15.13, S17.15, S20.7, S20.8.
 func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"bounded", "strict"} {
@@ -71,7 +70,7 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 			text := func(message string) string {
 				return `deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'shop.replicas.example.com' with binding 'shop-binding' denied request: ` + message
 			}
-			// The policy is in force as soon as its writer has the answer, and has no param yet.
+			// The policy is active as soon as its writer has the response, and its param does not exist yet.
 			missing := create("web", 1).Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 			if want := text("failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"); missing.Message != want {
 				t.Errorf("S15.7: %q, want %q", missing.Message, want)
@@ -79,7 +78,7 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 
 			settle := func() {
 				if mode == "bounded" {
-					// The test is that it takes no longer.
+					// The test fails if it takes longer.
 					time.Sleep(time.Second)
 				}
 			}
@@ -97,7 +96,7 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 				t.Errorf("5 replicas: %d %s", r.Code, r.Raw)
 			}
 
-			// S20.8: the param counts that any server acknowledged last.
+			// S20.8: the last acknowledged param applies, whichever server acknowledged it.
 			for most := range 5 {
 				kubectl.MustWith(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"limits","namespace":%q},"data":{"most":"%d"}}`, ns, 10+most), "replace", "-f", "-")
 				settle()
@@ -109,7 +108,7 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 				}
 			}
 
-			// The trace of the denial has what was evaluated.
+			// The trace of the denial contains the evaluation.
 			found := traceOf(t, h, denied)
 			judgements := slices.Collect(harness.RecordOf(t, found).Judged())
 			if len(judgements) == 0 || len(judgements[0].Evaluations) == 0 || judgements[0].Evaluations[0].Param == nil {
@@ -129,7 +128,7 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 				}
 			}
 
-			// Explain evaluates the policy for real, and names the part that is to blame.
+			// Explain evaluates the policy and names the failed part.
 			object := filepath.Join(t.TempDir(), "web.yaml")
 			manifest := kubectl.Must("create", "deployment", "web", "--image=x", "--replicas=99", "--dry-run=client", "-o", "yaml")
 			if err := os.WriteFile(object, []byte(manifest), 0o600); err != nil {
@@ -144,7 +143,7 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 			if metrics := h.Get("/metrics").Raw; !strings.Contains(string(metrics), `apiserver_validating_admission_policy_check_total{enforcement_action="deny",error_type="invalid_error",policy="shop.replicas.example.com",policy_binding="shop-binding"}`) {
 				t.Error("S17.21: the denials are not counted")
 			}
-			// Elsewhere nothing is judged, and without the binding nothing here.
+			// In other namespaces nothing is evaluated; without the binding, nothing here, either.
 			kubectl.Must("delete", "validatingadmissionpolicybinding", "shop-binding")
 			if r := create("web", 99); r.Code != http.StatusCreated {
 				t.Errorf("S14.18: without a binding: %d %s", r.Code, r.Raw)

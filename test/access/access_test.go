@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// openID is an issuer of tokens.
+// openID is an OpenID Connect issuer.
 type openID struct {
 	*httptest.Server
 	key *rsa.PrivateKey
@@ -63,7 +63,7 @@ func newOpenID(t *testing.T) *openID {
 	return o
 }
 
-// token returns one with claims beyond the usual ones, which it may replace.
+// token returns a token with the given claims, which are added to the usual claims or replace them.
 func (o *openID) token(t *testing.T, claims map[string]any) string {
 	all := map[string]any{"iss": o.URL, "aud": "gatehouse", "sub": "jane", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix()}
 	for name, value := range claims {
@@ -78,12 +78,12 @@ func (o *openID) token(t *testing.T, claims map[string]any) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// certificate is the PEM certificate of a server.
+// certificate returns the PEM certificate of a server.
 func certificate(s *httptest.Server) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-// fileOf writes a file of the test.
+// fileOf writes a file in a directory of the test and returns its path.
 func fileOf(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -93,7 +93,7 @@ func fileOf(t *testing.T, name, content string) string {
 	return path
 }
 
-// askedThrough leads to a server that is asked about callers.
+// askedThrough writes a kubeconfig for an authentication or authorization webhook.
 func askedThrough(t *testing.T, s *httptest.Server) string {
 	t.Helper()
 	return fileOf(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q,"certificate-authority-data":%q}}],
@@ -101,7 +101,7 @@ func askedThrough(t *testing.T, s *httptest.Server) string {
 		s.URL, base64.StdEncoding.EncodeToString([]byte(certificate(s)))))
 }
 
-// eventuallyIs waits until the bearer of a token is a user, and returns who that is.
+// eventuallyIs waits until a token authenticates as a user, and returns the SelfSubjectReview.
 func eventuallyIs(t *testing.T, s *harness.Server, token, user string) *harness.Response {
 	t.Helper()
 	var who *harness.Response
@@ -131,7 +131,7 @@ func TestTokensOfOpenIDConnect(t *testing.T) {
 			t.Errorf("a token %s: %d %s", name, r.Code, r.Raw)
 		}
 	}
-	// What the server knows itself goes on.
+	// Authentication and authorization without the webhook continue to work.
 	s.HTTP(t, nil).Get("/api/v1/namespaces/default")
 	s.HTTP(t, s.WithToken("")).Get("/readyz")
 }
@@ -165,7 +165,7 @@ jwt:
 	nobody.Get("/readyz")
 	want(t, "health for anybody where the file says otherwise", nobody.Do("GET", "/livez", "").Code, http.StatusUnauthorized)
 
-	// A file that is wrong changes nothing, one that is right does without a restart.
+	// An invalid file changes nothing; a valid file takes effect without a restart.
 	write := func(content string) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -203,7 +203,7 @@ func TestTokensThatAWebhookKnows(t *testing.T) {
 	want(t, "another token", s.HTTP(t, s.WithToken("barley")).Do("GET", "/version", "").Code, http.StatusUnauthorized)
 }
 
-// authorities answers SubjectAccessReviews, and keeps them.
+// authorities starts a server that answers SubjectAccessReviews, and counts them.
 func authorities(t *testing.T, allowed func(authorizationv1.SubjectAccessReviewSpec) bool) (*httptest.Server, *atomic.Int64) {
 	asked := &atomic.Int64{}
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -237,7 +237,7 @@ func TestAWebhookAuthorizes(t *testing.T) {
 	if asked.Load() == 0 {
 		t.Error("the webhook was not asked")
 	}
-	// RBAC does not decide.
+	// RBAC is not consulted.
 	s.HTTP(t, s.As("system:kube-scheduler")).Refused(http.StatusForbidden, "Forbidden", "GET", "/api/v1/nodes", "")
 }
 
@@ -283,7 +283,7 @@ authorizers:
 			t.Fatal(err)
 		}
 	}
-	// RBAC must stay: such a file changes nothing.
+	// RBAC is mandatory: a file without it changes nothing.
 	write(toJSON(`{apiVersion: apiserver.config.k8s.io/v1, kind: AuthorizationConfiguration, authorizers: [{type: AlwaysAllow, name: alwaysallow}]}`))
 	harness.Eventually(t, "the failure is counted", func() error {
 		if n := s.HTTP(t, nil).Metrics().Value("apiserver_authorization_config_controller_automatic_reloads_total", `status="failure"`); n < 1 {
@@ -322,7 +322,7 @@ func TestNodesMayReadWhatTheirPodsUse(t *testing.T) {
 	s.HTTP(t, s.As("system:node:n2", "system:nodes")).Refused(http.StatusForbidden, "Forbidden", "GET", secrets+"/used", "")
 }
 
-// Options that cannot work keep a server from being made, in upstream's words.
+// Invalid options prevent the start of a server, with upstream's error messages.
 func TestAccessOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -357,7 +357,7 @@ authorizers: [{type: Webhook, name: w, webhook: {timeout: 3s, subjectAccessRevie
 	}
 }
 
-// keyOf is the name of the key that signed a token.
+// keyOf returns the ID of the key that signed a token.
 func keyOf(t *testing.T, token string) string {
 	t.Helper()
 	header, err := base64.RawURLEncoding.DecodeString(strings.SplitN(token, ".", 2)[0])
@@ -373,8 +373,7 @@ func keyOf(t *testing.T, token string) string {
 	return content.Kid
 }
 
-// describesItsIssuer checks that a client with a token of a service account finds the key that
-// verifies it.
+// describesItsIssuer checks that a client with a service account token can discover the key that verifies it.
 func describesItsIssuer(t *testing.T, s *harness.Server, jwks string) {
 	t.Helper()
 	ns := s.Namespace(t)
@@ -423,8 +422,7 @@ func TestTheIssuerIsDescribed(t *testing.T) {
 	})
 }
 
-// Tokens that are kept in Secrets are signed by the key that verifies them, also by one that was
-// given.
+// Tokens stored in Secrets are signed with the key that verifies them, even if the key was given by a flag.
 func TestKeptTokensAreSignedByTheGivenKey(t *testing.T) {
 	t.Parallel()
 	key := harness.NewAuthority(t, "signer")

@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// self asks the server who the caller is.
+// self returns the caller's SelfSubjectReview.
 func self(h *harness.HTTP) *harness.Response {
 	return h.Must(http.StatusCreated, "POST", authenticationPath+"selfsubjectreviews", toJSON(`{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview}`))
 }
@@ -86,7 +86,7 @@ func TestAuthentication(t *testing.T) {
 	})
 }
 
-// stranger makes a certificate of system:masters that nobody signed but itself.
+// stranger creates a self-signed certificate of system:masters.
 func stranger(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -108,7 +108,7 @@ func stranger(t *testing.T) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
-// TestClientCAFile gives the server an authority of somebody else.
+// TestClientCAFile configures a certificate authority of another owner.
 func TestClientCAFile(t *testing.T) {
 	t.Parallel()
 	cert, key := stranger(t)
@@ -147,7 +147,7 @@ func TestRBAC(t *testing.T) {
 		}
 		h.Get(rbacPath + "clusterrolebindings/cluster-admin")
 		h.Get(rbacPath + "namespaces/kube-system/roles/extension-apiserver-authentication-reader")
-		// The role view is made of what others add to it.
+		// The role view is aggregated from other roles.
 		if rules, _ := h.Get(rbacPath + "clusterroles/view").At("rules").([]any); len(rules) < 5 {
 			t.Errorf("view has %d rules", len(rules))
 		}
@@ -188,7 +188,7 @@ func TestRBAC(t *testing.T) {
 		h.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "GET", "/api/v1/configmaps", "")
 		h.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "GET", path+"secrets/other", "")
 		h.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", path+"secrets/mine", "")
-		// Creating by apply needs create as well as patch.
+		// Creating by apply needs the permissions create and patch.
 		h.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "PATCH", path+"configmaps/new?fieldManager=a", configMap("new"), "Content-Type", applyPatch)
 	})
 	t.Run("nobody gives away more than they have", func(t *testing.T) {

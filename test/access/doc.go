@@ -1,2 +1,2 @@
-// Package access holds end-to-end tests of who callers are and what they may do.
+// Package access contains end-to-end tests of authentication and authorization.
 package access

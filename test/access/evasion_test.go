@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// The authorizer knows no resources: it must not be shown a namespace in which
-// the caller may do anything in place of the one that is written to.
+// The authorizer does not know which resources are namespaced: the server must not pass it a namespace in
+// which the caller may do everything instead of the namespace of the object.
 func TestNamespacesAreInNoNamespace(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
@@ -41,8 +41,7 @@ func TestNamespacesAreInNoNamespace(t *testing.T) {
 	want(t, "phase", r.Text("status", "phase"), "Active")
 }
 
-// A user who may bind a pod, or patch an object's annotations, cannot change the initializers
-// of the object.
+// Users with permission to bind a pod, or to patch an object's annotations, cannot change its initializers.
 func TestInitializersAreNamedOrLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

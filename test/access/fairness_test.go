@@ -16,15 +16,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S27.1, S27.2, S27.3: FlowSchemas and PriorityLevelConfigurations act as in kube-apiserver: they say which requests share
-// which bound, answers name them, and a schema without its level says so.
+// S27.1, S27.2, S27.3: FlowSchemas and PriorityLevelConfigurations work as in kube-apiserver: they select the
+// requests that share a limit, responses name them, and a schema without its level reports that in its
+// status.
 func TestPriorityAndFairness(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,uid-alice,\nbob-token,bob,uid-bob,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Creates of alice keep their seats until the authority answers. It leaves the decision to others.
+	// Creates by alice occupy their seats until the authorization webhook answers. It has no opinion.
 	asked, answer := make(chan struct{}), make(chan struct{})
 	answered := sync.OnceFunc(func() { close(answer) })
 	authority, _ := authorities(t, func(r authorizationv1.SubjectAccessReviewSpec) bool {
@@ -56,12 +57,13 @@ func TestPriorityAndFairness(t *testing.T) {
 		})
 	}
 	dangling("True")
-	// Nobody waits in a queue of this level, and it lends and borrows nothing.
+	// This level has no queue, and it lends and borrows nothing.
 	level := admin.Must(http.StatusCreated, "POST", group+"prioritylevelconfigurations", `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"PriorityLevelConfiguration","metadata":{"name":"narrow"},
 		"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":0,"lendablePercent":0,"borrowingLimitPercent":0,"limitResponse":{"type":"Reject"}}}}`)
 	dangling("False")
 	const path = "/api/v1/namespaces/default/configmaps"
-	// A level without shares lets in one request at a time. This one has its seat when the authority is asked.
+	// A level without shares executes one request at a time. This request occupies the seat when the webhook
+	// is called.
 	slow := make(chan int, 1)
 	go func() {
 		code, err := alice.TrySend(t.Context(), "POST", path, strings.NewReader(configMapNamed("slow")))
@@ -126,8 +128,8 @@ func TestPriorityAndFairness(t *testing.T) {
 	})
 }
 
-// Without priority and fairness, users get 429 when all places are taken. A body that has not arrived takes none
-// (S27.6), and a review that waits for an authority takes one.
+// Without priority and fairness, users get 429 when all slots are occupied. A request whose body has not
+// arrived occupies no slot (S27.6); a request that waits for the authorization webhook does.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	const most = 3
@@ -141,7 +143,7 @@ func TestTooManyRequests(t *testing.T) {
 		return false
 	})
 	defer answered()
-	// The requests of controllers count, too.
+	// Requests of controllers count, too.
 	s := harness.Start(t, "--max-mutating-requests-inflight", fmt.Sprint(most), "--max-requests-inflight", fmt.Sprint(most), "--controllers", "namespace-controller",
 		"--token-auth-file", tokens, "--authorization-mode", "Webhook,AlwaysAllow", "--authorization-webhook-config-file", askedThrough(t, authority), "--authorization-webhook-version", "v1")
 	admin, alice := s.HTTP(t, nil), s.HTTP(t, s.WithToken("alice-token"))
@@ -179,7 +181,7 @@ func TestTooManyRequests(t *testing.T) {
 			t.Error("429 without Retry-After")
 		}
 	}
-	// Reading is counted by itself, and the administrator is let in.
+	// Reads have a separate limit, and administrators are exempt.
 	alice.Get(path)
 	admin.Must(http.StatusCreated, "POST", path, configMapNamed("urgent"))
 	answered()

@@ -23,7 +23,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S31.1, S31.2, S31.3: nobody gets to the members of a cluster, or among them, without a token or a certificate of theirs.
+// S31.1, S31.2, S31.3: without a token or a member certificate, a client can neither reach the members of a
+// cluster nor join them.
 func TestNobodyGetsAmongTheMembers(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,7 +77,8 @@ func TestNobodyGetsAmongTheMembers(t *testing.T) {
 		"a stranger":           {Certificates: []tls.Certificate{stranger}},
 		"nobody, with TLS 1.2": {MaxVersion: tls.VersionTLS12},
 	} {
-		// A client presents the certificate that it has, whatever authorities the server names.
+		// The client presents its certificate regardless of the certificate authorities that the server
+		// names.
 		if len(c.Certificates) > 0 {
 			pair := c.Certificates[0]
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
@@ -93,7 +95,7 @@ func TestNobodyGetsAmongTheMembers(t *testing.T) {
 		}
 	}
 
-	// The certificate of a member does not open the API.
+	// A member certificate does not authenticate to the API.
 	h := s.HTTP(t, nil)
 	anonymous := s.HTTP(t, rest.AnonymousClientConfig(s.Admin))
 	for _, path := range []string{"/cluster/member", "/cluster/join"} {
@@ -107,12 +109,12 @@ func TestNobodyGetsAmongTheMembers(t *testing.T) {
 		}
 	}
 	tokensAreForOne(t, s)
-	// Without --cluster nobody listens, and nobody joins.
+	// Without --cluster, the server does not listen for members and rejects joins.
 	alone := harness.Start(t)
 	if r := alone.HTTP(t, nil).Do("POST", "/cluster/join", "{}"); r.Code != http.StatusNotFound {
 		t.Errorf("a server alone: %d", r.Code)
 	}
-	// A directory of tokens is not among the objects.
+	// A directory of tokens is not stored as an API object.
 	if r := harness.Run(t, "cluster", "token", "create", "--data-dir", s.DataDir); r.Code != 0 {
 		t.Fatal(r.Err)
 	}
@@ -121,7 +123,8 @@ func TestNobodyGetsAmongTheMembers(t *testing.T) {
 	}
 }
 
-// S31.3, S31.4: a token that was revoked, used or sent again lets nobody in who has not the key that it was used with.
+// S31.3, S31.4: a revoked, used or replayed token admits only the holder of the key that it was first used
+// with.
 func tokensAreForOne(t *testing.T, s *harness.Server) {
 	t.Helper()
 	newToken := func() string {
@@ -173,7 +176,7 @@ func tokensAreForOne(t *testing.T, s *harness.Server) {
 			t.Errorf("%s: %d, %s", who, r.Code, r.Raw)
 		}
 	}
-	// What was sent once brings a certificate for the same key, and the sender has not got the key.
+	// A replayed request returns a certificate for the same key, which the sender does not have.
 	again := h.Must(http.StatusOK, "POST", "/cluster/join", used)
 	cert, err := base64.StdEncoding.DecodeString(fmt.Sprint(again.Body["cert"]))
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package aggregation tests other API servers behind gatehouse: the sample server of
-// Kubernetes as it is, and servers that fail in every way (S22).
+// Package aggregation tests aggregated API servers: the unmodified sample server of Kubernetes, and servers
+// that fail in many ways (S22).
 package aggregation

@@ -22,8 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// fake is an API server that serves the resource things in the version v1 of a group, in its
-// own way.
+// fake is an API server with a configurable handler for the resource things in version v1 of a group.
 type fake struct {
 	*httptest.Server
 	group  string
@@ -34,12 +33,12 @@ type fake struct {
 		sync.Mutex
 		seen   *http.Request
 		things http.HandlerFunc
-		// first answers a request before all others, or reports that it does not.
+		// first handles a request before all other handlers, or returns false.
 		first func(http.ResponseWriter, *http.Request) bool
 	}
 }
 
-// newFake starts a server whose certificate is good for its service.
+// newFake starts a server whose certificate is valid for its service.
 func newFake(t *testing.T, group string, things http.HandlerFunc) *fake {
 	t.Helper()
 	authority := harness.NewAuthority(t, group)
@@ -58,14 +57,14 @@ func newFake(t *testing.T, group string, things http.HandlerFunc) *fake {
 	return f
 }
 
-// answer says how things are served from now on.
+// answer sets the handler of things.
 func (f *fake) answer(things http.HandlerFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.things = things
 }
 
-// seen is the last request for things.
+// seen returns the last request for things.
 func (f *fake) seen() *http.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,7 +95,7 @@ func (f *fake) serve(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// register puts the server behind main, by a service with an external name.
+// register registers the server with main, through a service with an external name.
 func (f *fake) register(t *testing.T, kubectl *harness.Kubectl) {
 	t.Helper()
 	name, _, _ := strings.Cut(f.group, ".")
@@ -119,8 +118,8 @@ func emptyList(w http.ResponseWriter, _ *http.Request) {
 	harness.WriteJSON(w, http.StatusOK, map[string]any{"kind": "ThingList", "apiVersion": "v1", "metadata": map[string]any{}, "items": []any{}})
 }
 
-// Servers that fail concern the requests for them and no others, callers' credentials stay
-// here, and the caller of a request is who the main server says (S22.8 to S22.13).
+// Failing servers affect only requests for them, they do not receive callers' credentials, and the main
+// server determines the user of a request (S22.8 to S22.13).
 func TestServersThatFail(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
@@ -228,7 +227,7 @@ func TestServersThatFail(t *testing.T) {
 		}
 		<-entered
 		<-entered
-		// Its places are taken, and those of all others are free.
+		// Its slots are occupied, the slots of other groups are free.
 		status := alice.Refused(http.StatusTooManyRequests, "TooManyRequests", "GET", things("good.example.com"), "")
 		if !strings.Contains(status.Message, service) {
 			t.Errorf("message: %s", status.Message)

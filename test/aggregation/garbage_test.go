@@ -19,7 +19,8 @@ type owner struct {
 	UID        string `json:"uid"`
 }
 
-// missing is an owner that was never there. The collector looks at an object again that gets one.
+// missing returns a reference to an owner that never existed. An object that gets one is checked again by the
+// garbage collector.
 func missing(uid string) owner {
 	return owner{APIVersion: "v1", Kind: "Secret", Name: "nobody", UID: "11111111-2222-3333-4444-" + uid}
 }
@@ -32,9 +33,9 @@ func owned(name string, owners ...owner) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q,"ownerReferences":%s}}`, name, refs)
 }
 
-// collectGarbage has objects of the sample server own those of the main one and be owned by them.
-// Nothing with an owner that lives is deleted while the sample server is down, or while nobody
-// knows of it; when it is back, garbage goes.
+// collectGarbage has objects of the sample server own objects of the main server and vice versa. While the
+// sample server is down or unregistered, no object with a live owner is deleted; when it is back, garbage is
+// collected.
 func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 	kubectl, admin := main.Kubectl(t, "wardle"), main.HTTP(t, main.Admin)
 	const configMaps = "/api/v1/namespaces/wardle/configmaps"
@@ -55,7 +56,7 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 		t.Helper()
 		admin.Must(http.StatusOK, "PATCH", configMaps+"/"+name, owned(name, owners...), "Content-Type", "application/merge-patch+json")
 	}
-	// Only the first owner is left, and it is there.
+	// Only the first owner is left, and it exists.
 	cleared := func(name string, first owner) {
 		t.Helper()
 		harness.Eventually(t, "the other owner of "+name+" is gone", func() error {
@@ -74,7 +75,7 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 
 	root := owner{"v1", "ConfigMap", "root", uid(configMaps, `{"metadata":{"name":"root"}}`)}
 	uid(flunders, strings.Replace(owned("leaf", root), "{", `{"apiVersion":"wardle.example.com/v1alpha1","kind":"Flunder",`, 1))
-	// The collector follows the objects in the preferred version, and knows this owner from there.
+	// The collector watches the objects in the preferred version, and knows this owner from there.
 	lives := owner{"wardle.example.com/v1beta1", "Flunder", "lives", uid(flunders, flunder("lives"))}
 	uid(configMaps, owned("kept", lives, missing("000000000001")))
 	cleared("kept", lives)
@@ -95,15 +96,15 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 		kubectl.Must("annotate", "--overwrite", "apiservice", version+".wardle.example.com", "garbage=up")
 		available(t, kubectl, version+".wardle.example.com", "True")
 	}
-	// The collector tries again with growing pauses; another change makes it look at once.
+	// The collector retries with increasing delays; another change makes it check at once.
 	suspect("kept", lives, missing("000000000007"))
 	cleared("kept", lives)
 
-	// Nobody knows of the server.
+	// The server is unregistered.
 	kubectl.Must("delete", "apiservice", "v1alpha1.wardle.example.com", "v1beta1.wardle.example.com")
 	suspect("kept", lives, missing("000000000004"))
 	gone(flunders + "/lives")
-	// The collector's watch ends, and its next list must not find the place of the objects empty.
+	// The collector's watch ends, and its next list must not see an empty collection.
 	s.stop(t)
 	for i := range 10 {
 		uid(configMaps, owned("left", missing(fmt.Sprintf("%012d", 500+i))))
@@ -122,8 +123,8 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 		}
 		return nil
 	})
-	// The collector may hear of the deletion much later: the pauses grow in which it tries to watch
-	// a server that was away. Here it looks at the object at once.
+	// The collector may observe the deletion much later, because of the increasing delays between its watches
+	// of a server that was down. This change makes it check the object at once.
 	if code, err := admin.Try(t.Context(), "PATCH", configMaps+"/kept", owned("kept", lives, missing("000000000006")), "Content-Type", "application/merge-patch+json"); code != http.StatusOK && code != http.StatusNotFound {
 		t.Errorf("%d, %v", code, err)
 	}

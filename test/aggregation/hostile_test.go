@@ -22,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// misdeed is what a hostile server does instead of answering some of the requests that the main
-// server makes on its own: of discovery, of OpenAPI, of lists and watches.
+// misdeed is the behaviour of a hostile server for some kinds of requests that the main server sends by
+// itself: discovery, OpenAPI, lists and watches.
 type misdeed struct {
 	name string
 	on   request
@@ -40,7 +40,7 @@ const (
 	forWatch
 )
 
-// of says what a request is for.
+// of returns the kind of a request.
 func (f *fake) of(req *http.Request) request {
 	switch {
 	case strings.HasPrefix(req.URL.Path, "/openapi"):
@@ -53,7 +53,7 @@ func (f *fake) of(req *http.Request) request {
 	return forDiscovery
 }
 
-// endless writes again and again until the reader has gone.
+// endless writes a text repeatedly until the reader closes.
 func endless(w io.Writer, text string) {
 	for {
 		if _, err := io.WriteString(w, text); err != nil {
@@ -62,10 +62,10 @@ func endless(w io.Writer, text string) {
 	}
 }
 
-// raw answers below HTTP, and ends the connection.
+// raw writes a response without HTTP, and closes the connection.
 func raw(answer func(w io.Writer)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		// Only a connection of HTTP/1 can be taken over.
+		// Only an HTTP/1 connection can be hijacked.
 		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 			defer conn.Close()
 			answer(conn)
@@ -80,7 +80,7 @@ func says(text string) http.HandlerFunc {
 	}
 }
 
-// withoutEnd says a text, then another one again and again.
+// withoutEnd writes head, then again repeatedly.
 func withoutEnd(head, again string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -89,7 +89,7 @@ func withoutEnd(head, again string) http.HandlerFunc {
 	}
 }
 
-// drips says a letter a moment, as long as somebody reads.
+// drips writes a character at a time until the client disconnects.
 func drips(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	for req.Context().Err() == nil {
@@ -150,7 +150,7 @@ func misdeeds() []misdeed {
 	}
 }
 
-// newHostile starts a server that is as others but for one misdeed.
+// newHostile starts a server that behaves normally except for one misdeed.
 func newHostile(t *testing.T, group string, m misdeed) *fake {
 	t.Helper()
 	f := newFake(t, group, nil)
@@ -170,7 +170,7 @@ func newHostile(t *testing.T, group string, m misdeed) *fake {
 		case f.of(req) == m.on:
 			m.do(filled{w, group}, req)
 		case req.URL.Path == "/apis/"+group+"/v1":
-			// The collector and the quotas follow what can be deleted.
+			// The collector and the quotas watch deletable resources.
 			says(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"GROUP/v1","resources":[{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["create","delete","get","list","watch"]}]}`)(filled{w, group}, req)
 		default:
 			return false
@@ -180,7 +180,7 @@ func newHostile(t *testing.T, group string, m misdeed) *fake {
 	return f
 }
 
-// filled puts the group into what is said.
+// filled is a ResponseWriter that inserts the group into the response.
 type filled struct {
 	http.ResponseWriter
 	group string
@@ -204,7 +204,7 @@ func (f filled) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return f.ResponseWriter.(http.Hijacker).Hijack()
 }
 
-// resident is a line of what the kernel says of the memory of a server, in MiB.
+// resident returns a line of the kernel's memory statistics of a server, in MiB.
 func resident(t *testing.T, s *harness.Server, line string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
@@ -222,8 +222,8 @@ func resident(t *testing.T, s *harness.Server, line string) int {
 	return n >> 10
 }
 
-// S22.23: seventeen hostile servers behind one process at the same time cost it a bounded amount of
-// memory, each is named, and everything else goes on.
+// S22.23: seventeen hostile servers behind one process at the same time cost it a bounded amount of memory,
+// each is reported, and all other requests work.
 func TestHostileServersHurtNobody(t *testing.T) {
 	main := harness.Start(t, "--controllers", "*")
 	kubectl, admin := main.Kubectl(t, "fakes"), main.HTTP(t, nil)
@@ -237,7 +237,7 @@ func TestHostileServersHurtNobody(t *testing.T) {
 	for i, m := range all {
 		newHostile(t, fmt.Sprintf("hostile%d.example.com", i), m).register(t, kubectl)
 	}
-	// Meanwhile the server does its work.
+	// Meanwhile the server handles other requests.
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -319,7 +319,8 @@ func TestHostileServersHurtNobody(t *testing.T) {
 	}
 }
 
-// whoIsNamed says how an administrator hears of a hostile server; empty when in no way.
+// whoIsNamed returns the place where an administrator can see the name of a hostile server; empty if there is
+// none.
 func whoIsNamed(group string, apiService *harness.Response, metrics harness.Metrics, logged string) string {
 	if strings.Contains(string(apiService.Raw), `"status":"False"`) {
 		return "the status of its APIService: " + string(apiService.Raw[strings.Index(string(apiService.Raw), `"conditions"`):])
@@ -335,7 +336,7 @@ func whoIsNamed(group string, apiService *harness.Response, metrics harness.Metr
 	return ""
 }
 
-// owner0 is a reference to a ConfigMap.
+// owner0 returns a reference to a ConfigMap.
 func owner0(t *testing.T, configMap []byte) owner {
 	t.Helper()
 	var o struct{ Metadata struct{ Name, UID string } }

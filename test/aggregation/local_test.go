@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Every group version of the server has a local APIService, those of custom resources come and
-// go with them, and those of built-in kinds are restored at a start (S22.1 to S22.5).
+// Every group version of the server has a local APIService. APIServices of custom resources are created and
+// deleted with their CRDs, and APIServices of built-in kinds are restored at a start (S22.1 to S22.5).
 func TestLocalAPIServices(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -41,7 +41,7 @@ func TestLocalAPIServices(t *testing.T) {
 		}
 		return byName
 	}
-	// The server is ready, so all are there.
+	// When the server is ready, all APIServices exist.
 	services := list()
 	for _, root := range []string{"/api", "/apis"} {
 		var groups struct {
@@ -139,8 +139,8 @@ func TestLocalAPIServices(t *testing.T) {
 	}
 }
 
-// The ConfigMap by which servers know callers is there when the server is ready, comes back,
-// and may be read by those with its role (S22.18).
+// The ConfigMap with the certificate authorities for aggregated servers exists when the server is ready, is
+// restored after a deletion, and can be read by users with its role (S22.18).
 func TestAuthenticationIsPublished(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// asSample makes the test's program the sample server of Kubernetes.
+// asSample is the environment variable that makes the test binary run the sample server of Kubernetes.
 const asSample = "GATEHOUSE_TEST_SAMPLE_APISERVER"
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m))
 }
 
-// sample is the sample API server of Kubernetes, unmodified, with its own etcd storage. It
-// serves flunders in v1alpha1 and v1beta1, and fischers in v1alpha1.
+// sample is the unmodified sample API server of Kubernetes, with its own etcd storage. It serves flunders in
+// v1alpha1 and v1beta1, and fischers in v1alpha1.
 type sample struct {
 	port    string
 	bundle  []byte
@@ -45,7 +45,7 @@ type sample struct {
 	log     strings.Builder
 }
 
-// newSample is the server as it runs behind main.
+// newSample configures the server to run behind main.
 func newSample(t *testing.T, main *harness.Server, port string) *sample {
 	t.Helper()
 	authority := harness.NewAuthority(t, "wardle")
@@ -64,7 +64,7 @@ func newSample(t *testing.T, main *harness.Server, port string) *sample {
 	}}
 }
 
-// start runs the server until the test is over.
+// start runs the server until the end of the test.
 func (s *sample) start(t *testing.T) {
 	t.Helper()
 	s.launch(t)
@@ -76,7 +76,7 @@ func (s *sample) start(t *testing.T) {
 	})
 }
 
-// launch starts the server again, which start has started and stop has ended.
+// launch restarts the server after stop.
 func (s *sample) launch(t *testing.T) {
 	t.Helper()
 	program, err := os.Executable()
@@ -91,7 +91,7 @@ func (s *sample) launch(t *testing.T) {
 	}
 }
 
-// stop ends the server.
+// stop stops the server.
 func (s *sample) stop(t *testing.T) {
 	t.Helper()
 	if s.process == nil {
@@ -102,7 +102,7 @@ func (s *sample) stop(t *testing.T) {
 	s.process = nil
 }
 
-// freePort is a port on which nobody listens.
+// freePort returns an unused port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

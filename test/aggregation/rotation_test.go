@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// published is the ConfigMap by which aggregated servers know callers, and how many authorities
-// of proxies it has.
+// published returns the ConfigMap with the certificate authorities for aggregated servers, and the number of
+// its front-proxy authorities.
 func published(t *testing.T, h *harness.HTTP) (data map[string]string, authorities int) {
 	t.Helper()
 	var cm struct{ Data map[string]string }
@@ -34,9 +34,8 @@ func published(t *testing.T, h *harness.HTTP) (data map[string]string, authoriti
 	}
 }
 
-// Servers on one etcd have one authority for the certificates by which aggregated servers know
-// them. The ConfigMap has it once, whichever server starts or ends, and the aggregated server
-// trusts them all (S22.18, S22.19).
+// Servers on one etcd share one front-proxy certificate authority. The ConfigMap contains it once, whichever
+// server starts or stops, and the aggregated server trusts all servers (S22.18, S22.19).
 func TestServersShareTheFrontProxyAuthority(t *testing.T) {
 	t.Parallel()
 	etcd, port := harness.StartEtcd(t), freePort(t)
@@ -94,9 +93,9 @@ func TestServersShareTheFrontProxyAuthority(t *testing.T) {
 	}
 }
 
-// The certificate by which aggregated servers know this one is replaced, with its authority, as
-// the pages of operations in docs says, and no request fails for it. Both authorities count in between, and in
-// the end the new one alone (S22.18, S22.19).
+// The front-proxy certificate and its certificate authority are replaced as described in the operations
+// pages, and no request fails. Both authorities are trusted in between, and only the new one in the end
+// (S22.18, S22.19).
 func TestRotateTheFrontProxyCertificate(t *testing.T) {
 	t.Parallel()
 	const section = "Certificates"
@@ -120,7 +119,7 @@ func TestRotateTheFrontProxyCertificate(t *testing.T) {
 	s.start(t)
 	available(t, kubectl, "v1alpha1.wardle.example.com", "True")
 
-	// direct asks the aggregated server itself, as a proxy with a certificate.
+	// direct sends a request directly to the aggregated server, as a front proxy with the given certificate.
 	direct := func(cert, key []byte) error {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// register puts the sample server behind main, as its own example does.
+// register registers the sample server with main, as in its own example.
 func (s *sample) register(t *testing.T, kubectl *harness.Kubectl) {
 	t.Helper()
 	manifest := `
@@ -44,7 +44,7 @@ spec:
 	kubectl.MustWith(manifest, "apply", "-f", "-")
 }
 
-// available waits until kubectl get shows what the condition of an APIService should be.
+// available waits until kubectl get shows the wanted condition of an APIService.
 func available(t *testing.T, kubectl *harness.Kubectl, name, want string) {
 	t.Helper()
 	harness.Eventually(t, name+" "+want, func() error {
@@ -62,8 +62,8 @@ func flunder(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"wardle.example.com/v1alpha1","kind":"Flunder","metadata":{"name":%q}}`, name)
 }
 
-// The sample API server of Kubernetes runs behind gatehouse as it runs behind kube-apiserver
-// (S22.8 to S22.15, S22.18).
+// The sample API server of Kubernetes runs behind gatehouse as behind kube-apiserver (S22.8 to S22.15,
+// S22.18).
 func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -80,7 +80,7 @@ func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 		if !strings.HasPrefix(status.Message, `service wardle/api:443 of APIService "v1alpha1.wardle.example.com" is not available: failing or missing response from https://127.0.0.1:`) {
 			t.Errorf("message: %s", status.Message)
 		}
-		// Everything else works.
+		// All other groups work.
 		kubectl.Must("get", "configmaps")
 		if out := kubectl.Must("get", "--raw", "/apis"); !strings.Contains(out, `"name":"wardle.example.com"`) {
 			t.Errorf("the group is not in the list: %s", out)
@@ -168,7 +168,7 @@ func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 			}
 			return nil
 		})
-		// The sample server asks the main one, which says no.
+		// The sample server asks the main server, which denies.
 		kubectl.MustWith(flunder("kept"), "create", "--as", "alice", "--as-group", "devs", "-f", "-")
 		if r := kubectl.Run("", "delete", "flunder", "kept", "--as", "alice", "--as-group", "devs"); !strings.Contains(r.Err, `User "alice" cannot delete resource "flunders"`) {
 			t.Errorf("alice deleted: %+v", r)
@@ -201,7 +201,7 @@ func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 		if r := admin.Must(http.StatusForbidden, "POST", flunders, flunder("judged")); !strings.Contains(r.Text("message"), "no flunders today") {
 			t.Errorf("message: %s", r.Text("message"))
 		}
-		// Only the server that has the group judges the request.
+		// Only the server that serves the group runs admission for the request.
 		if n := len(hook.Reviews()); n != 1 {
 			t.Errorf("%d reviews of one request", n)
 		}
@@ -234,8 +234,8 @@ func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 		kubectl.Must("create", "namespace", "pond")
 		kubectl.MustWith(flunder("fish"), "create", "--namespace", "pond", "-f", "-")
 		s.stop(t)
-		// No endpoint changes, so only the check every 30 seconds finds out (S22.6). A change of
-		// the APIService brings the check forward.
+		// No endpoint changes, so only the check every 30 seconds notices (S22.6). A change of the APIService
+		// triggers the check earlier.
 		kubectl.Must("annotate", "apiservice", "v1alpha1.wardle.example.com", "server=stopped")
 		available(t, kubectl, "v1alpha1.wardle.example.com", "False")
 		kubectl.Must("delete", "namespace", "pond", "--wait=false")

@@ -17,14 +17,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// silentConnections is how many connections are opened in a flood, of which no client
-// says a word.
+// silentConnections is the number of connections in a flood whose clients send nothing.
 const silentConnections = 3000
 
-// A new client is served in the middle of a flood of silent connections, which cost
-// the client that opens them nothing: no credentials, not even TLS.
+// A new client is served during a flood of silent connections. The flood costs its client nothing: no
+// credentials, not even TLS.
 func TestNewClientsAreServedInAFloodOfSilentConnections(t *testing.T) {
-	// Generous: without a flood it is some milliseconds.
+	// Generous: without a flood it takes some milliseconds.
 	const most = 3 * time.Second
 	s := harness.Start(t)
 	address := strings.TrimPrefix(s.URL, "https://")
@@ -44,7 +43,7 @@ func TestNewClientsAreServedInAFloodOfSilentConnections(t *testing.T) {
 				for ctx.Err() == nil {
 					c, err := net.DialTimeout("tcp", address, harness.Patience)
 					if err != nil {
-						// As many as this machine lets a process have.
+						// The limit of open files on this machine.
 						return
 					}
 					select {
@@ -60,7 +59,7 @@ func TestNewClientsAreServedInAFloodOfSilentConnections(t *testing.T) {
 		for range 20 {
 			begun := time.Now()
 			fresh := rest.CopyConfig(s.Admin)
-			// A transport of its own is a connection of its own.
+			// A separate transport has a separate connection.
 			fresh.Dial = (&net.Dialer{}).DialContext
 			s.HTTP(t, fresh).Must(http.StatusOK, "GET", configMaps, "")
 			slowest = max(slowest, time.Since(begun))
@@ -82,8 +81,8 @@ func TestNewClientsAreServedInAFloodOfSilentConnections(t *testing.T) {
 	})
 }
 
-// A connection that was open before SIGTERM and speaks only after it is not told that
-// the server stops, and does not hold it up for long.
+// A connection that was opened before SIGTERM and sends its first request afterwards is not told that the
+// server stops, and delays the stop only briefly.
 func TestALateConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
 	const most = 20 * time.Second
@@ -94,7 +93,7 @@ func TestALateConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// Connections are accepted in order: now that one is, too.
+	// Connections are accepted in order, so the server has accepted that connection, too.
 	s.HTTP(t, nil).Get("/readyz")
 	begun := time.Now()
 	stopped := make(chan struct{})

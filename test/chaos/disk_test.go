@@ -17,13 +17,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// configMap is a config map with so many bytes in it.
+// configMap returns a config map with size bytes of data.
 func configMap(name string, size int) string {
 	return fmt.Sprintf(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": %q}, "data": {"value": %q}}`, name, strings.Repeat("x", size))
 }
 
-// nearlyFull fails the test unless writes are refused for want of space while reads and
-// what writes nothing are answered.
+// nearlyFull fails the test unless writes are rejected for lack of space while reads and dry runs are
+// answered.
 func nearlyFull(t *testing.T, s *harness.Server, existing string) {
 	t.Helper()
 	h := s.HTTP(t, nil)
@@ -46,15 +46,14 @@ func nearlyFull(t *testing.T, s *harness.Server, existing string) {
 		`{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}`)
 }
 
-// A server starts although less is free than it wants to keep free, says so, and serves
-// reads.
+// With less free space than --min-free-disk, a server starts, logs that, and serves reads.
 func TestReadsGoOnWithoutSpace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := harness.StartOn(t, dir)
 	s.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps, configMap("one", 1))
 	s.Stop(t)
-	// More than any disk has.
+	// No disk is that large.
 	s = harness.StartOn(t, dir, "--min-free-disk", "1Ei")
 	nearlyFull(t, s, "one")
 	if log := s.Log(); strings.Count(log, "The disk with ") != 1 || !strings.Contains(log, "refusing writes until more is free, reads continue") {
@@ -94,8 +93,8 @@ func TestWritesGoOnWhenThereIsSpaceAgain(t *testing.T) {
 	l.check(t, s)
 }
 
-// A server that cannot go on says why, in one sentence, and ends. Its
-// acknowledged writes are there when it has space again.
+// A server that cannot continue logs the reason in one sentence and ends. Its acknowledged writes exist when
+// it has space again.
 func TestADiskThatFailsEndsTheServerWithASentence(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -113,7 +112,7 @@ func TestADiskThatFailsEndsTheServerWithASentence(t *testing.T) {
 func TestWhatWasAcknowledgedSurvivesADiskThatFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// Enough for files of the log, too little for much of a database.
+	// Enough for the files of the log, too little for a growing database.
 	s := harness.StartLimited(t, dir, 64*mib)
 	h := s.HTTP(t, nil)
 	var acknowledged []string
@@ -136,7 +135,7 @@ func TestWhatWasAcknowledgedSurvivesADiskThatFails(t *testing.T) {
 	t.Logf("%d writes were acknowledged, and are there", len(acknowledged))
 }
 
-// oneSentence awaits that the server ends by itself, with 1 and one line that says why.
+// oneSentence waits until the server ends by itself, and checks for exit code 1 and one line with the reason.
 func oneSentence(t *testing.T, s *harness.Server, parts ...string) {
 	t.Helper()
 	code, log := s.AwaitEnd(t)
@@ -156,8 +155,7 @@ func oneSentence(t *testing.T, s *harness.Server, parts ...string) {
 	}
 }
 
-// An etcd that answers only now and then, as on a slow disk, slows writes down, and
-// loses none.
+// An etcd that often hangs, as on a slow disk, delays writes and loses none.
 func TestASlowDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)

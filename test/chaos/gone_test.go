@@ -20,21 +20,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// comer is a kind of things that come, are used and go.
+// comer is a kind of temporary object: it is created, used and deleted.
 type comer struct {
 	name string
-	// make makes number n of round i; use uses it and returns when it was of use; drop deletes it.
+	// make creates object n of round i; use uses it and returns when that has succeeded; drop deletes it.
 	make, use, drop func(i, n int)
 }
 
 var goneCount = flag.Int("gone", 12, "how many of each kind of thing come and go in a round of TestWhatIsGoneLeavesNothing")
 
-// goneAtOnce is how many are used at the same time.
+// goneAtOnce is the number of objects used at the same time.
 const goneAtOnce = 12
 
-// S22.24: kinds, namespaces, aggregated groups, webhooks and policies with params that came, were used
-// and went leave no goroutine, no watch and no series of metrics behind. -long makes more rounds, and
-// -gone has more of each.
+// S22.24: kinds, namespaces, aggregated groups, webhooks and policies with params that were created, used and
+// deleted leave no goroutine, no watch and no series of metrics behind. -long runs more rounds, and -gone
+// uses more objects of each kind.
 func TestWhatIsGoneLeavesNothing(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestWhatIsGoneLeavesNothing(t *testing.T) {
 			}
 		}
 	}
-	// The first round starts what then stays for good, and is over when nothing changes for a while.
+	// The first round starts long-lived goroutines and watches. Wait until the measurements are stable.
 	round(0)
 	before := measureGone(t, admin)
 	for quiet := 0; quiet < 8; time.Sleep(2 * time.Second) {
@@ -94,11 +94,11 @@ func TestWhatIsGoneLeavesNothing(t *testing.T) {
 	})
 }
 
-// remains are what a server has.
+// remains are the resources that a server uses.
 type remains struct {
 	goroutines, watches float64
-	// live is the heap that is alive, in MiB; series are all of metrics, and named those that name
-	// what went.
+	// live is the live heap in MiB. series counts all series of metrics, and named the series with names of
+	// deleted objects.
 	live          float64
 	series, named int
 	lines         []string
@@ -108,13 +108,14 @@ func (r remains) String() string {
 	return fmt.Sprintf("%v goroutines, %v watches, %.1f MiB alive, %d series of which %d name what went", r.goroutines, r.watches, r.live, r.series, r.named)
 }
 
-// like reports whether there is no more than before. A kind that stays takes five goroutines or more.
+// like reports whether r is no more than before, within a tolerance. A leaked kind adds at least five
+// goroutines.
 func (r remains) like(before remains) bool {
 	return r.goroutines <= before.goroutines+36 && r.watches <= before.watches+3 && r.named == 0
 }
 
-// measureGone measures after a collection of garbage: the metric has what was alive when garbage was
-// last collected, and what is alive within a burst of work is more.
+// measureGone measures after a garbage collection: the heap metric is the live heap at the last collection,
+// which is higher during a burst of work.
 func measureGone(t *testing.T, admin *harness.HTTP) remains {
 	t.Helper()
 	admin.Get("/debug/pprof/heap?gc=1")
@@ -135,7 +136,7 @@ func measureGone(t *testing.T, admin *harness.HTTP) remains {
 	return r
 }
 
-// eventually repeats a request until it is answered with a code.
+// eventually repeats a request until the response has the wanted code.
 func eventually(t *testing.T, admin *harness.HTTP, want int, method, path, body string) {
 	t.Helper()
 	harness.Eventually(t, method+" "+path, func() error {
@@ -149,7 +150,7 @@ func eventually(t *testing.T, admin *harness.HTTP, want int, method, path, body 
 func goneGroup(i, n int) string     { return fmt.Sprintf("g%d-%d.gone.example.com", i, n) }
 func goneNamespace(i, n int) string { return fmt.Sprintf("gone-%d-%d", i, n) }
 
-// kindsThatGo are namespaces, and custom kinds whose objects are collected.
+// kindsThatGo are namespaces, and custom kinds whose objects are garbage collected.
 func kindsThatGo(t *testing.T, admin *harness.HTTP) []comer {
 	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	return []comer{
@@ -171,7 +172,7 @@ func kindsThatGo(t *testing.T, admin *harness.HTTP) []comer {
 			admin.Must(http.StatusCreated, "POST", path, fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"owned","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]}}`,
 				group, owner.Text("metadata", "uid")))
 			admin.Must(http.StatusOK, "DELETE", "/api/v1"+in+"/configmaps/owner", "")
-			// The collector follows the kind.
+			// The garbage collector watches the kind.
 			eventually(t, admin, http.StatusNotFound, "GET", path+"/owned", "")
 		}, func(i, n int) {
 			admin.Must(http.StatusOK, "DELETE", definitions+"/widgets."+goneGroup(i, n), "")
@@ -179,7 +180,7 @@ func kindsThatGo(t *testing.T, admin *harness.HTTP) []comer {
 	}
 }
 
-// registrationsThatGo are webhooks, policies whose params are of the custom kinds, and bindings.
+// registrationsThatGo are webhooks, policies with params of the custom kinds, and bindings.
 func registrationsThatGo(t *testing.T, admin *harness.HTTP) []comer {
 	const registrations = "/apis/admissionregistration.k8s.io/v1/"
 	hook := harness.NewWebhookServer(t, nil).Hook("/allow", harness.Allow)
@@ -226,7 +227,7 @@ func registrationsThatGo(t *testing.T, admin *harness.HTTP) []comer {
 	}
 }
 
-// groupsThatGo are groups of one aggregated server, whose objects the collector follows.
+// groupsThatGo are groups of one aggregated server, whose objects the garbage collector watches.
 func groupsThatGo(t *testing.T, admin *harness.HTTP) comer {
 	authority := harness.NewAuthority(t, "gone")
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -19,20 +19,20 @@ const configMaps = "/api/v1/namespaces/default/configmaps"
 // gone is the value of an object that does not exist.
 const gone = ""
 
-// ledger writes objects in many ways at once and keeps, for each, what the server
-// acknowledged, so that it can tell afterwards what was lost.
+// ledger writes objects concurrently in many ways and records the acknowledged state of each, to detect lost
+// writes afterwards.
 type ledger struct {
 	mu sync.Mutex
-	// may has the values that each object may have: one when its last write was
-	// acknowledged, and those of later writes whose answers got lost.
+	// may contains the possible values of each object: the last acknowledged value, and the values of later
+	// writes whose responses were lost.
 	may map[string][]string
-	// acknowledged is how many writes were.
+	// acknowledged is the number of acknowledged writes.
 	acknowledged int
 }
 
 func newLedger() *ledger { return &ledger{may: map[string][]string{}} }
 
-// settle notes the outcome of a write that gives an object a value.
+// settle records the outcome of a write that sets an object to a value.
 func (l *ledger) settle(name, value string, acknowledged bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *ledger) count() int {
 	return l.acknowledged
 }
 
-// write creates, replaces, patches and deletes objects of its own until ctx ends. It
-// tells refused of every answer that is neither success nor lost, and goes on.
+// write creates, replaces, patches and deletes its own objects until ctx ends. It calls refused with the code
+// of every error response, and continues.
 func (l *ledger) write(ctx context.Context, t *testing.T, s *harness.Server, id string, refused func(code int)) {
 	t.Helper()
 	h := s.HTTP(t, nil)
@@ -73,7 +73,7 @@ func (l *ledger) write(ctx context.Context, t *testing.T, s *harness.Server, id 
 			{"DELETE", configMaps + "/" + name, "", gone, nil},
 		} {
 			if i%2 == 1 && w.method == "DELETE" {
-				// Every other object stays.
+				// Keep every other object.
 				continue
 			}
 			code, err := h.Try(ctx, w.method, w.path, w.body, w.headers...)
@@ -81,7 +81,7 @@ func (l *ledger) write(ctx context.Context, t *testing.T, s *harness.Server, id 
 				if refused != nil {
 					refused(code)
 				}
-				// A refused write changed nothing; a write that timed out may have been done.
+				// A rejected write changed nothing; a write that timed out may have been executed.
 				if code == http.StatusGatewayTimeout || code == http.StatusInternalServerError {
 					l.settle(name, w.value, false)
 				}
@@ -95,7 +95,7 @@ func (l *ledger) write(ctx context.Context, t *testing.T, s *harness.Server, id 
 	}
 }
 
-// stored reads what a server has.
+// stored returns the names and values of the objects on a server.
 func stored(t *testing.T, s *harness.Server) map[string]string {
 	t.Helper()
 	var list corev1.ConfigMapList
@@ -109,7 +109,7 @@ func stored(t *testing.T, s *harness.Server) map[string]string {
 	return values
 }
 
-// check fails the test for every object that is not as the server acknowledged.
+// check fails the test for every object that differs from its acknowledged state.
 func (l *ledger) check(t *testing.T, s *harness.Server) {
 	t.Helper()
 	l.mu.Lock()

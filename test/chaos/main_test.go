@@ -13,7 +13,7 @@ var long = flag.Duration("long", 0, "how long each test goes on; 0 means a round
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// rounds calls round with 0, 1 and so on: few times at least, and until -long is over.
+// rounds calls round with 0, 1 and so on, at least few times and until -long has passed.
 func rounds(t *testing.T, few int, round func(i int)) {
 	t.Helper()
 	end := time.Now().Add(*long)

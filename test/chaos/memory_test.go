@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Memory follows the live heap: the garbage of churn is not kept.
+// The server returns memory of freed objects to the operating system.
 func TestMemoryFollowsWhatIsAlive(t *testing.T) {
 	s := harness.Start(t)
 	rounds(t, 1, func(i int) {
@@ -35,7 +35,7 @@ func TestMemoryFollowsWhatIsAlive(t *testing.T) {
 		if most := 2*live + 230e6; anonymous > most {
 			t.Errorf("%d MB are resident, and %d MB alive", anonymous/1e6, live/1e6)
 		}
-		// Asking the server for more would keep it from being quiet.
+		// Requests for more metrics would keep the server busy.
 		harness.Eventually(t, "a quiet server gives memory back", func() error {
 			if all := resident(t, s, "RssAnon"); all > 2*live+40e6 {
 				return fmt.Errorf("%d MB are resident, and %d MB were alive", all/1e6, live/1e6)
@@ -48,8 +48,7 @@ func TestMemoryFollowsWhatIsAlive(t *testing.T) {
 	})
 }
 
-// alive is what was alive on the heap of a server when garbage was last collected, in
-// bytes.
+// alive returns the live heap of a server at the last garbage collection, in bytes.
 func alive(t *testing.T, s *harness.Server) int64 {
 	t.Helper()
 	n := int64(s.HTTP(t, nil).Metrics().Single("go_gc_heap_live_bytes"))
@@ -59,7 +58,7 @@ func alive(t *testing.T, s *harness.Server) int64 {
 	return n
 }
 
-// resident is a line of what the kernel says of the memory of a server, in bytes.
+// resident returns a line of the kernel's memory statistics of a server, in bytes.
 func resident(t *testing.T, s *harness.Server, line string) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))

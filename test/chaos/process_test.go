@@ -17,7 +17,7 @@ const (
 	mib     = 1 << 20
 )
 
-// begin starts the writers. stop ends them.
+// begin starts the writers. stop stops them and waits for them.
 func begin(t *testing.T, l *ledger, s *harness.Server, id string, refused func(code int)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -31,7 +31,7 @@ func begin(t *testing.T, l *ledger, s *harness.Server, id string, refused func(c
 	}
 }
 
-// progress waits until so many more writes were acknowledged.
+// progress waits until the given number of further writes is acknowledged.
 func progress(t *testing.T, l *ledger, more int) {
 	t.Helper()
 	goal := l.count() + more
@@ -43,7 +43,7 @@ func progress(t *testing.T, l *ledger, more int) {
 	})
 }
 
-// noneRefused is for servers that are well: nothing is refused.
+// noneRefused fails the test for every rejected write, for healthy servers.
 func noneRefused(t *testing.T) func(int) {
 	return func(code int) { t.Errorf("a write was answered with %d", code) }
 }
@@ -63,8 +63,8 @@ func TestNoAcknowledgedWriteIsLostByAKill(t *testing.T) {
 	t.Logf("%d writes were acknowledged, and are there", l.count())
 }
 
-// A server that ends in order finishes the writes that it has begun, and judges them as before, in strict
-// mode, too, in which each needs a read of etcd (S11.8). It answers 503 to those that come later.
+// A stopping server finishes the writes that it has begun, with full admission even in strict mode, where
+// each write needs a read of etcd (S11.8). It answers later requests with 503.
 func TestTheEndOfAServerFinishesWrites(t *testing.T) {
 	t.Parallel()
 	many := speed.Of(1, 5)
@@ -89,17 +89,17 @@ func TestTheEndOfAServerFinishesWrites(t *testing.T) {
 	}
 }
 
-// A process that is stopped, as by a machine that is moved, goes on where it was.
+// A suspended process, as on a machine that is migrated, continues after it resumes.
 func TestAServerGoesOnAfterAPause(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
 	l := newLedger()
-	// Writes that the pause comes upon may be answered too late, with 504.
+	// Writes during the pause may time out with 504.
 	stop := begin(t, l, s, "p", nil)
 	rounds(t, 1, func(int) {
 		progress(t, l, 100)
 		s.Pause(t)
-		// Longer than etcd's elections and the bound on the age of registrations.
+		// Longer than etcd's election timeout and the maximum staleness of registrations.
 		time.Sleep(6 * time.Second)
 		s.Resume(t)
 		progress(t, l, 100)
@@ -109,13 +109,13 @@ func TestAServerGoesOnAfterAPause(t *testing.T) {
 	s.HTTP(t, nil).Must(http.StatusOK, "GET", "/readyz", "")
 }
 
-// SIGTERM ends a server at any moment of its start, and soon after it.
+// SIGTERM ends a server at any moment of its start, and shortly after it.
 func TestSIGTERMEndsAServerAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	random := speed.Random(t)
 	rounds(t, speed.Of(3, 24), func(int) {
-		// From before it does anything until it has long been ready.
+		// From before main to long after the server is ready.
 		after := time.Duration(random.IntN(12)) * 60 * time.Millisecond
 		took, err := harness.Interrupt(t, after, "serve", "--data-dir", dir, "--secure-port", "0")
 		if err != nil || took > 20*time.Second {

@@ -19,7 +19,7 @@ import (
 
 var soakFor = flag.Duration("soak", 30*time.Second, "how long TestSoak takes; the server is killed every 30 to 60 s, and once at least")
 
-// soak is everything at once on one server that is killed again and again.
+// soak runs all kinds of work on one server that is killed repeatedly.
 type soak struct {
 	*testing.T
 	h      *harness.HTTP
@@ -30,7 +30,7 @@ type soak struct {
 	paramChanges, late, lists, over, hung, hangs, families atomic.Int64
 }
 
-// historyStays is how long the history of a write may stay in etcd, and some time more.
+// historyStays is the maximal time that the history of a write stays in etcd, plus a margin.
 const historyStays = 13 * time.Minute
 
 const (
@@ -40,13 +40,13 @@ const (
 	soakLimit      = 5
 )
 
-// try makes a request, and reports whether it was answered as wanted.
+// try sends a request, and reports whether the response has the wanted code.
 func (k *soak) try(ctx context.Context, want int, method, path, body string, headers ...string) bool {
 	code, err := k.h.Try(ctx, method, path, body, headers...)
 	return err == nil && code == want
 }
 
-// pause waits for a server that is away.
+// pause waits before the next request to a server that is down.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -54,7 +54,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// prepare makes what the work needs.
+// prepare creates the objects that the work needs.
 func (k *soak) prepare() {
 	for _, name := range []string{"params", "stored", "quota", "hooks", "families"} {
 		k.h.Must(http.StatusCreated, "POST", soakNamespaces, fmt.Sprintf(`{"metadata":{"name":"soak-%s"}}`, name))
@@ -78,7 +78,7 @@ func (k *soak) prepare() {
 	eventually(k.T, k.h, http.StatusUnprocessableEntity, "POST", soakNamespaces+"/soak-params/configmaps?dryRun=All", `{"metadata":{"name":"a"},"data":{"v":"other"}}`)
 }
 
-// changeParams changes a param, and has the next requests judged by it: none by an older one.
+// changeParams changes a param and verifies that the next requests are evaluated with the new value.
 func (k *soak) changeParams(ctx context.Context) {
 	const judged = soakNamespaces + "/soak-params/configmaps?dryRun=All"
 	before := "0"
@@ -100,7 +100,7 @@ func (k *soak) changeParams(ctx context.Context) {
 	}
 }
 
-// fillQuota creates and deletes under a quota.
+// fillQuota creates and deletes secrets under a quota.
 func (k *soak) fillQuota(ctx context.Context) {
 	const secrets = soakNamespaces + "/soak-quota/secrets"
 	for ctx.Err() == nil {
@@ -120,7 +120,7 @@ func (k *soak) fillQuota(ctx context.Context) {
 	}
 }
 
-// names lists, and reports whether that was answered.
+// names lists the names at a path, and reports whether the list succeeded.
 func (k *soak) names(ctx context.Context, path string) (names []string, ok bool) {
 	code, text, err := k.h.TryRead(ctx, path)
 	var list struct {
@@ -135,7 +135,7 @@ func (k *soak) names(ctx context.Context, path string) (names []string, ok bool)
 	return names, true
 }
 
-// hang writes what a hook hangs on that cannot fail the request.
+// hang writes objects whose webhook hangs without failing the request.
 func (k *soak) hang(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -151,7 +151,7 @@ func (k *soak) hang(ctx context.Context) {
 	}
 }
 
-// family makes an owner with a dependent, and deletes the owner.
+// family creates an owner with a dependent, and deletes the owner.
 func (k *soak) family(ctx context.Context) {
 	const maps = soakNamespaces + "/soak-families/configmaps"
 	for ctx.Err() == nil {
@@ -172,13 +172,13 @@ func (k *soak) family(ctx context.Context) {
 	}
 }
 
-// gone deletes an object, and reports whether it is not there any more.
+// gone deletes an object, and reports whether it no longer exists.
 func (k *soak) gone(ctx context.Context, path string) bool {
 	code, err := k.h.Try(ctx, "DELETE", path, "")
 	return err == nil && (code == http.StatusOK || code == http.StatusAccepted || code == http.StatusNotFound)
 }
 
-// comeAndGo makes, uses and deletes namespaces and kinds.
+// comeAndGo creates, uses and deletes namespaces and kinds.
 func (k *soak) comeAndGo(ctx context.Context) {
 	for ctx.Err() == nil {
 		n := k.turn.Add(1)
@@ -200,7 +200,7 @@ func (k *soak) comeAndGo(ctx context.Context) {
 	}
 }
 
-// watch watches what is written.
+// watch opens short watches of all config maps.
 func (k *soak) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !k.try(ctx, http.StatusOK, "GET", "/api/v1/configmaps?watch=1&timeoutSeconds=2", "") {
@@ -209,11 +209,11 @@ func (k *soak) watch(ctx context.Context) {
 	}
 }
 
-// work does everything at once until ctx ends.
+// work runs all kinds of work at once until ctx ends.
 func (k *soak) work(ctx context.Context, s *harness.Server, id string) {
 	var working sync.WaitGroup
 	for w := range 3 {
-		// A server that starts may refuse; a refused write changes nothing.
+		// A starting server may reject requests; a rejected write changes nothing.
 		working.Go(func() { k.ledger.write(ctx, k.T, s, fmt.Sprintf("%s-w%d", id, w), func(int) { pause(ctx) }) })
 		working.Go(func() { k.fillQuota(ctx) })
 		working.Go(func() { k.hang(ctx) })
@@ -225,7 +225,7 @@ func (k *soak) work(ctx context.Context, s *harness.Server, id string) {
 	working.Wait()
 }
 
-// tidy deletes what a kill kept from being deleted, and waits until all of it is gone.
+// tidy deletes objects that survived because of a kill, and waits until all are gone.
 func (k *soak) tidy() {
 	harness.Eventually(k, "what went is gone, and what nobody owns any more", func() error {
 		var left []string
@@ -248,8 +248,8 @@ func (k *soak) tidy() {
 	})
 }
 
-// Everything at once, with kills: nothing acknowledged is lost, no verdict is late, no quota is
-// exceeded, and in the end the server has what it had at the beginning.
+// All work at once, with kills: no acknowledged write is lost, no decision is late or uses an outdated param,
+// no quota is exceeded, and in the end the server uses the same resources as in the beginning.
 //
 //	go test ./test/chaos -v -run TestSoak -soak 10m -timeout 1h
 func TestSoak(t *testing.T) {
@@ -266,7 +266,7 @@ func TestSoak(t *testing.T) {
 		working.Wait()
 		k.tidy()
 	}
-	// What the first work starts stays.
+	// The first run starts long-lived goroutines.
 	run("first", 5*time.Second, func(context.Context) {})
 	before := settled(t, k.h)
 	s.Kill(t)
@@ -309,9 +309,9 @@ func TestSoak(t *testing.T) {
 	for until := time.Now().Add(historyStays); cut.live > before.live*1.1+4 && time.Now().Before(until); cut = measureGone(t, k.h) {
 		time.Sleep(2 * time.Second)
 	}
-	// The watch caches keep the events of what is deleted until others take their place, each with
-	// what it changed: a new process has none. The index of etcd has what was deleted until its
-	// history is cut, every five minutes at what was the newest five minutes before.
+	// Watch caches keep the events of deleted objects until newer events replace them, each with the object;
+	// a new process has none. The index of etcd contains deleted objects until compaction, which runs every
+	// five minutes and covers everything older than five minutes.
 	s.Kill(t)
 	s.Restart(t)
 	began := settled(t, k.h)
@@ -325,7 +325,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("before: %v\nin the end, with the events of what was deleted: %v\nwithout the history of etcd: %v\na new process before: %v\nand in the end, with the history of etcd: %v\nwithout it: %v", before, held, cut, fresh, began, now)
 }
 
-// settled measures when nothing changes for a while and the series of what went are dropped.
+// settled measures when the values are stable and the series of deleted objects are gone.
 func settled(t *testing.T, h *harness.HTTP) remains {
 	t.Helper()
 	before := measureGone(t, h)

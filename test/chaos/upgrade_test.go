@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// The program of a server is replaced under load: by this one, by that of the latest release again, and
-// back. Each goes on with what the other one stored: nothing acknowledged is lost, whether the server
-// ends in order or is killed, credentials stay valid, and the first request is judged by every kind of
-// registration (S11.9, S12.9, S20.7).
+// The program of a server is replaced under load: this program, then the latest release, then this program
+// again. Each continues with the data of the previous one: no acknowledged write is lost, whether the server
+// ends in order or is killed, credentials stay valid, and every kind of registration evaluates the first
+// request (S11.9, S12.9, S20.7).
 func TestNoAcknowledgedWriteIsLostByAnUpgrade(t *testing.T) {
 	speed.Long(t)
 	t.Parallel()
@@ -47,8 +47,8 @@ func TestNoAcknowledgedWriteIsLostByAnUpgrade(t *testing.T) {
 	t.Logf("%d writes were acknowledged, and are there", l.count())
 }
 
-// registerAllKinds registers something of every kind, and returns a function that checks that all
-// of it judges.
+// registerAllKinds creates a registration of every kind, and returns a function that checks that all of them
+// are active.
 func registerAllKinds(t *testing.T, s *harness.Server, hooks *harness.WebhookServer) (judged func(i int)) {
 	t.Helper()
 	h := s.HTTP(t, nil)
@@ -58,7 +58,8 @@ func registerAllKinds(t *testing.T, s *harness.Server, hooks *harness.WebhookSer
 	external := hooks.Hook("/", func(w http.ResponseWriter, _ *harness.Review) {
 		harness.WriteJSON(w, http.StatusOK, map[string]any{"status": map[string]any{"allowed": false, "status": map[string]any{"message": "denied by the external hook"}}})
 	})
-	// Each judges the ConfigMaps of a namespace of its own, but for initializers, which know no namespaces.
+	// Each registration matches the ConfigMaps of its own namespace, except initializers, which have no
+	// namespace selector.
 	in := func(name string) string {
 		h.Must(http.StatusCreated, "POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 		return fmt.Sprintf(`"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}`, name)

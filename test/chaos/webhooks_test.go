@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// hostile are webhooks that want to do harm.
+// hostile returns webhooks that try to harm the server.
 func hostile() map[string]harness.Answer {
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
@@ -79,9 +79,8 @@ func hostile() map[string]harness.Answer {
 	}
 }
 
-// Requests that a hostile webhook is for pass with failurePolicy Ignore and are
-// rejected with Fail, in little more than its time; those that it is not for are as
-// good as without it, and the server stays as it was.
+// Requests matched by a hostile webhook are admitted with failurePolicy Ignore and rejected with Fail, in
+// little more than its timeout; other requests are not affected, and the server's resources stay the same.
 func TestHostileWebhooksHarmNobodyElse(t *testing.T) {
 	t.Parallel()
 	const timeout, most = time.Second, 20 * time.Second

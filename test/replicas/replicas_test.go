@@ -487,7 +487,7 @@ func TestServersShareWhatTheyMust(t *testing.T) {
 			t.Errorf("server %d: %v", i, got)
 		}
 	}
-	// Each server returns the traces of the others to users who may list traces.
+	// Each server returns the traces of the others to users with permission to list traces.
 	const allow = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"%s","metadata":{"name":"traces"},%s}`
 	f.must(http.StatusCreated, 0, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
 		fmt.Sprintf(allow, "ClusterRole", `"rules":[{"apiGroups":["gatehouse.dev"],"resources":["admissiontraces"],"verbs":["get","list"]}]`))

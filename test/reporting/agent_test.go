@@ -23,8 +23,8 @@ func auditEvent(namespace string) string {
 // secretText is a credential in a webhook's message about a Secret.
 const secretText = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 
-// S32.5: the cluster's RBAC decides who may read the agent's traces; S32.7: the agent needs exactly the
-// rights that it prints.
+// S32.5: the cluster's RBAC controls access to the agent's traces; S32.7: the agent needs exactly the rights
+// that it prints.
 func TestTheAgentShowsTracesToWhoMayReadThem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

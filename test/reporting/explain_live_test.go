@@ -248,9 +248,9 @@ spec:
 	}
 }
 
-// A user who may read only one namespace gets a partial answer that says so, and learns nothing about other
-// namespaces or the cluster: from the server and from outside, about the plan, about traces and about the
-// author of a field.
+// A user with read access to a single namespace gets a partial answer that says so, and learns nothing about
+// other namespaces or the cluster: from the server and from outside, about the plan, about traces and about
+// the author of a field.
 func TestWhoMayReadTheirNamespaceOnly(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "alice-token,alice,1\nasks-token,asks,2\n"))

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestBadInput sends what no client would and checks that the client gets an
-// error of its own, that nothing is stored, and that the server is as it was.
+// TestBadInput sends invalid requests and checks that the client gets an error, that nothing is stored, and
+// that the server is unaffected.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -33,7 +33,7 @@ func TestBadInput(t *testing.T) {
 	for c := 'b'; c <= 'i'; c++ {
 		aliases += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
-	// S27.9: with what the aliases stand for, that would be 500 GB.
+	// S27.9: with expanded aliases, this would be 500 GB.
 	long := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: boom}\na: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 500_000) + "*a]\n"
 	for _, c := range []struct {
 		name, method, path string
@@ -81,7 +81,7 @@ func TestBadInput(t *testing.T) {
 			h := s.HTTP(t, nil)
 			code, err := h.TrySend(harness.Context(t), c.method, c.path, body, c.headers...)
 			for _, want := range c.codes {
-				// A server may hang up on what is too large.
+				// A server may close the connection of a request that is too large.
 				if code == want && (err == nil || want == 0 || want == 413) {
 					return
 				}
@@ -100,8 +100,8 @@ func TestBadInput(t *testing.T) {
 	})
 	want(t, "stored", names(h.Get(path)), []string{"there"})
 	want(t, "data of what was there", h.Get(path+"/there").At("data"), any(map[string]any{"key": "value"}))
-	// A server that is ready still starts controllers, which have some hundred goroutines in all.
-	// A goroutine that stays after each request would make many more.
+	// A ready server is still starting controllers, with some hundred goroutines in total. A goroutine leaked
+	// by each request would add many more.
 	harness.Eventually(t, "the requests leave no goroutines behind", func() error {
 		if now := goroutines(t, h); now > before+halves/2 {
 			return fmt.Errorf("%d, and before %d requests there were %d", now, halves, before)
@@ -110,11 +110,11 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// halves is how many requests end in the middle: so many that goroutines which they leave behind
-// outnumber those of controllers that start meanwhile.
+// halves is the number of requests that end in the middle: large enough that their leaked goroutines would
+// outnumber the goroutines of starting controllers.
 const halves = 500
 
-// cut sends the head of a request with a body and hangs up in the middle of it.
+// cut sends the head of a request with a body and closes the connection in the middle of the body.
 func cut(t *testing.T, s *harness.Server, h *harness.HTTP, path string) {
 	t.Helper()
 	conn, err := h.Dial()
@@ -125,8 +125,8 @@ func cut(t *testing.T, s *harness.Server, h *harness.HTTP, path string) {
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"kind\":", path)
 }
 
-// goroutines counts the goroutines of the server. Those of its storage do not
-// count: the first reads of a kind open streams to etcd, which stay.
+// goroutines counts the goroutines of the server outside its storage: the first read of a kind opens streams
+// to etcd, which stay open.
 func goroutines(t *testing.T, h *harness.HTTP) int {
 	t.Helper()
 	count := 0
@@ -142,10 +142,10 @@ func goroutines(t *testing.T, h *harness.HTTP) int {
 	return count
 }
 
-// storage is what the names of functions of the storage begin with.
+// storage lists the prefixes of the names of storage functions.
 var storage = []string{"go.etcd.io/", "google.golang.org/grpc", "k8s.io/apiserver/pkg/storage/", "context."}
 
-// repeated is a JSON object with a long text at its end.
+// repeated returns a JSON object that ends in a string of n characters.
 func repeated(head, text string, n int64) io.Reader {
 	return io.MultiReader(strings.NewReader(head), io.LimitReader(endless(text[0]), n), strings.NewReader(`"}}`))
 }
@@ -159,7 +159,7 @@ func (e endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestRawConnections speaks TCP to a port that speaks TLS.
+// TestRawConnections sends plain TCP to a TLS port.
 func TestRawConnections(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -13,12 +13,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// Very many requests in the same instant do not keep each other from being answered:
-// administrators wait until it is their turn, users beyond the bound get 429, and
-// watches do not count. Nothing of it stays in the server.
+// A burst of simultaneous requests does not prevent responses: administrators wait for their turn, users
+// beyond the limit get 429, and watches do not count. The server keeps no goroutines of the burst.
 func TestManyRequestsInOneInstant(t *testing.T) {
 	crowd := speed.Of(300, 1000)
-	// On a machine that is too slow for so many, reads of registrations may take long.
+	// On a slow machine, reads of registrations may be delayed during the burst.
 	s := harness.Start(t, "--admission-consistency", "strict", "--admission-max-staleness", "1m", "--authorization-mode", "AlwaysAllow")
 	h := s.HTTP(t, nil)
 	ns, judged := s.Namespace(t), s.Namespace(t)
@@ -28,7 +27,7 @@ func TestManyRequestsInOneInstant(t *testing.T) {
 		"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": judged}},
 		"sideEffects":       "None", "timeoutSeconds": 30, "admissionReviewVersions": []any{"v1"},
 	}))
-	// handled is how many goroutines handle requests; the server watches itself.
+	// handled counts the goroutines that handle requests; internal watches have some, too.
 	handled := func() int {
 		return strings.Count(string(h.Get("/debug/pprof/goroutine?debug=2").Raw), "resources.(*Handler).ServeHTTP(")
 	}
@@ -38,7 +37,7 @@ func TestManyRequestsInOneInstant(t *testing.T) {
 		name         string
 		client       *harness.HTTP
 		method, path string
-		// want is what at least one gets, may what others may get.
+		// want is the code of at least one response, may the permitted code of the others.
 		want, may int
 	}{
 		{"administrators", h, "POST", configMaps(ns), http.StatusCreated, http.StatusCreated},
@@ -78,7 +77,7 @@ func TestManyRequestsInOneInstant(t *testing.T) {
 	})
 }
 
-// Connections on which nothing is said, or half a word, keep no client waiting.
+// Connections that send nothing, or half a message, delay no client.
 func TestSilentConnectionsDelayNobody(t *testing.T) {
 	silent := speed.Of(500, 3000)
 	s := harness.Start(t)
@@ -98,7 +97,7 @@ func TestSilentConnectionsDelayNobody(t *testing.T) {
 	}
 	begin := time.Now()
 	s.HTTP(t, nil).Get("/api/v1/namespaces/default")
-	// One handshake after the other would take days.
+	// With sequential handshakes, this would take days.
 	if took := time.Since(begin); took > harness.Patience/2 {
 		t.Errorf("a new client got its answer after %v", took)
 	} else {

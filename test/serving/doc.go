@@ -1,3 +1,3 @@
-// Package serving holds end-to-end tests of the server as a process: starts, ends, kills, health,
-// hostile input, and quotas under many writers.
+// Package serving contains end-to-end tests of the server process: starts, stops, kills, health checks,
+// hostile input, and quotas with many writers.
 package serving

@@ -22,8 +22,7 @@ import (
 
 const defaultConfigMaps = "/api/v1/namespaces/default/configmaps"
 
-// TestKilled kills the server while clients write, and looks for everything it
-// had acknowledged.
+// TestKilled kills the server while clients write, and checks that all acknowledged writes exist.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -69,15 +68,14 @@ func TestKilled(t *testing.T) {
 				t.Errorf("%s was acknowledged and is not there", name)
 			}
 		}
-		// A request whose answer was lost may have been done, one for each writer.
+		// Each writer may have one executed request whose response was lost.
 		if extra := len(stored) - len(acknowledged); extra > 4*(round+1) {
 			t.Errorf("%d objects that nobody was told of", extra)
 		}
 	}
 }
 
-// TestInformerAcrossRestart has a client-go informer live through a restart and
-// a kill of the server.
+// TestInformerAcrossRestart keeps a client-go informer running through a restart and a kill of the server.
 func TestInformerAcrossRestart(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -125,8 +123,7 @@ func TestInformerAcrossRestart(t *testing.T) {
 	want(t, "in the cache", len(informer.GetStore().ListKeys()) >= 3, true)
 }
 
-// TestStopEndsRequests stops the server while a request runs and a watch
-// is open.
+// TestStopEndsRequests stops the server during a request and an open watch.
 func TestStopEndsRequests(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -216,7 +213,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// TestEtcdAway takes the etcd away from a server, by a kill and by a pause.
+// TestEtcdAway disconnects etcd from a server, by a kill and by a pause.
 func TestEtcdAway(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -243,7 +240,7 @@ func TestEtcdAway(t *testing.T) {
 			away.leave()
 			began := time.Now()
 			code, err := s.HTTP(t, nil).Try(harness.Context(t), "POST", defaultConfigMaps+"?timeout=5s", configMap(fmt.Sprintf("lost-%d", i)))
-			// An answer that comes when the time of the request is over resets its stream.
+			// A response at the time limit of the request resets its stream.
 			reset := err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR")
 			if !reset && (err != nil || (code < 500 && code != http.StatusTooManyRequests)) {
 				t.Errorf("a write without etcd: %d, %v", code, err)
@@ -251,7 +248,7 @@ func TestEtcdAway(t *testing.T) {
 			if took := time.Since(began); took > 12*time.Second {
 				t.Errorf("a write without etcd took %s", took)
 			}
-			// The server lives, and says that it is not well.
+			// The server is live, but not ready.
 			s.HTTP(t, nil).Get("/livez?exclude=etcd")
 			if code, err := s.HTTP(t, nil).Try(harness.Context(t), "GET", "/readyz", ""); err != nil || code == http.StatusOK {
 				t.Errorf("readyz without etcd: %d, %v", code, err)
@@ -289,7 +286,7 @@ func TestReplicas(t *testing.T) {
 	w := two.HTTP(t, nil).Watch(defaultConfigMaps + "?watch=1&fieldSelector=metadata.name=shared")
 	one.HTTP(t, nil).Must(http.StatusCreated, "POST", defaultConfigMaps, configMap("shared"))
 	want(t, "event", line(w.Next()), "ADDED shared")
-	// A read without a version is not older than what any replica acknowledged.
+	// A read without a resourceVersion includes all writes acknowledged by any replica.
 	for i := range 20 {
 		name := fmt.Sprintf("n%d", i)
 		one.HTTP(t, nil).Must(http.StatusCreated, "POST", defaultConfigMaps, configMap(name))

@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Flags of kube-apiserver do here what they do there.
+// Flags of kube-apiserver have the same effect here.
 func TestFlagsOfKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -168,13 +168,13 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 	}
 }
 
-// lifetime returns how many seconds a token of a pod is valid for that somebody asks for some seconds.
+// lifetime requests a pod's token for a number of seconds, and returns the seconds that it is valid for.
 func lifetime(t *testing.T, s *harness.Server, seconds int64) int64 {
 	t.Helper()
 	pods := "/api/v1/namespaces/default/pods"
 	name := fmt.Sprintf("for-%d", seconds)
 	var token, uid string
-	// The service account of a namespace is made in a moment.
+	// The service account of the namespace is created shortly.
 	harness.Eventually(t, "there is a pod", func() error {
 		if r := s.HTTP(t, nil).Do("POST", pods, harness.Pod(name)); r.Code != http.StatusCreated && r.Code != http.StatusConflict {
 			return fmt.Errorf("%d %s", r.Code, r.Raw)
@@ -205,7 +205,7 @@ func lifetime(t *testing.T, s *harness.Server, seconds int64) int64 {
 	return claims.Exp - claims.Iat
 }
 
-// --etcd-compaction-interval: what happened before is forgotten as often as the flag says.
+// --etcd-compaction-interval: history is compacted as often as the flag specifies.
 func TestTheCompactionInterval(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--etcd-compaction-interval", "500ms")
@@ -220,8 +220,7 @@ func TestTheCompactionInterval(t *testing.T) {
 	})
 }
 
-// --shutdown-delay-duration: a server that is to end serves on meanwhile, and only says that it is not
-// ready.
+// --shutdown-delay-duration: a stopping server serves requests during the delay, and is not ready.
 func TestTheShutdownDelay(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--shutdown-delay-duration", "3s")

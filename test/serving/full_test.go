@@ -10,15 +10,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/speed"
 )
 
-// S11.65: a server that is killed and started while its database is full answers as before: it
-// deletes, judges dry runs, and refuses what would take space, with the reason. With a larger quota
-// it writes again.
+// S11.65: a server that is killed and restarted while its database is full behaves as before: it deletes,
+// evaluates dry runs, and rejects writes that need space, with the reason. With a larger quota it accepts
+// writes again.
 func TestAFullDatabaseAfterARestart(t *testing.T) {
 	t.Parallel()
 	quota := speed.Of(16, 64) << 20
 	s := harness.Start(t, "--etcd-quota", fmt.Sprint(quota))
 	h := s.HTTP(t, nil)
-	// The space that etcd cannot use next to objects of this size is small, so that the database stays full.
+	// Objects of this size leave little unusable space in etcd, so that the database stays full.
 	big := strings.Repeat("x", 60_000)
 	object := func(name string) string {
 		return `{"metadata":{"name":"` + name + `"},"data":{"big":"` + big + `"}}`
@@ -39,7 +39,7 @@ func TestAFullDatabaseAfterARestart(t *testing.T) {
 	h.Must(http.StatusOK, "GET", "/readyz", "")
 	h.Must(http.StatusCreated, "POST", defaultConfigMaps+"?dryRun=All", object("dry"))
 	h.Must(http.StatusOK, "DELETE", defaultConfigMaps+"/c0", "")
-	// The server may have freed the space that etcd could not use before.
+	// Space that etcd could not use before may be free now.
 	if r := h.Do("POST", defaultConfigMaps, object("more")); r.Code != http.StatusCreated && (r.Code != http.StatusServiceUnavailable || !strings.Contains(string(r.Raw), "the database of the storage is full")) {
 		t.Errorf("%d %s", r.Code, r.Raw)
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A client that waits for /healthz finds the objects that every cluster has.
+// When /healthz succeeds, the objects that every cluster has exist.
 func TestHealthyMeansThatWhatEveryClusterHasIsThere(t *testing.T) {
 	t.Parallel()
-	// The program is built before the time of the servers below begins.
+	// Build the program before the time of the servers below starts.
 	harness.Shared(t)
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(`secret,admin,1,"system:masters"`+"\n"), 0o600); err != nil {
@@ -46,8 +46,7 @@ func TestHealthyMeansThatWhatEveryClusterHasIsThere(t *testing.T) {
 		_, err = io.Copy(io.Discard, resp.Body)
 		return resp.StatusCode, err
 	}
-	// missing waits until the path says that the server is well, and returns which of
-	// the objects are not there then.
+	// missing waits until the health path succeeds, and returns the objects that do not exist then.
 	missing := func(ctx context.Context, server, health string, objects ...string) ([]string, error) {
 		for {
 			if code, err := get(ctx, server+health); err == nil && code == http.StatusOK {
@@ -132,7 +131,7 @@ spec:
 	}
 }
 
-// Probes of kube-apiserver name these.
+// Probes of kube-apiserver use these names.
 func TestHealthChecksHaveTheNamesOfKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	h := harness.Shared(t).HTTP(t, nil)
@@ -151,7 +150,7 @@ func TestHealthChecksHaveTheNamesOfKubeAPIServer(t *testing.T) {
 	}
 }
 
-// Since Kubernetes 1.37 histograms come in both forms.
+// Since Kubernetes 1.37, histograms have both representations.
 func TestMetricsHaveNativeHistograms(t *testing.T) {
 	t.Parallel()
 	h := harness.Shared(t).HTTP(t, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A link among the data does not choose where the credentials of the administrator go. A link that
-// the administrator names does.
+// The administrator's kubeconfig is not written through a symlink in the data directory, but is written
+// through a symlink that the administrator names.
 func TestTheKubeconfigIsNotWrittenThroughALinkAmongTheData(t *testing.T) {
 	t.Parallel()
 	data, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "planted")

@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A list of all objects is byte for byte the list by a selector that all objects match, whatever
-// the server keeps of earlier lists. A list of 1,000 objects and more at any version waits for its
-// turn, unless it has a selector.
+// A list of all objects is identical to the list with a selector that matches all objects, whatever the
+// server caches from earlier lists. A list of 1,000 or more objects at any version waits for its turn, unless
+// it has a selector.
 func TestListsAreTheSameHoweverTheyAreRead(t *testing.T) {
 	s := harness.Start(t)
 	h := s.HTTP(t, nil)
@@ -65,7 +65,7 @@ func TestListsAreTheSameHoweverTheyAreRead(t *testing.T) {
 						if again := h.Do("GET", list+"?"+query, "", "Accept", accept).Raw; !bytes.Equal(whole, again) {
 							return fmt.Errorf("the list changed: %s", cmp.Diff(string(whole), string(again)))
 						}
-						// A page by a selector does not say how many objects remain.
+						// A page of a list with a selector lacks the number of remaining objects.
 						if query != "limit=7" && !bytes.Equal(whole, selected) {
 							return fmt.Errorf("it is another one by a selector: %s", cmp.Diff(string(selected), string(whole)))
 						}

@@ -2,7 +2,7 @@ package serving
 
 import "github.com/gatehouse-dev/gatehouse/test/harness"
 
-// What tests of several packages share.
+// Shared with other test packages.
 const (
 	applyPatch     = harness.ApplyPatch
 	jsonPatch      = harness.JSONPatch

@@ -22,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// quotaRace has clients create and delete objects under a quota, and looks whether there are ever
-// more than it allows.
+// quotaRace lets clients create and delete objects under a quota, and checks that the quota is never
+// exceeded.
 type quotaRace struct {
 	*testing.T
 	clients                       []*kubernetes.Clientset
@@ -50,7 +50,7 @@ func newQuotaRace(t *testing.T, ns string, servers ...*harness.Server) *quotaRac
 		}
 		return err
 	})
-	// Servers other than the first hear of the quota a moment later.
+	// The other servers observe the quota with a delay.
 	for i, c := range q.clients[1:] {
 		harness.Eventually(t, fmt.Sprintf("server %d knows the quota", i+1), func() error {
 			_, err := c.CoreV1().ConfigMaps(ns).Create(harness.Context(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -63,7 +63,7 @@ func newQuotaRace(t *testing.T, ns string, servers ...*harness.Server) *quotaRac
 	return q
 }
 
-// run works with some clients until ctx ends.
+// run runs a number of clients until ctx ends.
 func (q *quotaRace) run(ctx context.Context, writers int) {
 	var running sync.WaitGroup
 	for w := range writers {
@@ -78,13 +78,13 @@ func (q *quotaRace) run(ctx context.Context, writers int) {
 				case apierrors.IsForbidden(err):
 					q.refused.Add(1)
 				default:
-					// Its server is away.
+					// The client's server is down.
 					select {
 					case <-ctx.Done():
 					case <-time.After(50 * time.Millisecond):
 					}
 				}
-				// Each client makes room at times.
+				// Each client occasionally deletes objects.
 				if list, err := secrets.List(ctx, metav1.ListOptions{}); err == nil {
 					q.lists.Add(1)
 					if len(list.Items) > q.limit {
@@ -109,7 +109,7 @@ func (q *quotaRace) check() {
 	if q.created.Load() == 0 {
 		q.Error("nothing was created")
 	}
-	// When all is quiet, the use is what is there.
+	// When the clients have stopped, the quota's use equals the number of objects.
 	harness.Eventually(q, "the use is what is there", func() error {
 		list, err := q.clients[0].CoreV1().Secrets(q.ns).List(harness.Context(q), metav1.ListOptions{})
 		if err != nil {
@@ -126,7 +126,7 @@ func (q *quotaRace) check() {
 	})
 }
 
-// raceFor is how long clients race; GATEHOUSE_RACE changes it.
+// raceFor returns the duration of a race; GATEHOUSE_RACE changes it.
 func raceFor(t *testing.T) time.Duration {
 	given := os.Getenv("GATEHOUSE_RACE")
 	if given == "" {
@@ -139,7 +139,7 @@ func raceFor(t *testing.T) time.Duration {
 	return d
 }
 
-// S9.21: creates and deletes at the same time never exceed a quota.
+// S9.21: concurrent creates and deletes never exceed a quota.
 func TestAQuotaIsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
@@ -150,7 +150,7 @@ func TestAQuotaIsNeverExceeded(t *testing.T) {
 	q.check()
 }
 
-// S9.21, with three servers on one etcd, of which one is killed and comes back.
+// S9.21, with three servers on one etcd, one of which is killed and restarted.
 func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -166,7 +166,8 @@ func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
 		select {
 		case <-time.After(raceFor(t)):
 			servers[0].Kill(t)
-			// It ran the controllers. Others take them over when its Lease is over, or gone.
+			// The killed server ran the controllers. The others take over when its Lease has expired or is
+			// deleted.
 			leases := q.clients[1].CoordinationV1().Leases(metav1.NamespaceSystem)
 			if err := leases.Delete(harness.Context(t), "gatehouse-controllers", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
@@ -180,7 +181,7 @@ func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
 	q.check()
 }
 
-// S9.21: a quota holds as soon as anyone can see that it was counted.
+// S9.21: a quota is enforced as soon as its counted use is visible.
 func TestACountedQuotaHolds(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
@@ -216,7 +217,7 @@ func TestACountedQuotaHolds(t *testing.T) {
 	}
 }
 
-// S9.21: nothing of a namespace with a quota stays in etcd, however its namespace went.
+// S9.21: nothing of a quota stays in etcd after its namespace is deleted in any way.
 func TestNothingOfAQuotaStaysWhenItsNamespaceIsGone(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -226,7 +227,7 @@ func TestNothingOfAQuotaStaysWhenItsNamespaceIsGone(t *testing.T) {
 	}
 	defer stored.Close()
 	const fences = "/registry/gatehouse/quotas/"
-	// This one went while no server ran.
+	// A namespace that was deleted while no server ran.
 	if _, err := stored.Put(harness.Context(t), fences+"long-gone", ""); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S26.1: what cannot be emulated is said in a sentence that names what can.
+// S26.1: a version that cannot be emulated causes a one-sentence error that lists the possible versions.
 func TestVersionsThatCannotBeEmulated(t *testing.T) {
 	t.Parallel()
 	const possible = "; possible are 1.34, 1.35, 1.36 and 1.37"
@@ -22,7 +22,7 @@ func TestVersionsThatCannotBeEmulated(t *testing.T) {
 		{"--emulated-version=1.35 --min-compatibility-version=1.36", `gatehouse: --min-compatibility-version "1.36": minCompatibilityVersion version 1.36 is not between [1.34, 1.35]` + possible},
 		{"--emulation-forward-compatible", "gatehouse: --emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.1"},
 		{"--emulated-version=1.37 --runtime-config-emulation-forward-compatible", "gatehouse: --runtime-config-emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.1"},
-		// S26.5: a gate that the release does not have.
+		// S26.5: a feature gate that the release does not have.
 		{"--emulated-version=1.34 --feature-gates=NodeDeclaredFeatures=true", "gatehouse: --feature-gates: cannot set feature gate NodeDeclaredFeatures to true, feature is PreAlpha at emulated version 1.34, min compatibility version 1.33"},
 	} {
 		if got := harness.Refuses(t, strings.Fields(tt.flags)...); got != tt.says {
@@ -31,7 +31,7 @@ func TestVersionsThatCannotBeEmulated(t *testing.T) {
 	}
 }
 
-// kindsIn are the resources of a version; nil when it is not served.
+// resourcesIn returns the resources of a version; nil if the version is not served.
 func resourcesIn(h *harness.HTTP, path string) []string {
 	r := h.Do("GET", path, "")
 	if r.Code != http.StatusOK {
@@ -47,11 +47,12 @@ func resourcesIn(h *harness.HTTP, path string) []string {
 
 const (
 	apiAdmission = "/apis/admissionregistration.k8s.io/v1"
-	// hostnamed is a pod with a field that Kubernetes 1.35 has by default.
+	// hostnamed is a pod with a field that is enabled by default since Kubernetes 1.35.
 	hostnamed = `{"metadata":{"name":"hostnamed"},"spec":{"hostnameOverride":"web.example.com","containers":[{"name":"c","image":"i"}]}}`
 )
 
-// A server that emulates 1.34 is 1.34 in what it says, serves, drops, and is judged by: S26.2, S26.3, S26.4, S26.5, S26.9.
+// A server that emulates 1.34 reports that version, serves its APIs, drops its unknown fields and uses its
+// admission rules: S26.2, S26.3, S26.4, S26.5, S26.9.
 func TestAnEmulatedRelease(t *testing.T) {
 	t.Parallel()
 	s := harness.StartTest(t, "--emulated-version=1.34")
@@ -130,8 +131,8 @@ func TestAnEmulatedRelease(t *testing.T) {
 	})
 }
 
-// S26.13: a field that the release does not have counts, with a warning, or is unknown, as to a
-// server of the release.
+// S26.13: a field that the release does not have is accepted with a warning, or is unknown, as on a server of
+// the release.
 func TestFieldsThatCameLater(t *testing.T) {
 	t.Parallel()
 	const (
@@ -236,7 +237,7 @@ func TestFieldsThatCameLater(t *testing.T) {
 	}
 }
 
-// S26.15: with --later-fields reject, warnings and documents say what the release says.
+// S26.15: with --later-fields reject, warnings and documents match the release.
 func TestWhatAReleaseSays(t *testing.T) {
 	t.Parallel()
 	const (
@@ -247,7 +248,7 @@ func TestWhatAReleaseSays(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		flags []string
-		// address is in a warning; own reports whether what only Gatehouse says is there.
+		// address occurs in a warning; own reports whether fields that only Gatehouse has are present.
 		address string
 		own     bool
 	}{
@@ -288,7 +289,7 @@ func TestWhatAReleaseSays(t *testing.T) {
 	}
 }
 
-// S26.3: what came later is served where flags ask for it.
+// S26.3: flags enable later API versions.
 func TestLaterVersionsOfAnEmulatedRelease(t *testing.T) {
 	t.Parallel()
 	const refusal = `cannot enable version storagemigration.k8s.io/v1 in runtime-config because all the resources have been introduced after the current version 1.34. ` +
@@ -302,7 +303,8 @@ func TestLaterVersionsOfAnEmulatedRelease(t *testing.T) {
 	}
 }
 
-// S26.5, S26.7: without emulation, the gates and the CEL libraries are those of the release itself.
+// S26.5, S26.7: without emulation, the server has the feature gates and the CEL libraries of the release
+// itself.
 func TestTheReleaseItself(t *testing.T) {
 	t.Parallel()
 	s := harness.StartTest(t, "--min-compatibility-version=1.37")
@@ -322,8 +324,8 @@ func TestTheReleaseItself(t *testing.T) {
 	}
 }
 
-// S26.8: servers with different releases share an etcd, and a server goes back to an older release
-// and forth again on the same data.
+// S26.8: servers with different releases share an etcd, and a server switches to an older release and back on
+// the same data.
 func TestReleasesOnTheSameData(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -338,12 +340,12 @@ func TestReleasesOnTheSameData(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", apiAdmission+"/mutatingadmissionpolicies", policy)
 	h.Must(http.StatusCreated, "POST", apiAdmission+"/mutatingadmissionpolicybindings", `{"metadata":{"name":"kept.example.com"},"spec":{"policyName":"kept.example.com"}}`)
 
-	// A field that is stored stays, also when the older release writes the object.
+	// A stored field survives a write by the older release.
 	labelled := old.Must(http.StatusOK, "PATCH", pod, `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch)
 	if got := labelled.At("spec", "hostnameOverride"); got != "web.example.com" {
 		t.Errorf("after a write of the older release, spec.hostnameOverride is %v", got)
 	}
-	// Each server has the kinds of its release, and judges by them.
+	// Each server has the kinds of its release, and evaluates policies only of these kinds.
 	old.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", apiAdmission+"/mutatingadmissionpolicies/kept.example.com", "")
 	for _, tt := range []struct {
 		h    *harness.HTTP
@@ -355,12 +357,12 @@ func TestReleasesOnTheSameData(t *testing.T) {
 			t.Errorf("%s: data.by is %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	// What one release stored, the other one reads.
+	// Each release reads the objects stored by the other.
 	old.Must(http.StatusCreated, "POST", "/apis/apps/v1/namespaces/"+ns+"/deployments",
 		`{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
 	h.Get("/apis/apps/v1/namespaces/" + ns + "/deployments/d")
 
-	// The newer server goes away, and comes back: what the older one did not serve is still there.
+	// The newer server stops and restarts: objects that the older release did not serve still exist.
 	newer.Stop(t)
 	old.Must(http.StatusCreated, "POST", configMaps(ns), `{"metadata":{"name":"meanwhile"}}`)
 	again := harness.Start(t, "--etcd-servers", etcd.URL).HTTP(t, nil)
@@ -370,9 +372,9 @@ func TestReleasesOnTheSameData(t *testing.T) {
 	}
 }
 
-// S26.8: an older release starts on what a newer one stored, and both go on by turns. The older one
-// keeps what it would not accept in a new object, and accepts no new one, as upstream's validation of
-// updates does. Each server reads what the other one writes.
+// S26.8: an older release starts on the data of a newer one, and both run alternately. The older release
+// keeps values that it would reject in a new object, and rejects new ones, like upstream's validation of
+// updates. Each server reads the objects of the other.
 func TestADowngradeOnExistingData(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -380,8 +382,8 @@ func TestADowngradeOnExistingData(t *testing.T) {
 	h := first.HTTP(t, nil)
 	ns := first.Namespace(t)
 	services, scalers := "/api/v1/namespaces/"+ns+"/services", "/apis/autoscaling/v2/namespaces/"+ns+"/horizontalpodautoscalers"
-	// The name of a service may begin with a digit since 1.36, and the least number of replicas may
-	// be zero since 1.37.
+	// The name of a service may begin with a digit since 1.36, and the minimum number of replicas may be zero
+	// since 1.37.
 	service := func(name string) string { return `{"metadata":{"name":"` + name + `"},"spec":{"ports":[{"port":80}]}}` }
 	scaler := func(name string) string {
 		return `{"metadata":{"name":"` + name + `"},"spec":{"minReplicas":0,"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},` +

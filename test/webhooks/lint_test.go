@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// The response to the write of a dangerous registration contains a warning: one that stops a cluster, or
-// fails on every call (S1.38).
+// The response to the write of a dangerous registration contains a warning. Dangerous webhooks block a
+// cluster, or fail on every call (S1.38).
 func TestWritersAreWarnedOfDangers(t *testing.T) {
 	s := harness.Start(t)
 	h := s.HTTP(t, nil)

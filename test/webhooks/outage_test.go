@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// everything returns a webhook that matches all writes, in all namespaces except those of the cluster and of
-// the webhooks themselves (Webhook Bootstrapping, "Guidelines on namespace labeling").
+// everything returns a webhook that matches all writes, in all namespaces except the namespaces of the
+// cluster and of the webhooks themselves (Webhook Bootstrapping, "Guidelines on namespace labeling").
 func everything(url, policy string) map[string]any {
 	return map[string]any{
 		"name":         "everything.example.com",

@@ -18,23 +18,23 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// Limits of the memory of values (S16.23). The limits of cost count steps, and a call that
-// costs a few units may make a value of gigabytes.
+// Limits of the memory of values (S16.23). Cost limits count steps, and a call that costs a few
+// units may produce a value of gigabytes.
 const (
-	// MaxValue bounds the bytes of a value that a function makes. An element of a list counts
-	// as 16.
+	// MaxValue bounds the bytes of a value produced by a function. An element of a list counts as
+	// 16 bytes.
 	MaxValue = 16 << 20
-	// MaxMade bounds the bytes of all these values of a Run.
+	// MaxMade bounds the total bytes of these values in a Run.
 	MaxMade = 64 << 20
-	// element is what an element of a list counts as.
+	// element is the size of an element of a list.
 	element = 16
 	// small is the size up to which a value is not counted.
 	small = 256
 )
 
-// makers are the functions that make texts and lists as large as their arguments or larger. The
-// value returns a bound for the size of the result before the call; nil for a function whose
-// result is not larger than its arguments, or whose cost is as large as its result.
+// makers are the functions whose texts and lists can be as large as their arguments or larger. The
+// map value bounds the size of the result before the call; nil for a function whose result is not
+// larger than its arguments, or whose cost is as large as its result.
 var makers = map[string]func(args []ref.Val) int{
 	"replace": sizeOfReplaced, "join": sizeOfJoined, "format": sizeOfFormatted, "split": sizeOfSplit,
 	"lists.range": sizeOfRange, "flatten": sizeOfFlat,
@@ -42,9 +42,9 @@ var makers = map[string]func(args []ref.Val) int{
 	"string": nil, "bytes": nil, "distinct": nil, "sort": nil, "@sortByAssociatedKeys": nil, "reverse": nil, "slice": nil,
 }
 
-// bounded returns the option that makes a program observe the limits.
+// bounded returns the program option that enforces the limits.
 func bounded(env *cel.Env) cel.ProgramOption {
-	// Functions copies the table of all functions, and most expressions call none of makers.
+	// Functions copies the table of all functions, and most expressions call no function in makers.
 	declared := sync.OnceValue(env.Functions)
 	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
@@ -78,7 +78,7 @@ func boundedSum(call interpreter.InterpretableCall) interpreter.InterpretableV2 
 	return call
 }
 
-// operation returns the function that a call calls; nil when it is not known before the call.
+// operation returns the function of a call; nil if it is not known before the call.
 func operation(declared *decls.FunctionDecl, call interpreter.InterpretableCall) functions.FunctionOp {
 	bindings, err := declared.Bindings()
 	if err != nil {
@@ -105,7 +105,7 @@ func operation(declared *decls.FunctionDecl, call interpreter.InterpretableCall)
 	return nil
 }
 
-// exceed ends an evaluation in the same way as the limit of cost.
+// exceed ends an evaluation with the error of an exceeded cost limit.
 func exceed() {
 	panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "operation cancelled: actual cost limit exceeded"})
 }
@@ -113,18 +113,18 @@ func exceed() {
 // metered is a call that counts the size of its result.
 type metered struct {
 	interpreter.InterpretableCall
-	// refers reports whether a list that the call makes only refers to other lists.
+	// refers reports whether the list returned by the call only refers to other lists.
 	refers bool
-	// op is the function to call with args if estimate allows; nil to make the call without an
+	// op is the function to call with args if estimate allows it; nil to make the call without an
 	// estimate.
 	op       functions.FunctionOp
 	args     []interpreter.InterpretableV2
 	estimate func(args []ref.Val) int
 }
 
-// call calls op as the interpreter does. Of one or two arguments it evaluates all, even after
-// an error, because this shows in the cost. Of more arguments it evaluates those up to the
-// first error.
+// call calls op like the interpreter. If there are one or two arguments, it evaluates all, even
+// after an error, because this affects the cost. If there are more arguments, it stops at the first
+// error.
 func (m *metered) call(frame *interpreter.ExecutionFrame) ref.Val {
 	var failed ref.Val
 	values := make([]ref.Val, len(m.args))
@@ -173,7 +173,7 @@ func (m *metered) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // Eval implements interpreter.Interpretable.
 func (m *metered) Eval(vars interpreter.Activation) ref.Val { return m.Exec(interpreter.AsFrame(vars)) }
 
-// sizeOf returns the size with which a value counts.
+// sizeOf returns the counted size of a value.
 func sizeOf(value ref.Val) int {
 	switch v := value.(type) {
 	case types.String:
@@ -198,8 +198,8 @@ func text(args []ref.Val, i int) string {
 	return string(s)
 }
 
-// times returns how often a function acts that has found matches: found, or less if its
-// optional argument i is a lower limit.
+// times returns the number of matches to which a function applies: found, or less if its optional
+// argument i is a lower limit.
 func times(found int, args []ref.Val, i int) int {
 	if i < len(args) {
 		if most, ok := args[i].(types.Int); ok && most >= 0 && int64(most) < int64(found) {
@@ -300,11 +300,11 @@ func sizeOfFormatted(args []ref.Val) int {
 // printed adds the largest possible length of a value's text to total, until total is too
 // large.
 func printed(value ref.Val, total *int) {
-	// The longest text of a number or of a time is that of an int in base 2.
+	// The longest text of a number or of a time is an int in base 2.
 	const scalar = 64
 	switch v := value.(type) {
 	case types.String:
-		// In hexadecimal it has twice the length.
+		// The hexadecimal form is twice as long.
 		*total += 2 * len(v)
 	case types.Bytes:
 		*total += 2 * len(v)

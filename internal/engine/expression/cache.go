@@ -6,8 +6,8 @@ import (
 	"weak"
 )
 
-// Cache makes expressions, and makes equal ones only once. It keeps only expressions that are
-// still in use. Its zero value is ready.
+// Cache creates expressions, and shares equal ones. It keeps only expressions that are still in
+// use. Its zero value is ready.
 type Cache struct {
 	expressions shared[key, Expression]
 	variables   shared[string, Variables]
@@ -23,13 +23,13 @@ func (c *Cache) Variables(list []Variable, scope Scope) *Variables {
 	return c.variables.get(variablesKey(list, scope), func() *Variables { return NewVariables(list, scope) })
 }
 
-// shared has the values that are in use, by their keys.
+// shared has the values in use, by key.
 type shared[K comparable, V any] struct {
 	mu     sync.Mutex
 	values map[K]weak.Pointer[V]
 }
 
-// get returns the value of a key. It makes one if none is in use.
+// get returns the value of a key, or a new value if none is in use.
 func (s *shared[K, V]) get(k K, made func() *V) *V {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *shared[K, V]) get(k K, made func() *V) *V {
 	return v
 }
 
-// forget forgets the key of a value that is not in use any more, unless there is another one.
+// forget removes the key of a value that is no longer in use, unless there is a new value.
 func (s *shared[K, V]) forget(k K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

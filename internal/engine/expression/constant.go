@@ -15,13 +15,13 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// constantLimit is the most that Constant spends on an expression, in the units of CEL. The
-// time that an evaluation takes can grow with the square of its cost, because of how CEL
-// counts: at PerExpression it can be more than half a minute.
+// constantLimit bounds the cost of an evaluation in Constant, in CEL cost units. The time of an
+// evaluation can grow with the square of its cost, because of how CEL counts: at PerExpression it
+// can be more than half a minute.
 const constantLimit = PerExpression / 20
 
-// Analysis says what is known about an expression before there is a request. It compiles the
-// expression once, and is safe for concurrent use.
+// Analysis analyzes an expression without a request. It compiles the expression once, and is safe
+// for concurrent use.
 type Analysis struct {
 	e    *Expression
 	once sync.Once
@@ -30,7 +30,7 @@ type Analysis struct {
 	env     *cel.Env
 	err     error
 
-	// program is made when Constant is first called.
+	// program is created when Constant is first called.
 	program func() (cel.Program, error)
 }
 
@@ -55,27 +55,27 @@ func (a *Analysis) compile() {
 	})
 }
 
-// Err says why the expression does not compile, nil when it does.
+// Err returns the compilation error of the expression; nil if it compiles.
 func (a *Analysis) Err() error {
 	a.compile()
 	return a.err
 }
 
-// Known is what is known about all requests in advance.
+// Known has the facts that are known about all requests in advance.
 type Known struct {
-	// Operation is the operation of all of them, empty if they have several.
+	// Operation is the operation of all requests; empty if there are several.
 	Operation string
-	// Group and Resource are those of request.resource; nil if there are several.
+	// Group and Resource are the group and resource of request.resource; nil if there are several.
 	Group, Resource *string
 	// Namespace reports whether namespaceObject is the namespace, as in policies. In the
 	// conditions of webhooks namespaceObject is null.
 	Namespace bool
 }
 
-// Constant evaluates the expression as Eval does, with the known values, and with unknown
-// values for everything else. If the outcome depends only on known values, known is true, and
-// value or err is the outcome for every request. known is false for an expression that is
-// expensive to evaluate, and if ctx ends before the evaluation.
+// Constant evaluates the expression like Eval, with the known values, and with unknown values for
+// everything else. If the outcome depends only on known values, known is true, and value or err is
+// the outcome for every request. known is false for an expression that is expensive to evaluate,
+// and if ctx ends before the evaluation.
 func (a *Analysis) Constant(ctx context.Context, k *Known) (value ref.Val, err error, known bool) {
 	if a.compile(); a.err != nil {
 		return nil, nil, false
@@ -101,7 +101,7 @@ func (a *Analysis) Constant(ctx context.Context, k *Known) (value ref.Val, err e
 	return value, nil, true
 }
 
-// unknownFields are fields of the variable request that are not known before a request.
+// unknownFields are the fields of the variable request that are not known in advance.
 var unknownFields = fields("requestKind", "requestResource", "subResource", "requestSubResource", "name", "namespace", "userInfo", "dryRun", "options")
 
 func fields(names ...string) (list []*cel.AttributePatternType) {
@@ -111,7 +111,7 @@ func fields(names ...string) (list []*cel.AttributePatternType) {
 	return list
 }
 
-// hidden are variables that are not known.
+// hidden returns patterns for variables that are not known.
 func hidden(names ...string) (list []*cel.AttributePatternType) {
 	for _, name := range names {
 		list = append(list, cel.AttributePattern(name))
@@ -119,7 +119,7 @@ func hidden(names ...string) (list []*cel.AttributePatternType) {
 	return list
 }
 
-// field is a field of the variable request.
+// field returns the pattern of a field of the variable request.
 func field(path ...string) *cel.AttributePatternType {
 	p := cel.AttributePattern("request")
 	for _, name := range path {
@@ -128,7 +128,7 @@ func field(path ...string) *cel.AttributePatternType {
 	return p
 }
 
-// activation returns the variables, and which of them are not known.
+// activation returns the variables, and patterns for the unknown ones.
 func (k *Known) activation() (vars map[string]any, unknown []*cel.AttributePatternType) {
 	request, resource := map[string]any{}, map[string]any{}
 	request["resource"] = resource
@@ -169,27 +169,26 @@ func (k *Known) activation() (vars map[string]any, unknown []*cel.AttributePatte
 	return vars, unknown
 }
 
-// The assumptions of Cost in addition to the size of lists. An API server bounds an object as a
-// whole, so the lists in the elements of a long list are short: a pod of 200 containers with 5
-// variables each is about the largest possible. Params are written by hand.
+// The size assumptions of Cost in addition to the size of lists. An API server bounds an object as
+// a whole, so the lists in the elements of a long list are short: a pod of 200 containers with 5
+// variables each is about the largest possible. Params are written manually.
 const (
 	nestedSize = 5
 	paramsSize = 20
 	textSize   = 100
 )
 
-// Cost returns an upper bound for the cost of one evaluation, in CEL cost units. It assumes
-// that no list or map of the input has more than size elements, that those in an element of
-// another one have at most 5, as do the parts of a text, those of params at most 20, and texts at
-// most 100 characters.
-// Cost returns math.MaxUint64 if the cost has no bound, and 0 if the expression does not
-// compile. It does not include the variables of a policy.
+// Cost returns an upper bound for the cost of one evaluation, in CEL cost units. It assumes that
+// lists and maps of the input have at most size elements, but at most 5 if they are nested in
+// another one, and at most 20 in params; texts have at most 100 characters and 5 parts. Cost
+// returns math.MaxUint64 if the cost has no bound, and 0 if the expression does not compile. It
+// does not include the variables of a policy.
 func (a *Analysis) Cost(size uint64) uint64 {
 	if a.compile(); a.err != nil {
 		return 0
 	}
-	// Most values in expressions have no type. The first estimate finds out over which values
-	// they loop, so that the second estimate can distinguish lists from texts.
+	// Most values in expressions have no type. The first estimate finds the values with loops over
+	// them, so that the second estimate can distinguish lists from texts.
 	known := estimator{&library.CostEstimator{SizeEstimator: &sizes{list: size, loops: map[string]bool{}}}}
 	if _, err := a.env.EstimateCost(a.checked, known); err != nil {
 		return math.MaxUint64
@@ -201,11 +200,11 @@ func (a *Analysis) Cost(size uint64) uint64 {
 	return estimate.Max
 }
 
-// sizes estimates how large the parts of the input are.
+// sizes estimates the sizes of parts of the input.
 type sizes struct {
 	noCalls
 	list uint64
-	// loops are the paths of the values that expressions loop over.
+	// loops are the paths of the values with loops over them.
 	loops map[string]bool
 }
 
@@ -235,8 +234,8 @@ func (s *sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	return &checker.SizeEstimate{Min: 0, Max: size}
 }
 
-// estimator is upstream's estimator, except for the number of parts into which a text is split:
-// upstream assumes one part for each character.
+// estimator is the estimator of k8s.io/apiserver, except for the number of parts into which a text
+// is split: k8s.io/apiserver assumes one part for each character.
 type estimator struct{ *library.CostEstimator }
 
 // EstimateCallCost implements checker.CostEstimator.

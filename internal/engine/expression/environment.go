@@ -17,19 +17,19 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
-// Scope says which variables an expression may use in addition to object, oldObject, request
-// and namespaceObject, and which types.
+// Scope selects the variables that an expression may use in addition to object, oldObject, request
+// and namespaceObject, and the types.
 type Scope struct {
 	// Params declares params.
 	Params bool
 	// Authorizer declares authorizer and authorizer.requestResource.
 	Authorizer bool
-	// Patches declares the types that mutations are made of.
+	// Patches declares the types of mutations.
 	Patches bool
 }
 
-// environments has the language for new and for stored expressions, by scope. Making one takes
-// some milliseconds, so each is made when its first expression is compiled.
+// environments has the language for new and for stored expressions, by scope. Creating an
+// environment takes some milliseconds, so each is created when its first expression is compiled.
 var environments = func() (all [8]func() *environment.EnvSet) {
 	for i := range all {
 		all[i] = sync.OnceValue(func() *environment.EnvSet {
@@ -58,16 +58,16 @@ func environmentOf(s Scope) *environment.EnvSet {
 	return environments[i]()
 }
 
-// newEnvironment makes the environment of a scope. object is the type of the objects; nil
-// when they may be anything, as at run time.
+// newEnvironment returns the environment of a scope. object is the type of the objects; nil if they
+// may have any type, as at run time.
 func newEnvironment(s Scope, object *apiservercel.DeclType) (*environment.EnvSet, error) {
 	return Shapes{Object: object, HasParams: s.Params, Authorizer: s.Authorizer, Patches: s.Patches}.environment()
 }
 
-// environment makes the environment of expressions about objects and params of these types.
+// environment returns the environment of expressions for objects and params of these types.
 func (s Shapes) environment(more ...cel.EnvOption) (*environment.EnvSet, error) {
-	// An expression that uses a field that the type of namespaceObject does not have does not compile,
-	// even where the value is always null (S2.30, S16.6).
+	// An expression that uses an unknown field of namespaceObject does not compile, even where the
+	// value is always null (S2.30, S16.6).
 	request, namespace := admissioncel.BuildRequestType(), admissioncel.BuildNamespaceType()
 	declared := []*apiservercel.DeclType{namespace, request}
 	of := func(t *apiservercel.DeclType) *cel.Type {
@@ -129,7 +129,7 @@ func check(env *cel.Env, expression string, result Result) (*cel.Ast, *CompileEr
 	return checked, nil
 }
 
-// compile makes a program of an expression, and returns the type of its value.
+// compile compiles an expression to a program, and returns the type of its value.
 func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.Type, *CompileError) {
 	checked, wrong := check(env, expression, result)
 	if wrong != nil {
@@ -197,9 +197,9 @@ func uses(parsed *cel.Ast, names ...string) (found bool) {
 	return found
 }
 
-// CompileError is why an expression does not compile.
+// CompileError is the compilation error of an expression.
 type CompileError struct {
-	// Detail says what is wrong, with the place in the expression.
+	// Detail describes the error, with its position in the expression.
 	Detail string
 	// Internal reports whether the cause is an error of this program, not of the expression.
 	Internal bool
@@ -208,9 +208,9 @@ type CompileError struct {
 // Error returns the detail.
 func (e *CompileError) Error() string { return e.Detail }
 
-// Check reports whether an expression may be stored as a match condition of a webhook: it
-// compiles and its type is bool (S1.23). An expression that is already stored may use
-// everything this version knows (S1.24). The error is a *CompileError.
+// Check reports whether an expression may be stored as a match condition of a webhook: it compiles
+// and its type is bool (S1.23). An expression that is already stored may use the full language of
+// this version (S1.24). The error is a *CompileError.
 func Check(expression string, stored bool) error {
 	env := environmentOf(conditions).NewExpressionsEnv()
 	if stored {

@@ -11,23 +11,23 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Types are what a schema says about the objects in an expression. They are safe for concurrent
-// use, and must not change.
+// Types are the types and bounds in a schema for the objects of an expression. They are safe for
+// concurrent use, and must not change.
 type Types struct {
 	// Object is the type of object and oldObject.
 	Object *apiservercel.DeclType
-	// Bound returns how many elements, or characters, the value at a path of object may have
-	// at most; ok is false if the schema does not say. A path is of names of fields, with
-	// "@items" for the elements of a list, and "@keys" and "@values" for those of a map.
+	// Bound returns the maximum number of elements, or of characters, of the value at a path of
+	// object; ok is false if the schema has no limit. A path has the names of fields, "@items" for
+	// the elements of a list, and "@keys" and "@values" for the keys and values of a map.
 	Bound func(path []string) (most uint64, ok bool)
 
-	// mu guards made. It is held while an environment is made, so that each is made once.
+	// mu guards made. It is held while an environment is created, so that each is created once.
 	mu   sync.Mutex
 	made map[Scope]*environment.EnvSet
 }
 
-// environment returns the environment of a scope. To make one of a kind with many fields takes
-// milliseconds, and many policies that come at once are often about the same kinds.
+// environment returns the environment of a scope. Creating the environment of a kind with many
+// fields takes milliseconds, and policies that arrive together often have the same kinds.
 func (t *Types) environment(s Scope) (*environment.EnvSet, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,13 +45,13 @@ func (t *Types) environment(s Scope) (*environment.EnvSet, error) {
 	return set, nil
 }
 
-// unbounded is more than any schema allows: where a size is not bounded, the cost is a part of
-// the largest number there is.
+// unbounded is more than any schema allows: if a size is not bounded, the cost is a fraction of the
+// maximum uint64.
 const unbounded = math.MaxUint64 >> 16
 
-// Estimate returns what an expression costs in the worst case, in the units of CEL. ok is
-// false when the schema does not bound it, when the expression does not fit the schema, or
-// when it uses variables, params or other things whose sizes no schema bounds.
+// Estimate returns the worst-case cost of an expression, in CEL cost units. ok is false if the
+// schema does not bound it, if the expression does not fit the schema, or if it uses variables,
+// params or other values whose sizes no schema bounds.
 func Estimate(text string, scope Scope, types *Types) (cost uint64, ok bool) {
 	if types.Object == nil || !types.Object.IsObject() {
 		return 0, false
@@ -72,7 +72,7 @@ func Estimate(text string, scope Scope, types *Types) (cost uint64, ok bool) {
 	return found.Max, true
 }
 
-// bounds estimates sizes by a schema.
+// bounds estimates sizes from a schema.
 type bounds struct {
 	noCalls
 	of func(path []string) (uint64, bool)
@@ -99,7 +99,7 @@ func (b bounds) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	return &checker.SizeEstimate{Max: most}
 }
 
-// noCalls is a part of an estimator that knows nothing about the costs of calls.
+// noCalls is the part of an estimator that does not estimate calls.
 type noCalls struct{}
 
 // EstimateCallCost implements checker.CostEstimator.

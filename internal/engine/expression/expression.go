@@ -33,7 +33,7 @@ const (
 	JSONPatch
 )
 
-// results are the types of each Result; none means any.
+// results are the types of each Result; none means any type.
 var results = [...][]*cel.Type{
 	Bool:               {cel.BoolType},
 	Text:               {cel.StringType},
@@ -43,20 +43,20 @@ var results = [...][]*cel.Type{
 	JSONPatch:          {cel.ListType(cel.ObjectType("JSONPatch"))},
 }
 
-// Limits of what expressions may cost, in the units of CEL (S16.14).
+// Cost limits of expressions, in CEL cost units (S16.14).
 const (
 	// PerExpression is the limit of each expression and of each variable.
 	PerExpression = limits.PerCallLimit
-	// RunBudget is what the expressions of a Run may cost together.
+	// RunBudget is the total budget of the expressions of a Run.
 	RunBudget = limits.RuntimeCELCostBudget
-	// ConditionsBudget is what the match conditions of an entry may cost together.
+	// ConditionsBudget is the total budget of the match conditions of an entry.
 	ConditionsBudget = limits.RuntimeCELCostBudgetMatchConditions
 )
 
-// ErrOutOfBudget means that the expressions of a Run cost more together than they may.
+// ErrOutOfBudget is the error when the expressions of a Run exceed their budget.
 var ErrOutOfBudget = errors.New("validation failed due to running out of cost budget, no further validation rules will be run")
 
-// Expression is one expression. It is compiled when it is first needed, and once.
+// Expression is a CEL expression. It is compiled once, when it is first needed.
 type Expression struct {
 	key
 	once    sync.Once
@@ -64,13 +64,13 @@ type Expression struct {
 	// output is the static type; nil if the expression does not compile.
 	output *cel.Type
 	err    *CompileError
-	// env is the environment in which a variable is compiled; nil for other expressions, which
-	// use the environment of their scope. parts is the expression in the form for a Witness.
+	// env is the environment in which a variable is compiled; nil for other expressions, which use
+	// the environment of their scope. parts is the expression in the form for a Witness.
 	env   *cel.Env
 	parts witnessed
 }
 
-// key identifies an expression: two expressions with the same key are the same.
+// key identifies an expression: expressions with the same key are equal.
 type key struct {
 	text      string
 	scope     Scope
@@ -78,8 +78,8 @@ type key struct {
 	result    Result
 }
 
-// New makes an expression. variables are the fields of the variable variables; nil means that
-// the expression has no such variable.
+// New returns an expression. variables are the fields of the variable variables; nil means that the
+// expression has no such variable.
 func New(text string, scope Scope, variables *Variables, result Result) *Expression {
 	return &Expression{key: key{text, scope, variables, result}}
 }
@@ -87,10 +87,10 @@ func New(text string, scope Scope, variables *Variables, result Result) *Express
 // Text returns the expression as it was written.
 func (e *Expression) Text() string { return e.text }
 
-// Scope returns what the expression may use.
+// Scope returns the scope of the expression.
 func (e *Expression) Scope() Scope { return e.scope }
 
-// Err says why the expression does not compile, nil when it does. The error is a
+// Err returns the compilation error of the expression; nil if it compiles. The error is a
 // *CompileError.
 func (e *Expression) Err() error {
 	if e.compile(); e.err != nil {
@@ -118,8 +118,8 @@ func (e *Expression) environment() (*cel.Env, error) {
 	return environmentOf(e.scope).StoredExpressionsEnv(), nil
 }
 
-// Eval evaluates the expression. The cost counts even if there is an error; it is
-// math.MaxUint64 if it is not known. An error names what was evaluated (S2.33).
+// Eval evaluates the expression. The cost counts even if there is an error; it is math.MaxUint64 if
+// it is unknown. An error quotes the expression (S2.33).
 func (e *Expression) Eval(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
 	if e.compile(); e.err != nil {
 		return nil, 0, fmt.Errorf("compilation error: %w", e.err)
@@ -147,10 +147,10 @@ func evaluate(ctx context.Context, program cel.Program, vars interpreter.Activat
 type Outcome struct {
 	// Value is nil if there is an error.
 	Value ref.Val
-	// Err is why there is no value.
+	// Err is the evaluation error.
 	Err error
-	// Cost is the cost of the expression, and of the variables that it was the first to use.
-	// Elapsed is how long the evaluation took.
+	// Cost is the cost of the expression and of the variables that it evaluated first. Elapsed is
+	// the duration of the evaluation.
 	Cost    uint64
 	Elapsed time.Duration
 }

@@ -16,20 +16,20 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Mistake is what an expression gets wrong about the types of a kind. An evaluation may come to it
-// and fail, or the expression asks for a field that none of the kinds has.
+// Mistake is a type error of an expression for a kind. An evaluation may reach it and fail, or the
+// expression tests a field that none of the kinds has.
 type Mistake struct {
 	Kind schema.GroupVersionKind
 	At   Place
-	// Text is what the compiler writes.
+	// Text is the compiler's message.
 	Text string
 	// Always reports whether the evaluation fails for each object of the kind.
 	Always bool
 }
 
-// harmless are errors that only a compiler with types has. When the expression is evaluated, lists
-// of all types can be joined, every value can be compared with null, and objects are maps. An operand with an error has an error of its
-// own.
+// harmless matches errors that only a compiler with types reports. At run time, lists of all types
+// can be joined, every value can be compared with null, and objects are maps. An operand with an
+// error has an error of its own.
 var harmless = regexp.MustCompile(`found no matching overload for '_\+_' applied to '\(list\(.*\), list\(.*\)\)'` +
 	`|found no matching overload for '_[=!]=_' applied to '\((null, .*|.*, null)\)'` +
 	`|expression of type '[^']*\.[^']*' cannot be range of a comprehension` +
@@ -37,10 +37,10 @@ var harmless = regexp.MustCompile(`found no matching overload for '_\+_' applied
 	`|found no matching overload for '_\[_\]' applied to '\([A-Z][^,()]*, (string|dyn)\)'` +
 	`|applied to '\([^']*!error!`)
 
-// Mistakes returns what an expression gets wrong about the types of the kinds of objects that it is
-// about, in the order of kinds. A kind that is not in typed may have any fields. Mistakes leaves out
-// the parts to which the evaluation for objects of a kind does not come, and tests of a field that
-// another kind has. others reports whether the expression is about other kinds, too.
+// Mistakes returns the type errors of an expression for the kinds of its objects, in the order of
+// kinds. A kind that is not in typed may have any fields. Mistakes leaves out parts that the
+// evaluation for objects of a kind does not reach, and tests of a field that another kind has.
+// others reports whether the expression applies to other kinds, too.
 func Mistakes(ctx context.Context, text string, kinds []schema.GroupVersionKind, typed map[schema.GroupVersionKind]*Typed, others bool) []Mistake {
 	reach, ok := NewReach(text)
 	if !ok {
@@ -61,7 +61,7 @@ func Mistakes(ctx context.Context, text string, kinds []schema.GroupVersionKind,
 			}
 		}
 	}
-	// never has the places that test a field that none of the kinds has which get there.
+	// never has the places that test a field that no kind reaching them has.
 	never := map[Place]bool{}
 	for _, m := range found {
 		never[m.At] = !others && reach.Tests(m.At) != Needs && !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool {
@@ -87,9 +87,9 @@ func Mistakes(ctx context.Context, text string, kinds []schema.GroupVersionKind,
 	return kept
 }
 
-// ShapeOf returns the type of objects with a schema; name keeps the types of objects and of params
-// apart. A field that an API server cannot describe may be anything, such as a quantity: an API
-// server leaves such a field out, and calls its use an error.
+// ShapeOf returns the type of objects with a schema; name distinguishes the types of objects and of
+// params. A field that an API server cannot describe, such as a quantity, may have any type: an API
+// server leaves such a field out, and reports its use as an error.
 func ShapeOf(s *spec.Schema, name string) *apiservercel.DeclType {
 	return shapeOf(s, true).MaybeAssignTypeName(name)
 }
@@ -131,18 +131,18 @@ func shapeOf(s *spec.Schema, root bool) *apiservercel.DeclType {
 	return apiservercel.DynType
 }
 
-// Made is a value of an object's type, or an operation on an object, that a mutation makes.
+// Made is a value of an object's type, or a JSON patch operation, created by a mutation.
 type Made struct {
 	At Place
-	// Type is Object, Object.spec or the like, or JSONPatch.
+	// Type is Object, Object.spec and so on, or JSONPatch.
 	Type string
-	// Fields are the fields that are set, with the values of those that are literal texts.
+	// Fields are the fields that are set, with the values of string literals.
 	Fields map[string]string
-	// Always reports whether each evaluation for objects of the kind makes the value.
+	// Always reports whether each evaluation for objects of the kind creates the value.
 	Always bool
 }
 
-// MadeFor returns the values that a mutation may make for an object of a kind.
+// MadeFor returns the values that a mutation may create for an object of a kind.
 func (r *Reach) MadeFor(ctx context.Context, kind schema.GroupVersionKind) (list []Made) {
 	w := r.walk(ctx, kind, nil)
 	ast.PreOrderVisit(r.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -165,17 +165,17 @@ func (r *Reach) MadeFor(ctx context.Context, kind schema.GroupVersionKind) (list
 	return list
 }
 
-// Uses is how an expression uses a variable.
+// Uses describes the use of a variable by an expression.
 type Uses struct {
 	// Always reports whether each evaluation for objects of the kind reads a field of the variable,
 	// and fails if the variable is null.
 	Always bool
-	// Whole reports whether the expression uses the variable itself, as params == null does, or asks
-	// whether it has a field.
+	// Whole reports whether the expression uses the variable itself, such as params == null, or
+	// tests whether it has a field.
 	Whole bool
 }
 
-// Uses says how the expression uses a variable when it is evaluated for an object of a kind.
+// Uses returns the use of a variable in an evaluation for an object of a kind.
 func (r *Reach) Uses(ctx context.Context, name string, kind schema.GroupVersionKind) (u Uses) {
 	w := r.walk(ctx, kind, nil)
 	all, read := 0, 0

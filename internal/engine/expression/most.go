@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// Most is the highest of many costs. It is safe for concurrent use. Its zero value is 0.
+// Most is the maximum of many costs. It is safe for concurrent use. Its zero value is 0.
 type Most struct{ highest atomic.Uint64 }
 
-// Note notes a cost, without an allocation. It ignores an unknown cost, math.MaxUint64.
+// Note adds a cost, without an allocation. It ignores an unknown cost, math.MaxUint64.
 func (m *Most) Note(cost uint64) {
 	if cost == math.MaxUint64 {
 		return

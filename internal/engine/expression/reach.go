@@ -15,30 +15,30 @@ import (
 	limits "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Place is a place in the text of an expression, as the compiler names it: Line and Column count
+// Place is a position in the text of an expression, in the compiler's form: Line and Column count
 // from 1.
 type Place struct{ Line, Column int }
 
-// Tests says what an expression does with the field at a place.
+// Tests is the effect of a missing field at a place.
 type Tests uint8
 
 const (
-	// Needs means that the evaluation fails when the field is missing.
+	// Needs means that the evaluation fails if the field is missing.
 	Needs Tests = iota
-	// Asks means that has() is false when the field is missing.
+	// Asks means that has() is false if the field is missing.
 	Asks
-	// Spares means that the value is none when the field is missing, as of object.?spec.
+	// Spares means that the value is optional.none if the field is missing, as in object.?spec.
 	Spares
 )
 
-// Reach finds out which parts of an expression the evaluation for objects of a kind may reach. It
+// Reach determines which parts of an expression the evaluation for objects of a kind may reach. It
 // is for one goroutine.
 type Reach struct {
 	env  *cel.Env
 	tree *ast.AST
 }
 
-// NewReach parses an expression; ok is false if that fails.
+// NewReach parses an expression; ok is false if the syntax is invalid.
 func NewReach(text string) (r *Reach, ok bool) {
 	env := environmentOf(Scope{Params: true, Authorizer: true}).StoredExpressionsEnv()
 	parsed, issues := env.Parse(text)
@@ -48,7 +48,7 @@ func NewReach(text string) (r *Reach, ok bool) {
 	return &Reach{env, parsed.NativeRep()}, true
 }
 
-// Tests says what the expression does with the field at a place.
+// Tests returns the effect of a missing field at a place.
 func (r *Reach) Tests(at Place) Tests {
 	found := Needs
 	ast.PostOrderVisit(r.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -68,8 +68,8 @@ func (r *Reach) place(e ast.Expr) Place {
 	return Place{at.Line(), at.Column() + 1}
 }
 
-// For returns the places that the evaluation for an object of a kind may reach. Of the object, only
-// the kind is known, and that has() is false at the places in missing.
+// For returns the places that the evaluation for an object of a kind may reach. The object is
+// unknown except for its kind, and that has() is false at the places in missing.
 func (r *Reach) For(ctx context.Context, kind schema.GroupVersionKind, missing map[Place]bool) map[Place]bool {
 	return r.walk(ctx, kind, missing).reached
 }
@@ -87,7 +87,7 @@ func (r *Reach) walk(ctx context.Context, kind schema.GroupVersionKind, missing 
 	return w
 }
 
-// evaluate returns the values of the parts that depend on the kind alone; nil for none.
+// evaluate returns the values of the parts that depend only on the kind; nil for none.
 func (r *Reach) evaluate(ctx context.Context, tree *ast.AST, kind schema.GroupVersionKind) interpreter.EvalState {
 	program, err := r.env.PlanProgram(tree, cel.EvalOptions(cel.OptPartialEval, cel.OptTrackState),
 		cel.CostLimit(constantLimit), cel.InterruptCheckFrequency(limits.CheckFrequency))
@@ -111,7 +111,7 @@ func (r *Reach) evaluate(ctx context.Context, tree *ast.AST, kind schema.GroupVe
 				unknown = append(unknown, cel.AttributePattern("object").QualString(s.FieldName()))
 			}
 		case ast.CallKind:
-			// object['spec'], object.?spec and what else looks into the object as a whole.
+			// object['spec'], object.?spec and other accesses to the object as a whole.
 			call := e.AsCall()
 			for _, arg := range call.Args() {
 				if isObject(arg) && call.FunctionName() != operators.Equals && call.FunctionName() != operators.NotEquals {
@@ -131,19 +131,19 @@ func (r *Reach) evaluate(ctx context.Context, tree *ast.AST, kind schema.GroupVe
 	return details.State()
 }
 
-// unknownWithKind is what is not known of a request of which the kind is known, except for the
-// fields of the object.
+// unknownWithKind are the unknown variables and fields of a request with a known kind, except for
+// the fields of the object.
 var unknownWithKind = slices.Concat(unknownFields, fields("operation"),
 	hidden("oldObject", "params", "variables", "authorizer", "authorizer.requestResource", "namespaceObject"))
 
 func isObject(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "object" }
 
-// walk goes through the parts of an expression that an evaluation may reach.
+// walk visits the parts of an expression that an evaluation may reach.
 type walk struct {
 	r       *Reach
 	state   interpreter.EvalState
 	reached map[Place]bool
-	// always has the places that every evaluation reaches, and fails if they do.
+	// always has the places that every evaluation reaches, and whose failure fails the evaluation.
 	always map[Place]bool
 }
 
@@ -159,13 +159,13 @@ func (w *walk) known(e ast.Expr) (value any, ok bool) {
 	return v.Value(), true
 }
 
-// visit goes through a part. The values in a loop are those of its last round, so that they say
-// nothing. always reports whether the expression fails whenever the part does.
+// visit visits a part. The values in a loop belong to its last iteration, so they are ignored.
+// always reports whether the expression fails whenever the part does.
 func (w *walk) visit(e ast.Expr, loop, always bool) {
 	if _, ok := w.known(e); ok && !loop {
 		return
 	}
-	// What is behind an optional part may be none.
+	// A part behind an optional part may be none.
 	always = always && !behindOptional(e)
 	// A conditional itself cannot fail because its results have two types.
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Conditional {
@@ -194,7 +194,7 @@ func (w *walk) visit(e ast.Expr, loop, always bool) {
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
 		w.visit(c.IterRange(), loop, always)
-		// cel.bind is a loop without a round.
+		// cel.bind is a loop without an iteration.
 		bind := strings.HasPrefix(c.IterVar(), "#")
 		w.visit(c.AccuInit(), loop, always && !bind)
 		w.visit(c.LoopCondition(), true, false)
@@ -203,7 +203,7 @@ func (w *walk) visit(e ast.Expr, loop, always bool) {
 	}
 }
 
-// call goes through the arguments of a function.
+// call visits the arguments of a function.
 func (w *walk) call(call ast.CallExpr, loop, always bool) {
 	args := call.Args()
 	switch call.FunctionName() {
@@ -221,7 +221,7 @@ func (w *walk) call(call ast.CallExpr, loop, always bool) {
 		w.visit(args[2], loop, false)
 		return
 	case operators.LogicalAnd, operators.LogicalOr:
-		// The other side may decide, whatever this one does.
+		// The other operand may determine the result.
 		for i, arg := range args {
 			_, known := w.known(args[1-i])
 			w.visit(arg, loop, always && known)
@@ -236,7 +236,7 @@ func (w *walk) call(call ast.CallExpr, loop, always bool) {
 	}
 }
 
-// behindOptional reports whether a part selects behind an optional one, as in object.?spec.name.
+// behindOptional reports whether a part selects from an optional part, as in object.?spec.name.
 func behindOptional(e ast.Expr) bool {
 	switch e.Kind() {
 	case ast.SelectKind:

@@ -22,12 +22,12 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Input has the data of a request that expressions can use. Expressions change none of it.
+// Input has the data of a request for expressions. Expressions do not change it.
 type Input struct {
-	// Object and OldObject are in Kind; nil when the request has none.
+	// Object and OldObject are in Kind; nil if the request has none.
 	Object    runtime.Object
 	OldObject runtime.Object
-	// Kind is the kind in which the hook gets the objects.
+	// Kind is the kind in which the webhook or policy gets the objects.
 	Kind schema.GroupVersionKind
 	// RequestKind, Resource and Subresource are the request's own.
 	RequestKind schema.GroupVersionKind
@@ -40,26 +40,25 @@ type Input struct {
 	Options   runtime.Object
 	DryRun    bool
 	User      user.Info
-	// Authorizer answers the variable authorizer. With nil, an expression that
-	// uses it fails.
+	// Authorizer is the variable authorizer. If it is nil, an expression that uses it fails.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Plain reports whether expressions see objects of built-in kinds as maps and lists, like
-	// custom ones. Otherwise they see the Go types, which is cheaper, and looks the same
-	// unless parts of an object are joined with values that the expression makes (S18.17).
+	// Plain reports whether objects of built-in kinds are maps and lists in expressions, like
+	// custom ones. Otherwise they are Go types, which is cheaper, and equivalent unless an
+	// expression joins parts of an object with its own values (S18.17).
 	Plain bool
-	// NamespaceObject is the namespace of the request; nil when the request has none, or is
-	// about a Namespace (S16.6).
+	// NamespaceObject is the namespace of the request; nil if the request has none, or is for a
+	// Namespace (S16.6).
 	NamespaceObject *corev1.Namespace
 }
 
-// Request has the values of the variables that are the same for all expressions about one
-// request in one kind. Each is made when it is first asked for.
+// Request has the values of the variables that are the same for all expressions for one request in
+// one kind. Each value is created on first use.
 type Request struct {
 	in                           *Input
 	object, oldObject, namespace ref.Val
 	authorizer, resource         ref.Val
-	// told are the values of the variable request, by request.resource. There is rarely more
-	// than one.
+	// told are the values of the variable request, by request.resource. There is rarely more than
+	// one.
 	told []told
 }
 
@@ -68,7 +67,7 @@ type told struct {
 	value    ref.Val
 }
 
-// NewRequest returns the values of an input, which must not change any more.
+// NewRequest returns the values of an input, which must not change afterwards.
 func NewRequest(in *Input) *Request { return &Request{in: in} }
 
 // toldAs returns the variable request with the given request.resource.
@@ -83,29 +82,27 @@ func (r *Request) toldAs(resource schema.GroupVersionResource) ref.Val {
 	return value
 }
 
-// Run evaluates several expressions for one purpose, one after the other, with one budget. It
-// evaluates the variables of a policy once.
+// Run evaluates several expressions, one after the other, with one budget. It evaluates the
+// variables of a policy once.
 type Run struct {
 	*Request
 	o      Options
 	ctx    context.Context
 	params ref.Val
 	// variables is the value of the variable variables, set when an expression first uses it.
-	// borrowed is the cost of the variables that were evaluated since the last expression
-	// began.
+	// borrowed is the cost of the variables that were evaluated since the last expression began.
 	variables ref.Val
 	borrowed  uint64
-	// left is what remains of the budget.
+	// left is the remaining budget.
 	left uint64
-	// meter counts the values that the run makes. It is own, or the meter of the run that this
-	// one continues.
+	// meter counts the values that the run produces. It is own, or the meter of the continued run.
 	meter *meter
 	own   meter
-	// seen is the evaluation for a Witness; nil when there is none.
+	// seen is the evaluation for a Witness; nil if there is none.
 	seen *Seen
 }
 
-// Options have the variables and limits of a Run.
+// Options has the variables and limits of a Run.
 type Options struct {
 	// Resource is request.resource: the resource of the request for match conditions (S2.31),
 	// and the resource that matched for all other expressions of a policy (S16.5).
@@ -117,33 +114,33 @@ type Options struct {
 	Authorizer bool
 	// Params is the value of the variable params; nil is null.
 	Params runtime.Object
-	// Variables are those of the policy; nil when it has none.
+	// Variables are the variables of the policy; nil if it has none.
 	Variables *Variables
-	// Budget is what all expressions may cost together.
+	// Budget bounds the total cost of all expressions.
 	Budget uint64
-	// Witness, if not nil, sees the evaluations.
+	// Witness, if not nil, observes the evaluations.
 	Witness Witness
 }
 
-// NewRun starts a run. Its expressions end with an error when ctx does. Call End when its
-// values are not needed any more.
+// NewRun starts a run. Its expressions end with an error when ctx ends. Call End when its values
+// are no longer needed.
 func (r *Request) NewRun(ctx context.Context, o Options) *Run {
 	run := &Run{Request: r, o: o, ctx: ctx, left: o.Budget, own: meter{ctx: ctx}}
 	run.meter = &run.own
 	return run
 }
 
-// Continue starts another run with the rest of this run's budget. End of this run ends both.
-// The new run evaluates variables anew (S16.9).
+// Continue starts another run with the remaining budget of this run. End of this run ends both. The
+// new run evaluates variables anew (S16.9).
 func (r *Run) Continue(o Options) *Run {
 	return &Run{Request: r.Request, o: o, ctx: r.ctx, left: r.left, meter: r.meter}
 }
 
-// End ends the run: if it was large, another run may be large.
+// End ends the run and lets another run be large.
 func (r *Run) End() { r.meter.end() }
 
-// Eval evaluates the next expression. Its only error is ErrOutOfBudget; the run must evaluate
-// no other expression after it.
+// Eval evaluates the next expression. Its only error is ErrOutOfBudget; the run must not evaluate
+// another expression after it.
 func (r *Run) Eval(e *Expression) (Outcome, error) {
 	start := time.Now()
 	value, own, err := e.Eval(r.ctx, r)
@@ -251,8 +248,8 @@ func objectValue(obj runtime.Object) ref.Val {
 	return common.SchemalessTypedToVal(obj)
 }
 
-// request returns the variable request with the given resource. A field that is absent from a
-// review because it is empty is absent here, too.
+// request returns the variable request with the given request.resource. A field that is absent from
+// a review because it is empty is absent here, too.
 func (in *Input) request(as schema.GroupVersionResource) ref.Val {
 	kind, requestKind := metav1.GroupVersionKind(in.Kind), metav1.GroupVersionKind(in.RequestKind)
 	resource := metav1.GroupVersionResource(in.Resource)
@@ -281,7 +278,7 @@ func (in *Input) request(as schema.GroupVersionResource) ref.Val {
 	return common.SchemalessTypedToVal(r)
 }
 
-// requested is an Input as the resource attributes of authorizer.requestResource.
+// requested implements the resource attributes of authorizer.requestResource.
 type requested Input
 
 func (r *requested) GetName() string                          { return r.Name }

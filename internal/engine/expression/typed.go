@@ -5,23 +5,23 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// Shapes are the types of the variables of a policy's expressions. A nil type may be anything.
+// Shapes are the types of the variables of a policy's expressions. A nil type is any type.
 type Shapes struct {
-	// Object is the type of object and oldObject, Params that of params.
+	// Object is the type of object and oldObject, and Params the type of params.
 	Object, Params *apiservercel.DeclType
 	// HasParams declares params.
 	HasParams bool
-	// Authorizer declares authorizer and authorizer.requestResource, and Patches the types that mutations
-	// are made of.
+	// Authorizer declares authorizer and authorizer.requestResource, and Patches the types of
+	// mutations.
 	Authorizer, Patches bool
 }
 
 // Typed finds type errors in the expressions of a policy for objects of one kind (S16.17). It
-// evaluates nothing, and is for one goroutine.
+// evaluates no expression, and is for one goroutine.
 type Typed struct{ env *cel.Env }
 
-// NewTyped compiles the variables of a policy, in order. A variable that does not compile may be
-// anything. The error is one of this program.
+// NewTyped compiles the variables of a policy, in order. A variable that does not compile may have
+// any type. The error is a bug in this program.
 func NewTyped(shapes Shapes, variables []Variable) (*Typed, error) {
 	set, err := shapes.environment()
 	if err != nil {
@@ -42,7 +42,7 @@ func NewTyped(shapes Shapes, variables []Variable) (*Typed, error) {
 	return &Typed{env}, nil
 }
 
-// Check returns the type errors of an expression as the compiler writes them; empty for none.
+// Check returns the compiler's type errors for an expression; empty if there are none.
 func (t *Typed) Check(expression string) string {
 	if _, issues := t.env.Compile(expression); issues != nil {
 		return issues.String()

@@ -23,8 +23,8 @@ type Variable struct {
 	Expression string
 }
 
-// Variables are the variables of a policy, in order: each may use those before it (S16.10).
-// They are compiled with the first expression that may use them.
+// Variables are the variables of a policy, in order: each may use the earlier ones (S16.10). They
+// are compiled with the first expression that may use them.
 type Variables struct {
 	list  []Variable
 	scope Scope
@@ -33,18 +33,18 @@ type Variables struct {
 	// object is the type of the variable variables. It does not change after the variables are
 	// compiled.
 	object *apiservercel.DeclType
-	// compiled has the expression of each name: of several with the same name, the last
-	// one (S13.17).
+	// compiled has the expression of each name. If several variables have the same name, the last
+	// one counts (S13.17).
 	compiled map[string]*Expression
 
 	mu struct {
 		sync.Mutex
-		// environments are those with the variables, by scope.
+		// environments are the environments with the variables, by scope.
 		environments map[Scope]*cel.Env
 	}
 }
 
-// NewVariables makes the variables of a list. scope says what their expressions may use.
+// NewVariables returns the variables of a list. scope is the scope of their expressions.
 func NewVariables(list []Variable, scope Scope) *Variables {
 	return &Variables{list: list, scope: scope}
 }
@@ -82,7 +82,7 @@ func (v *Variables) compile() {
 	})
 }
 
-// environment returns the environment of a scope, with the variables.
+// environment returns the environment of a scope with the variables.
 func (v *Variables) environment(scope Scope) (*cel.Env, error) {
 	v.compile()
 	v.mu.Lock()
@@ -97,12 +97,13 @@ func (v *Variables) environment(scope Scope) (*cel.Env, error) {
 	return env, err
 }
 
-// extend makes an environment that declares the variable variables.
+// extend returns an environment that declares the variable variables.
 func (v *Variables) extend(scope Scope) (*cel.Env, error) {
 	return withVariables(environmentOf(scope), v.object)
 }
 
-// newVariablesType makes the type of the variable variables, which gets its fields one by one.
+// newVariablesType returns the type of the variable variables, to which fields are added one by
+// one.
 func newVariablesType() *apiservercel.DeclType {
 	return apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})
 }
@@ -138,15 +139,16 @@ func (v *Variables) Errors() map[string]error {
 	return errs
 }
 
-// values returns the value of the variable variables in a run. Each of its fields is evaluated
-// when an expression first uses it, and the run pays the cost (S16.9).
+// values returns the value of the variable variables in a run. Each of its fields is evaluated when
+// an expression first uses it, and the cost counts for the run (S16.9).
 func (v *Variables) values(r *Run) ref.Val {
 	v.compile()
 	object := lazy.NewMapValue(v.object)
 	for name, e := range v.compiled {
 		begun := false
 		object.Append(name, func(*lazy.MapValue) ref.Val {
-			// The last definition of a name counts, also for a definition that names an earlier one.
+			// The last variable of a name counts, even within a variable that refers to an earlier
+			// one.
 			if begun {
 				return types.NewErr("composited variable %q refers to itself", name)
 			}
@@ -171,7 +173,7 @@ func (v *Variables) values(r *Run) ref.Val {
 	return object
 }
 
-// simple are the types that CEL and the types of an object's fields have in common.
+// simple are the types that CEL and object fields share.
 var simple = map[*cel.Type]*apiservercel.DeclType{
 	cel.AnyType:       apiservercel.AnyType,
 	cel.BoolType:      apiservercel.BoolType,
@@ -185,8 +187,7 @@ var simple = map[*cel.Type]*apiservercel.DeclType{
 	cel.UintType:      apiservercel.UintType,
 }
 
-// declared returns a type as a field of an object may have it. Types of objects are not
-// known there.
+// declared converts a type to the type of an object's field, which does not know object types.
 func declared(t *cel.Type) *apiservercel.DeclType {
 	if t == nil {
 		return apiservercel.DynType

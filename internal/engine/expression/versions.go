@@ -11,10 +11,10 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// overloads has the functions of each release of Kubernetes, by release.
+// overloads has the functions of each release of Kubernetes.
 var overloads sync.Map
 
-// overloadsOf returns the names of all overloads of functions in new expressions of a release.
+// overloadsOf returns the names of all function overloads for new expressions of a release.
 func overloadsOf(release *version.Version) map[string]bool {
 	if known, ok := overloads.Load(release.String()); ok {
 		return known.(map[string]bool)
@@ -29,8 +29,8 @@ func overloadsOf(release *version.Version) map[string]bool {
 	return names
 }
 
-// MissingIn returns the functions that the expression uses and that a release of Kubernetes does
-// not have, by name; none if the expression does not compile here.
+// MissingIn returns the names of the expression's functions that a release of Kubernetes lacks;
+// none if the expression does not compile here.
 func (a *Analysis) MissingIn(release *version.Version) []string {
 	if a.compile(); a.err != nil {
 		return nil
@@ -51,7 +51,7 @@ func missing(checked *cel.Ast, here, there map[string]bool) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// callOf returns the name of the function that is called at a place in an expression.
+// callOf returns the name of the function called at a place in an expression.
 func callOf(native *ast.AST, id int64) string {
 	name := ""
 	ast.PreOrderVisit(native.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

@@ -14,28 +14,29 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
-// Why says why an expression is false.
+// Why explains why an expression is false.
 type Why struct {
 	// Part is the part of the expression that makes it false: the first false operand of &&, and
-	// the branch that was taken of a conditional. It is empty when no part says more than the
-	// whole expression.
+	// the chosen branch of a conditional. It is empty if no part is more specific than the whole
+	// expression.
 	Part string
-	// Values are the values of parts, those that were evaluated last first.
+	// Values are the values of parts, the last evaluated part first.
 	Values []Value
 }
 
 // Value is the value of a part of an expression, as text.
 type Value struct{ Expression, Value string }
 
-// Bounds of what is said of values.
+// Limits of the values in an explanation.
 const (
 	maxValues = 12
 	maxValue  = 160
 )
 
-// Why says why an expression is false. It evaluates the expression once more; the cost is not
-// counted. The values are those of parts that come from the objects of the request alone: a reader
-// of the values may be unable to read params and namespaces, or to ask what others may do.
+// Why explains why an expression is false. It evaluates the expression once more; the cost is not
+// counted. The values come only from parts that depend on the objects of the request alone: a
+// reader of the values may lack permission to read params and namespaces, or to see the permissions
+// of others.
 func (r *Run) Why(e *Expression) Why {
 	if e.Err() != nil || !e.splits() {
 		return Why{}
@@ -84,8 +85,8 @@ func falsePart(e ast.Expr, values map[int64]ref.Val) ast.Expr {
 	return e
 }
 
-// Values are the values of parts, those that were evaluated last first; a part that was evaluated
-// several times is there once. wanted chooses among the parts; nil means all.
+// Values returns the values of parts, the last evaluated part first, each part once. wanted selects
+// parts; nil means all.
 func (s *Seen) Values(wanted func(part ast.Expr) bool) []Value {
 	var list []Value
 	shown := map[string]bool{}
@@ -117,7 +118,7 @@ func find(e ast.Expr, id int64) ast.Expr {
 	return found
 }
 
-// ValueText is a value of CEL as text, which is short.
+// ValueText formats a CEL value as a short text.
 func ValueText(v ref.Val) string {
 	if v == nil {
 		return "nothing"
@@ -140,7 +141,7 @@ func ValueText(v ref.Val) string {
 	return text
 }
 
-// jsonOf is a value in JSON, with the characters of HTML as they are.
+// jsonOf formats a value as JSON without escaping HTML characters.
 func jsonOf(v any) (string, error) {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
@@ -149,17 +150,17 @@ func jsonOf(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// origins finds the parts of an expression whose values come from the objects of the request, and
-// from what its trace says of it anyway.
+// origins finds the parts of an expression whose values come from the objects of the request and
+// from data that the request's trace contains anyway.
 type origins struct {
 	run *Run
-	// own has the result for each part, and variables that for each variable of the policy. While a
-	// variable is looked at, its result is false: it may refer to itself.
+	// own has the result for each part, and variables the result for each variable of the policy.
+	// During the search of a variable its result is false: it may refer to itself.
 	own       map[int64]bool
 	variables map[string]bool
 }
 
-// of looks at a part. bound are the names that loops around it bind.
+// of searches a part. bound are the names bound by surrounding loops.
 func (o *origins) of(e ast.Expr, bound map[string]bool) bool {
 	own := o.look(e, bound)
 	o.own[e.ID()] = own
@@ -187,7 +188,7 @@ func (o *origins) look(e ast.Expr, bound map[string]bool) bool {
 		in, field := e.AsSelect().Operand(), e.AsSelect().FieldName()
 		switch root, path := selected(in); {
 		case root == "request" && !o.binds(bound, root):
-			// The name of the user is in the trace. The groups of the user are not.
+			// The trace contains the name of the user, but not the groups.
 			path = append(path, field)
 			return path[0] != "userInfo" && path[0] != "options" || len(path) == 2 && path[0] == "userInfo" && field == "username"
 		case root == "variables" && len(path) == 0 && !o.binds(bound, root):
@@ -223,7 +224,7 @@ func (o *origins) look(e ast.Expr, bound map[string]bool) bool {
 
 func (o *origins) binds(bound map[string]bool, name string) bool { _, ok := bound[name]; return ok }
 
-// selected returns the name at the root of a path, and the fields that follow it; no name if the
+// selected returns the name at the root of a path, and the fields after it; no name if the
 // expression is not a path.
 func selected(e ast.Expr) (root string, path []string) {
 	for e.Kind() == ast.SelectKind {
@@ -236,7 +237,7 @@ func selected(e ast.Expr) (root string, path []string) {
 	return e.AsIdent(), path
 }
 
-// variable looks at a variable of the policy.
+// variable searches a variable of the policy.
 func (o *origins) variable(name string) bool {
 	if own, ok := o.variables[name]; ok {
 		return own
@@ -249,7 +250,7 @@ func (o *origins) variable(name string) bool {
 	if list == nil || list.compiled[name] == nil || list.compiled[name].err != nil || !list.compiled[name].splits() {
 		return false
 	}
-	// The ids of parts are those of the variable, and not of the expression.
+	// The ids of parts belong to the variable, not to the expression.
 	inside := &origins{run: o.run, own: map[int64]bool{}, variables: o.variables}
 	o.variables[name] = inside.of(list.compiled[name].parts.ast.Expr(), nil)
 	return o.variables[name]

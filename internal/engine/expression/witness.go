@@ -12,12 +12,11 @@ import (
 	limits "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Witness sees the values of the parts of expressions, for tests and for coverage. A Run with a
-// Witness evaluates each expression once more, which changes no verdict and no cost. A Witness
-// must be safe for concurrent use.
+// Witness observes the values of the parts of expressions, for tests and for coverage. A Run with a
+// Witness evaluates each expression once more, which changes no verdict and no cost. A Witness must
+// be safe for concurrent use.
 type Witness interface {
-	// Wants reports whether the Witness wants to see an evaluation. The context is that of the
-	// request.
+	// Wants reports whether the Witness observes an evaluation. ctx is the context of the request.
 	Wants(ctx context.Context) bool
 	// Saw receives a finished evaluation.
 	Saw(ctx context.Context, e *Expression, seen *Seen)
@@ -27,13 +26,12 @@ type Witness interface {
 type Seen struct {
 	// AST is the expression. Parts refer to it.
 	AST *ast.AST
-	// Value is the value of the whole expression; Err is why there is none.
+	// Value is the value of the whole expression; Err is the evaluation error.
 	Value ref.Val
 	Err   error
-	// Parts are the values of parts of the expression, in the order of evaluation. The parts
-	// are the operands of logical operators, of conditionals, of loops and of calls. A part
-	// that was evaluated several times has as many elements. There are at most maxParts
-	// elements.
+	// Parts are the values of parts of the expression, in the order of evaluation. The parts are
+	// the operands of logical operators, of conditionals, of loops and of calls. Each evaluation of
+	// a part has an element. There are at most maxParts elements.
 	Parts []Part
 }
 
@@ -44,20 +42,20 @@ type Part struct {
 	Value ref.Val
 }
 
-// maxParts bounds how many Parts of one evaluation are kept.
+// maxParts bounds the number of Parts of one evaluation.
 const maxParts = 20_000
 
-// seenName is the variable that has the Seen of a Run. No expression can name it.
+// seenName is the variable with the Seen of a Run. No expression can refer to it.
 const seenName = "\x00seen"
 
-// witnessed is an expression in a form that notes the values of its parts.
+// witnessed is an expression compiled to record the values of its parts.
 type witnessed struct {
 	once    sync.Once
 	program cel.Program
 	ast     *ast.AST
 }
 
-// show evaluates an expression once more, for a witness.
+// show evaluates an expression once more for a witness.
 func (r *Run) show(w Witness, e *Expression) {
 	if !w.Wants(r.ctx) {
 		return
@@ -88,8 +86,8 @@ func (r *Run) look(e *Expression) *Seen {
 	return seen
 }
 
-// inParts compiles the expression so that it notes the values of its parts; nil when that is
-// not possible.
+// inParts compiles the expression so that it records the values of its parts; nil if that is not
+// possible.
 func (e *Expression) inParts() (cel.Program, *ast.AST) {
 	env := e.env
 	if env == nil {
@@ -120,7 +118,7 @@ func (e *Expression) inParts() (cel.Program, *ast.AST) {
 	return program, native
 }
 
-// noted is a part that notes its value.
+// noted is a part that records its value.
 type noted struct{ interpreter.Interpretable }
 
 func (n noted) Eval(vars interpreter.Activation) ref.Val {
@@ -134,7 +132,7 @@ func (n noted) Eval(vars interpreter.Activation) ref.Val {
 	return value
 }
 
-// Noted returns the ids of the parts of an expression that a Witness sees.
+// Noted returns the ids of the parts of an expression that a Witness observes.
 func Noted(a *ast.AST) map[int64]bool {
 	wanted := map[int64]bool{}
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -143,7 +141,7 @@ func Noted(a *ast.AST) map[int64]bool {
 			c := e.AsCall()
 			switch c.FunctionName() {
 			case operators.Index, operators.OptIndex, operators.OptSelect:
-				// How a path is followed depends on what its parts are.
+				// The kinds of a path's parts determine how the path is followed.
 				return
 			}
 			if c.IsMemberFunction() && c.Target().Kind() != ast.LiteralKind {

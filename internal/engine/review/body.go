@@ -12,13 +12,12 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Body is an encoded AdmissionReview that lacks only its uid. It refers to the
-// bytes of the Payload it was made from and copies none of them. A Body is
-// immutable and safe for concurrent use.
+// Body is an encoded AdmissionReview without its uid. It refers to the bytes of its Payload without
+// copying them. A Body is immutable and safe for concurrent use.
 type Body struct {
 	version Version
-	// segments are written one after the other, the uid after the first one;
-	// v1alpha1 has no uid.
+	// segments are written one after the other, with the uid after the first one; v1alpha1 has no
+	// uid.
 	segments [8][]byte
 	length   int64
 }
@@ -35,8 +34,8 @@ var (
 	closeAlpha = []byte(`},"status":{"allowed":false}}`)
 )
 
-// facts are the members of a review that stand between its uid and its objects.
-// Field order is that of k8s.io/api/admission; readers do not depend on it.
+// facts are the members of a review between its uid and its objects. The fields have the order of
+// k8s.io/api/admission; readers do not depend on it.
 type facts struct {
 	Kind               metav1.GroupVersionKind      `json:"kind"`
 	Resource           metav1.GroupVersionResource  `json:"resource"`
@@ -50,10 +49,9 @@ type facts struct {
 	UserInfo           authenticationv1.UserInfo    `json:"userInfo"`
 }
 
-// NewBody encodes a review in version v, which must be one of the constants.
-// The payload's bytes are used as they are and must be valid JSON; a nil payload
-// means no objects. Members and their presence follow the table of S3.7, and
-// S12.1 and S12.2 for v1alpha1.
+// NewBody encodes a review in version v, which must be one of the constants. The payload's bytes
+// must be valid JSON and are used unchanged; a nil payload means no objects. The table of S3.7
+// defines the members and their presence, and S12.1 and S12.2 define them for v1alpha1.
 func NewBody(v Version, r *Request, p *Payload) *Body {
 	if p == nil {
 		p = &Payload{}
@@ -95,8 +93,7 @@ func NewBody(v Version, r *Request, p *Payload) *Body {
 	return b
 }
 
-// encodeFacts returns the members of f between prefix and the name of the object
-// member that follows them.
+// encodeFacts returns the members of f between prefix and the name of the next object member.
 func encodeFacts(f *facts, prefix string) []byte {
 	members, err := json.Marshal(f)
 	if err != nil {
@@ -130,14 +127,14 @@ func orNull(raw []byte) []byte {
 	return raw
 }
 
-// Version returns the version the body is encoded in.
+// Version returns the version of the review.
 func (b *Body) Version() Version { return b.version }
 
-// Len returns how long the review is, in bytes, without its uid.
+// Len returns the length of the review in bytes, without its uid.
 func (b *Body) Len() int64 { return b.length }
 
-// parts are the parts of the review with a uid, in order, and their length. A v1alpha1 review has
-// no uid.
+// parts returns the parts of the review with a uid, in order, and their length. A v1alpha1 review
+// has no uid.
 func (b *Body) parts(uid types.UID) (list net.Buffers, length int64) {
 	list, length = make(net.Buffers, 0, len(b.segments)+1), b.length
 	list = append(list, b.segments[0])
@@ -148,15 +145,15 @@ func (b *Body) parts(uid types.UID) (list net.Buffers, length int64) {
 	return append(list, b.segments[1:]...), length
 }
 
-// Bytes returns the whole review with a uid in one slice of its own.
+// Bytes returns the whole review with a uid in a new slice.
 func (b *Body) Bytes(uid types.UID) []byte {
 	list, _ := b.parts(uid)
 	return bytes.Join(list, nil)
 }
 
 // Reader returns a reader of the review with a uid, which never fails, and the length of the review
-// in bytes. The reader copies nothing before it is read, and is for one goroutine; any number of
-// readers of one Body may be used at the same time.
+// in bytes. The reader copies nothing before it is read, and is for one goroutine; several readers
+// of one Body may be used concurrently.
 func (b *Body) Reader(uid types.UID) (io.ReadCloser, int64) {
 	list, length := b.parts(uid)
 	return io.NopCloser(&list), length

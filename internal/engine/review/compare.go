@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Difference is a part of a JSON value that differs before and after; nil means that the part
-// is absent.
+// Difference is a part of a JSON value that differs before and after a change; nil means that the
+// part is absent.
 type Difference struct {
-	// Path leads from the value to the part.
+	// Path is the path from the value to the part.
 	Path          []Segment
 	Before, After any
 }
 
-// Segment is one level of a path: a member of an object, or the element of a list whose
-// member Key has the value Name.
+// Segment is one level of a path: a member of an object, or the element of a list whose member Key
+// has the value Name.
 type Segment struct{ Key, Name string }
 
-// Field names the part of a value whose own field is given.
+// Field returns the field path of the part, given the field path of the value.
 func (d *Difference) Field(of string) string {
 	for _, s := range d.Path {
 		if s.Key != "" {
@@ -29,7 +29,7 @@ func (d *Difference) Field(of string) string {
 	return of
 }
 
-// Of returns the part of a decoded JSON value to which the segment leads.
+// Of returns the part of a decoded JSON value at the segment.
 func (s Segment) Of(value any) (part any, ok bool) {
 	if s.Key == "" {
 		m, _ := value.(map[string]any)
@@ -45,10 +45,10 @@ func (s Segment) Of(value any) (part any, ok bool) {
 	return nil, false
 }
 
-// Differences returns the smallest parts in which two decoded JSON values differ, in the order
-// of their paths. Lists whose elements have names are compared by those, and other lists as a
-// whole. A part that only one value has is one Difference, except for a list with names, which
-// has one for each element.
+// Differences returns the smallest parts in which two decoded JSON values differ, in the order of
+// their paths. Lists with named elements are compared by name, and other lists as a whole. A part
+// that only one value has is one Difference, except that a list with names has one for each
+// element.
 func Differences(before, after any) []Difference {
 	var list []Difference
 	compare(&list, nil, before, after)
@@ -75,14 +75,14 @@ func compare(list *[]Difference, path []Segment, before, after any) {
 			compare(list, append(path, Segment{Key: key, Name: name}), was[name], is[name])
 		}
 	}
-	// Elements in another order are a difference of the whole.
+	// A different order of elements is a difference of the whole list.
 	if len(*list) == found {
 		*list = append(*list, Difference{path, before, after})
 	}
 }
 
-// named returns the elements of two lists by their names, and the member that has them; it is
-// empty unless both are lists of things with such names. A list that is not there is empty.
+// named returns the elements of two lists by their names, and the member with the name; it is empty
+// unless both are lists with named elements. An absent list is empty.
 func named(before, after any) (key string, was, is map[string]any) {
 	b, isList := before.([]any)
 	a, areList := after.([]any)

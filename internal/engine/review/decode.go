@@ -14,10 +14,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// InvalidError says that an answer is an AdmissionReview of the version asked
-// for, but breaks one of the rules S4.6 to S4.9.
+// InvalidError is the error of an answer that is an AdmissionReview of the requested version, but
+// violates one of the rules S4.6 to S4.9.
 type InvalidError struct {
-	// Problem is the rule broken, in words.
+	// Problem describes the violated rule.
 	Problem string
 }
 
@@ -29,14 +29,14 @@ func invalid(format string, args ...any) error {
 
 var errAbsent = &InvalidError{Problem: "webhook response was absent"}
 
-// typeMeta is decoded on its own when the whole answer does not decode.
+// typeMeta is decoded separately if the whole answer cannot be decoded.
 type typeMeta struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
 }
 
-// answer is a v1 or v1beta1 AdmissionReview as a webhook returns it. A request in the answer is
-// ignored (S4.2).
+// answer is a v1 or v1beta1 AdmissionReview from a webhook. A request in the answer is ignored
+// (S4.2).
 type answer struct {
 	typeMeta `json:",inline"`
 	Response *struct {
@@ -50,7 +50,7 @@ type answer struct {
 	} `json:"response"`
 }
 
-// answerAlpha is a v1alpha1 AdmissionReview as a webhook returns it.
+// answerAlpha is a v1alpha1 AdmissionReview from a webhook.
 type answerAlpha struct {
 	typeMeta `json:",inline"`
 	Status   struct {
@@ -59,17 +59,14 @@ type answerAlpha struct {
 	} `json:"status"`
 }
 
-// Decode checks and reads a webhook's answer to a review of version v with the
-// uid sent: an HTTP status, the value of the Content-Type header, and the body.
-// mutating reports whether the webhook may return a patch. The Response does not
-// refer to body, which the caller may use again.
+// Decode checks and decodes a webhook's answer to a review of version v with the uid sent: an HTTP
+// status, the value of the Content-Type header, and the body. mutating reports whether the webhook
+// may return a patch. The Response does not refer to body, which the caller may reuse.
 //
-// Any error means that the webhook failed to answer, not that it denied. It is a
-// *[InvalidError] when a rule of S4.6 to S4.9 is broken; an
-// *apierrors.StatusError when the webhook answered with an HTTP status other
-// than 200 to 206 (S4.1) or with a Status object in place of a review; and any
-// other error when the body is not an AdmissionReview of that version (S4.2 to
-// S4.5).
+// Any error means that the webhook failed to answer, not that it denied the request. It is a
+// *[InvalidError] if a rule of S4.6 to S4.9 is violated; an *apierrors.StatusError if the HTTP
+// status is not 200 to 206 (S4.1) or the body is a Status object instead of a review; and any other
+// error if the body is not an AdmissionReview of that version (S4.2 to S4.5).
 func Decode(v Version, mutating bool, sent types.UID, status int, contentType string, body []byte) (*Response, error) {
 	media := ""
 	if contentType != "" {
@@ -147,8 +144,8 @@ func checkPatch(mutating bool, patch []byte, patchType *string) error {
 	return nil
 }
 
-// decodeAlpha follows S12.5 to S12.8: a missing field gets no default, and a missing
-// verdict does not allow the request.
+// decodeAlpha implements S12.5 to S12.8: a missing field gets no default, and a missing verdict
+// does not allow the request.
 func decodeAlpha(body []byte) (*Response, error) {
 	var a answerAlpha
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &a); err != nil {
@@ -164,8 +161,8 @@ func gvk(v Version) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: Group, Version: string(v), Kind: "AdmissionReview"}
 }
 
-// checkKind rejects answers whose kind or version is not that of an AdmissionReview of version
-// v. It accepts answers that leave out kind or version (S4.5, S12.6).
+// checkKind rejects answers with a kind or version other than AdmissionReview of version v. It
+// accepts answers without kind or version (S4.5, S12.6).
 func checkKind(v Version, m typeMeta, body []byte) error {
 	want := gvk(v)
 	got, err := schema.ParseGroupVersion(m.APIVersion)
@@ -195,7 +192,7 @@ func isKnown(version string) bool {
 	return ok
 }
 
-// undecodable returns the error for a body that is not an answer: a wrong kind, if it has one,
+// undecodable returns the error for a body that is not an answer: the wrong kind, if it has one, or
 // else cause.
 func undecodable(v Version, body []byte, cause error) error {
 	var m typeMeta
@@ -207,7 +204,7 @@ func undecodable(v Version, body []byte, cause error) error {
 	return fmt.Errorf("the answer is not an AdmissionReview of %s/%s: %w", Group, v, cause)
 }
 
-// statusInstead reads a Status object that came instead of a review.
+// statusInstead decodes a Status object that was sent instead of a review.
 func statusInstead(body []byte) error {
 	s, err := decodeStatus(body, http.StatusInternalServerError)
 	if err != nil {
@@ -222,7 +219,7 @@ func statusInstead(body []byte) error {
 	return &apierrors.StatusError{ErrStatus: *s}
 }
 
-// decodeStatus reads a Status; code is its code when it names none.
+// decodeStatus decodes a Status; code is the default for its code.
 func decodeStatus(body []byte, code int32) (*metav1.Status, error) {
 	var s metav1.Status
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &s); err != nil {
@@ -237,11 +234,11 @@ func decodeStatus(body []byte, code int32) (*metav1.Status, error) {
 	return &s, nil
 }
 
-// maxText is how much of a webhook's text answer an error repeats, in bytes.
+// maxText bounds, in bytes, the part of a webhook's text answer that an error quotes.
 const maxText = 2048
 
-// httpError turns an unwelcome HTTP status into words: those of a Status in the
-// body, or else the client library's usual ones (S7.4, S7.5).
+// httpError returns the error for an unexpected HTTP status: the message of a Status in the body,
+// or else the default message of client-go (S7.4, S7.5).
 func httpError(status int, media string, body []byte) error {
 	if s, err := decodeStatus(body, int32(status)); err == nil && s.Status == metav1.StatusFailure && s.Message != "" {
 		return &apierrors.StatusError{ErrStatus: *s}

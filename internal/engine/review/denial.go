@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Denial returns the API error of a response that is not allowed: the webhook's
-// own status, with a code of at least 400, a message that names the webhook, and
-// nothing else added (S4.11, S4.12). Codes of 1000 and more cannot be sent over
-// HTTP and become 500 (S4.14). The response is not changed.
+// Denial returns the API error of a response that is not allowed: the webhook's own status,
+// unchanged except that the code is at least 400 and the message names the webhook (S4.11, S4.12).
+// Codes of 1000 and more cannot be sent over HTTP and become 500 (S4.14). The response is not
+// changed.
 func Denial(hookName string, r *Response) *apierrors.StatusError {
 	status := metav1.Status{}
 	if r.Result != nil {

@@ -12,23 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A document is edited by copying: a map or list is copied when it is first changed. The copy
-// has one of these two types, which mark it as a copy. finish turns copies into plain maps and
-// lists.
+// A document is edited by copying: a map or list is copied when it is first changed. The copy has
+// one of these two types, which mark it as a copy. finish converts copies to plain maps and lists.
 type (
 	editMap  map[string]any
 	editList struct{ items []any }
 )
 
-// edit applies the patch to root without changing it. The result may hold
-// editMap and editList. An operation that does more than w allows fails (S5.33). What was copied
-// stands in several places of the result without being copied: apart copies it.
+// edit applies the patch to root without changing it. The result may contain editMap and editList.
+// An operation that exceeds the limits of w fails (S5.33). Copied values are shared between several
+// places of the result: apart copies them.
 //
-// The semantics are those of the patch library of Kubernetes' own API server, with its known
-// peculiarities: a pointer may lack its first slash; replacing a missing member adds it;
-// copying a missing member gives null; a negative index counts from the end (S5.7). Where that
-// library compares how values are spelled, or panics, edit follows RFC 6902: test compares
-// values, and finds a null in a list.
+// The semantics are the same as in the patch library of kube-apiserver, with its known
+// peculiarities: a pointer may lack its first slash; replacing a missing member adds it; copying a
+// missing member gives null; a negative index counts from the end (S5.7). Where that library
+// compares the spelling of values, or panics, edit follows RFC 6902: test compares values, and
+// finds a null in a list.
 func (p Patch) edit(root any, w *work) (any, error) {
 	for i := range p {
 		err := w.begin()
@@ -47,8 +46,9 @@ func (p Patch) edit(root any, w *work) (any, error) {
 	return root, nil
 }
 
-// apart returns the result of edit, in which no value stands in two places any more. It copies the
-// top-level members that operations wrote, if anything was copied. A patch that fails costs no copy.
+// apart returns the result of edit without values that are shared between two places. It copies the
+// top-level members that operations wrote, if anything was copied. A patch that fails costs no
+// copy.
 func (p Patch) apart(root any, w *work) any {
 	if !w.shared {
 		return root
@@ -74,7 +74,7 @@ var (
 	errNoFrom = errors.New("the operation has no from")
 )
 
-// ErrTestFailed is the cause of a [PatchError] when a test finds another value.
+// ErrTestFailed is the cause of a [PatchError] if a test finds another value.
 var ErrTestFailed = errors.New("test failed: the value differs")
 
 func (o *Operation) apply(root *any, w *work) error {
@@ -201,7 +201,7 @@ func replace(root *any, path string, v any) error {
 	return nil
 }
 
-// get returns the value at path; that of a missing member is nil.
+// get returns the value at path; nil for a missing member.
 func get(root *any, path string) (any, error) {
 	if path == "" {
 		return *root, nil
@@ -214,8 +214,8 @@ func get(root *any, path string) (any, error) {
 	return v, err
 }
 
-// frozen is get for a value that comes to stand in another place, too: what changes in one place
-// afterwards is copied before.
+// frozen is get for a value that will be shared with another place: a later change in one place
+// copies the value first.
 func frozen(root *any, path string) (any, error) {
 	parent, key, err := locate(root, path, false)
 	if err != nil {
@@ -232,8 +232,8 @@ func frozen(root *any, path string) (any, error) {
 
 var errWhole = errors.New("the path is empty: this operation cannot take the whole document")
 
-// locate returns the map or list that holds the last element of path, and that
-// element. With write set it is an editMap or *editList, as is all above it.
+// locate returns the map or list with the last element of path, and the key of that element. With
+// write set, it and all its ancestors are an editMap or *editList.
 func locate(root *any, path string, write bool) (parent any, key string, err error) {
 	start := strings.IndexByte(path, '/')
 	if start < 0 {
@@ -277,7 +277,7 @@ func locate(root *any, path string, write bool) (parent any, key string, err err
 	return nil, "", fmt.Errorf("%s is neither an object nor an array", shorten(path[:at-1]))
 }
 
-// editable returns v, or the copy of it that may be changed.
+// editable returns v, or a copy of v that may be changed.
 func editable(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -292,8 +292,8 @@ func editable(v any) any {
 	return v
 }
 
-// child returns an element of a map or list; ok is false for a missing member of
-// a map, and a list without that index is an error. Where names the element.
+// child returns an element of a map or list; ok is false for a missing member of a map. A missing
+// index of a list is an error. where is the pointer to the element.
 func child(parent any, key, where string) (v any, ok bool, err error) {
 	var items []any
 	switch c := parent.(type) {
@@ -331,8 +331,8 @@ func setChild(parent any, key string, v any) {
 	}
 }
 
-// index reads a position in a list of length elements, or up to extra beyond its
-// end; negative ones count from there. Where is the pointer the position ends.
+// index parses a position in a list of length elements, or up to extra beyond its end; negative
+// positions count from there. where is the pointer that ends with the position.
 func index(key string, length, extra int, where string) (int, error) {
 	at, err := strconv.Atoi(key)
 	size := length + extra

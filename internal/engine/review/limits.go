@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// maxCopied bounds what the copy operations of a patch may copy, in bytes of JSON. It is
-	// the bound of kube-apiserver: copying an object into itself doubles it, and a few dozen
+	// maxCopied bounds, in bytes of JSON, the values copied by the operations of a patch.
+	// kube-apiserver has the same bound: copying an object into itself doubles it, and a few dozen
 	// operations would fill any memory.
 	maxCopied = 3 << 20
-	// maxMoved bounds by how many places the operations of a patch may move elements of lists,
-	// all together. Each operation at the front of a list moves all elements behind it, so that
-	// some thousand operations on a long list would take minutes. These many places take some
-	// tenths of a second. They are enough to empty a list of 11,000 elements from the front.
+	// maxMoved bounds the total number of places by which the operations of a patch may move
+	// elements of lists. Each operation at the front of a list moves all elements behind it, so
+	// that some thousand operations on a long list would take minutes. This number of places takes
+	// some tenths of a second. It is enough to empty a list of 11,000 elements from the front.
 	maxMoved = 64 << 20
-	// maxDepth bounds how deep objects may be nested. It is that of the decoder of
-	// JSON: a deeper object could be stored, and never be read again.
+	// maxDepth bounds the nesting of objects. The JSON decoder has the same bound: a deeper object
+	// could be stored, but never read again.
 	maxDepth = 10_000
-	// lookEvery is after how much work the context is looked at. The unit is an operation;
-	// movedPerUnit elements take at most as long.
+	// lookEvery is the amount of work between checks of the context. The unit is an operation;
+	// moving movedPerUnit elements takes at most as long.
 	lookEvery, movedPerUnit = 1000, 1 << 10
 )
 
-// LimitError means that a patch was given up, because it does more than a patch may (S5.33).
+// LimitError is the error of a patch that exceeds a limit (S5.33).
 type LimitError struct{ problem string }
 
 func (e *LimitError) Error() string { return e.problem }
@@ -38,14 +38,14 @@ var (
 	errDeep  = errors.New("the patch nests the object more than 10000 levels deep")
 )
 
-// Room is memory that what a patch makes may take.
+// Room is the available memory for the results of a patch.
 type Room interface {
-	// Take takes so many bytes, or returns an error that says why there are not so many.
+	// Take reserves memory, or returns an error if there is not enough.
 	Take(bytes int64) error
 }
 
-// Weight returns about how many bytes of memory JSON takes that is decoded and copied once. The
-// cost does not depend on what is in the text.
+// Weight estimates the memory, in bytes, of JSON that is decoded and copied once. The cost does not
+// depend on the content of the text.
 func Weight(text []byte) int64 {
 	s := size{text: len(text)}
 	for _, mark := range []string{",", "{", "["} {
@@ -54,7 +54,8 @@ func Weight(text []byte) int64 {
 	return s.weight()
 }
 
-// size is how long a value is as JSON, in bytes, and how many commas and opening brackets that has.
+// size is the length of a value as JSON, in bytes, and the number of its commas and opening
+// brackets.
 type size struct{ text, marks int }
 
 func (s *size) weight() int64 {
@@ -63,8 +64,8 @@ func (s *size) weight() int64 {
 	return 2*int64(s.text) + structure*int64(s.marks)
 }
 
-// add adds a value as encoding/json writes it, which is how the library of kube-apiserver counts.
-// It stops soon after the text is longer than most.
+// add adds a value in the encoding of encoding/json, which the library of kube-apiserver also
+// counts. It stops soon after the text exceeds most.
 func (s *size) add(v any, most int) {
 	if s.text > most {
 		return
@@ -100,7 +101,7 @@ func (s *size) container(elements int) {
 	s.text += len("{}") + max(elements-1, 0)
 }
 
-// quoted returns how long a string is as JSON.
+// quoted returns the length of a string as JSON.
 func quoted(s string) int {
 	if Plain(s) {
 		return len(s) + len(`""`)
@@ -108,7 +109,7 @@ func quoted(s string) int {
 	return marshalled(s)
 }
 
-// Plain reports whether nothing in a string is escaped in JSON.
+// Plain reports whether a string needs no escapes in JSON.
 func Plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
@@ -126,19 +127,19 @@ func marshalled(v any) int {
 	return len(text)
 }
 
-// work counts what the operations of one patch have done, and ends it when that is too much.
+// work counts the work of the operations of one patch, and stops it at the limits.
 type work struct {
 	ctx context.Context
-	// room is nil if the memory has no bound but that of copied.
+	// room is nil if the memory has no bound except maxCopied.
 	room          Room
 	copied, moved int
-	// shared reports whether a value may stand in two places.
+	// shared reports whether a value may be in two places.
 	shared bool
-	// unseen is how much may still be done before the context is looked at.
+	// unseen is the remaining work before the next check of the context.
 	unseen int
 }
 
-// begin counts an operation, and returns the error of the context if it is time to look at it.
+// begin counts an operation, and returns the error of the context if a check is due.
 func (w *work) begin() error {
 	if w.unseen--; w.unseen > 0 {
 		return nil
@@ -156,7 +157,7 @@ func (w *work) move(elements int) error {
 	return nil
 }
 
-// copy counts a value that is copied, and takes the memory for that.
+// copy counts a copied value, and reserves its memory.
 func (w *work) copy(v any) error {
 	if v == nil {
 		return nil
@@ -164,7 +165,7 @@ func (w *work) copy(v any) error {
 	var s size
 	s.add(v, maxCopied)
 	if w.copied += s.text; w.copied > maxCopied {
-		// These are upstream's words.
+		// This is the text of kube-apiserver.
 		return &LimitError{fmt.Sprintf("Unable to complete the copy, the accumulated size increase of copy is %d, exceeding the limit %d", w.copied, maxCopied)}
 	}
 	if w.room != nil {
@@ -176,7 +177,7 @@ func (w *work) copy(v any) error {
 	return nil
 }
 
-// plain returns a deep copy of v without the types that stand for copies.
+// plain returns a deep copy of v without the types that mark copies.
 func plain(v any) any {
 	if m, ok := asMap(v); ok && m != nil {
 		c := make(map[string]any, len(m))
@@ -195,7 +196,7 @@ func plain(v any) any {
 	return v
 }
 
-// tooDeep reports whether v has more than so many levels.
+// tooDeep reports whether v has more levels than the given number.
 func tooDeep(v any, levels int) bool {
 	if m, ok := asMap(v); ok {
 		for _, e := range m {

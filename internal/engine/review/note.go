@@ -7,32 +7,31 @@ import (
 	"strings"
 )
 
-// Edit names the field that an operation of a patch changed, and its value before the
-// operation.
+// Edit is the field that an operation of a patch changed, and its value before the operation.
 type Edit struct {
-	// Field is the path of the operation with the elements of lists by what names them, as in
-	// spec.containers[name=web].image; empty when the path is too long for people.
+	// Field is the path of the operation, with the elements of lists by name, as in
+	// spec.containers[name=web].image; empty if the path is too long for people.
 	Field string
-	// Was is the JSON of the value that the operation replaced or removed; nil when there was
-	// none. A value of more than MaxWas bytes is left out, and WasBytes is its size, MaxWas+1 at most.
+	// Was is the JSON of the value that the operation replaced or removed; nil if there was none. A
+	// value of more than MaxWas bytes is left out, and WasBytes is its size, at most MaxWas+1.
 	Was      []byte
 	WasBytes int
 }
 
 const (
-	// MaxWas bounds, in bytes, the value that one operation replaced or removed, if it is to be
-	// kept. maxWasAll bounds the values of all operations of a patch together.
+	// MaxWas bounds, in bytes, a replaced or removed value that is kept. maxWasAll bounds the
+	// values of all operations of a patch together.
 	MaxWas    = 16 << 10
 	maxWasAll = 64 << 10
-	// maxEdits bounds how many operations of a patch have an Edit, and maxField how long a
-	// field can be. Lists with more than maxNamed elements have no names for them.
+	// maxEdits bounds the number of operations of a patch with an Edit, and maxField the length of
+	// a field. Elements of lists with more than maxNamed elements have no names.
 	maxEdits = 64
 	maxField = 1 << 10
 	maxNamed = 256
 )
 
-// Edits describes the first operations of a patch that can be applied to obj, as far as it gets
-// until ctx ends. It does not change obj, and the result shares no memory with obj.
+// Edits returns the Edits of the first operations of a patch that can be applied to obj, until ctx
+// ends. It does not change obj, and the result shares no memory with obj.
 func (p Patch) Edits(ctx context.Context, obj map[string]any) []Edit {
 	p = p[:min(len(p), maxEdits)]
 	edits := make([]Edit, 0, len(p))
@@ -54,7 +53,7 @@ func (p Patch) Edits(ctx context.Context, obj map[string]any) []Edit {
 	return edits
 }
 
-// Size is about how much memory edits take, in bytes.
+// Size estimates the memory of edits, in bytes.
 func Size(edits []Edit) int {
 	const header = 64
 	size := 0
@@ -64,7 +63,7 @@ func Size(edits []Edit) int {
 	return size
 }
 
-// keep notes the earlier value, if there is room for it.
+// keep stores the earlier value, if the limits allow it.
 func (e *Edit) keep(was any, all *int) {
 	room := min(MaxWas, *all)
 	var s size
@@ -79,7 +78,7 @@ func (e *Edit) keep(was any, all *int) {
 	e.WasBytes = min(s.text, MaxWas+1)
 }
 
-// replaces returns what the operation replaces or removes. An addition to a list replaces
+// replaces returns the value that the operation replaces or removes. An addition to a list replaces
 // nothing.
 func (o *Operation) replaces(root *any) (was any, there bool) {
 	if o.Op == "test" || o.Path == "" {
@@ -96,7 +95,7 @@ func (o *Operation) replaces(root *any) (was any, there bool) {
 	return was, there && err == nil
 }
 
-// field names the path of the operation.
+// field returns the operation's path as a field.
 func (o *Operation) field(root any) string {
 	if len(o.Path) > maxField || !strings.HasPrefix(o.Path, "/") {
 		return ""
@@ -144,8 +143,8 @@ func (o *Operation) field(root any) string {
 	return b.String()
 }
 
-// FieldOf names the field that a JSON pointer leads to in an object, as an Edit does. Without the object, elements of
-// lists have their numbers. It is empty if the pointer is too long for people.
+// FieldOf returns the field at a JSON pointer in an object, in the form of an Edit. Without the
+// object, elements of lists have numbers. It is empty if the pointer is too long for people.
 func FieldOf(pointer string, object any) string {
 	if len(pointer) > maxField || !strings.HasPrefix(pointer, "/") {
 		return ""
@@ -164,7 +163,7 @@ func FieldOf(pointer string, object any) string {
 	return field
 }
 
-// Field names a JSON pointer that has no elements of lists; empty when it is too long for
+// Field returns the field at a JSON pointer without elements of lists; empty if it is too long for
 // people.
 func Field(pointer string) string {
 	if len(pointer) > maxField || !strings.HasPrefix(pointer, "/") {
@@ -177,7 +176,7 @@ func Field(pointer string) string {
 	return field
 }
 
-// member is the part of a field that names a member of an object.
+// member returns the part of a field for a member of an object.
 func member(name string, first bool) string {
 	plain := name != ""
 	for _, c := range []byte(name) {
@@ -192,7 +191,7 @@ func member(name string, first bool) string {
 	return "." + name
 }
 
-// element is the part of a field that names an element of a list.
+// element returns the part of a field for an element of a list.
 func element(key string, at int, item any) string {
 	if m, ok := asMap(item); ok && key != "" {
 		return "[" + key + "=" + scalar(m[key]) + "]"
@@ -200,12 +199,11 @@ func element(key string, at int, item any) string {
 	return "[" + strconv.Itoa(at) + "]"
 }
 
-// keys are members that name an element of a list in the APIs of Kubernetes, those that are
-// most used first.
+// keys are members that name the elements of lists in the Kubernetes API, the most frequent first.
 var keys = []string{"name", "type", "mountPath", "devicePath", "containerPort", "port", "topologyKey", "key", "ip", "uid"}
 
-// keyOf returns the member that names the elements of a list: each has it, and each another
-// one. It is empty if there is none.
+// keyOf returns the member that names the elements of a list: all elements have it, with distinct
+// values. It is empty if there is none.
 func keyOf(items []any) string {
 	if len(items) == 0 || len(items) > maxNamed {
 		return ""
@@ -229,7 +227,7 @@ next:
 	return ""
 }
 
-// scalar is a value that can name something, as text; empty for others.
+// scalar formats a value that can be a name; empty for other values.
 func scalar(v any) string {
 	const most = 253
 	switch v := v.(type) {

@@ -12,25 +12,25 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Patch is a JSON patch (RFC 6902): operations that are applied one after the
-// other. It is immutable and may be applied any number of times.
+// Patch is a JSON patch (RFC 6902): operations that are applied one after the other. It is
+// immutable and may be applied any number of times.
 type Patch []Operation
 
-// Operation is one step of a Patch. Members that the patch leaves out or gives a
-// wrong type are empty; a missing value is the same as null.
+// Operation is one step of a Patch. Members that are missing or have a wrong type are empty; a
+// missing value is the same as null.
 type Operation struct {
 	// Op is add, remove, replace, move, copy or test.
 	Op string
-	// Path and From are JSON pointers (RFC 6901). HasPath and HasFrom report
-	// whether the patch had them: an empty pointer is the whole document.
+	// Path and From are JSON pointers (RFC 6901). HasPath and HasFrom report whether they were
+	// present: an empty pointer is the whole document.
 	Path, From       string
 	HasPath, HasFrom bool
-	// Value is decoded JSON, its integers as int64 when they fit.
+	// Value is decoded JSON, with integers as int64 if they fit.
 	Value any
 }
 
-// MarshalJSON encodes the operation with the members that count for its Op. An Op that RFC 6902 does
-// not know has a value.
+// MarshalJSON encodes the operation with the members that its Op uses. An Op unknown to RFC 6902
+// has a value.
 func (o Operation) MarshalJSON() ([]byte, error) {
 	wire := struct {
 		Op    string `json:"op"`
@@ -48,17 +48,16 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wire)
 }
 
-// Below returns the JSON pointer to a member of what another one points to.
+// Below returns the JSON pointer to a member of the value at another pointer.
 func Below(pointer, member string) string { return pointer + "/" + jsonpointer.Escape(member) }
 
-// PatchError says which operation of a patch could not be carried out, and why.
+// PatchError is the failure of one operation of a patch.
 type PatchError struct {
 	// Index counts the patch's operations from 0; the text counts from 1.
 	Index int
-	// Op, Path and From are the operation's own; From is empty except for copy
-	// and move.
+	// Op, Path and From are copied from the operation; From is empty except for copy and move.
 	Op, Path, From string
-	// Cause is the reason. It holds no values of the object.
+	// Cause is the reason. It contains no values of the object.
 	Cause error
 }
 
@@ -75,7 +74,7 @@ func (e *PatchError) Error() string {
 	return fmt.Sprintf("operation %d, %s %s: %v", e.Index+1, shorten(e.Op), shorten(e.Path), e.Cause)
 }
 
-// shorten keeps errors readable when a webhook writes very long pointers.
+// shorten keeps errors readable if a webhook sends very long pointers.
 func shorten(s string) string {
 	const most = 256
 	if len(s) <= most {
@@ -84,9 +83,9 @@ func shorten(s string) string {
 	return s[:most] + "..."
 }
 
-// DecodePatch reads a JSON patch: an array of objects, possibly empty (S4.10). DecodePatch
-// checks nothing else. An invalid operation is an error when the patch is applied, as with
-// every other JSON patch in Kubernetes.
+// DecodePatch decodes a JSON patch: an array of objects, possibly empty (S4.10). DecodePatch checks
+// nothing else. An invalid operation is an error when the patch is applied, as for every other JSON
+// patch in Kubernetes.
 func DecodePatch(data []byte) (Patch, error) {
 	var wire []struct {
 		Op    any `json:"op"`
@@ -108,9 +107,9 @@ func DecodePatch(data []byte) (Patch, error) {
 	return p, nil
 }
 
-// Apply returns doc, a JSON object or array, with the patch applied. An operation
-// that fails gives a *[PatchError]. Objects come back with their members sorted
-// and numbers in their shortest form, as Kubernetes encodes unstructured objects.
+// Apply applies the patch to doc, a JSON object or array. A failed operation returns a
+// *[PatchError]. The members of objects are sorted and numbers have their shortest form, as
+// Kubernetes encodes unstructured objects.
 func (p Patch) Apply(doc []byte) ([]byte, error) {
 	if len(p) == 0 {
 		return doc, nil
@@ -132,16 +131,15 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 
 var errNotObject = errors.New("the patch replaces the object with a value that is not an object")
 
-// ApplyToMap returns the content of an unstructured object with the patch
-// applied, and whether that differs from obj (S5.5). obj is not changed. The
-// result shares with obj all parts that the patch does not touch, and obj itself is
-// returned when nothing changed; a caller that changes the result in place must
-// copy it before. An operation that fails gives a *[PatchError]. Its cause is a *[LimitError] if
-// the operation does more than a patch may, the error of ctx if that ends, and that of room if
-// there is none for what is copied (S5.33). A nil room has no bound of its own.
+// ApplyToMap applies the patch to the content of an unstructured object, and reports whether the
+// result differs from obj (S5.5). obj is not changed. The result shares with obj all parts that the
+// patch does not change, and is obj itself if nothing changed; a caller that changes the result in
+// place must copy it first. A failed operation returns a *[PatchError]. Its cause is a
+// *[LimitError] if the operation exceeds a limit, the error of ctx if ctx has ended, and the error
+// of room if room has no memory for copies (S5.33). A nil room has no bound of its own.
 //
-// The cost depends on the patch and on the width of the maps and lists it
-// touches, not on the size of the object.
+// The cost depends on the patch and on the width of the maps and lists on its paths, not on the
+// size of the object.
 func (p Patch) ApplyToMap(ctx context.Context, room Room, obj map[string]any) (patched map[string]any, changed bool, err error) {
 	if len(p) == 0 {
 		return obj, false, nil
@@ -164,9 +162,8 @@ func (p Patch) ApplyToMap(ctx context.Context, room Room, obj map[string]any) (p
 	return patched, true, nil
 }
 
-// Members returns the names of the top-level members that the patch reads or
-// writes, each once. ok is false when it may reach the whole document, or has a
-// path that is not a JSON pointer.
+// Members returns the distinct names of the top-level members that the patch reads or writes. ok is
+// false if it may access the whole document, or has a path that is not a JSON pointer.
 func (p Patch) Members() (names []string, ok bool) {
 	for i := range p {
 		o := &p[i]

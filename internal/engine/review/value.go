@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// finish turns copies made by editable into plain maps and lists, in place.
+// finish converts copies made by editable to plain maps and lists, in place.
 func finish(v any) any {
 	switch v := v.(type) {
 	case editMap:
@@ -29,8 +29,8 @@ func finish(v any) any {
 	return v
 }
 
-// Equal compares JSON values; numbers by value, whatever their type. Maps and
-// lists that share their memory are equal without a look at their contents.
+// Equal compares JSON values; numbers by value, whatever their type. Maps and lists that share
+// their memory are equal without comparing their contents.
 func Equal(a, b any) bool {
 	if m, ok := asMap(a); ok {
 		n, ok := asMap(b)
@@ -92,7 +92,7 @@ func Equal(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Has reports whether a JSON value has all of another one: its objects may have more members.
+// Has reports whether a JSON value contains another one: its objects may have additional members.
 func Has(found, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:

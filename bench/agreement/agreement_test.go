@@ -121,8 +121,7 @@ func TestEngineAgreesWithUpstream(t *testing.T) {
 	}
 }
 
-// facts are properties of cases, with the minimum percentage of the cases that must have each property; at least one
-// case must.
+// facts are properties of cases. Each must hold for a minimum percentage of the cases, and for at least one case.
 var facts = []struct {
 	name    string
 	percent int

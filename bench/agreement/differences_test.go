@@ -216,7 +216,7 @@ func (c *comparison) stopsEarlier() bool {
 }
 func (c *comparison) goesOn() bool { return begins(c.gatehouse[0].received, c.upstream[0].received) }
 
-// begins reports whether a list of calls begins with another list.
+// begins reports whether the list of calls all begins with the list with.
 func begins(all, with []received) bool {
 	return len(with) <= len(all) && order(all[:len(with)], false) == order(with, false)
 }

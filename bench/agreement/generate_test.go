@@ -25,7 +25,7 @@ import (
 type world struct {
 	configurations []configuration
 	answers        map[int]answer
-	// namespaces have been delivered by a watch. live exist, but no watch has delivered them yet.
+	// namespaces have been delivered by a watch. live are namespaces that no watch has delivered yet.
 	namespaces, live []*corev1.Namespace
 	// first is the action of a plugin before the webhooks; it is empty if there is no such plugin.
 	first    string

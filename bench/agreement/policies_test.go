@@ -43,8 +43,8 @@ type policyWorld struct {
 	asked *request
 }
 
-// withStored is live for upstream. If the Namespace that a request is about does not exist any more, upstream does
-// not use its stored object (D34).
+// withStored is live for upstream. If the Namespace that a request is about does not exist any more, withStored
+// returns its stored object, as Gatehouse does; upstream itself does not use it (D34).
 func (w *policyWorld) withStored(name string) (*corev1.Namespace, error) {
 	found, err := w.live(name)
 	if apierrors.IsNotFound(err) {
@@ -290,8 +290,8 @@ func statusOf(err error) *metav1.Status {
 	return &metav1.Status{Message: err.Error()}
 }
 
-// comparePolicies lists the differences between two sides. Gatehouse lists all violations (D48); the first of them
-// must be the one of upstream.
+// comparePolicies lists the differences between two sides. Gatehouse lists all violations (D48), first the one that
+// upstream reports.
 func comparePolicies(upstream, gatehouse *judged) (all []difference) {
 	differ := func(at, u, g string) {
 		if u != g {

@@ -55,7 +55,7 @@ type bench struct {
 	// measured.
 	data  int
 	table report.Table
-	// running are the processes of a kind, in the order of their starts.
+	// running are the processes of a kind, in the order of their starts. They are stopped in reverse order.
 	running []*peer.Process
 }
 

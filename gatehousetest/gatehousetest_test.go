@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// review is a webhook whose answer is change, or else that it is admitted as it is.
+// review is a webhook that returns the result of change, or else admits the object unchanged.
 func review(t *testing.T, change func(*admissionv1.AdmissionRequest, *admissionv1.AdmissionResponse)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		review := &admissionv1.AdmissionReview{}
@@ -69,7 +69,7 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
 }
 
-// recorder is a test whose log and failures are of interest.
+// recorder is a test that records its log and failures.
 type recorder struct {
 	testing.TB
 	mu     sync.Mutex
@@ -258,7 +258,7 @@ func TestAServiceHasAnAddress(t *testing.T) {
 // victimVariable makes the test process wait until it is killed. Its value selects the server.
 const victimVariable = "GATEHOUSETEST_VICTIM"
 
-// TestVictim is not a test but the process that other tests kill.
+// TestVictim is the process that other tests kill rather than a test.
 func TestVictim(t *testing.T) {
 	var opts []Option
 	switch os.Getenv(victimVariable) {
@@ -308,7 +308,7 @@ func listens(host string) bool {
 	return err == nil
 }
 
-// eventually waits until a condition holds.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, what string, condition func() error) {
 	t.Helper()
 	var err error

@@ -32,7 +32,7 @@ const (
 	definitionKind  = "CustomResourceDefinition"
 	// establishTimeout limits the time until a CRD is served.
 	establishTimeout = time.Minute
-	// cleanupTimeout bounds the deletion of an object after the test.
+	// cleanupTimeout limits the deletion of an object after the test.
 	cleanupTimeout = 30 * time.Second
 )
 

@@ -38,7 +38,7 @@ func (l *traceLog) end() {
 	l.mu.ended = true
 }
 
-// around returns a transport that logs the traces that answers to writes name.
+// around returns a transport that logs the traces named in responses to writes.
 func (l *traceLog) around(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
@@ -80,8 +80,8 @@ func (r *record) interesting() bool {
 	return false
 }
 
-// showTimeout bounds the time for one trace. The context of the request is not used for it, since
-// it may have little time left.
+// showTimeout limits the time for one trace. The context of the request is not used, since it may have little
+// time left.
 const showTimeout = 10 * time.Second
 
 func (l *traceLog) show(ctx context.Context, id string) {

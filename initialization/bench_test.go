@@ -46,8 +46,7 @@ func BenchmarkUpdateOfInitializedObject(b *testing.B) {
 	}
 }
 
-// How long it takes from an initializer's write to the creator's answer, with the
-// write itself.
+// The time from an initializer's write to the creator's response, including the write itself.
 func BenchmarkWaitAndAct(b *testing.B) {
 	for _, other := range []bool{false, true} {
 		b.Run(fmt.Sprintf("otherServer=%v", other), func(b *testing.B) {

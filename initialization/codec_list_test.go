@@ -296,7 +296,7 @@ func TestAListThatIsWrittenHoldsNoObject(t *testing.T) {
 	}
 }
 
-// Kept objects go when no client lists them any more, and never take more than their bound.
+// Kept objects expire when clients no longer list them, and never exceed keptBytes.
 func TestWhatWasKeptGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}

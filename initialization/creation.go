@@ -38,8 +38,8 @@ func creation(ctx context.Context) *Creation {
 	return c
 }
 
-// answerBefore is how long before the request's own deadline a creator gets its answer, so that
-// the answer can still name the initializer.
+// answerBefore is the time before the request's own deadline at which a creator gets its response, so that the
+// response can still name the initializer.
 const answerBefore = 250 * time.Millisecond
 
 // Waits reports whether Wait has something to wait for.
@@ -90,8 +90,8 @@ func failure(result *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// rejection is failure for an object that an initializer rejected. Its message names the
-// initializers whose turn it was: several ones if they are parallel (S11.69).
+// rejection is failure for an object that an initializer rejected. Its message names the initializer whose turn
+// it was, or all of them if they are parallel (S11.69).
 func (s *store) rejection(field *initializers.Initializers) error {
 	result := *field.Result
 	if names := s.turn(field); names != "" && !strings.Contains(result.Message, names) {

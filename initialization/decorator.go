@@ -45,7 +45,7 @@ type Options struct {
 	Observe func(Event)
 	// Clock is replaced by tests.
 	Clock clock.WithDelayedExecution
-	// maxTimers bounds the objects with a timer for their timeouts. Further objects are left to
+	// maxTimers is the largest number of objects with a timer for their timeouts. Further objects are left to
 	// the repair (S11.48). It is 10,000 except in tests.
 	maxTimers int
 }
@@ -195,7 +195,7 @@ func (d *Decorator) Store(resource schema.GroupResource, root string, newObject 
 	return s
 }
 
-// store is a resource's store with the rules in front of it.
+// store wraps a resource's store with the rules.
 type store struct {
 	apistorage.Interface
 	d         *Decorator
@@ -361,7 +361,7 @@ func (s *store) leading(field *initializers.Initializers) []initializers.Initial
 	return initializers.Leading(field.Pending, s.d.Parallel)
 }
 
-// discardTimeout bounds the deletion of an object whose initialization failed.
+// discardTimeout limits the deletion of an object whose initialization failed.
 const discardTimeout = 10 * time.Second
 
 // discard deletes the object regardless of its finalizers. It continues when the caller's request ends. An

@@ -131,7 +131,8 @@ func (w *write) waits() bool { return w != nil && w.places != nil }
 // keeps reports whether the request leaves the field alone.
 func (w *write) keeps() bool { return w != nil && w.keep }
 
-// wait lets a creator that came through Handler wait, and copies the final object to out.
+// wait blocks the creator of a request of Handler until the object is initialized, and copies the final object
+// to out.
 func (w *write) wait(ctx context.Context, e *entry, out runtime.Object) error {
 	if e == nil {
 		return nil

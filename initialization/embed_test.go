@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// through sends a request through the handler of a server of its own, whose API does what do
-// says and answers with the code for success.
+// through sends a request through the handler of an embedding server. Its API calls do, and responds with
+// the code success unless do returns an error.
 func (e *env) through(h *embedded, info request.RequestInfo, query string, success int, do func(context.Context) error) (code int, err error) {
 	h.do = func(w http.ResponseWriter, req *http.Request) {
 		if err = do(req.Context()); err == nil {

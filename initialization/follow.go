@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// linger is how long the watch of a resource goes on without anything to
-	// follow.
+	// linger is the time that the watch of a resource continues without a followed object.
 	linger = 5 * time.Second
 	// pause is how long the watch waits after a failure.
 	pause = 100 * time.Millisecond
@@ -40,7 +39,7 @@ func (t *tracker) watch() {
 			return
 		}
 		klog.V(2).InfoS("Restarting the watch of uninitialized objects", "resource", t.store.resource, "reason", err)
-		// The revision was compacted, or storage does not answer: check each object.
+		// The revision was compacted, or storage does not respond: check each object.
 		t.checkAll()
 		select {
 		case <-d.ctx.Done():
@@ -106,7 +105,7 @@ func (t *tracker) advance(obj runtime.Object) {
 	t.mu.seen = max(t.mu.seen, version)
 }
 
-// observe takes in a state of an object.
+// observe records a state of an object.
 func (t *tracker) observe(obj runtime.Object) {
 	t.with(obj, func(e *entry, field *initializers.Initializers, err error) {
 		if err != nil {
@@ -117,7 +116,7 @@ func (t *tracker) observe(obj runtime.Object) {
 	})
 }
 
-// deleted takes in the last state of an object.
+// deleted records the last state of an object.
 func (t *tracker) deleted(obj runtime.Object) {
 	t.with(obj, func(e *entry, field *initializers.Initializers, err error) {
 		if err == nil && field != nil && field.Result != nil {

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(etcdtest.Main(m, &database))
 }
 
-// patience bounds every waiting of a test.
+// patience limits every wait of a test.
 const patience = 20 * time.Second
 
 // env is a store of config maps, behind a decorator and a watch cache, and the
@@ -348,7 +348,7 @@ func show(t testing.TB, c *corev1.ConfigMap) string {
 	return strings.Join(names, " ")
 }
 
-// await polls until the condition holds.
+// await polls until the condition is true.
 func (e *env) await(what string, condition func() bool) {
 	e.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// keptFor is about how long an encoded object is kept after its last use. keptBytes bounds
-	// the memory of all encoded objects.
+	// keptFor is the approximate time that an encoded object is kept after its last use. keptBytes limits the
+	// memory of all encoded objects.
 	keptFor   = 8 * time.Second
 	keptBytes = 32 << 20
 )
@@ -26,7 +26,7 @@ type kept struct {
 	mu    sync.RWMutex
 	kinds map[keptKind]*keptItems
 	bytes int
-	// turn counts the sweeps, which go on while there are kinds.
+	// turn counts the sweeps, which continue while any kind is kept.
 	turn atomic.Int64
 }
 
@@ -100,8 +100,8 @@ func (k *kept) recall(kind keptKind, items []runtime.Object, data [][]byte) (roo
 	return room
 }
 
-// lookup returns a function that returns the kept data of an object, nil if there are none. lookup
-// returns nil if nothing is kept of the kind.
+// lookup returns a function that returns the kept data of an object, nil if there are none. lookup returns nil
+// if no object of the kind is kept.
 func (k *kept) lookup(kind keptKind) func(uid types.UID, version string) []byte {
 	turn := k.turn.Load()
 	k.mu.RLock()

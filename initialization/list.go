@@ -235,7 +235,7 @@ func (l *list) join(found [][]byte) {
 	l.data = all
 }
 
-// size returns how many bytes the items take in a list in protobuf; 0 in other forms.
+// size returns the number of bytes of the items in a list in protobuf; 0 in other forms.
 func (l *list) size() (total int) {
 	if !l.form.protobuf {
 		return 0
@@ -254,8 +254,8 @@ func (l *list) size() (total int) {
 
 // write writes start, the items and end.
 func (l *list) write(w io.Writer) error {
-	// Upstream's writer of answers compresses long answers. If the first piece is not short, the
-	// writer takes it for the whole answer.
+	// Upstream's response writer compresses long responses. If the first write is not short, it treats the
+	// write as the whole response.
 	short := 1
 	if l.form.protobuf {
 		short = len(protobufPrefix)

@@ -32,9 +32,8 @@ type Listing struct {
 
 type listingKey struct{}
 
-// WithListing prepares a request for a list that is encoded by e in a version. It returns the
-// context for the store, and the codec for the answer. The Listing is nil if nothing is kept for
-// such requests.
+// WithListing prepares a request for a list that is encoded by e in a version. It returns the context for the
+// store, and the codec for the response. The Listing is nil if no data is kept for such requests.
 func WithListing(ctx context.Context, base runtime.NegotiatedSerializer, e runtime.Encoder, gv schema.GroupVersion) (context.Context, runtime.NegotiatedSerializer, *Listing) {
 	c, ok := base.(*codec)
 	if !ok || c.kept == nil {
@@ -70,7 +69,7 @@ func (l *Listing) holds(list runtime.Object) bool {
 	return err == nil && same && i == len(l.read)
 }
 
-// listingCodec is the codec for the answer of one request.
+// listingCodec is the codec for the response to one request.
 type listingCodec struct {
 	*codec
 	listing *Listing

@@ -66,8 +66,7 @@ func newMeasures(register func(...metrics.Registerable)) *measures {
 // shared are the metrics that the process serves. All servers in one process share one registry.
 var shared = sync.OnceValue(func() *measures { return newMeasures(legacyregistry.MustRegister) })
 
-// Count adds an event to the metrics that the process serves at /metrics. It is
-// meant for Options.Observe.
+// Count adds an event to the metrics that the process serves at /metrics. Use it as Options.Observe.
 func Count(e Event) { shared().count(e) }
 
 func (m *measures) count(e Event) {

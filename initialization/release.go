@@ -145,9 +145,9 @@ func (s *store) resume(key string, obj runtime.Object, m metav1.Object, field *i
 	return false
 }
 
-// notice is called with every uninitialized object that the watch cache takes in. An initializer
-// may have rejected the object through another server. An earlier server may have left behind an
-// object that is held, or an object whose initializer has had its time (S11.68).
+// notice is called with every uninitialized object that enters the watch cache. An initializer may have
+// rejected the object through another server. An earlier server may have left behind an object that is held, or
+// an object whose initializer has had its time (S11.68).
 func (s *store) notice(obj runtime.Object) {
 	if initializers.Result(obj) != nil {
 		if field, err := initializers.Get(obj); err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Includes reports whether a request asks for uninitialized objects with the parameter
-// includeUninitialized. Any value but 0 and false means yes, also the empty value (S11.26).
+// Includes reports whether a request asks for uninitialized objects with the parameter includeUninitialized.
+// Any value except 0 and false means yes, also the empty value (S11.26).
 func Includes(req *http.Request) bool {
 	values, ok := req.URL.Query()["includeUninitialized"]
 	if !ok {

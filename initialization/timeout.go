@@ -136,7 +136,7 @@ func (t *tracker) again(e *entry, name string) {
 	}
 }
 
-// stuck is an object that is not followed because initializers must act whose time has passed.
+// stuck is an object whose overdue initializers must act. It is not followed.
 type stuck struct {
 	key          string
 	initializers []string
@@ -195,8 +195,8 @@ func (t *tracker) lookLater() {
 	d.Clock.AfterFunc(d.Timeout, func() { d.spawn(t.lookAtStuck) })
 }
 
-// lookAtStuck follows the objects again whose initializers need not act any more. An initializer
-// gets its time once more then.
+// lookAtStuck resumes following the stuck objects whose initializers need not act any more. Their initializers
+// get their full time again.
 func (t *tracker) lookAtStuck() {
 	d := t.store.d
 	var free []string

@@ -30,9 +30,8 @@ type tracker struct {
 		// which the goroutine has seen all events.
 		watching bool
 		seen     uint64
-		// stuck are objects that are not followed and that an initializer keeps whose policy was
-		// Fail when its time had passed, maxTimers at most. looking is true while a timer of
-		// lookAtStuck runs.
+		// stuck are objects that are not followed, at most maxTimers: their initializer's policy was Fail when
+		// its time had passed. looking is true while a timer of lookAtStuck runs.
 		stuck   map[types.UID]stuck
 		looking bool
 	}
@@ -45,8 +44,8 @@ type entry struct {
 	uid     types.UID
 	name    string
 
-	// The tracker's lock guards the fields that follow. version is the version of the newest
-	// state that was taken in; turns has the initializers whose turn it is.
+	// The tracker's lock guards the fields that follow. version is the version of the newest recorded state;
+	// turns has the initializers whose turn it is.
 	version uint64
 	turns   []turn
 	timer   clock.Timer
@@ -60,7 +59,7 @@ type entry struct {
 	// held.
 	until time.Time
 
-	// done is closed when the creator may go on: final and err are its result.
+	// done is closed when the creator may continue: final and err are its result.
 	done     chan struct{}
 	answered sync.Once
 	final    runtime.Object
@@ -80,8 +79,8 @@ func errDeleted() error {
 	return apierrors.NewInternalError(errors.New("object deleted while waiting for creation"))
 }
 
-// follow takes in an object that was just written, and follows it if a creator waits for it or it
-// gets a timer. Otherwise it returns nil.
+// follow records an object that was just written, and follows it if a creator waits for it or it gets a timer.
+// Otherwise it returns nil.
 func (t *tracker) follow(key string, obj runtime.Object, field *initializers.Initializers, waited bool) *entry {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -125,8 +124,8 @@ func (t *tracker) follow(key string, obj runtime.Object, field *initializers.Ini
 	return e
 }
 
-// note takes in the result of a write of this server, which the watch would deliver a little
-// later. A nil field means that the object is initialized.
+// note records the result of a write of this server, which the watch would deliver a little later. A nil field
+// means that the object is initialized.
 func (t *tracker) note(obj runtime.Object, field *initializers.Initializers) {
 	uid, err := uidOf(obj)
 	if err != nil {
@@ -139,7 +138,7 @@ func (t *tracker) note(obj runtime.Object, field *initializers.Initializers) {
 	}
 }
 
-// update takes in a state of an object. The lock is held.
+// update records a state of an object. The lock is held.
 func (t *tracker) update(e *entry, obj runtime.Object, field *initializers.Initializers) {
 	version, err := t.store.Versioner().ObjectResourceVersion(obj)
 	var m metav1.Object
@@ -298,7 +297,7 @@ func (e *entry) answer(final runtime.Object, err error) {
 	})
 }
 
-// leave is called by a creator that no longer waits. A timer of the object goes on.
+// leave is called by a creator that no longer waits. A timer of the object continues.
 func (t *tracker) leave(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

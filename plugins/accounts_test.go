@@ -40,11 +40,11 @@ func TestAccountsAreMadeForPodsThatComeFirst(t *testing.T) {
 		// account is the service account of the pod.
 		account string
 		dryRun  bool
-		// fails is the error of creating the account. With nobody, MakeAccount is nil.
+		// fails is the error of creating the account. nobody leaves MakeAccount nil.
 		fails  error
 		nobody bool
 		makes  bool
-		// refused is part of the reason, empty if the pod is let pass; waits is at least how long it takes.
+		// refused is part of the reason, empty if the pod is admitted; waits is the least duration.
 		refused string
 		waits   time.Duration
 	}{

@@ -37,7 +37,7 @@ type Options struct {
 	Authorizer authorizer.Authorizer
 	// Mapper knows the resources of kinds, custom ones included.
 	Mapper meta.RESTMapper
-	// Version is the release whose behaviour the plugins have.
+	// Version is the Kubernetes release that the plugins emulate.
 	Version compatibility.EffectiveVersion
 	// Stopped is closed when no more requests come.
 	Stopped <-chan struct{}

@@ -78,7 +78,7 @@ type Plugin struct {
 	makesAccounts bool
 }
 
-// About is a resource whose requests a plugin may change or refuse.
+// About is a resource whose requests a plugin may change or reject.
 type About struct {
 	// Group, Resource and Subresource may be "*". Subresource is empty for the resource
 	// itself.
@@ -93,11 +93,11 @@ type About struct {
 type place uint8
 
 const (
-	// mutators stand after the initializers and before policies and webhooks.
+	// mutators come after the initializers and before policies and webhooks.
 	mutators place = iota
-	// first stands before NamespaceLifecycle.
+	// first comes before NamespaceLifecycle.
 	first
-	// last stands behind everything else.
+	// last comes after everything else.
 	last
 )
 
@@ -105,12 +105,12 @@ const (
 type forecast uint8
 
 const (
-	// pure: judging changes only the object.
+	// pure: the plugin changes only the object.
 	//lint:ignore U1000 It is the zero value, which most rows have.
 	pure forecast = iota
-	// dry: judging a dry run has no effect.
+	// dry: a dry run of the plugin has no effect.
 	dry
-	// never: judging has effects also in a dry run, or calls other servers.
+	// never: the plugin has effects also in a dry run, or calls other servers.
 	never
 )
 

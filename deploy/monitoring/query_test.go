@@ -103,7 +103,7 @@ var (
 // scraped are the labels that Prometheus adds.
 var scraped = []string{"job", "instance"}
 
-// read takes the text that a server answers at /metrics.
+// read parses the response of a server at /metrics.
 func read(text string) served {
 	m := served{}
 	for line := range strings.Lines(text) {

@@ -107,7 +107,7 @@ func (j *judge) initialize(config *genericapiserver.Config) {
 	}
 }
 
-// run keeps the judge up to date until ctx ends. The announcer registers this server at the main server, and
+// run keeps the judge up to date until ctx ends. The announcer announces this server to the main server, and
 // retries until it succeeds. Until then, the refresher does not read webhooks and policies.
 func (j *judge) run(ctx context.Context) error {
 	announced := make(chan struct{})

@@ -39,7 +39,7 @@ func TestCheckScenarios(t *testing.T) {
 	scenarios(t, "testdata/check", leftOut(formats, chosen)...)
 }
 
-// leftOut are the names whose indexes were not chosen.
+// leftOut returns the names at the indexes that were not chosen.
 func leftOut(names []string, chosen []int) []string {
 	var left []string
 	for i, name := range names {
@@ -146,7 +146,7 @@ func TestCommandLinesThatMeanNothing(t *testing.T) {
 	}
 }
 
-// A cluster that does not answer is an error, not a finding.
+// A cluster that does not respond is an error rather than a finding.
 func TestCheckAgainstAClusterThatDoesNotAnswer(t *testing.T) {
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")

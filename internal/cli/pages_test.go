@@ -20,8 +20,8 @@ var otherFlags = []string{
 	"webhooks", "cases", "requestheader-", "service-account-", "oidc-",
 }
 
-// Every command of gatehouse on a page of the documentation exists, with all of its flags, and so does every flag that
-// stands alone in prose.
+// Every command of gatehouse on a page of the documentation exists, with all of its flags, and so does every
+// flag in the text of a page.
 func TestCommandsOfPagesExist(t *testing.T) {
 	known := slices.Clone(otherFlags)
 	var collect func(*cobra.Command)

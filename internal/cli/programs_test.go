@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 )
 
-// askEtcd has TestAnswersOfEtcd answer as etcd does.
+// askEtcd makes TestAnswersOfEtcd behave as etcd.
 const askEtcd = "GATEHOUSE_TEST_ASK_ETCD"
 
 // The prepared output of --help equals the output of the programs.

@@ -161,7 +161,7 @@ func TestWhatMayNotBeReadIsNoPass(t *testing.T) {
 		}
 		return path
 	}
-	// Each reader may list everything but some resources.
+	// Each reader may list all but the named resources.
 	all := slices.Concat(registering, granting)
 	readers := map[string][]string{"reader-": nil, "no-registrations": registering, "no-roles": granting}
 	for _, r := range rights {

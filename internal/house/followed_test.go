@@ -153,7 +153,7 @@ const (
 	kubernetes    = "k8s.io/kubernetes"
 )
 
-// A change of upstream's code asks for a look at our code that follows it.
+// A change of upstream's code requires a review of our code that follows it.
 func TestFollowedCodeIsUnchanged(t *testing.T) {
 	t.Chdir(root)
 	modules := map[string][2]string{}

@@ -89,8 +89,8 @@ func groupOf(pkg string) int {
 	return best
 }
 
-// The layout is the architecture: groups import groups below them, and inside a group
-// packages import what stands below them in the picture of ARCHITECTURE.md.
+// The layout is the architecture: groups import lower groups, and inside a group packages import packages below
+// them in the picture of ARCHITECTURE.md.
 func TestImportsPointDown(t *testing.T) {
 	t.Chdir(root)
 	found := packages(t)

@@ -265,7 +265,7 @@ func TestUpstreamDeclaresTheSources(t *testing.T) {
 	for _, file := range ruleFiles(t) {
 		text := strings.Join(strings.Fields(read(t, path.Join(ruleBook, file))), " ")
 		for _, m := range upstreamSource.FindAllStringSubmatchIndex(text, -1) {
-			// The release stands in front of the source, after the source before.
+			// The release comes before the source, after the previous source.
 			before := text[:m[0]]
 			begin := max(strings.LastIndexAny(before, ";|"), strings.LastIndex(before, "Source"), 0)
 			if oldRelease.MatchString(before[begin:]) {
@@ -332,8 +332,7 @@ func declarations(t *testing.T, dir string) map[string]bool {
 	return found
 }
 
-// receiver returns the type of a method's receiver and a point, and nothing for a
-// function.
+// receiver returns the type of a method's receiver and a point; empty for a function.
 func receiver(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""

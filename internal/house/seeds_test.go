@@ -24,7 +24,7 @@ func TestTheSeedsAreProven(t *testing.T) {
 			known[m[1]] = true
 		}
 	}
-	// tests has, by name, the sources of the test functions; there may be several of a name.
+	// tests maps the names of test functions to their sources; several tests may share a name.
 	tests := map[string][]string{}
 	begin := regexp.MustCompile(`(?m)^(?:// .*\n)*func ((?:Test|Fuzz)\w+)\(`)
 	walk(t, func(file string) {

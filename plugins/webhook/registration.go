@@ -122,7 +122,7 @@ func (s *Server) failurePolicy() *admissionregistrationv1.FailurePolicyType {
 	return new(admissionregistrationv1.Fail)
 }
 
-// sideEffects returns NoneOnDryRun for a plugin whose judging has effects, and None for others.
+// sideEffects returns NoneOnDryRun for a plugin with side effects, and None for others.
 func (p *served) sideEffects() *admissionregistrationv1.SideEffectClass {
 	if p.Counts() {
 		return new(admissionregistrationv1.SideEffectClassNoneOnDryRun)

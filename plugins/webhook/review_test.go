@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 )
 
-// A plugin's notes for its caller and for the audit log are in the answer, whichever way the
-// plugin takes them.
+// A plugin's warnings and its annotations for the audit log are in the response, by any of the ways to add
+// them.
 func TestAnswersHaveWarningsAndAuditAnnotations(t *testing.T) {
 	r := reviewer{judge: func(ctx context.Context, a apiadmission.Attributes) error {
 		warning.AddWarning(ctx, "", "take care")

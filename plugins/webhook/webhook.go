@@ -36,8 +36,8 @@ const kubernetesVersion = "1.37.1"
 const (
 	// drainTimeout is how long reviews that came before the end may take.
 	drainTimeout = 15 * time.Second
-	// maxReview bounds a review, in bytes. It has room for two objects of the largest size that
-	// etcd takes, and for the rest of the review.
+	// maxReview is the largest size of a review, in bytes. It has room for two objects of the largest size that
+	// etcd accepts, and for the rest of the review.
 	maxReview = 8 << 20
 )
 
@@ -61,9 +61,9 @@ type Options struct {
 	// ExcludeNamespaces are namespaces whose requests the cluster does not send, mainly namespaces of the
 	// control plane.
 	ExcludeNamespaces []string
-	// IgnoreFailures lets requests pass for which the cluster gets no answer.
+	// IgnoreFailures allows requests for which the cluster gets no response.
 	IgnoreFailures bool
-	// Timeout is how long the cluster waits for an answer, at least a second; 0 means 10 s.
+	// Timeout is the time that the cluster waits for a response, at least a second; 0 means 10 s.
 	Timeout time.Duration
 }
 
@@ -264,7 +264,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	return s.register(ctx)
 }
 
-// reachable sets the URL at which the cluster reaches the server, unless there is a service.
+// reachable sets the URL of the server for the cluster, unless a service is set.
 func (s *Server) reachable() error {
 	o := &s.options
 	if o.Service != "" && o.URL != "" {

@@ -165,7 +165,7 @@ func (o *agentOptions) run(ctx context.Context, streams command.Streams) error {
 			return err
 		}
 	}
-	// Most of the memory holds traces, which stay alive, so the heap is collected at a higher growth.
+	// Most of the heap is long-lived traces, so it is collected at a smaller growth.
 	prelude.SetCollectAt(60)
 	a, err := agent.New(o.Options)
 	if err != nil {

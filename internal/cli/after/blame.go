@@ -207,7 +207,7 @@ func (b *blamed) oldest(ctx context.Context, client reader) {
 // row is a line of the table: a changed field.
 type row struct{ field, change, now string }
 
-// maxShown is the largest number of characters of a value in a row.
+// maxShown is the largest length of a value in a row.
 const maxShown = 80
 
 // rowsOf returns the rows of a change: one for each changed field, or one for the whole change if the traces do

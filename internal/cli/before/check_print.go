@@ -179,8 +179,8 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report, found *report.R
 	return d.Format(out, "text")
 }
 
-// skipped lists the skipped objects. Without -v, the list has only objects that another command can check, and
-// others is a sentence with the number of the rest, or empty.
+// skipped lists the skipped objects. Without -v, the list has only the objects that can be checked in another
+// way, and the number of the rest. If there are no such objects, others is a sentence with that number.
 func (o *checkOptions) skipped(r *check.Report) (list []string, others string) {
 	n := 0
 	for _, s := range r.Skipped {

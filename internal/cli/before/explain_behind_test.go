@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// S22.30: a request for the group of a server that announces explanations is explained by that server.
-// When the server does not explain it, the plan of the main server says why.
+// S22.30: a request for the group of a server that announces explanations is explained by that server. When the
+// server does not explain it, the plan of the main server has the reason.
 func TestExplainAsksTheServerOfTheGroup(t *testing.T) {
 	for _, tt := range []struct {
 		name, group, announced string

@@ -192,7 +192,7 @@ func expression(flag, text string) (*regexp.Regexp, error) {
 	return compiled, nil
 }
 
-// errTests is the error of a run with failed tests.
+// errTests is the error of a run with tests that failed or could not be evaluated.
 type errTests struct{ failed, broken int }
 
 func (e errTests) Error() string {

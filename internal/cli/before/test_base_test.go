@@ -266,7 +266,7 @@ func TestDifferencesOfTexts(t *testing.T) {
 			t.Fatalf("%v to %v: %v", before, now, spans)
 		}
 	}
-	// Beyond the bound, all between the first and the last difference is changed.
+	// Beyond maxEdits, all lines between the first and the last difference count as changed.
 	many := func(prefix string) []string {
 		lines := []string{"first"}
 		for i := range 2 * maxEdits {

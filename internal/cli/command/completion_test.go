@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The shell does not wait for a cluster that does not answer.
+// The shell does not wait for a cluster that does not respond.
 func TestCompletionEndsInTime(t *testing.T) {
 	if got := inTime(func() []string { <-t.Context().Done(); return []string{"late"} }); got != nil {
 		t.Errorf("got %q", got)

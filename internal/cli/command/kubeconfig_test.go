@@ -74,7 +74,7 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443", certificate-aut
 users: [{name: u, user: {client-certificate-data: YQ==, client-key-data: YQ==}}]}`
 )
 
-// servesFrom has a data directory look as if a server ran there.
+// servesFrom makes a data directory look like the directory of a running server.
 func servesFrom(t *testing.T, dir string) (lock string) {
 	t.Helper()
 	held, err := etcd.TakeLock(filepath.Join(dir, "etcd"))
@@ -130,7 +130,7 @@ func TestStrangeFoldersNameNoServer(t *testing.T) {
 			t.Chdir(t.TempDir())
 			t.Setenv(clientcmd.RecommendedConfigPathEnvVar, "")
 			t.Setenv(DataDirVariable, "")
-			// The user has another cluster, which is not meant either.
+			// The kubeconfig of the user's own cluster is not used either.
 			home := clientcmd.RecommendedHomeFile
 			clientcmd.RecommendedHomeFile = filepath.Join(t.TempDir(), "config")
 			defer func() { clientcmd.RecommendedHomeFile = home }()

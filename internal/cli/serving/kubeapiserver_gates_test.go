@@ -30,8 +30,8 @@ func TestGatesWithoutEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// declared has the constant of each gate, and read the names that stand anywhere but there
-	// and before the specification of a gate.
+	// declared maps each gate to its constant. read has the names that occur outside of the declaration and the
+	// specification of a gate.
 	declared, read := map[string]string{}, map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)

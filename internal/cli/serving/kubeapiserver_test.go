@@ -100,7 +100,7 @@ func TestTheCommandLineOfKubeAPIServer(t *testing.T) {
 	}
 }
 
-// Libraries read the help: how flags are listed there, and which are not.
+// Libraries parse the help for its flags, so it must list the supported flags and no others.
 func TestHelpListsFlagsAsTestLibrariesLookForThem(t *testing.T) {
 	var help strings.Builder
 	cmd := NewKubeAPIServer(command.Streams{Out: io.Discard, Err: io.Discard})

@@ -13,8 +13,8 @@ func TestTheRuntimesLimitFollowsWhatIsAlive(t *testing.T) {
 	}
 }
 
-// Memory is given back when a server becomes quiet, once more when its caches are dropped, and
-// not while it is busy.
+// Memory is returned when a server becomes quiet, once more when its caches are dropped, and never while it is
+// busy.
 func TestAServerThatBecomesQuietGivesMemoryBack(t *testing.T) {
 	var q quiet
 	at, now := time.Now(), memory{live: 50 << 20, held: 200 << 20}

@@ -16,7 +16,7 @@ import (
 // writes a file when it runs.
 const orphanVariable = "GATEHOUSE_TEST_ORPHAN"
 
-// TestOrphan is not a test but the server of TestServersForTestsSayWhyTheyEnd.
+// TestOrphan is the server of TestServersForTestsSayWhyTheyEnd rather than a test.
 func TestOrphan(t *testing.T) {
 	dir := os.Getenv(orphanVariable)
 	if dir == "" {

@@ -174,7 +174,7 @@ const (
 )
 
 // crowd is a number of policies that do not match, and the number of bindings of each. They are written directly into
-// etcd before the server starts.
+// etcd, and the server is restarted on them.
 type crowd struct{ policies, bindings int }
 
 func (c crowd) String() string {

@@ -290,7 +290,7 @@ func statusOf(err error) *metav1.Status {
 	return &metav1.Status{Message: err.Error()}
 }
 
-// comparePolicies lists the differences between two sides. Gatehouse lists all violations (D48), first the one that
+// comparePolicies lists the differences between two sides. Gatehouse lists all violations (D48), first the violation that
 // upstream reports.
 func comparePolicies(upstream, gatehouse *judged) (all []difference) {
 	differ := func(at, u, g string) {

@@ -13,14 +13,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
-// A service is found through its EndpointSlices, or through Endpoints when there are no slices.
-// Its APIService is available while it has either (S22.6, S22.8).
+// A service is resolved through its EndpointSlices, or through Endpoints if there are no slices. Its
+// APIService is available while it has either (S22.6, S22.8).
 func TestServicesAreFoundByTheirEndpoints(t *testing.T) {
 	t.Parallel()
 	sliced, plain := newFake(t, "sliced.example.com", emptyList), newFake(t, "plain.example.com", emptyList)
-	// Endpoints must not have loopback addresses, where the servers of a test are.
+	// Endpoints must not have loopback addresses, and the servers of a test have only these.
 	routes := map[string]string{"10.9.0.1:8443": sliced.Listener.Addr().String(), "10.9.0.2:8443": plain.Listener.Addr().String()}
-	// No controller makes slices of Endpoints here.
+	// No controller creates slices for Endpoints here.
 	main := inside.Start(t, server.Options{DialWebhook: func(ctx context.Context, network, address string) (net.Conn, error) {
 		to, ok := routes[address]
 		if !ok {

@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S22.22, S22.28: an APIService that gives a group version of the server to another server can be taken
-// back by the API, whichever group version it is, also after a restart. Those of the server's own
-// group come first: with them alone there is no other server to ask.
+// S22.22, S22.28: an APIService that assigns any of the server's group versions to another server can be
+// reverted through the API, even after a restart. The group apiregistration.k8s.io is tested first: while
+// only that group is reassigned, no other server is involved.
 func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -34,7 +34,7 @@ func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 	}
 	for _, g := range groups.Groups {
 		if g.Name == "gatehouse.dev" {
-			// S22.29: no other server has it.
+			// S22.29: this group cannot be assigned to another server.
 			continue
 		}
 		for _, v := range g.Versions {
@@ -60,7 +60,7 @@ func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 			admin.Must(http.StatusOK, "GET", "/healthz/parts", "")
 			continue
 		}
-		// Without the label, the server leaves it as it is.
+		// Without the label, the server does not restore the APIService.
 		admin.Must(http.StatusOK, "PATCH", services+"/"+name, `{"metadata":{"labels":null},`+spec, "Content-Type", "application/merge-patch+json")
 	}
 	taken := func(when string) {
@@ -110,7 +110,8 @@ func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
 	})
 }
 
-// S22.29: the group of the server's own kinds cannot be given to another server, such as an agent of another cluster.
+// S22.29: the group of the server's own kinds cannot be assigned to another server, such as an agent of
+// another cluster.
 func TestNoOtherServerHasTheOwnGroup(t *testing.T) {
 	t.Parallel()
 	admin := harness.Start(t).HTTP(t, nil)
@@ -127,7 +128,7 @@ func TestNoOtherServerHasTheOwnGroup(t *testing.T) {
 	admin.Get("/apis/gatehouse.dev/v1alpha1/admissiontraces")
 }
 
-// changed is an APIService with another priority.
+// changed returns the APIService with another priority.
 func changed(t *testing.T, service *harness.Response) string {
 	t.Helper()
 	service.Body["spec"].(map[string]any)["versionPriority"] = 11

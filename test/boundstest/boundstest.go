@@ -17,7 +17,7 @@ const (
 	// slackBytes is the number of bytes that may be read beyond the limit of a body, and slackTime the time
 	// for a response.
 	slackBytes, slackTime = 1 << 20, 10 * time.Second
-	// maxSent bounds responses, in bytes.
+	// maxSent limits the size of responses, in bytes.
 	maxSent = 64 << 20
 )
 

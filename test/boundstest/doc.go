@@ -1,2 +1,3 @@
-// Package boundstest checks that every endpoint of an API server bounds its requests, for tests of packages that serve.
+// Package boundstest checks that every endpoint of an API server limits its requests, for tests of packages
+// that serve.
 package boundstest

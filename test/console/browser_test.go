@@ -385,7 +385,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.comparable(t, s, "dave-token", "ValidatingWebhookConfiguration/images")
 	b.comparableViews(t, s.HTTP(t, s.WithToken("dave-token")))
 
-	// carol may read nothing.
+	// carol has no permissions.
 	b.login(s, "carol-token")
 	for view, want := range map[string]string{
 		"traces": "Not allowed", "chain": "ValidatingWebhookConfiguration: not allowed", "health": "Not allowed", "explain?run=1": "Not allowed",

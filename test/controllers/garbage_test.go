@@ -109,7 +109,7 @@ func (f faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// events is the body of a watch.
+// events is the response body of a watch.
 type events struct {
 	io.ReadCloser
 	*faulty

@@ -79,8 +79,7 @@ func judging() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	}
 }
 
-// judge serves the webhook at the address that envtest has chosen and counts its reviews. It rejects
-// everything.
+// judge serves the webhook at the address chosen by envtest and counts its reviews. It rejects all requests.
 func judge(t *testing.T, o *envtest.WebhookInstallOptions) *atomic.Int64 {
 	t.Helper()
 	var asked atomic.Int64

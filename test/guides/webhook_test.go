@@ -331,14 +331,14 @@ func (d *document) withExample(t *testing.T, s *harness.Server) string {
 	d.must(d.block("gatehouse kubectl patch"))
 	want(t, "S1.34 after the patch", h.Get(external).Text("externalAdmissionHooks", "0", "failurePolicy"), "Fail")
 
-	// The validating webhook of the beginning is left.
+	// Keep only the validating webhook from the beginning of the guide.
 	d.must(`gatehouse kubectl apply -f registration.yaml
 		gatehouse kubectl delete externaladmissionhookconfiguration configmaps
 		gatehouse kubectl delete mutatingwebhookconfiguration configmaps`)
 	return address
 }
 
-// behindAService does what the guide says of a webhook that is registered with a service.
+// behindAService follows the section about a webhook registered with a service.
 func (d *document) behindAService(t *testing.T) {
 	outer, env := d.t, d.env
 	d.t = t
@@ -357,9 +357,8 @@ func (d *document) behindAService(t *testing.T) {
 	d.transcript(d.block("gatehouse kubectl create configmap behind-a-service"))
 }
 
-// certManager does what the guide says of cert-manager. Tests download nothing: no webhook
-// runs, so that certificates are rejected as they are until its authority is known, and a
-// short definition is in place of cert-manager's own.
+// certManager follows the section about cert-manager. Tests download nothing: no webhook of cert-manager
+// runs, so its certificates are rejected until their CA is known, and a short CRD replaces cert-manager's.
 func (d *document) certManager(t *testing.T) {
 	outer, env := d.t, d.env
 	d.t = t
@@ -403,8 +402,8 @@ spec:
 	})
 }
 
-// gatekeeper does what the guide says of Gatekeeper. Tests download nothing: the example
-// webhook is here in place of Gatekeeper's program, and short manifests in place of its own.
+// gatekeeper follows the section about Gatekeeper. Tests download nothing: the example webhook replaces
+// Gatekeeper's program, and short manifests replace Gatekeeper's.
 func (d *document) gatekeeper(t *testing.T) {
 	outer, env := d.t, d.env
 	d.t = t
@@ -419,13 +418,13 @@ func (d *document) gatekeeper(t *testing.T) {
 	}
 	first, second := steps("go install github.com/open-policy-agent/gatekeeper"), steps("gatehouse kubectl apply --server-side -f \"$source")
 
-	// The first step installs Gatekeeper, and says where its source is.
+	// The first step installs Gatekeeper, and sets source to the folder of its source.
 	if !strings.Contains(first[0], "\nsource=") {
 		t.Errorf("the guide does not say where the source is: %s", first[0])
 	}
 	source := t.TempDir()
 	d.must(first[1])
-	// Gatekeeper's program takes the certificate from its directory, and listens at the port.
+	// Gatekeeper's program reads the certificate from its directory, and listens on the port.
 	program := strings.Fields(second[1])
 	argument := func(name string) string {
 		t.Helper()
@@ -491,8 +490,8 @@ webhooks:
 	}
 }
 
-// kyverno does what the guide says of Kyverno. Tests download nothing: webhooks of the test are
-// here in place of Kyverno's program, and short manifests in place of its own.
+// kyverno follows the section about Kyverno. Tests download nothing: webhooks of the test replace Kyverno's
+// program, and short manifests replace Kyverno's.
 func (d *document) kyverno(t *testing.T) {
 	outer, env := d.t, d.env
 	d.t = t
@@ -587,7 +586,7 @@ webhooks:
 	d.transcript(d.block("gatehouse kubectl create configmap owned"))
 }
 
-// reviews compares the reviews that the guide shows with one that was sent.
+// reviews compares the review in the guide with a review received by a webhook.
 func (d *document) reviews(sent *harness.Review) {
 	d.t.Helper()
 	request, response, _ := strings.Cut(d.block(`{"apiVersion":"admission.k8s.io/v1"`, "{...}", "{}"), "\n\n")
@@ -613,8 +612,8 @@ func (d *document) reviews(sent *harness.Review) {
 	}
 }
 
-// TestTheWebhookGuideHasAllFields: docs/webhooks.md names every field of
-// registrations and reviews.
+// TestTheWebhookGuideHasAllFields verifies that docs/webhooks.md names every field of registrations and
+// reviews.
 func TestTheWebhookGuideHasAllFields(t *testing.T) {
 	d := readDocument(t, "webhooks.md")
 	code := strings.Join(d.blocks, "\n")

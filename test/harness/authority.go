@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// Authority is a certificate authority that a test trusts.
+// Authority is a certificate authority of a test.
 type Authority struct {
-	// Bundle is its certificate in PEM.
+	// Bundle is the authority's certificate in PEM.
 	Bundle []byte
 
 	cert   *x509.Certificate

@@ -15,8 +15,8 @@ const confine = `mount --bind "$1" "$1" && for at in / /tmp /var/tmp /dev/shm /r
 done && user=$2 && shift 2 && exec unshare --user --map-user="$user" --map-group="$user" "$@"`
 
 // StartConfined starts a server as in a container with a read-only root: the server runs as the given user
-// and can write only below its data directory. If the machine forbids mounts, only the temporary directory
-// and the home directory are made read-only.
+// and can write only below its data directory. If the machine forbids mounts, the server gets a read-only
+// directory for TMPDIR and HOME instead.
 func StartConfined(t testing.TB, dir string, user int, args ...string) *Server {
 	t.Helper()
 	wrap := func(name string, args ...string) []string {

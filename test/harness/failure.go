@@ -16,7 +16,7 @@ var failures = struct {
 	servers map[testing.TB][]logged
 }{servers: map[testing.TB][]logged{}}
 
-// logged is the log of a server from a line on.
+// logged is the log of a server, starting at a line.
 type logged struct {
 	server *Server
 	from   int

@@ -141,7 +141,7 @@ func (h *HTTP) Must(code int, method, path, body string, headers ...string) *Res
 	return r
 }
 
-// Get is Must for GET and 200.
+// Get is Must with GET and code 200.
 func (h *HTTP) Get(path string, headers ...string) *Response {
 	h.t.Helper()
 	return h.Must(http.StatusOK, "GET", path, "", headers...)
@@ -245,5 +245,5 @@ func (s *Stream) Read() (Event, error) {
 	return e, err
 }
 
-// Close ends the watch.
+// Close closes the watch.
 func (s *Stream) Close() { s.body.Close() }

@@ -115,7 +115,7 @@ func (s *site) register(name, resource, want string, initializers ...string) {
 	s.inForce(resource, want)
 }
 
-// inForce waits until new objects of a resource get the wanted initializers.
+// inForce waits until new objects of a resource get exactly the wanted initializers.
 func (s *site) inForce(resource, want string) {
 	s.t.Helper()
 	harness.Eventually(s.t, "new "+resource+" wait for "+want, func() error {

@@ -45,7 +45,7 @@ func TestTimeouts(t *testing.T) {
 				if code, err := s.Try(ctx, "POST", s.path("configmaps"), body("configmaps", name)); err == nil {
 					s.t.Errorf("the creator got %d before it was gone", code)
 				}
-				// It may be answered before the object is stored.
+				// The client may give up before the object is stored.
 				if r := s.Do("GET", s.path("configmaps")+"/"+name+including, ""); r.Code != http.StatusOK {
 					return fmt.Errorf("%d", r.Code)
 				}

@@ -320,7 +320,7 @@ func (s *Session) objects(u *unstructured.Unstructured) dynamic.ResourceInterfac
 	return client.Namespace(u.GetNamespace())
 }
 
-// judge explains a request in all ways, sends it, and compares.
+// judge explains a request in all ways, sends it, and compares the reviews and the verdict.
 func (s *Session) judge(ctx context.Context, w *World, r *Request, t *Tally) error {
 	sent, old, err := s.content(ctx, r)
 	if err != nil {

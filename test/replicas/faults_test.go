@@ -241,7 +241,7 @@ func (f *fleet) fill(t *testing.T, disk *harness.Disk) {
 	write := func() bool {
 		i++
 		body := map[string]any{"metadata": map[string]any{"name": "filler"}, "stringData": map[string]any{"value": strings.Repeat("x", 1_000_000) + strconv.Itoa(i)}}
-		// The filler may have been created although the other servers had no leader for a moment.
+		// Update the filler if it exists. Writes may fail while the other servers have no leader.
 		a, err := c.send(harness.Context(t), http.MethodPut, at+"/filler", body)
 		if err == nil && a.code == http.StatusNotFound {
 			a, err = c.send(harness.Context(t), http.MethodPost, at, body)

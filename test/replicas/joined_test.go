@@ -277,7 +277,7 @@ func TestServersJoin(t *testing.T) {
 	third.Restart(t)
 	third.HTTP(t, nil).Must(http.StatusOK, "GET", configMaps+"/by-2", "")
 
-	// Two of three servers are lost for good: writes fail, and the last server recovers alone.
+	// Two of three servers are lost for good: writes fail, and the last server recovers as a cluster of one.
 	second.Kill(t)
 	third.Kill(t)
 	began := time.Now()

@@ -405,7 +405,7 @@ func TestStoreAway(t *testing.T) {
 			left := time.Now()
 			each(f.links[0], 3)(c.leave)
 			for time.Since(known) < 4500*time.Millisecond {
-				// A busy machine may answer when the registrations are too old.
+				// On a busy machine, the response may come when the registrations are already too old.
 				if a, took := create(harness.Patience); a.code != http.StatusForbidden && time.Since(known) < 5*time.Second {
 					t.Fatalf("S11.9 %s after the storage went away: %d within %s: %s", time.Since(left), a.code, took, a.body)
 				}

@@ -129,8 +129,8 @@ func testPatches(t *testing.T, j *judged) {
 	})
 }
 
-// testPatchesOfTwoVersions has four webhooks see the same object in different versions, each with the changes
-// of the earlier webhooks.
+// testPatchesOfTwoVersions has three webhooks see an object in versions other than the request's, each with
+// the changes of the earlier webhooks.
 func testPatchesOfTwoVersions(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	var hooks []*harness.Hook

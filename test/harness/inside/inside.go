@@ -35,7 +35,7 @@ func Start(t testing.TB, o server.Options) *harness.Server {
 	return harness.Adopt(t, i, o.DataDir, address.URL, address.Kubeconfig)
 }
 
-// inside is a server that runs in the test process.
+// inside is a running server in the test process.
 type inside struct {
 	cancel context.CancelFunc
 	done   chan error

@@ -1,3 +1,3 @@
-// Package report has what the commands find, and writes it for programs: SARIF, JUnit, the
-// annotations of code hosts, PolicyReports. Package pages draws it for people.
+// Package report holds the findings of the commands, and writes them for programs: SARIF, JUnit,
+// annotations of code hosts, PolicyReports. Package view draws them for people.
 package report

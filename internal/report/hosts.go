@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// gitHubData and gitHubProperty write text so that it ends no command and begins no other.
+// gitHubData and gitHubProperty escape text so that it neither ends a workflow command nor begins
+// another.
 var (
 	gitHubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	gitHubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// gitHub writes workflow commands, which GitHub shows at the lines of a pull request, and a line for
-// the log that counts.
+// gitHub writes workflow commands, which GitHub shows at the lines of a pull request, and a line
+// with counts for the log.
 func (r *Report) gitHub(w io.Writer) error {
 	var b strings.Builder
 	for i := range r.Findings {
@@ -52,7 +53,7 @@ func (r *Report) gitHub(w io.Writer) error {
 	return err
 }
 
-// codeQuality is an entry of a code quality report of GitLab.
+// codeQuality is an entry of a GitLab code quality report.
 type codeQuality struct {
 	Description string `json:"description"`
 	CheckName   string `json:"check_name"`
@@ -66,11 +67,11 @@ type codeQuality struct {
 	} `json:"location"`
 }
 
-// severities are the levels in the words of GitLab.
+// severities maps the levels to GitLab's severities.
 var severities = map[Level]string{Error: "critical", Warning: "minor", Note: "info"}
 
-// gitLab writes a code quality report. GitLab wants a place for each finding: those without one are
-// at the first line of r.Elsewhere.
+// gitLab writes a code quality report. GitLab requires a place for each finding: findings without a
+// file are reported in the first line of r.Elsewhere.
 func (r *Report) gitLab(w io.Writer) error {
 	entries := []codeQuality{}
 	prints := fingerprints{}

@@ -22,7 +22,7 @@ type (
 		Failures int    `xml:"failures,attr"`
 		Skipped  int    `xml:"skipped,attr"`
 		Time     string `xml:"time,attr,omitempty"`
-		// Properties are the release that was judged by, and what is to know of it.
+		// Properties are the emulated Kubernetes release, and notes about it.
 		Properties *junitProperties `xml:"properties"`
 		Cases      []junitCase      `xml:"testcase"`
 
@@ -55,7 +55,7 @@ type (
 	}
 )
 
-// junit writes a test case for each thing that was judged, in a suite for each file.
+// junit writes a test case for each Case, in a suite for each file.
 func (r *Report) junit(w io.Writer) error {
 	all := junitSuites{Name: r.Tool}
 	var properties *junitProperties
@@ -102,7 +102,7 @@ func (r *Report) junit(w io.Writer) error {
 	return err
 }
 
-// seconds is a time as JUnit has it; empty when it is not known.
+// seconds formats a duration for JUnit; empty if unknown.
 func seconds(s float64) string {
 	if s == 0 {
 		return ""

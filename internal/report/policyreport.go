@@ -12,22 +12,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Resource is what a policy says of an object of a cluster.
+// Resource is the result of a policy for an object of a cluster.
 type Resource struct {
 	APIVersion, Kind, Namespace, Name, UID string
-	// Policy names what judged the object, and Rule is a part of it; it may be empty.
+	// Policy names the policy, webhook or plugin of the result, and Rule a part of it; Rule may be empty.
 	Policy, Rule string
-	// Result is pass, fail, warn, error or skip. Severity is high, medium, low or info; empty stands for high
-	// for what fails, else for low.
+	// Result is pass, fail, warn, error or skip. Severity is high, medium, low or info; empty means high for
+	// failures, and low otherwise.
 	Result, Severity, Message string
-	// ID, if it is set, is a property of the result, by which a program knows it again.
+	// ID, if set, is a property of the result by which a program recognizes it later.
 	ID string
 }
 
 // PropertyID is the property with the ID of a result.
 const PropertyID = "gatehouse.dev/id"
 
-// Reports are a kind of reports of a cluster: one of namespaces, and one of the cluster.
+// Reports is a kind of reports in a cluster: a namespaced kind and a cluster-scoped kind.
 type Reports struct {
 	APIVersion, Namespaced, Cluster string
 }
@@ -38,14 +38,13 @@ var (
 	OpenReports   = Reports{"openreports.io/v1alpha1", "Report", "ClusterReport"}
 )
 
-// Bounds of one report, in results and in bytes of JSON: an object of the API may have 1.5 MiB in etcd.
+// Bounds of one report, in results and in bytes of JSON: an API object in etcd is limited to 1.5 MiB.
 const (
 	maxPolicyResults = 1000
 	maxPolicyBytes   = 1 << 20
 )
 
-// policyReports writes PolicyReports, one or more for each namespace, and ClusterPolicyReports, in
-// YAML.
+// policyReports writes PolicyReports, one or more for each namespace, and ClusterPolicyReports, in YAML.
 func (r *Report) policyReports(w io.Writer) error {
 	var b bytes.Buffer
 	for _, one := range PolicyReports.Of("gatehouse-audit", map[string]any{"app.kubernetes.io/managed-by": "gatehouse"}, r.Resources) {
@@ -60,8 +59,8 @@ func (r *Report) policyReports(w io.Writer) error {
 	return err
 }
 
-// Of returns the reports of results, one or more for each namespace, in the order of their namespaces and names. The
-// second one of a namespace is called NAME-2.
+// Of returns the reports of results, one or more for each namespace, ordered by namespace and name. The second
+// report of a namespace has the name NAME-2.
 func (k Reports) Of(name string, labels map[string]any, list []Resource) (reports []map[string]any) {
 	byNamespace := map[string][]Resource{}
 	for _, one := range list {
@@ -86,7 +85,7 @@ func (k Reports) Of(name string, labels map[string]any, list []Resource) (report
 		for i := range byNamespace[namespace] {
 			r := &byNamespace[namespace][i]
 			one := r.result()
-			// Maps of strings can be written.
+			// Maps of strings can always be encoded.
 			data, _ := json.Marshal(one)
 			if len(results) == maxPolicyResults || len(results) > 0 && size+len(data) > maxPolicyBytes {
 				end()
@@ -106,7 +105,7 @@ func (k Reports) Of(name string, labels map[string]any, list []Resource) (report
 	return reports
 }
 
-// result is what a report has of a Resource.
+// result returns the report entry of a Resource.
 func (r *Resource) result() map[string]any {
 	severity := "high"
 	if r.Result != "fail" {

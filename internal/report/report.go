@@ -11,40 +11,39 @@ import (
 	"strings"
 )
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
-// The levels, the worst first.
+// The levels, the most severe first.
 const (
 	Error   Level = "error"
 	Warning Level = "warning"
 	Note    Level = "note"
 )
 
-// Levels has all levels, the worst first.
+// Levels has all levels, the most severe first.
 var Levels = []Level{Error, Warning, Note}
 
-// Rule is what findings are instances of.
+// Rule is the rule of a kind of findings.
 type Rule struct {
-	// ID names the rule, such as self-deadlock. Level is what its findings have usually.
+	// ID names the rule, such as self-deadlock. Level is the usual level of its findings.
 	ID    string
 	Level Level
-	// Title is one short sentence, Why a longer text, and Fix says what to do. All are plain
-	// text.
+	// Title is one short sentence, Why a longer text, and Fix the remedy. All are plain text.
 	Title, Why, Fix string
-	// URI is where people read about the rule; it may be empty.
+	// URI is the address of the rule's documentation; it may be empty.
 	URI string
 	// Tags are at most ten words by which code hosts filter.
 	Tags []string
 }
 
-// Finding is one thing that is wrong, and where.
+// Finding is a problem with its place.
 type Finding struct {
 	Level Level `json:"level"`
 	// Rule is the ID of a rule.
 	Rule string `json:"rule"`
-	// File is the path as the user would write it, empty when the object is in no file. Line and
-	// Column count from 1; 0 means that they are not known.
+	// File is the path in the user's notation, empty if the object is in no file. Line and Column count from 1; 0
+	// means unknown.
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
@@ -52,11 +51,11 @@ type Finding struct {
 	Object  string `json:"object,omitempty"`
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
-	// Cause is what denied the object, or warned of it.
+	// Cause is the part of admission that rejected the object, or warned of it.
 	Cause Cause `json:"cause,omitzero"`
-	// Remedy says what to do, such as a command to run; it may be empty.
+	// Remedy is an instruction, such as a command to run; it may be empty.
 	Remedy string `json:"-"`
-	// Href is where a page leads from the object.
+	// Href is the link of the object on a page.
 	Href string `json:"-"`
 }
 
@@ -64,8 +63,8 @@ type Finding struct {
 type Cause struct {
 	// Plugin is the admission plugin, such as PodSecurity.
 	Plugin string `json:"plugin,omitempty"`
-	// Policy and Binding are the names of the admission policy and its binding; Validation is the
-	// field of the policy that was violated.
+	// Policy and Binding are the names of the admission policy and its binding; Validation is the field of the
+	// violated validation in the policy.
 	Policy     string `json:"policy,omitempty"`
 	Binding    string `json:"binding,omitempty"`
 	Validation string `json:"validation,omitempty"`
@@ -73,8 +72,7 @@ type Cause struct {
 	Webhook string `json:"webhook,omitempty"`
 }
 
-// Rule names the cause behind a rule: denied/PodSecurity, denied/policy/NAME,
-// denied/webhook/CONFIGURATION/NAME.
+// Rule returns base with the cause: denied/PodSecurity, denied/policy/NAME, denied/webhook/CONFIGURATION/NAME.
 func (c *Cause) Rule(base string) string {
 	switch {
 	case c.Policy != "":
@@ -87,10 +85,10 @@ func (c *Cause) Rule(base string) string {
 	return base
 }
 
-// Suppressed is a finding that somebody accepted.
+// Suppressed is an accepted finding.
 type Suppressed struct {
 	Finding
-	// Reason is why, and By where it was accepted: FILE:LINE, the configuration, or a flag.
+	// Reason is the given reason, and By the place of the acceptance: FILE:LINE, the configuration, or a flag.
 	Reason string `json:"reason"`
 	By     string `json:"by"`
 }
@@ -114,10 +112,10 @@ func (a *Acceptance) Accepts(rule, file, object string) bool {
 	return IsOf(rule, a.Rule) && (a.Object == "" || a.Object == object)
 }
 
-// IsOf reports whether a rule is another one, or that with a cause: denied/PodSecurity is of denied.
+// IsOf reports whether a rule is base, or base with a cause: denied/PodSecurity is of denied.
 func IsOf(rule, base string) bool { return rule == base || strings.HasPrefix(rule, base+"/") }
 
-// Text is the message with the field.
+// Text returns the message with the field.
 func (f *Finding) Text() string {
 	if f.Field == "" || strings.Contains(f.Message, f.Field) {
 		return f.Message
@@ -125,7 +123,7 @@ func (f *Finding) Text() string {
 	return f.Field + ": " + f.Message
 }
 
-// About is the message with the field, the object, and in a line of its own the remedy.
+// About returns the message with the field, the object, and the remedy on a line of its own.
 func (f *Finding) About() string {
 	text := f.Text()
 	if f.Object != "" {
@@ -137,10 +135,10 @@ func (f *Finding) About() string {
 	return text
 }
 
-// Place is where the finding is; empty when that is in no file.
+// Place returns the place of the finding; empty if it is in no file.
 func (f *Finding) Place() string { return Place(f.File, f.Line, f.Column) }
 
-// Place writes a place as compilers do. A line or column of 0 is not known.
+// Place formats a place as compilers do. A line or column of 0 is unknown.
 func Place(file string, line, column int) string {
 	switch {
 	case line == 0:
@@ -151,7 +149,7 @@ func Place(file string, line, column int) string {
 	return fmt.Sprintf("%s:%d:%d", file, line, column)
 }
 
-// Count writes a number of things: 1 policy, 2 policies, 2 keys.
+// Count formats a count with its noun: 1 policy, 2 policies, 2 keys.
 func Count(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -162,7 +160,7 @@ func Count(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// Some joins names, of many the first ones, and counts the others.
+// Some joins up to most names, and counts the others.
 func Some(names []string, most int) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
@@ -170,20 +168,20 @@ func Some(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// Case is one thing that was judged: an object, or a test.
+// Case is the result for one object or test.
 type Case struct {
 	Name, Class, File string
 	Line              int
 	Seconds           float64
-	// Rule and Failure are why it failed, and Details is a longer text about that; all are empty
-	// when it did not. Skipped is why it was not judged.
+	// Rule and Failure are the reason of a failure, and Details is a longer text about it; all are empty for a
+	// passed case. Skipped is the reason why it was not evaluated.
 	Rule, Failure, Details string
 	Skipped                string
-	// Output is what else there is to say, such as warnings.
+	// Output has further information, such as warnings.
 	Output string
 }
 
-// Sum is a number of things.
+// Sum is a count with a name.
 type Sum struct {
 	Name string
 	N    int
@@ -195,46 +193,44 @@ type Part struct {
 	Items   []string
 }
 
-// Difference is what became of an object, as a unified diff.
+// Difference is the change of an object, as a unified diff.
 type Difference struct {
 	Heading, Diff string
 	Notes         []string
 }
 
-// Report is what a command found.
+// Report is the result of a command.
 type Report struct {
-	// Tool is the name of the command, such as gatehouse lint, and Version the semantic version
-	// of the program without a leading v, empty if it has none.
+	// Tool is the name of the command, such as gatehouse lint, and Version the semantic version of the program
+	// without a leading v, empty if it has none.
 	Tool, Version string
-	// Title says in one line what was looked at.
+	// Title describes the subject of the report in one line.
 	Title string
-	// Rules are those that were checked. A finding may have another rule, of which only the ID is
-	// known then.
+	// Rules are the checked rules. A finding may have another rule, of which only the ID is known.
 	Rules      []Rule
 	Findings   []Finding
 	Suppressed []Suppressed
-	// Cases are what was judged. Where there are none, each finding is one.
+	// Cases are the evaluated objects or tests. If it is nil, each finding counts as a case.
 	Cases []Case
 	// Sums, Changes and Parts are for people.
 	Sums    []Sum
 	Changes []Difference
 	Parts   []Part
-	// Kubernetes is the release that was judged by, and VersionNote says that it is another one than
-	// that of the cluster.
+	// Kubernetes is the emulated release, and VersionNote warns if it differs from the cluster's release.
 	Kubernetes, VersionNote string
-	// Notes are sentences about what could not be looked at.
+	// Notes are sentences about parts that could not be checked.
 	Notes []string
-	// Blind says what keeps the report from finding anything, if anything does.
+	// Blind is the reason why the report cannot have findings; empty if it can.
 	Blind string
-	// Elsewhere is the file of findings that are in no file, where a format wants one.
+	// Elsewhere is the file for findings without a file, in formats that require one.
 	Elsewhere string
 	// Data is the report for programs, as JSON. Its form is promised.
 	Data any
-	// Resources is what PolicyReports are about; a report without it has none.
+	// Resources are the results for PolicyReports; a report without Resources has none.
 	Resources []Resource
 }
 
-// notes are the notes, with what is to know of the release in front.
+// notes returns the notes, after the note about the release.
 func (r *Report) notes() []string {
 	if r.VersionNote == "" {
 		return r.Notes
@@ -242,7 +238,7 @@ func (r *Report) notes() []string {
 	return append([]string{r.VersionNote}, r.Notes...)
 }
 
-// cases are what was judged.
+// cases returns the cases, or the findings as cases.
 func (r *Report) cases() []Case {
 	if r.Cases != nil {
 		return r.Cases
@@ -271,8 +267,8 @@ var writers = map[string]func(*Report, io.Writer) error{
 	"policyreport": (*Report).policyReports,
 }
 
-// Formats are the formats of every report, in the order in which they are documented: those for
-// people, then those for programs. What is about the objects of a cluster has policyreport, too.
+// Formats are the formats of every report, in the order of the documentation: first for people, then for programs.
+// Reports about objects of a cluster also have the format policyreport.
 var Formats = []string{"text", "json", "html", "markdown", "sarif", "junit", "github", "gitlab"}
 
 // ForPeople reports whether package view draws a format.
@@ -280,8 +276,7 @@ func ForPeople(format string) bool {
 	return slices.Contains([]string{"text", "html", "markdown"}, format)
 }
 
-// Write writes the report for programs. The error is that of the writer, or names a format that is
-// none of these.
+// Write writes the report for programs. It returns the error of w, or an error that names an unknown format.
 func (r *Report) Write(w io.Writer, format string) error {
 	write := writers[format]
 	if write == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// found is a report with something in every field.
+// found is a report with every field set.
 var found = report.Report{
 	Tool: "gatehouse check", Version: "1.2.3", Title: "Check of 2 objects",
 	Rules: rules, Sums: []report.Sum{{Name: "rejected", N: 1}, {Name: "errors", N: 1}},
@@ -77,7 +77,7 @@ Check of 2 objects: 1 rejected, 1 errors
 	}
 }
 
-// suites are what is read of a JUnit report.
+// suites are the parts of a JUnit report that the tests read.
 type suites struct {
 	Tests    int `xml:"tests,attr"`
 	Failures int `xml:"failures,attr"`
@@ -157,7 +157,7 @@ func TestPolicyReports(t *testing.T) {
 	}
 }
 
-// The error of a writer is the error of every format.
+// Every format returns the error of the writer.
 func TestAWriterThatFails(t *testing.T) {
 	for _, format := range []string{"json", "sarif", "junit", "github", "gitlab", "policyreport"} {
 		if err := found.Write(broken{}, format); !errors.Is(err, io.ErrClosedPipe) {

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// ProjectURI is where people read about the program.
+// ProjectURI is the address of the program's documentation.
 const ProjectURI = "https://github.com/gatehouse-dev/gatehouse"
 
-// MaxResults is how many results a run may have: GitHub refuses files with more.
+// MaxResults is the maximum number of results in a run: GitHub rejects files with more.
 const MaxResults = 25000
 
-// Schema is the address of the schema that logs follow.
+// Schema is the address of the log's schema.
 const Schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 // sarif writes the report for code scanning.
@@ -67,11 +67,12 @@ func (r *Report) sarif(w io.Writer) error {
 	return err
 }
 
-// fingerprints tell the findings of a report apart. They do not have the line: a finding stays the
-// same when lines are added above.
+// fingerprints distinguish the findings of a report. They omit the line, so that a finding keeps its
+// fingerprint when lines are added above.
 type fingerprints map[string]int
 
-// of returns the fingerprint of a finding, from so many bytes of a hash. Equal findings are numbered.
+// of returns the fingerprint of a finding, the first size bytes of a hash. Equal findings are
+// numbered.
 func (p fingerprints) of(f *Finding, size int, separator string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{f.Rule, f.File, f.Object, f.Text()}, "\x00")))
 	hash := hex.EncodeToString(sum[:size])
@@ -110,7 +111,7 @@ func locate(f *Finding) []location {
 	return []location{l}
 }
 
-// uriOf is a path as a URI: relative paths stay relative.
+// uriOf returns a path as a URI: relative paths stay relative.
 func uriOf(file string) string {
 	u := url.URL{Path: filepath.ToSlash(filepath.Clean(file))}
 	if filepath.IsAbs(file) {
@@ -119,7 +120,7 @@ func uriOf(file string) string {
 	return u.String()
 }
 
-// The parts of the format that are written.
+// The written parts of the format.
 type (
 	log struct {
 		Schema  string `json:"$schema"`

@@ -28,7 +28,7 @@ func write(t *testing.T, r *report.Report) []byte {
 	return b.Bytes()
 }
 
-// schema is the official one.
+// schema returns the official schema of SARIF.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	data, err := os.ReadFile("testdata/sarif-schema-2.1.0.json")
@@ -78,7 +78,7 @@ func TestLogsFollowTheOfficialSchema(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The test would see a mistake.
+	// The test detects an error.
 	wrong := bytes.Replace(write(t, &report.Report{Tool: "x", Rules: rules}), []byte(`"level": "error"`), []byte(`"level": "fatal"`), 1)
 	if err := valid(wrong); !errors.As(err, new(*jsonschema.ValidationError)) {
 		t.Errorf("a log with a wrong level is valid: %v", err)
@@ -128,7 +128,7 @@ func TestARunStaysWithinTheLimitsOfGitHub(t *testing.T) {
 	}
 }
 
-// A rule that only a finding names is in the log, too: results refer to rules by their place.
+// A rule that only a finding names is in the log, too: results refer to rules by index.
 func TestTheRuleOfAFindingIsInTheLog(t *testing.T) {
 	text := string(write(t, &report.Report{Rules: rules, Findings: []report.Finding{{Rule: "three", Level: report.Note, Message: "odd"}}}))
 	if !strings.Contains(text, `"id": "three"`) || !strings.Contains(text, `"ruleIndex": 2`) {

@@ -11,16 +11,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Change makes a registration harder or softer.
+// Change changes the enforcement of a registration.
 type Change struct {
 	Mode registration.Mode
 	// Webhook is the only webhook of a configuration that changes; empty for all.
 	Webhook string
-	// In is where a soft one is hard already: a share such as 25%, or a label selector.
+	// In selects the namespaces in which the registration is already enforced: a share such as 25%,
+	// or a label selector.
 	In string
 }
 
-// ParseMode reads a mode that a user wrote, in any case.
+// ParseMode parses a mode that a user wrote, in any case.
 func ParseMode(text string) (registration.Mode, error) {
 	i := slices.IndexFunc(registration.Modes, func(m registration.Mode) bool { return strings.EqualFold(string(m), text) })
 	if i < 0 {
@@ -29,7 +30,7 @@ func ParseMode(text string) (registration.Mode, error) {
 	return registration.Modes[i], nil
 }
 
-// Patch returns the merge patch that makes the change to a registration as it was read.
+// Patch returns the merge patch of the change for a registration as it was read.
 func (c *Change) Patch(u *unstructured.Unstructured) ([]byte, error) {
 	value := c.value(u.GetAnnotations()[registration.EnforcementAnnotation])
 	annotations := map[string]any{registration.EnforcementAnnotation: value, registration.RolloutAnnotation: nil}
@@ -37,14 +38,14 @@ func (c *Change) Patch(u *unstructured.Unstructured) ([]byte, error) {
 	case c.In != "":
 		annotations[registration.RolloutAnnotation] = c.In
 	case c.Webhook != "":
-		// The rollout is that of all webhooks of the configuration.
+		// The rollout applies to all webhooks of the configuration.
 		delete(annotations, registration.RolloutAnnotation)
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion(), "annotations": annotations}})
 }
 
-// value is the new value of the annotation: the mode of all webhooks, or that of one among those
-// of the others.
+// value returns the new value of the annotation: one mode for all webhooks, or the modes of several
+// webhooks with the changed one replaced.
 func (c *Change) value(old string) string {
 	if c.Webhook == "" {
 		return string(c.Mode)

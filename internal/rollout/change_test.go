@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// A change writes the mode of all webhooks, or of one among those of the others. It ends a rollout, or begins
-// another one, unless it is about one webhook.
+// A change writes the mode of all webhooks, or of one webhook beside the modes of the others. It ends a
+// rollout, or begins another one, unless it changes a single webhook.
 func TestChangesOfARegistration(t *testing.T) {
 	for _, c := range []struct {
 		name, old string

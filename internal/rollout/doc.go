@@ -1,4 +1,5 @@
-// Package rollout is how a change of registrations is made in steps: what the soft ones would have
-// done with requests, by the metrics and traces of a server, how one becomes harder or softer, and
-// whether all servers enforce it. It decides over objects that others read, and writes none.
+// Package rollout changes the enforcement of registrations in steps. It derives from a server's
+// metrics and traces the effects that warn-only and audit-only registrations would have had,
+// computes changes of their mode, and reports whether all servers enforce a registration. It works
+// on objects that its callers read, and writes none.
 package rollout

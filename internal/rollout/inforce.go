@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// InForce reports what a state means, which was read, or could not be read because of an error: done, when
-// there is nothing to wait for, or wait, what is waited for. name is that of the state. deleted says that the
-// registration's end is waited for.
+// InForce interprets the result of reading a state: done is a message if there is nothing to wait for, and
+// wait is the reason for waiting. name is the name of the state. deleted is set if the caller waits for the
+// end of the registration.
 func InForce(name string, deleted bool, state *unstructured.Unstructured, err error) (done, wait string, _ error) {
 	if apierrors.IsNotFound(err) {
 		if deleted {
@@ -27,7 +27,7 @@ func InForce(name string, deleted bool, state *unstructured.Unstructured, err er
 		return "", "", fmt.Errorf("%s: %w", name, err)
 	}
 	if err != nil {
-		// Another attempt may find the server, or its storage, well again.
+		// Another attempt may succeed after the server, or its storage, has recovered.
 		return "", err.Error(), nil
 	}
 	stored, _, _ := unstructured.NestedString(state.Object, "registration", "resourceVersion")

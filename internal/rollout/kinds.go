@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
-// States is where a server says which registrations are in force.
+// States is the resource in which a server reports the registrations that are active.
 var States = v1alpha1.SchemeGroupVersion.WithResource("registrationstates")
 
-// short are the kinds that have a short name.
+// short are the short names of kinds.
 var short = map[string]registration.Source{
 	"mutating": registration.Mutating, "validating": registration.Validating, "initializer": registration.Initializing, "external": registration.External,
 }
@@ -28,12 +28,13 @@ func Kinds() (list []string) {
 	return list
 }
 
-// SoftKinds returns the kinds of registrations that may be soft, by plural, in order: all but initializers.
+// SoftKinds returns the kinds of registrations that may be warn only or audit only, by plural, in order:
+// all except initializers.
 func SoftKinds() []string {
 	return slices.DeleteFunc(Kinds(), func(plural string) bool { return plural == registration.Initializing.Descriptor().Resource })
 }
 
-// Plural returns the resource of a kind of registration that a user wrote; ok is false if there is
+// Plural returns the resource of a kind of registration in the user's notation; ok is false if there is
 // none.
 func Plural(kind string) (plural string, ok bool) {
 	given := strings.TrimSuffix(strings.ToLower(kind), "."+registration.GroupName)
@@ -51,18 +52,18 @@ func Plural(kind string) (plural string, ok bool) {
 // Target is a registration that a user wrote as KIND/NAME.
 type Target struct{ Plural, Name string }
 
-// ParseTarget reads a registration that a user wrote as KIND/NAME.
+// ParseTarget parses a registration in the form KIND/NAME.
 func ParseTarget(text string) (Target, error) {
 	return parse(text, Kinds(), "is not a kind of registration: use mutating, validating, initializer or external")
 }
 
-// ParseSoft is ParseTarget for a registration that may be soft.
+// ParseSoft is ParseTarget for a registration that may be warn only or audit only.
 func ParseSoft(text string) (Target, error) {
 	kinds := SoftKinds()
 	return parse(text, kinds, "cannot be soft: use one of "+strings.Join(kinds, ", "))
 }
 
-// parse reads a registration of one of several kinds. otherwise says what is wrong with another kind.
+// parse parses a registration of one of several kinds. otherwise is the error text for another kind.
 func parse(text string, kinds []string, otherwise string) (Target, error) {
 	kind, name, ok := strings.Cut(text, "/")
 	if !ok || kind == "" || name == "" {
@@ -78,10 +79,10 @@ func parse(text string, kinds []string, otherwise string) (Target, error) {
 // State returns the name of the registration's state among States.
 func (t Target) State() string { return t.Plural + "." + t.Name }
 
-// Resource returns where the registration is.
+// Resource returns the resource of the registration.
 func (t Target) Resource() schema.GroupVersionResource { return Resource(t.Plural) }
 
-// Resource returns where the registrations of a kind are, by its plural.
+// Resource returns the resource of a kind of registration, by its plural.
 func Resource(plural string) schema.GroupVersionResource {
 	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Resource == plural })
 	return schema.GroupVersionResource{Group: registration.GroupName, Version: registration.Sources()[i].Versions[0], Resource: plural}

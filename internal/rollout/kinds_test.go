@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A registration is named as kubectl names it, or by a short name; initializers are never soft.
+// A registration is named as kubectl names it, or by a short name; initializers are always
+// enforced.
 func TestRegistrationsAsUsersNameThem(t *testing.T) {
 	for _, c := range []struct {
 		text, state string

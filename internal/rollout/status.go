@@ -20,21 +20,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// Status is what is known of one object; its JSON form is that of -o json.
+// Status is the rollout status of one object; its JSON form is the output of -o json.
 type Status struct {
-	// Kind and Name are the object.
+	// Kind and Name identify the object.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Enforcement and Rollout are its annotations. Enforcement is Deny without one.
+	// Enforcement and Rollout are its annotations. Without an annotation, Enforcement is Deny.
 	Enforcement string `json:"enforcement"`
 	Rollout     string `json:"rollout,omitempty"`
-	// Since is when the annotation was written last, as far as that is recorded.
+	// Since is the time of the annotation's last write, if recorded.
 	Since *metav1.Time `json:"since,omitempty"`
-	// WouldReject and WouldChange count requests since the server started; absent when its
-	// metrics may not be read. Those of a binding are counted with its policy.
+	// WouldReject and WouldChange count requests since the server started; absent if the user cannot
+	// read its metrics. Requests of a binding count for its policy.
 	WouldReject *int64 `json:"wouldReject,omitempty"`
 	WouldChange *int64 `json:"wouldChange,omitempty"`
-	// Namespaces count those of the traces that the server keeps.
+	// Namespaces count the requests in the traces that the server keeps.
 	Namespaces []Namespace `json:"namespaces,omitempty"`
 }
 
@@ -43,16 +43,16 @@ type Namespace struct {
 	Namespace   string `json:"namespace"`
 	WouldReject int    `json:"wouldReject"`
 	WouldChange int    `json:"wouldChange"`
-	// Example is a message, or a change, and Trace the trace that has it.
+	// Example is a message, or a change, and Trace the ID of its trace.
 	Example string `json:"example,omitempty"`
 	Trace   string `json:"trace,omitempty"`
 }
 
-// Counts are how many requests soft registrations would have rejected or changed, by the label name of a
-// webhook or policy, by its value, and by what would have happened.
+// Counts are the numbers of requests that warn-only and audit-only registrations would have rejected or
+// changed. The key has the label name for a webhook or policy, the label's value, and the effect.
 type Counts map[[3]string]int64
 
-// ReadCounts reads the metrics of a server, in the text format.
+// ReadCounts parses the metrics of a server, in the text format.
 func ReadCounts(metrics []byte) (Counts, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
@@ -77,8 +77,8 @@ func labelOf(m *dto.Metric, name string) string {
 	return ""
 }
 
-// StatusOf returns what is known of a registration by its annotations, by the counts of the metrics, nil
-// if these may not be read, and by the traces that a server keeps.
+// StatusOf returns the status of a registration from its annotations, the counts of the metrics, nil if
+// the user cannot read them, and the traces of a server.
 func StatusOf(u *unstructured.Unstructured, spared Counts, traces []*v1alpha1.AdmissionTrace) Status {
 	annotations := u.GetAnnotations()
 	s := Status{
@@ -110,7 +110,8 @@ func StatusOf(u *unstructured.Unstructured, spared Counts, traces []*v1alpha1.Ad
 	return s
 }
 
-// sparedByNamespace counts what an object would have done by the traces, by namespace.
+// sparedByNamespace counts, by namespace, the effects that the traces show for an object that is not
+// enforced.
 func sparedByNamespace(u *unstructured.Unstructured, traces []*v1alpha1.AdmissionTrace) []Namespace {
 	found := map[string]*Namespace{}
 	for _, t := range traces {
@@ -130,8 +131,8 @@ func sparedByNamespace(u *unstructured.Unstructured, traces []*v1alpha1.Admissio
 	return list
 }
 
-// count takes in what an object would have done with the request of a trace, and reports whether that is
-// anything. A request is counted once. The example is of a rejection, if there is one.
+// count adds the effects that an object would have had on the request of a trace, and reports whether
+// there are any. A request is counted once. The example is a rejection, if there is one.
 func (n *Namespace) count(t *v1alpha1.AdmissionTrace, acts iter.Seq[trace.Act]) bool {
 	reject, change := false, false
 	for act := range acts {
@@ -154,7 +155,7 @@ func (n *Namespace) count(t *v1alpha1.AdmissionTrace, acts iter.Seq[trace.Act]) 
 	return reject || change
 }
 
-// Soft reports whether a registration has the annotation that makes it soft, or says that it is hard.
+// Soft reports whether a registration has the annotation about its enforcement, whatever its value.
 func Soft(u *unstructured.Unstructured) bool {
 	_, soft := u.GetAnnotations()[registration.EnforcementAnnotation]
 	return soft

@@ -9,8 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// S28.8: requests that a soft webhook would have rejected or changed are counted by namespace, each
-// once, with a trace of one: of a rejection, if there is one. An ignored failure is neither.
+// S28.8: requests that a warn-only or audit-only webhook would have rejected or changed are counted
+// by namespace, each once, with a trace of one: of a rejection, if there is one. An ignored failure
+// is neither.
 func TestRolloutCountsWhatWouldHaveHappened(t *testing.T) {
 	own := trace.EntryRecord{Kind: "MutatingWebhookConfiguration", Configuration: "own", Name: "hook"}
 	soft := &trace.Enforcement{Mode: "Audit"}

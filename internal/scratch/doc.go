@@ -1,6 +1,5 @@
-// Package scratch keeps temporary directories that do not outlive their owner.
+// Package scratch manages temporary directories that do not outlive their owner.
 //
-// A directory is locked while the process that has it lives; the kernel gives the lock
-// free however the process ends. Sweep removes the directories of killed processes, which the
-// next process that makes one does, too.
+// A directory is locked while its process lives; the kernel releases the lock however the process
+// ends. Sweep removes the directories of killed processes, and New calls it.
 package scratch

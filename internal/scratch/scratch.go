@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// own is what the names of the directories begin with that New makes.
+	// own is the name prefix of the directories that New makes.
 	own = "gatehouse-scratch-"
-	// suites is what the names of the directories begin with that envtest of
-	// controller-runtime makes for the programs that it starts. It removes them when it
-	// stops the programs, and nobody does when it is killed.
+	// suites is the name prefix of the directories that envtest of controller-runtime makes for the
+	// programs that it starts. It removes them when it stops the programs; if it is killed, they
+	// stay.
 	suites = "k8s_test_framework_"
 	// mark is the locked file in a directory. It holds the process id of the owner.
 	mark = ".gatehouse-scratch"
 )
 
-// Dir is a temporary directory of this process. Its methods do nothing for a nil one.
+// Dir is a temporary directory of this process. The methods of a nil Dir do nothing.
 type Dir struct {
 	path string
 	mark *os.File
 }
 
-// New makes a temporary directory, and removes those whose process has ended.
+// New makes a temporary directory, and removes the directories of ended processes.
 func New() (*Dir, error) {
 	Sweep()
 	path, err := os.MkdirTemp("", own)
@@ -37,9 +37,8 @@ func New() (*Dir, error) {
 	return take(path, os.Getpid())
 }
 
-// Adopt takes a directory that envtest has made for this process, whose owner is the
-// process that runs envtest. It returns nil for any other directory, which is kept by
-// the process that made it.
+// Adopt takes a directory that envtest has made for this process, whose owner is the process that
+// runs envtest. It returns nil for any other directory, which its own process manages.
 func Adopt(path string, owner int) (*Dir, error) {
 	path = filepath.Clean(path)
 	if filepath.Dir(path) != filepath.Clean(os.TempDir()) || !strings.HasPrefix(filepath.Base(path), suites) {
@@ -48,7 +47,7 @@ func Adopt(path string, owner int) (*Dir, error) {
 	return take(path, owner)
 }
 
-// take marks a directory. The mark is locked before others can see it.
+// take marks a directory. The mark is locked before other processes can see it.
 func take(path string, owner int) (*Dir, error) {
 	f, err := os.CreateTemp(path, mark+"-")
 	if err != nil {
@@ -68,10 +67,10 @@ func take(path string, owner int) (*Dir, error) {
 	return &Dir{path: path, mark: f}, nil
 }
 
-// Path returns the name of the directory.
+// Path returns the path of the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Remove removes the directory with what is in it.
+// Remove removes the directory and its contents.
 func (d *Dir) Remove() {
 	if d == nil {
 		return
@@ -89,8 +88,8 @@ func (d *Dir) Release() {
 	d.mark.Close()
 }
 
-// Sweep removes the directories whose process and whose owner are gone. It leaves those
-// of other users alone, and is best effort.
+// Sweep removes the directories whose process and whose owner have ended. It skips directories of
+// other users, and ignores errors.
 func Sweep() {
 	for _, prefix := range []string{own, suites} {
 		left, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", mark))
@@ -105,8 +104,8 @@ func Sweep() {
 	}
 }
 
-// remove removes a directory, its mark last: a process that ends meanwhile leaves the rest to
-// the next one. all removes a file, or a directory with what is in it.
+// remove removes a directory, its mark last: if the process ends meanwhile, the next one removes
+// the rest. all removes a file, or a directory and its contents.
 func remove(path string, all func(string) error) {
 	entries, _ := os.ReadDir(path)
 	for _, entry := range entries {

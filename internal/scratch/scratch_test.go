@@ -27,7 +27,7 @@ func exists(path string) bool {
 func TestDirectoriesDoNotOutliveTheirOwner(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dead := gone(t)
-	// left makes a directory as a process that was killed leaves it behind.
+	// left makes a directory as a killed process leaves it behind.
 	left := func(name string, owner int) string {
 		t.Helper()
 		dir := filepath.Join(os.TempDir(), name)
@@ -105,7 +105,7 @@ func TestOnlyTemporaryDirectoriesOfSuitesAreTaken(t *testing.T) {
 	}
 }
 
-// What an interrupted removal leaves behind is removed by the next process.
+// The remains of an interrupted removal are removed by the next process.
 func TestTheMarkIsRemovedLast(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{".a", mark, "z"} {

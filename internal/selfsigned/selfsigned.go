@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-// Life is how long a certificate is valid.
+// Life is the validity of a certificate.
 const Life = 30 * 24 * time.Hour
 
-// The files of a certificate, as cert-manager and the libraries of webhooks name them.
+// File names of a certificate, as cert-manager and webhook libraries name them.
 const (
 	CertificateFile = "tls.crt"
 	KeyFile         = "tls.key"
 	AuthorityFile   = "ca.crt"
 )
 
-// Write writes the files of a certificate that is its own authority into a directory, for host names and IP addresses, and
-// returns the authority in PEM. Only the owner may read the files.
+// Write writes the files of a self-signed certificate into a directory, for host names and IP addresses, and returns
+// its CA in PEM. Only the owner may read the files.
 func Write(dir string, hosts ...string) (authority []byte, err error) {
 	return WriteFor(dir, Life, hosts...)
 }
 
-// WriteFor is Write for a certificate that is valid for some time.
+// WriteFor is Write with a validity.
 func WriteFor(dir string, life time.Duration, hosts ...string) (authority []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package series drops the series of metrics whose labels name what is gone.
+// Package series drops metric series whose labels name removed kinds, webhooks or policies.
 //
-// The libraries that the server is built on keep a series for each kind, webhook and policy that there
-// ever was, until the process ends. Their metrics cannot be named from outside, but the registry says
-// which there are, and hands out a metric to who registers another one that is the same.
+// The libraries that the server is built on keep a series for each kind, webhook and policy that has
+// ever existed, until the process ends. Their metrics are not exported, but the registry lists them,
+// and returns an existing metric as the error of registering an equal one.
 package series

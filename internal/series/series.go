@@ -14,23 +14,23 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Of names series: those of metrics whose names begin with Prefix, and that have all of Labels. Labels
-// must not be empty.
+// Of selects series: of metrics whose names begin with Prefix, with all of Labels. Labels must not be
+// empty.
 type Of struct {
 	Prefix string
 	Labels map[string]string
 }
 
-// Registry is where metrics are.
+// Registry is a registry of metrics.
 type Registry interface {
 	prometheus.Registerer
 	prometheus.Gatherer
 }
 
-// Drop drops series, and returns how many there were. A series begins anew when somebody counts again.
+// Drop drops series, and returns their number. A series restarts from zero when it is counted again.
 func Drop(registry Registry, all ...Of) (dropped int, err error) {
 	families, err := registry.Gather()
-	// What could be gathered is there in spite of an error.
+	// Gather returns partial results in spite of an error.
 	for _, family := range families {
 		if len(family.GetMetric()) == 0 {
 			continue
@@ -75,7 +75,7 @@ func hasAll(names []string, wanted map[string]string) bool {
 	return found == len(wanted)
 }
 
-// find returns what has a family of series, nil if that cannot be reached.
+// find returns the vector of a metric family, nil if it cannot be reached.
 func find(registry Registry, family *dto.MetricFamily, names []string) vector {
 	same := double{prometheus.NewDesc(family.GetName(), family.GetHelp(), names, nil)}
 	err := registry.Register(same)
@@ -91,7 +91,7 @@ func find(registry Registry, family *dto.MetricFamily, names []string) vector {
 	return found
 }
 
-// double is described as another metric is, and counts nothing.
+// double is a collector with the description of another metric, and without values.
 type double struct{ desc *prometheus.Desc }
 
 // Describe implements prometheus.Collector.
@@ -100,9 +100,8 @@ func (d double) Describe(to chan<- *prometheus.Desc) { to <- d.desc }
 // Collect implements prometheus.Collector.
 func (double) Collect(chan<- prometheus.Metric) {}
 
-// Gone drops the series of what is gone from the metrics that the server serves, some time after it
-// went: its last requests and watches are counted when they end. It is made by NewGone, and safe for
-// concurrent use.
+// Gone drops the series of removed subjects from the served metrics, with a delay: their last requests
+// and watches are counted when they end. Use NewGone to create one. It is safe for concurrent use.
 type Gone struct {
 	after time.Duration
 	wake  chan struct{}
@@ -117,13 +116,13 @@ type departed struct {
 	names []Of
 }
 
-// NewGone returns what drops series so long after what they are about went.
+// NewGone returns a Gone that drops series some time after the removal of their subject.
 func NewGone(after time.Duration) *Gone {
 	return &Gone{after: after, wake: make(chan struct{}, 1), left: map[string]departed{}}
 }
 
-// Add takes in that something went, which has an id. Nothing is dropped if back returns true when the
-// time has come.
+// Add records the removal of a subject with an id. Its series are kept if back returns true after the
+// delay.
 func (g *Gone) Add(id string, back func() bool, names ...Of) {
 	g.mu.Lock()
 	g.left[id] = departed{time.Now(), back, names}
@@ -143,14 +142,14 @@ func (g *Gone) Run(ctx context.Context) {
 		case <-g.wake:
 		}
 		for g.waits() {
-			// All that goes meanwhile is dropped together.
+			// Removals in the meantime are dropped together.
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(g.after):
 			}
 			if all := g.due(); len(all) > 0 {
-				// What cannot be gathered is not dropped.
+				// Metrics that cannot be gathered are not dropped.
 				_, _ = Drop(served(), all...)
 			}
 		}
@@ -163,7 +162,7 @@ func (g *Gone) waits() bool {
 	return len(g.left) > 0
 }
 
-// due takes out what went long enough ago, and returns its series.
+// due removes the entries whose delay is over, and returns their series.
 func (g *Gone) due() []Of {
 	g.mu.Lock()
 	left := maps.Clone(g.left)
@@ -184,7 +183,7 @@ func (g *Gone) due() []Of {
 	return all
 }
 
-// served is the registry of the metrics that the server serves.
+// served returns the registry of the served metrics.
 func served() Registry {
 	return struct {
 		prometheus.Registerer

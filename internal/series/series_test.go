@@ -68,7 +68,7 @@ func TestDrop(t *testing.T) {
 	if got := names(t, both); !slices.Equal(got, want) {
 		t.Errorf("left: %q, want %q", got, want)
 	}
-	// What counts again begins anew.
+	// A dropped series restarts from zero.
 	counter.WithLabelValues("things", "gone").Inc()
 	if got := names(t, both); len(got) != len(want)+1 {
 		t.Errorf("left: %q", got)
@@ -88,7 +88,8 @@ func (f failing) Gather() ([]*dto.MetricFamily, error) {
 	return found, errors.New("a collector failed")
 }
 
-// S22.24: what went is dropped after a while, and what has come back by then is not.
+// S22.24: series of a removed subject are dropped after a while, unless the subject is back by
+// then.
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := metrics.NewCounterVec(&metrics.CounterOpts{Name: "series_test_gone", Help: "h"}, []string{"group"})

@@ -2,5 +2,5 @@ package subprocess
 
 import "syscall"
 
-// endWithParent has the kernel kill a process when its parent ends.
+// endWithParent makes the kernel kill a process when its parent ends.
 func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

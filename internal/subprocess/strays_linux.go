@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// strays are the processes that have an entry in the environment that they were started with.
+// strays returns the processes that were started with an entry in their environment.
 func strays(entry string) (ids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {

@@ -2,5 +2,5 @@
 
 package subprocess
 
-// strays are not known: other systems do not show the environment of a process.
+// strays returns nil: other systems do not show the environment of a process.
 func strays(string) []int { return nil }

@@ -15,26 +15,26 @@ import (
 	"time"
 )
 
-// Process is a program that runs, with all that it starts.
+// Process is a running program, with its descendants.
 type Process struct {
-	// Gone is closed when the program has ended, with Err. State says how.
+	// Gone is closed after the program has ended, with Err. State describes the end.
 	Gone  chan struct{}
 	Err   error
 	cmd   *exec.Cmd
 	group func(id int, runs bool)
-	// mark is an entry in the environment of all processes that the program starts.
+	// mark is an entry in the environment of all descendants of the program.
 	mark string
 }
 
-// Mark begins the entry in the environment of every program of this process, and of all that these start: a process
-// may leave the group of its program, and has the environment still.
+// Mark begins the entry in the environment of every program of this process, and of their descendants: a process may
+// leave the group of its program, but keeps its environment.
 var Mark = "GATEHOUSE_PROGRAM_OF_" + rand.Text() + "="
 
 var programs atomic.Int64
 
-// Start starts a program in a directory, that of this process if it is empty, and in a process group of its
-// own. What the program prints goes to output and errors, which may be the same. group, if it is set, is called
-// with the group when it begins to run, and when it has ended.
+// Start starts a program in a process group of its own, in a directory; empty means the directory of this process. The
+// program writes to output and errors, which may be the same. group, if set, is called with the group when it begins to
+// run, and when it has ended.
 func Start(args, env []string, dir string, output, errors io.Writer, group func(id int, runs bool)) (*Process, error) {
 	if group == nil {
 		group = func(int, bool) {}
@@ -46,11 +46,11 @@ func Start(args, env []string, dir string, output, errors io.Writer, group func(
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = append(slices.Clip(env), p.mark), dir, output, errors
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(p.cmd.SysProcAttr)
-	// What the program leaves behind may hold its output open.
+	// Descendants of the program may hold its output open.
 	p.cmd.WaitDelay = time.Second
 	started := make(chan error)
 	go func() {
-		// Linux takes the end of the thread that started a process for the end of the parent.
+		// Linux treats the end of the thread that started a process as the end of the parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -66,14 +66,14 @@ func Start(args, env []string, dir string, output, errors io.Writer, group func(
 	return p, <-started
 }
 
-// State says how a program ended that is gone, in words.
+// State describes how a program ended. It must be called after Gone is closed.
 func (p *Process) State() string { return p.cmd.ProcessState.String() }
 
-// Group is the process group of the program and of what it started.
+// Group returns the process group of the program and its descendants.
 func (p *Process) Group() int { return p.cmd.Process.Pid }
 
-// Stop ends the program and all that it started, on Linux also what left its process group: by SIGTERM, and by SIGKILL after some time. A nil Process
-// needs nothing.
+// Stop ends the program and its descendants, on Linux also descendants that left its process group: by SIGTERM, and by
+// SIGKILL after the time grace. Stop of a nil Process does nothing.
 func (p *Process) Stop(grace time.Duration) {
 	if p == nil {
 		return
@@ -92,7 +92,7 @@ func (p *Process) Stop(grace time.Duration) {
 	// The rest of the group, too.
 	_ = syscall.Kill(group, syscall.SIGKILL)
 	<-p.Gone
-	// A process may start another one while it is looked for.
+	// A process may start another one during the search.
 	for ids := strays(p.mark); len(ids) > 0; ids = strays(p.mark) {
 		for _, id := range ids {
 			_ = syscall.Kill(id, syscall.SIGKILL)
@@ -101,7 +101,7 @@ func (p *Process) Stop(grace time.Duration) {
 	p.group(-group, false)
 }
 
-// Tail keeps the last of what a program prints. It is safe for concurrent use.
+// Tail keeps the end of a program's output. It is safe for concurrent use.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -121,14 +121,14 @@ func (t *Tail) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Reset forgets what was printed.
+// Reset discards the output.
 func (t *Tail) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = nil
 }
 
-// String returns what was printed, without white space around it.
+// String returns the output, without white space around it.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// A program ends with what it started, also when both ignore SIGTERM, and on Linux when a process has left the group of the
-// program (S33.8).
+// A program ends with its descendants, even if both ignore SIGTERM, and on Linux even if a descendant has left the
+// process group of the program (S33.8).
 func TestAProgramEndsWithAllThatItStarted(t *testing.T) {
 	for name, script := range map[string]string{
 		"at once": "sleep 1000 & echo $!; wait",
-		// Of a session of its own, whose parent has ended.
+		// In a session of its own, whose parent has ended.
 		"away":     "(exec setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1000; done') & wait",
 		"gone":     "setsid sh -c 'sleep 1000 & echo $!' & wait; sleep 1000",
 		"by force": "trap '' TERM; (trap '' TERM; while :; do sleep 1000; done) & echo $!; while :; do wait; done",
@@ -66,7 +66,7 @@ func TestAProgramEndsWithAllThatItStarted(t *testing.T) {
 	}
 }
 
-// zombie reports whether a process has ended and nobody asked how.
+// zombie reports whether a process has ended and its parent has not waited for it.
 func zombie(id int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(id) + "/stat")
 	return err == nil && strings.Contains(string(stat), ") Z ")

@@ -18,11 +18,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// label is the label of the goroutines of a part. A goroutine passes its labels on to the
-// goroutines that it starts, those of libraries included. Profiles show it, too.
+// label is the pprof label of the goroutines of a part. A goroutine passes its labels on to the
+// goroutines that it starts, including goroutines of libraries. Profiles show it, too.
 const label = "part"
 
-// known has the parts of this process. A process has one server, but for tests.
+// known has the parts of this process. A process has one server, except in tests.
 var known struct {
 	sync.Mutex
 	started int
@@ -38,14 +38,14 @@ type part struct {
 }
 
 func init() {
-	// The library calls these functions for each panic that HandleCrash catches, and then goes
-	// on with the panic.
+	// k8s.io/apimachinery calls these functions for each panic that HandleCrash catches, and then
+	// panics again.
 	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, endPart)
 }
 
-// Run runs a part and returns when the part ends: when run returns, or after a panic. Its context
-// ends with the part, by which all goroutines of the part end. A goroutine that run starts must
-// defer HandleCrash of k8s.io/apimachinery/pkg/util/runtime. Those of upstream's loops do.
+// Run runs a part and returns when the part ends: when run returns, or after a panic. The context of
+// run ends with the part, so that all goroutines of the part end. A goroutine that run starts must
+// defer HandleCrash of k8s.io/apimachinery/pkg/util/runtime, as the goroutines of upstream's loops do.
 func Run(ctx context.Context, name string, run func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,9 +60,9 @@ func Run(ctx context.Context, name string, run func(context.Context)) {
 	<-ended
 }
 
-// Begin is Run in a goroutine of its own, for a part that is begun by a function which returns.
-// It returns when begin has returned, with its error, or after a panic in begin. What begin has
-// started goes on until ctx ends.
+// Begin is Run in a goroutine of its own, for a part whose start function returns. Begin returns when
+// begin has returned, with its error, or after a panic in begin. The goroutines that begin has started
+// continue until ctx ends.
 func Begin(ctx context.Context, name string, begin func(context.Context) error) error {
 	begun := make(chan error, 1)
 	ended := make(chan struct{})
@@ -85,7 +85,7 @@ func Begin(ctx context.Context, name string, begin func(context.Context) error) 
 	}
 }
 
-// Check is a health check that fails when a panic has ended a part.
+// Check is a health check that fails after a panic has ended a part.
 func Check() healthz.HealthChecker {
 	return healthz.NamedCheck("parts", func(*http.Request) error {
 		known.Lock()
@@ -97,7 +97,7 @@ func Check() healthz.HealthChecker {
 	})
 }
 
-// Ended returns how many parts a panic has ended.
+// Ended returns the number of parts that a panic has ended.
 func Ended() int {
 	known.Lock()
 	defer known.Unlock()
@@ -120,8 +120,8 @@ func start(p *part) (value string, forget func()) {
 	}
 }
 
-// endPart ends the part whose goroutine has panicked, and the goroutine. For the goroutine of no
-// part it does nothing, and the panic goes on.
+// endPart ends the part whose goroutine has panicked, and the goroutine. In a goroutine outside of all
+// parts it does nothing, and the panic continues.
 func endPart(ctx context.Context, reason any) {
 	if err, ok := reason.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return
@@ -132,7 +132,7 @@ func endPart(ctx context.Context, reason any) {
 	runtime.Goexit()
 }
 
-// note notes the end of the part of this goroutine, and reports whether there is one.
+// note records the end of the part of this goroutine, and reports whether the goroutine has a part.
 func note(reason any) bool {
 	known.Lock()
 	defer known.Unlock()
@@ -170,8 +170,8 @@ func labelHere() string {
 	return ""
 }
 
-// Work handles the items of a queue, by a number of goroutines, until ctx ends. An item whose handling
-// returns an error is handled again after a while. Work ends the queue, and returns when all handling
+// Work handles the items of a queue with a number of goroutines until ctx ends. An item whose handling
+// returns an error is retried after a while. Work shuts the queue down, and returns when all handling
 // has ended.
 func Work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], workers int, handle func(context.Context, T) error) {
 	var running sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// reset forgets which parts have ended.
+// reset forgets the ended parts.
 func reset() {
 	known.Lock()
 	defer known.Unlock()
@@ -75,7 +75,7 @@ func TestAPanicEndsItsPart(t *testing.T) {
 	}
 }
 
-// S22.28: a part that ends by panics again and again, such as a watch, is named once.
+// S22.28: a part that ends by repeated panics, such as a watch, is listed once.
 func TestAPartIsNamedOnce(t *testing.T) {
 	defer reset()
 	for range 3 {
@@ -90,7 +90,7 @@ func TestAPartIsNamedOnce(t *testing.T) {
 	}
 }
 
-// S22.28: each of many parts that panic at the same moment is named.
+// S22.28: each of many parts that panic at the same moment is listed.
 func TestEachOfManyPanicsIsNamed(t *testing.T) {
 	defer reset()
 	const parts = 50
@@ -114,8 +114,8 @@ func TestEachOfManyPanicsIsNamed(t *testing.T) {
 	}
 }
 
-// S22.28: a part that was begun goes on, and one that cannot begin returns its error. After a panic
-// at its beginning, the server goes on without it.
+// S22.28: a part that was begun continues, and a part that cannot begin returns its error. After a
+// panic at its beginning, the server continues without it.
 func TestPartsThatAreBegun(t *testing.T) {
 	defer reset()
 	ctx, stop := context.WithCancel(t.Context())
@@ -147,8 +147,8 @@ func TestPartsThatAreBegun(t *testing.T) {
 	<-ended
 }
 
-// A panic of any other goroutine ends the process, and one that stands for an aborted request
-// passes through.
+// A panic of any other goroutine ends the process, and a panic that aborts a request passes
+// through.
 func TestPanicsOutsideOfPartsGoOn(t *testing.T) {
 	if os.Getenv("GATEHOUSE_TEST_PANIC") != "" {
 		Run(context.Background(), "the part", func(context.Context) {})

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// An item that cannot be handled is handled again, and Work ends with its context and the queue.
+// An item whose handling failed is handled again, and Work ends with its context and the queue.
 func TestWorkHandlesAnItemUntilItCan(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()

@@ -1,4 +1,4 @@
-// Package temporary has what registrations need that are in force only while somebody renews them: a
-// condition that ends with a term, the clock of the server, by which the term ends, the question whether the
-// cluster reaches this machine, and a process that takes registrations out of a cluster when their owner is killed.
+// Package temporary supports registrations that are active only while a process renews them: a match condition that
+// expires, the server's clock for the expiry, a check whether the cluster can connect to this machine, and a guard
+// process that removes registrations from a cluster when their owner is killed.
 package temporary

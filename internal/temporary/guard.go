@@ -15,21 +15,20 @@ import (
 )
 
 const (
-	// standing is what a guard says when it is ready, and release what it is sent when there is nothing to
-	// remove.
+	// standing is the message of a guard that is ready, and release the message to a guard that has nothing to remove.
 	standing = "ready"
 	release  = "release"
-	// guardReady is how long a guard may take to start.
+	// guardReady bounds the start of a guard.
 	guardReady = time.Minute
-	// GuardSettled is how long a registration may come into being after its owner has ended, and
-	// guardTries how long the guard tries to remove it.
+	// GuardSettled is how long after the end of its owner a registration may still be created, and guardTries how long
+	// the guard tries to remove it.
 	GuardSettled = 10 * time.Second
 	guardTries   = 10 * time.Minute
 )
 
-// Post starts the guard: this program with other arguments, which Stands and removes a registration when this process
-// ends without having done so. The guard has a session of its own, so that what ends this process by its terminal does
-// not end the guard. The function releases it.
+// Post starts the guard: this program with other arguments, which calls Stand, and removes a registration if this
+// process ends without removing it. The guard has a session of its own, so that a signal of the terminal that ends
+// this process does not end the guard. released dismisses the guard.
 func Post(args ...string) (released func(), err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -74,10 +73,10 @@ func Post(args ...string) (released func(), err error) {
 	}, nil
 }
 
-// Stand waits until the process that has posted this one ends, and then removes what it has left, unless it was
-// released. It reports whether it was not.
+// Stand waits until the process that has started this guard ends, and then calls remove, unless the guard was
+// released. It reports whether it called remove.
 func Stand(out io.Writer, remove func(context.Context) error) (removed bool, err error) {
-	// It outlives what ends its owner.
+	// Signals that end the owner must not end the guard.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	if _, err := fmt.Fprintln(out, standing); err != nil {
 		return false, err

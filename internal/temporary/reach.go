@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Place is where this machine listens, and how a cluster reaches it.
+// Place is where this machine listens, and how a cluster connects to it.
 type Place struct {
-	// BindAddress and Port are where to listen; 0 is any free port.
+	// BindAddress and Port are the listening address; port 0 means any free port.
 	BindAddress string
 	Port        int
-	// Service is a service in front of this machine, as NAMESPACE/NAME, and URL another way to it. Without
-	// both, the URL is that of BindAddress.
+	// Service is a service in front of this machine, as NAMESPACE/NAME, and URL an alternative address of it.
+	// Without both, the URL is derived from BindAddress.
 	Service, URL string
 }
 
-// Listen listens, and returns how the cluster reaches the listener: the names of the certificate, the first of
-// which may be an IP address, and the URL, which is empty for a service. The error names the option.
+// Listen listens, and returns how the cluster connects to the listener: the names for the certificate, the
+// first of which may be an IP address, and the URL, which is empty for a service. The error names the option.
 func (p Place) Listen() (listener net.Listener, hosts []string, base string, err error) {
 	var host string
 	switch {
@@ -64,7 +64,7 @@ func (p Place) Listen() (listener net.Listener, hosts []string, base string, err
 	return listener, append([]string{host}, hosts...), base, nil
 }
 
-// Path is a path below that of the URL of a place.
+// Path returns a path below the path of a place's URL.
 func Path(base, path string) string {
 	if at, err := url.Parse(base); err == nil {
 		return at.Path + path
@@ -73,21 +73,21 @@ func Path(base, path string) string {
 }
 
 const (
-	// reachedWithin is how long it may take until the server asks the webhook.
+	// reachedWithin is the time limit for the server's first call of the webhook.
 	reachedWithin = 15 * time.Second
 	probeEvery    = 200 * time.Millisecond
 )
 
-// Probe finds out whether a server calls a webhook, by requests that store nothing.
+// Probe finds out whether a server calls a webhook, with requests that store nothing.
 type Probe struct {
 	Client kubernetes.Interface
-	// Name is that of the object of the requests, Namespace where they are made.
+	// Name is the name of the object in the requests, Namespace its namespace.
 	Name, Namespace string
-	// Probed has a place, and is sent to when the webhook is asked.
+	// Probed is a channel with a buffer of at least one, which receives a value when the webhook is called.
 	Probed chan struct{}
 }
 
-// Select has a webhook called for the requests of the probe, and nothing else.
+// Select makes a webhook match only the requests of the probe.
 func (p *Probe) Select(hook *admissionregistrationv1.MutatingWebhook) {
 	hook.Rules = []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}
@@ -95,7 +95,7 @@ func (p *Probe) Select(hook *admissionregistrationv1.MutatingWebhook) {
 	hook.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "the-probe", Expression: `request.dryRun && object.metadata.name == ` + strconv.Quote(p.Name)}}
 }
 
-// Asked says that the webhook was asked.
+// Asked records that the webhook was called.
 func (p *Probe) Asked() {
 	select {
 	case p.Probed <- struct{}{}:
@@ -103,7 +103,7 @@ func (p *Probe) Asked() {
 	}
 }
 
-// Await returns when the webhook was asked at a place. The note says that no request could be made.
+// Await returns after the webhook was called at a place. The note is the reason if no request could be made.
 func (p *Probe) Await(ctx context.Context, place string) (note string, err error) {
 	deadline := time.After(reachedWithin)
 	tick := time.NewTicker(probeEvery)
@@ -124,18 +124,18 @@ func (p *Probe) Await(ctx context.Context, place string) (note string, err error
 	}
 }
 
-// request makes a request that the webhook is asked about. An error says that no such request can be made.
+// request makes a request for which the webhook is called. It is an error if no such request can be made.
 func (p *Probe) request(ctx context.Context) error {
 	_, err := p.Client.CoreV1().ConfigMaps(p.Namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"), apierrors.IsNotFound(err), apierrors.IsUnauthorized(err):
 		return err
 	}
-	// What other policies and webhooks say comes after ours was asked.
+	// Other policies and webhooks reject the request only after ours was called.
 	return nil
 }
 
-// Harmless is a webhook that can neither reject nor change a request.
+// Harmless returns a webhook that can neither reject nor change a request.
 func Harmless(name string, at admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
 	ignore, none, seconds := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, int32(1)
 	exact, never := admissionregistrationv1.Exact, admissionregistrationv1.NeverReinvocationPolicy
@@ -145,14 +145,14 @@ func Harmless(name string, at admissionregistrationv1.WebhookClientConfig) admis
 	}
 }
 
-// InNamespaces selects namespaces by their names.
+// InNamespaces returns a selector for namespaces by name.
 func InNamespaces(op metav1.LabelSelectorOperator, names ...string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: op, Values: names}}}
 }
 
 var errOld = errors.New("the cluster does not know match conditions of webhooks, which Kubernetes has since 1.28: without them, a program that disappears would delay requests")
 
-// KnowsConditions says that a cluster has dropped the match conditions of a webhook.
+// KnowsConditions returns an error if a cluster has dropped the match conditions of a webhook.
 func KnowsConditions(stored *admissionregistrationv1.MutatingWebhookConfiguration) error {
 	for i := range stored.Webhooks {
 		if len(stored.Webhooks[i].MatchConditions) == 0 {

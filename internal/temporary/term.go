@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// Term is how long a registration is in force that is not renewed, and renewal how often it is. The
-	// server notes whole seconds.
+	// Term is how long a registration is active without renewal, and renewal the interval of renewals. The server
+	// records whole seconds.
 	Term    = 8 * time.Second
 	renewal = 3 * time.Second
-	// earlier is how long before its renewal a registration takes requests for new, of servers whose
+	// earlier is how long before its first renewal a registration already matches requests, to tolerate servers whose
 	// clocks are behind.
 	earlier = 15 * time.Second
-	// writeTimeout is how long a write of a registration may take.
+	// writeTimeout bounds a write of a registration.
 	writeTimeout = 5 * time.Second
-	// Abandoned is how long after its term the registration of another owner is removed.
+	// Abandoned is the time after its term when a registration of another owner is removed.
 	Abandoned = time.Minute
 )
 
-// Clock is the clock of a server, read from its answers. The zero value is that of this machine.
+// Clock is the clock of a server, read from its responses. The zero value is the clock of this machine.
 type Clock struct {
-	// ahead is by how much the clock of the server is ahead of ours.
+	// ahead is the lead of the server's clock over ours.
 	ahead atomic.Int64
 }
 
-// Reading returns the configuration of a client whose answers show the clock, and whose requests have a bounded time.
+// Reading returns a client configuration whose responses update the clock, and whose requests have a time limit.
 func (c *Clock) Reading(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Timeout = writeTimeout
@@ -38,7 +38,7 @@ func (c *Clock) Reading(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Now is what the clock shows, to about a second.
+// Now returns the server's time, to about a second.
 func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 type reading struct {
@@ -57,29 +57,29 @@ func (r reading) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// ShowsTime is an expression of requests that show when they were made. Expressions have no clock, but these
-// requests have one: the server notes in metadata.managedFields when an object is changed, before it asks the webhooks.
+// ShowsTime is an expression that matches requests with a timestamp. Expressions have no clock, but the server records
+// in metadata.managedFields the time of a change before it calls the webhooks.
 const ShowsTime = `object != null && has(object.metadata) && has(object.metadata.managedFields)`
 
 const noted = `object.metadata.managedFields.exists(m, has(m.time) && timestamp(m.time) `
 
 func literal(t time.Time) string { return `timestamp("` + t.UTC().Format(time.RFC3339) + `")` }
 
-// Late is an expression of requests with a time that come after the term of a renewal.
+// Late returns an expression that matches requests with a timestamp after the term of a renewal.
 func Late(renewed time.Time) string { return noted + `> ` + literal(renewed.Add(Term)) + `)` }
 
-// Within is an expression of requests that show a time which is not before a renewal and not after the term of the
-// latest one. What only takes fields away, or changes nothing, shows the time of a change before. Of requests that
-// show no time, otherwise is the expression.
+// Within returns an expression that matches requests with a timestamp between since and the end of the term of the
+// latest renewal. A request that only removes fields, or changes nothing, has the timestamp of an earlier change. For
+// requests without a timestamp, the expression is otherwise.
 func Within(since, renewed time.Time, otherwise string) string {
 	return `(` + ShowsTime + ` ? ` + noted + `>= ` + literal(since.Add(-earlier)) + `) && !` + Late(renewed) + ` : ` + otherwise + `)`
 }
 
-// ErrRemoved ends the owner of a registration that somebody has removed.
+// ErrRemoved ends Keep after a user has removed the registration.
 var ErrRemoved = errors.New("the registration was removed")
 
-// Keep renews a registration until ctx ends, or until renew returns ErrRemoved. It calls failed with the first error
-// of several, and with nil when renew works again.
+// Keep renews a registration until ctx ends, or until renew returns ErrRemoved. It calls failed with the first error of
+// a series, and with nil when renew succeeds again.
 func Keep(ctx context.Context, renew func(context.Context) error, failed func(error)) error {
 	tick := time.NewTicker(renewal)
 	defer tick.Stop()
@@ -99,8 +99,8 @@ func Keep(ctx context.Context, renew func(context.Context) error, failed func(er
 	}
 }
 
-// Remove takes something out of a cluster: it calls remove until that has found what there was, or has found
-// nothing for some time, as a create may be on its way. It gives up when ctx ends.
+// Remove removes something from a cluster: it calls remove until that has found it, or has found nothing for the time
+// settled, because a create may be in flight. It gives up when ctx ends.
 func Remove(ctx context.Context, settled time.Duration, remove func(context.Context) (found bool, err error)) error {
 	deadline := time.Now().Add(settled)
 	wait := 200 * time.Millisecond

@@ -6,20 +6,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keys are the keys of the terminal that this process runs in, whatever its standard input is. They come
-// one by one, without an end of a line, and are not shown.
+// Keys reads keys from the controlling terminal of this process, whatever its standard input is. Keys
+// arrive one by one, without an end of line, and are not echoed.
 type Keys struct {
 	file *os.File
 	was  unix.Termios
-	// C has the keys. It is closed by End.
+	// C receives the keys. It is closed by End.
 	C             chan byte
 	stop, stopped chan struct{}
 }
 
-// keysEvery is how long one wait for a key takes at most, in milliseconds.
+// keysEvery bounds one wait for a key, in milliseconds.
 const keysEvery = 200
 
-// NewKeys begins to read keys. It returns nil if there is no terminal, or if another process group has it.
+// NewKeys begins to read keys. It returns nil if there is no terminal, or if another process group is in
+// the foreground.
 func NewKeys() *Keys {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -43,7 +44,7 @@ func NewKeys() *Keys {
 	return k
 }
 
-// File is the terminal.
+// File returns the terminal.
 func (k *Keys) File() *os.File { return k.file }
 
 func (k *Keys) read(fd int) {
@@ -58,7 +59,7 @@ func (k *Keys) read(fd int) {
 		default:
 		}
 		if err != nil || n == 0 {
-			// The time is over, or a signal came.
+			// A timeout, or a signal.
 			continue
 		}
 		if n, err = unix.Read(fd, key); err != nil || n == 0 {
@@ -72,7 +73,7 @@ func (k *Keys) read(fd int) {
 	}
 }
 
-// End gives the terminal back as it was.
+// End restores the terminal.
 func (k *Keys) End() {
 	if k == nil {
 		return

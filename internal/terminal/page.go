@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Page collects what a command prints for people. It knows the terminal that it is for: how wide
-// it is, and whether it has colours. Like a Writer, it shows what would act; only Painted
+// Page collects the output of a command for people. It knows the width of the terminal and whether
+// the terminal supports colours. Like a Writer, it makes control characters visible; only Painted
 // arguments of Fprintf have colours.
 type Page struct {
 	out    io.Writer
@@ -22,11 +22,11 @@ type Page struct {
 	writer *Writer
 }
 
-// columnsVariable is the environment variable that says how wide output is that goes to no
+// columnsVariable is the environment variable with the width of output that does not go to a
 // terminal.
 const columnsVariable = "COLUMNS"
 
-// narrowest is the least width that is respected.
+// narrowest is the minimum width.
 const narrowest = 40
 
 // NewPage returns a page that Flush writes to out.
@@ -47,13 +47,13 @@ func NewPage(out io.Writer) *Page {
 	return p
 }
 
-// Width is how many columns a line may have; 0 means any number.
+// Width returns the number of columns of a line; 0 means any number.
 func (p *Page) Width() int { return p.width }
 
 // Write implements io.Writer. It returns no error.
 func (p *Page) Write(data []byte) (int, error) { return p.writer.Write(data) }
 
-// Flush writes what was collected.
+// Flush writes the collected output.
 func (p *Page) Flush() error {
 	if err := p.writer.Flush(); err != nil {
 		return err
@@ -63,10 +63,10 @@ func (p *Page) Flush() error {
 	return err
 }
 
-// Colour is how text stands out.
+// Colour is a colour of text.
 type Colour string
 
-// The colours, as terminals are asked for them.
+// The colours, as parameters of escape sequences.
 const (
 	Red    Colour = "31"
 	Yellow Colour = "33"
@@ -76,32 +76,32 @@ const (
 	Faint  Colour = "2"
 )
 
-// Painted is text that has a colour on a Page for a terminal, and none elsewhere.
+// Painted is text with a colour on a Page for a terminal, and without elsewhere.
 type Painted struct {
 	colour Colour
 	text   string
 }
 
-// Paint gives text a colour. Like other arguments of Fprintf, the text is one line.
+// Paint gives text a colour. Like other arguments of Fprintf, the text is printed as one line.
 func Paint(c Colour, text string) Painted { return Painted{c, text} }
 
-// String returns the text.
+// String returns the text without its colour.
 func (p Painted) String() string { return p.text }
 
-// The marks around painted text while Fprintf formats. Neither is a character, and Line shows
-// them in texts of others.
+// The marks around painted text while Fprintf formats. Both are noncharacters, and Line makes them
+// visible in other texts.
 const (
 	paintMark = "\ufdd0"
 	plainMark = "\ufdd1"
 )
 
-// unmarked shows marks in text that is not painted.
+// unmarked makes marks visible in text that is not painted.
 var unmarked = strings.NewReplacer(paintMark, `\ufdd0`, plainMark, `\ufdd1`)
 
 // marked returns painted text between marks.
 func marked(c Colour, text string) string { return paintMark + string(c) + "m" + text + plainMark }
 
-// writeMarked writes text with marks: as colours to a page that has them, else without.
+// writeMarked writes text with marks: as colours to a page that supports them, otherwise without.
 func writeMarked(w io.Writer, text string) (int, error) {
 	page, _ := w.(*Page)
 	n := 0

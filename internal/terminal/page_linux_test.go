@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/terminaltest"
 )
 
-// What is shown is written over what was shown before.
+// Each progress text overwrites the one before.
 func TestProgressIsOneLine(t *testing.T) {
 	terminal, screen := terminaltest.Open(t)
 	p := NewProgress(terminal, "a long text", 0)

@@ -94,7 +94,7 @@ metadata.labels    日本 -> b   7
 			t.Errorf("%d columns:\n%s\nwant\n%s", c.width, got, c.want)
 		}
 	}
-	// Whatever the cells are, nothing is lost, and no line is too long.
+	// For all cells, nothing is lost, and no line is too long.
 	long := strings.Repeat("averylongname-", 9) + " and more words " + strings.Repeat("x", 150)
 	wide := NewTable(Titles("A", "B", "C", "D")...)
 	wide.Row(long, "b", long, "")

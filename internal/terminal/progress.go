@@ -11,27 +11,27 @@ import (
 	"golang.org/x/term"
 )
 
-// progressEvery is how often a command shows its progress from then on.
+// progressEvery is the interval between updates of the progress.
 const progressEvery = 200 * time.Millisecond
 
-// Progress shows on a terminal how far a command is: one line, which it writes over, and which is
-// gone at the end. The zero Progress shows nothing.
+// Progress shows the progress of a command on a terminal, in one line that it overwrites and
+// removes at the end. The zero Progress shows nothing.
 type Progress struct {
 	out *os.File
 
 	mu    sync.Mutex
 	text  string
 	width int
-	// stop ends the goroutine that shows, and stopped is closed when it has ended.
+	// stop ends the goroutine that writes, and stopped is closed when it has ended.
 	stop, stopped chan struct{}
 	once          sync.Once
 }
 
-// NewProgress returns a Progress that shows itself after some time, until its End, with what is
-// done first. Without a time, it has shown itself when NewProgress returns. It shows nothing when
+// NewProgress returns a Progress that becomes visible after some time, with text as its first
+// state, until its End. If after is 0, it is visible when NewProgress returns. It shows nothing if
 // out is not a terminal.
 func NewProgress(out io.Writer, text string, after time.Duration) *Progress {
-	// A return to the begin of the line is meant.
+	// The carriage return must reach the terminal.
 	file, ok := Exact(out).(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return &Progress{}
@@ -45,7 +45,7 @@ func NewProgress(out io.Writer, text string, after time.Duration) *Progress {
 	return p
 }
 
-// Set says what is done now. The text is the program's own. It is shortened to the width of the
+// Set sets the current activity. The text is the program's own. It is shortened to the width of the
 // terminal.
 func (p *Progress) Set(text string) {
 	p.mu.Lock()
@@ -71,12 +71,12 @@ func (p *Progress) show(after time.Duration) {
 	}
 }
 
-// write writes the line as it is now.
+// write writes the current line.
 func (p *Progress) write() {
 	p.mu.Lock()
 	text := p.text
 	p.mu.Unlock()
-	// A longer line could not be written over.
+	// A longer line would wrap, and could not be overwritten.
 	if columns, _, err := term.GetSize(int(p.out.Fd())); err == nil && columns > 1 && Columns(text) >= columns {
 		text = text[:breakAt(text, columns-1)]
 	}
@@ -84,7 +84,7 @@ func (p *Progress) write() {
 	p.width = max(p.width, len(text))
 }
 
-// End takes the line away. It may be called again.
+// End removes the line. It may be called again.
 func (p *Progress) End() {
 	if p.stop == nil {
 		return

@@ -9,15 +9,15 @@ import (
 // Column is a column of a Table.
 type Column struct {
 	Title string
-	// Below reports whether the cells stand below their rows where the table is wider than the
-	// page, each after its title; Bare does so without the title.
+	// Below moves the cells below their rows if the table is wider than the page, each after its
+	// title; Bare does so without the title.
 	Below, Bare bool
-	// Whole reports whether the cells are never broken, such as names that people copy.
+	// Whole keeps the cells unbroken, for names that people copy.
 	Whole bool
 }
 
-// Table is text in columns, with a line of titles. It fits the page: where it is too wide, some
-// columns move below their rows, and long cells of the others are broken.
+// Table is text in columns, with a line of titles. If it is wider than the page, some columns move
+// below their rows, and long cells of the others are broken.
 type Table struct {
 	// Gap is the space between columns; 0 means 3.
 	Gap     int
@@ -56,10 +56,10 @@ func (t *Table) Row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// leastColumn is the least width that a column is made narrow to.
+// leastColumn is the minimum width of a narrowed column.
 const leastColumn = 8
 
-// Print writes the table: to a Page as wide as that is, else as wide as its cells.
+// Print writes the table: to a Page in the width of the page, otherwise in the width of its cells.
 func (t *Table) Print(w io.Writer) error {
 	gap := t.Gap
 	if gap == 0 {
@@ -112,7 +112,8 @@ func (t *Table) Print(w io.Writer) error {
 	return nil
 }
 
-// narrow takes columns from the widest ones, until so many are taken or all are narrow.
+// narrow reduces the widths of the widest columns, until the sum is reduced by over or all columns
+// are narrow.
 func (t *Table) narrow(widths []int, below []bool, over int) {
 	for ; over > 0; over-- {
 		widest := -1
@@ -128,7 +129,7 @@ func (t *Table) narrow(widths []int, below []bool, over int) {
 	}
 }
 
-// moved are the cells of a row that stand below it.
+// moved returns the cells of a row that are printed below it.
 func (t *Table) moved(row []cell, below []bool) string {
 	var parts []string
 	for i, c := range row {
@@ -143,7 +144,7 @@ func (t *Table) moved(row []cell, below []bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// printRow writes the cells of a row that stand in it, in as many lines as the longest needs.
+// printRow writes the cells of a row, except moved ones, in as many lines as the longest needs.
 func printRow(w io.Writer, row []cell, widths []int, below []bool, gap int) error {
 	lines := make([][]string, len(row))
 	height := 1

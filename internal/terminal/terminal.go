@@ -11,23 +11,23 @@ import (
 	"unicode/utf8"
 )
 
-// Writer passes on text. Characters that are not printed but act, such as escape sequences and
-// marks of direction, become what a string in Go has for them; so does a character of what a code
-// host takes for a command. Ends of lines and tabs stay. It is safe for concurrent use.
+// Writer copies text to another writer. Control characters, such as escape sequences and changes of
+// the text direction, are escaped as in Go strings; so is one character of a line that a code host
+// treats as a command. Line ends and tabs stay. It is safe for concurrent use.
 type Writer struct {
 	mu  sync.Mutex
 	out io.Writer
-	// rest are the bytes of a character that has not come as a whole.
+	// rest are the bytes of an incomplete character.
 	rest []byte
-	// text is the part of the line that decides about commands.
+	// text is the state of the current line for the detection of commands.
 	text state
 }
 
 // NewWriter returns a Writer to out.
 func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
 
-// Exact returns what a Writer writes to, for output that programs read; other writers are
-// returned as they are.
+// Exact returns the underlying writer of a Writer, for output that programs read; it returns other
+// writers unchanged.
 func Exact(w io.Writer) io.Writer {
 	if own, ok := w.(*Writer); ok {
 		return own.out
@@ -52,7 +52,7 @@ func (w *Writer) Write(data []byte) (int, error) {
 	return given, nil
 }
 
-// Flush writes what is left when no more text comes.
+// Flush writes the remaining bytes after the last Write.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// whole returns the length of data without a character at its end that is not complete.
+// whole returns the length of data without an incomplete character at its end.
 func whole(data []byte) int {
 	for i := len(data) - 1; i >= 0 && i >= len(data)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(data[i]) {
@@ -77,8 +77,7 @@ func whole(data []byte) int {
 	return len(data)
 }
 
-// Line returns text as one line that stays in its column: ends of lines, tabs and what else acts
-// are shown.
+// Line returns text as one line: line ends, tabs and control characters are escaped.
 func Line(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
@@ -93,17 +92,17 @@ func Line(text string) string {
 	return b.String()
 }
 
-// Lines is text that may have several lines where it is printed.
+// Lines is text that may be printed on several lines.
 type Lines string
 
-// Indented returns text whose lines after the first one are indented, so that they cannot be
-// taken for what the program itself prints.
+// Indented returns text whose lines after the first one are indented, so that they cannot imitate
+// lines of the program itself.
 func Indented(text, indent string) Lines {
 	return Lines(strings.ReplaceAll(text, "\n", "\n"+indent))
 }
 
-// Fprintf is fmt.Fprintf for people: each argument that is text, an error or has a String method
-// is printed as one Line, unless its type is Lines.
+// Fprintf is fmt.Fprintf for people: each argument that is text, an error or has a String method is
+// printed as one Line, unless its type is Lines.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	safe := make([]any, len(args))
 	paints := false
@@ -130,7 +129,7 @@ func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	return fmt.Fprintf(w, format, safe...)
 }
 
-// paint is Painted between marks.
+// paint is a Painted that is formatted with marks.
 type paint Painted
 
 // Format implements fmt.Formatter.
@@ -138,7 +137,7 @@ func (p paint) Format(f fmt.State, verb rune) {
 	io.WriteString(f, marked(p.colour, fmt.Sprintf(fmt.FormatString(f, verb), line(p.text))))
 }
 
-// line is text that is printed as one Line. With %q it has its usual form.
+// line is text that is printed as one Line. With %q it is quoted as usual.
 type line string
 
 // Format implements fmt.Formatter.
@@ -150,11 +149,11 @@ func (l line) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
-// state is what the line so far may become.
+// state is the state of the detection of commands in a line.
 type state struct {
-	// begun reports whether the line has more than white space; colon, that this is one colon.
+	// begun is set if the line has more than white space; colon, if that is one colon.
 	begun, colon bool
-	// hashes are the number signs that came last; word is what came after two of them.
+	// hashes counts the most recent number signs; word is the text after two of them.
 	hashes int
 	word   string
 }
@@ -178,7 +177,7 @@ func (s *state) append(out, data []byte) []byte {
 	return out
 }
 
-// quoted appends what a string in Go has for a character, which text is.
+// quoted appends the escape sequence that a Go string has for a character, given as text.
 func quoted(out []byte, r rune, text string) []byte {
 	if len(text) == 1 && (r == utf8.RuneError || unicode.IsGraphic(r)) {
 		return append(out, `\x`+strconv.FormatUint(uint64(text[0])|0x100, 16)[1:]...)
@@ -187,13 +186,13 @@ func quoted(out []byte, r rune, text string) []byte {
 	return append(out, as[1:len(as)-1]...)
 }
 
-// hidden reports whether a character is not printed.
+// hidden reports whether a character is invisible.
 func hidden(r rune) bool {
-	// Scripts and emoji are joined by two that are not.
+	// Two invisible characters join scripts and emoji.
 	return !unicode.IsGraphic(r) && r != '\u200c' && r != '\u200d'
 }
 
-// acts reports whether a character would do more than be printed.
+// acts reports whether a character would have another effect than being printed.
 func (s *state) acts(r rune) bool {
 	switch r {
 	case '\n', '\t':
@@ -213,7 +212,7 @@ func (s *state) acts(r rune) bool {
 	return hidden(r)
 }
 
-// next takes in a character that was written.
+// next updates the state with a written character.
 func (s *state) next(r rune) {
 	if r == '\n' {
 		*s = state{}

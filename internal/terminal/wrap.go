@@ -7,11 +7,10 @@ import (
 	"golang.org/x/text/width"
 )
 
-// textWidth is how long lines of texts are where there is room for more: longer ones are hard to
-// read.
+// textWidth bounds the lines of texts even on a wide terminal: longer lines are hard to read.
 const textWidth = 100
 
-// Wrapped breaks a text into lines that begin with an indent, as long as the page has room.
+// Wrapped breaks a text into lines with an indent, in the width of the page.
 func (p *Page) Wrapped(text, indent string) Lines {
 	most := textWidth
 	if p.width > 0 {
@@ -20,7 +19,8 @@ func (p *Page) Wrapped(text, indent string) Lines {
 	return Wrapped(text, indent, most)
 }
 
-// Item is an item of a list, in lines as long as the page has room: one where there is no terminal.
+// Item breaks an item of a list into lines in the width of the page; without a terminal it stays one
+// line.
 func (p *Page) Item(text string) Lines {
 	if p.width == 0 {
 		return Lines("  - " + Line(text) + "\n")
@@ -28,8 +28,7 @@ func (p *Page) Item(text string) Lines {
 	return "  - " + Lines(strings.TrimLeft(string(p.Wrapped(text, "    ")), " "))
 }
 
-// Wrapped breaks a text into lines of at most some columns that begin with an indent. Words stay
-// whole.
+// Wrapped breaks a text into lines of at most some columns with an indent. Words stay whole.
 func Wrapped(text, indent string, most int) Lines {
 	var b strings.Builder
 	line, columns := indent, len(indent)
@@ -46,7 +45,7 @@ func Wrapped(text, indent string, most int) Lines {
 	return Lines(b.String() + line + "\n")
 }
 
-// Columns is how many columns of a terminal a text of one line takes.
+// Columns returns the width of a one-line text on a terminal, in columns.
 func Columns(text string) int {
 	n := 0
 	for _, r := range text {
@@ -72,7 +71,7 @@ func columnsOf(r rune) int {
 // breaks are the characters after which a word may be broken that is too long for its column.
 const breaks = "/.,:;=-_[}])"
 
-// Cut returns text of some columns at most; an ellipsis stands for the rest. 0 columns mean any number.
+// Cut shortens text to some columns; an ellipsis replaces the rest. 0 columns mean any number.
 func Cut(text string, columns int) string {
 	if columns <= 0 || Columns(text) <= columns {
 		return text
@@ -86,8 +85,8 @@ func Cut(text string, columns int) string {
 	return text
 }
 
-// Broken returns a text as lines of at most some columns: between words if possible, else after
-// a character that ends a part of a word.
+// Broken breaks a text into lines of at most some columns: between words if possible, otherwise after a
+// character that ends a part of a word.
 func Broken(text string, most int) []string {
 	var lines []string
 	line := ""
@@ -111,8 +110,8 @@ func Broken(text string, most int) []string {
 }
 
 // breakAt returns how many bytes of a text fit into some columns, at least one character: up to a
-// character that ends a part of a word, or to where a part begins with a capital letter, unless
-// hardly anything would be before it.
+// character that ends a part of a word, or to where a part begins with a capital letter, unless hardly
+// anything would be before it.
 func breakAt(text string, most int) int {
 	columns, fits, good, capital := 0, 0, 0, 0
 	var before rune

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// The server returns memory of freed objects to the operating system.
+// Resident memory follows the live heap: the server returns the memory of garbage to the operating system.
 func TestMemoryFollowsWhatIsAlive(t *testing.T) {
 	s := harness.Start(t)
 	rounds(t, 1, func(i int) {

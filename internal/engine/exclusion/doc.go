@@ -1,6 +1,6 @@
-// Package exclusion has the rules by which the administrator of a server keeps webhooks,
-// external hooks, policies and initializers away from some requests, ignores their failures,
-// shortens the timeouts of webhooks, or sets how hard entries are enforced (S23, S28.5).
+// Package exclusion has the exclusion rules of a server's administrator. The rules exclude
+// webhooks, external hooks, policies and initializers from some requests, ignore their failures,
+// shorten the timeouts of webhooks, or set the enforcement of entries (S23, S28.5).
 //
 // Package plan applies the rules to requests.
 package exclusion

@@ -13,57 +13,56 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Effect is what a rule does.
+// Effect is the effect of a rule.
 type Effect string
 
 // The effects.
 const (
 	// Skip: no entry of the plugins applies to the request (S23.5).
 	Skip Effect = "skip"
-	// IgnoreFailures: an entry that fails is treated as if its failure policy were Ignore
-	// (S23.6).
+	// IgnoreFailures: a failure is handled as with failure policy Ignore (S23.6).
 	IgnoreFailures Effect = "ignoreFailures"
-	// CapTimeout: a call of a webhook takes timeoutSeconds at most (S23.7).
+	// CapTimeout: a call of a webhook takes at most timeoutSeconds (S23.7).
 	CapTimeout Effect = "capTimeout"
-	// Deny, Warn and Audit: the entries have this mode, whatever their annotations say (S28.5).
+	// Deny, Warn and Audit: the entries have this mode, regardless of their annotations (S28.5).
 	Deny  Effect = "deny"
 	Warn  Effect = "warn"
 	Audit Effect = "audit"
 )
 
-// modes are the modes of the effects that set one.
+// modes are the modes that effects set.
 var modes = map[Effect]registration.Mode{Deny: registration.ModeDeny, Warn: registration.ModeWarn, Audit: registration.ModeAudit}
 
-// Rule is one entry of exclusionRules in the AdmissionConfiguration. A request must match
-// all lists that are not empty, by any value of each (S23.3).
+// Rule is one element of exclusionRules in the AdmissionConfiguration. A request must match all
+// lists that are not empty, by any value of each (S23.3).
 type Rule struct {
-	// Name names the rule in traces, audit events and metrics.
+	// Name identifies the rule in traces, audit events and metrics.
 	Name string `json:"name"`
 	// Effect is skip, ignoreFailures, capTimeout, deny, warn or audit.
 	Effect Effect `json:"effect"`
 	// TimeoutSeconds is the timeout of the effect capTimeout, from 1 to 29.
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
-	// Plugins are the names of the plugins that the rule concerns; empty means all plugins that
-	// support the effect.
+	// Plugins are the names of the plugins of the rule; empty means all plugins that support the
+	// effect.
 	Plugins []string `json:"plugins,omitempty"`
-	// Configurations are the names of the objects that register the entries of a rule with the
-	// effect deny, warn or audit: configurations, policies and bindings; empty means all.
+	// Configurations are the names of webhook configurations, policies and bindings for the effects
+	// deny, warn and audit; empty means all.
 	Configurations []string `json:"configurations,omitempty"`
 	// Operations are CREATE, UPDATE, DELETE and CONNECT.
 	Operations []string `json:"operations,omitempty"`
-	// APIGroups and Resources are those of the request; "*" is any. A resource may have a
+	// APIGroups and Resources match the resource of the request; "*" is any. A resource may have a
 	// subresource, as in rules of webhooks: nodes/status, pods/*, */status, */*.
 	APIGroups []string `json:"apiGroups,omitempty"`
 	Resources []string `json:"resources,omitempty"`
-	// Namespaces and Names are those of the object.
+	// Namespaces and Names match the object.
 	Namespaces []string `json:"namespaces,omitempty"`
 	Names      []string `json:"names,omitempty"`
-	// Users and Groups are those of the user who makes the request.
+	// Users and Groups match the user who makes the request.
 	Users  []string `json:"users,omitempty"`
 	Groups []string `json:"groups,omitempty"`
 }
 
-// Timeout returns how long a call may take at most; 0 if the rule does not say.
+// Timeout returns the maximum duration of a call; 0 if the rule sets none.
 func (r *Rule) Timeout() time.Duration { return time.Duration(r.TimeoutSeconds) * time.Second }
 
 // Rules are all rules of a server, in order. They are immutable; nil has none.
@@ -77,7 +76,7 @@ func (r *Rules) List() []Rule {
 	return r.list
 }
 
-// plugins are the plugins that rules can concern, and the effects that each supports.
+// plugins are the plugins with exclusion rules, and the effects that each supports.
 var plugins = map[string][]Effect{
 	registration.InitializersPlugin:     {Skip},
 	registration.MutatingPolicyPlugin:   {Skip, IgnoreFailures, Deny, Warn, Audit},
@@ -96,8 +95,8 @@ var (
 	}
 )
 
-// New checks rules, and returns them. The error names each wrong field and value, and says what
-// to write instead (S23.2).
+// New checks and returns rules. The error names each wrong field and value, and gives the correct
+// form (S23.2).
 func New(list []Rule) (*Rules, error) {
 	var errs field.ErrorList
 	names := map[string]bool{}
@@ -184,9 +183,9 @@ func (r *Rule) check(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// selects reports whether the rule selects only a part of the requests. A list of all resources
-// without their subresources does not count, because every created object is in a main
-// resource. The group system:authenticated does not count either.
+// selects reports whether the rule selects only some of the requests. A list of all resources
+// without their subresources does not count, because every created object is in a main resource.
+// The group system:authenticated does not count either.
 func (r *Rule) selects() bool {
 	everything := len(r.Resources) == 0 || slices.Contains(r.Resources, "*/*") || slices.Contains(r.Resources, "*")
 	any := len(r.APIGroups) == 0 || slices.Contains(r.APIGroups, "*")
@@ -194,7 +193,7 @@ func (r *Rule) selects() bool {
 	return !everything || !any || !everybody || len(r.Namespaces)+len(r.Names)+len(r.Users)+len(r.Configurations) > 0
 }
 
-// Request is the part of a request that rules are compared with.
+// Request is the part of a request that is compared with rules.
 type Request struct {
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation                    string
@@ -204,18 +203,18 @@ type Request struct {
 	User user.Info
 }
 
-// Exclusion has the rules that match one plugin and one request. Nil means that none matches.
+// Exclusion has the rules that match one plugin and one request. Nil means that no rule matches.
 type Exclusion struct {
-	// Skip, IgnoreFailures and CapTimeout are the rules with these effects; nil for none. Of
-	// several rules with one effect the first one counts, and for CapTimeout the one with the
+	// Skip, IgnoreFailures and CapTimeout are the rules with these effects; nil for none. If
+	// several rules have one effect the first one counts, and for CapTimeout the one with the
 	// shortest time.
 	Skip, IgnoreFailures, CapTimeout *Rule
-	// Modes are the rules that say how hard entries are, in order.
+	// Modes are the rules that set the mode of entries, in order.
 	Modes []*Rule
 }
 
-// For returns the rules that match a plugin and a request, nil if none does. It allocates only
-// when a rule matches.
+// For returns the rules that match a plugin and a request; nil if none does. It allocates only if a
+// rule matches.
 func (r *Rules) For(plugin string, q *Request) *Exclusion {
 	if r == nil {
 		return nil
@@ -248,7 +247,7 @@ func (r *Rules) For(plugin string, q *Request) *Exclusion {
 	return out
 }
 
-// concerns reports whether the rule concerns a plugin.
+// concerns reports whether the rule applies to a plugin.
 func (r *Rule) concerns(plugin string) bool {
 	if len(r.Plugins) > 0 {
 		return slices.Contains(r.Plugins, plugin)
@@ -263,11 +262,11 @@ func (r *Rule) matches(q *Request) bool {
 		in(r.Namespaces, q.Namespace) && in(r.Names, q.Name) && r.byUser(q.User)
 }
 
-// in reports whether a list is empty or has a value.
+// in reports whether a list is empty or contains a value.
 func in(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 
-// Covers reports whether one of the resources of a rule is the resource or subresource of a request
-// (S2.7). "pods/*" covers pods, too.
+// Covers reports whether one of a rule's resources matches the resource or subresource of a request
+// (S2.7). "pods/*" matches pods, too.
 func Covers(resources []string, resource, subresource string) bool {
 	for _, one := range resources {
 		main, sub, _ := strings.Cut(one, "/")
@@ -297,9 +296,8 @@ func (x *Exclusion) Skips() bool { return x != nil && x.Skip != nil }
 // Forgives reports whether failures are ignored.
 func (x *Exclusion) Forgives() bool { return x != nil && x.IgnoreFailures != nil }
 
-// Mode returns the mode that the rules give an entry, and the rule that gives it; nil if none
-// does. configurations are the objects that register the entry. The hardest mode counts
-// (S28.5).
+// Mode returns the mode of an entry set by the rules, and the rule; nil if there is none.
+// configurations are the names of the entry's objects. The strictest mode counts (S28.5).
 func (x *Exclusion) Mode(configurations ...string) (registration.Mode, *Rule) {
 	if x == nil || x.Modes == nil {
 		return "", nil
@@ -317,7 +315,7 @@ func (x *Exclusion) Mode(configurations ...string) (registration.Mode, *Rule) {
 	return "", nil
 }
 
-// Timeout returns how long a call may take whose own timeout is own.
+// Timeout returns the maximum duration of a call whose own timeout is own.
 func (x *Exclusion) Timeout(own time.Duration) time.Duration {
 	if x == nil || x.CapTimeout == nil {
 		return own

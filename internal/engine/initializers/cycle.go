@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// CycleError means that entries of a source cannot be ordered: by its Constraints, each entry
-// acts before the next, and the last before the first.
+// CycleError is the error of entries of a source that cannot be ordered: by its Constraints, each
+// entry acts before the next, and the last before the first.
 type CycleError struct{ Constraints []registration.Constraint }
 
 func (e *CycleError) Error() string {
@@ -22,11 +22,11 @@ func (e *CycleError) Error() string {
 	return "cannot order the " + what + ": " + strings.Join(parts, ", ")
 }
 
-// CheckOrder returns a *CycleError when the wishes of the entries of one source about their
-// order contradict each other, else nil. Names that are not in the list have no effect. For the
-// same list the error has the same cycle.
+// CheckOrder returns a *CycleError if the order constraints of the entries of one source contradict
+// each other, and otherwise nil. Names that are not in the list have no effect. For the same list
+// the error has the same cycle.
 func CheckOrder(list []*registration.Entry) error {
-	// earlier has by name the constraints about what must act before an entry.
+	// earlier has, by name, the constraints on earlier entries.
 	earlier := map[string][]registration.Constraint{}
 	constraints := registration.Constraints(list)
 	for _, c := range constraints {

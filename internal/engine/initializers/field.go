@@ -14,22 +14,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Annotation carries the field in typed objects. Clients can neither see nor
-// write it.
+// Annotation carries the field in typed objects. Clients can neither read nor write it.
 const Annotation = "gatehouse.dev/metadata.initializers"
 
-// Initializers is metadata.initializers. An object that has the field, whatever
-// it contains, is uninitialized (S11.1). The tags have its numbers in protobuf; those from 1000 on
-// belong to fields that Kubernetes did not have.
+// Initializers is metadata.initializers. An object with the field, whatever its content, is
+// uninitialized (S11.1). The tags have its protobuf numbers; numbers from 1000 on belong to fields
+// that Kubernetes did not have.
 type Initializers struct {
-	// Pending lists the initializers that have yet to act, in order. Its merge
-	// key is name.
+	// Pending lists the initializers that have yet to act, in order. Its merge key is name.
 	Pending []Initializer `json:"pending" protobuf:"bytes,1,rep"`
-	// Result, when set, is why initialization failed.
+	// Result, if set, is the status of the failed initialization.
 	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt"`
-	// Paired lists the initializers that were given to the object together with a
-	// finalizer, whether they have acted or not (S11.54). The server keeps the list;
-	// its merge key is name.
+	// Paired lists the initializers that were given to the object together with a finalizer,
+	// whether they have acted or not (S11.54). The server maintains the list; its merge key is
+	// name.
 	Paired []Pair `json:"paired,omitempty" protobuf:"bytes,1000,rep"`
 }
 
@@ -37,8 +35,8 @@ type Initializers struct {
 type Pair struct {
 	Name      string `json:"name" protobuf:"bytes,1,opt"`
 	Finalizer string `json:"finalizer" protobuf:"bytes,2,opt"`
-	// Claimed says that the initializer has begun to act: what it allocates from then
-	// on must be released. The initializer sets it, and nothing takes it back (S11.55).
+	// Claimed reports whether the initializer has begun to act: everything that it allocates
+	// afterwards must be released. The initializer sets it, and it is never unset (S11.55).
 	Claimed bool `json:"claimed,omitempty" protobuf:"varint,3,opt"`
 }
 
@@ -51,8 +49,8 @@ type Initializer struct {
 // complete (S11.38).
 func (i *Initializers) Empty() bool { return len(i.Pending) == 0 && i.Result == nil }
 
-// Leading returns the pending initializers whose turn it is: the first one and, if it is
-// parallel, the parallel ones that directly follow it. The result shares memory with pending.
+// Leading returns the pending initializers whose turn it is: the first one and, if it is parallel,
+// the parallel ones directly after it. The result shares memory with pending.
 func Leading(pending []Initializer, parallel func(name string) bool) []Initializer {
 	if len(pending) == 0 || !parallel(pending[0].Name) {
 		return pending[:min(1, len(pending))]
@@ -64,8 +62,8 @@ func Leading(pending []Initializer, parallel func(name string) bool) []Initializ
 	return pending[:n]
 }
 
-// Get returns the object's initializers, nil when it is initialized or has no metadata. The
-// error means that the object has the field and it cannot be read.
+// Get returns the object's initializers; nil if it is initialized or has no metadata. It is an
+// error if the object has the field but it cannot be parsed.
 func Get(obj runtime.Object) (*Initializers, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		if raw, found, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "initializers"); found && raw != nil {
@@ -84,7 +82,7 @@ func Get(obj runtime.Object) (*Initializers, error) {
 	return i, nil
 }
 
-// Has reports whether the object has the field, without reading it.
+// Has reports whether the object has the field, without parsing it.
 func Has(obj runtime.Object) bool {
 	if u, ok := obj.(*unstructured.Unstructured); ok && Shows(u) {
 		return true
@@ -93,8 +91,8 @@ func Has(obj runtime.Object) bool {
 	return ok
 }
 
-// Result returns the result that an initializer of the object has set, nil when there is none. It
-// reads the field only when there may be one.
+// Result returns the result set by an initializer of the object; nil if there is none. It parses
+// the field only if there may be one.
 func Result(obj runtime.Object) *metav1.Status {
 	if value, ok := carried(obj); ok && !strings.Contains(value, `"result"`) {
 		return nil
@@ -105,17 +103,15 @@ func Result(obj runtime.Object) *metav1.Status {
 	return nil
 }
 
-// Shows reports whether the object has the field where users see it, rather than in
-// the annotation.
+// Shows reports whether the object has the field where users see it, rather than in the annotation.
 func Shows(u *unstructured.Unstructured) bool {
 	metadata, _ := u.Object["metadata"].(map[string]any)
 	return metadata["initializers"] != nil
 }
 
-// Set writes the field: where users see it in an unstructured object that shows it there, and
-// in the annotation of all other objects. Nil removes the field, also from the managedFields of
-// its owners. Set panics on an object without metadata, because such an object cannot be
-// initialized.
+// Set writes the field: in metadata.initializers if an unstructured object has it there, and in the
+// annotation of all other objects. Nil removes the field, also from the managedFields of its
+// owners. Set panics on an object without metadata, because such an object cannot be initialized.
 func Set(obj runtime.Object, i *Initializers) {
 	if u, ok := obj.(*unstructured.Unstructured); ok && Shows(u) {
 		setUnstructured(u, i)
@@ -141,8 +137,8 @@ func Set(obj runtime.Object, i *Initializers) {
 	m.SetAnnotations(next)
 }
 
-// Give makes an object wait for the initializers, in order, and adds their finalizers to it
-// (S11.16, S11.54). Give panics on an object without metadata.
+// Give sets the pending initializers of an object, in order, and adds their finalizers (S11.16,
+// S11.54). Give panics on an object without metadata.
 func Give(obj runtime.Object, list []*registration.Entry) {
 	field := &Initializers{Pending: make([]Initializer, len(list))}
 	m := obj.(metav1.Object)
@@ -163,7 +159,7 @@ func Give(obj runtime.Object, list []*registration.Entry) {
 	Set(obj, field)
 }
 
-// Expose moves the field from the annotation to where users see it, in the content of an
+// Expose moves the field from the annotation to metadata.initializers, in the content of an
 // unstructured object. It modifies content, unless the annotation is absent.
 func Expose(content map[string]any) error {
 	metadata, _ := content["metadata"].(map[string]any)
@@ -184,9 +180,8 @@ func Expose(content map[string]any) error {
 	return nil
 }
 
-// Hide is the inverse of Expose. It checks the field's types and returns an
-// error when they are wrong; unknown lists the fields below metadata.initializers
-// that do not exist.
+// Hide is the inverse of Expose. It checks the field's types and returns an error if they are
+// wrong; unknown lists the unknown fields below metadata.initializers.
 func Hide(content map[string]any) (unknown []string, err error) {
 	metadata, _ := content["metadata"].(map[string]any)
 	if annotations, ok := metadata["annotations"].(map[string]any); ok {
@@ -269,8 +264,8 @@ func without(annotations map[string]string) map[string]string {
 	return next
 }
 
-// fromAny reads the field. unknown lists the fields directly below metadata.initializers that do not
-// exist. The type Status checks the fields of result.
+// fromAny parses the field. unknown lists the unknown fields directly below metadata.initializers.
+// The type Status checks the fields of result.
 func fromAny(raw any) (i *Initializers, unknown []string, err error) {
 	field, ok := raw.(map[string]any)
 	if !ok {

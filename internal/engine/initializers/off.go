@@ -6,9 +6,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Off replaces a Plugin that is switched off. It removes the field from the object that a
-// client writes, and from the stored object as the other plugins see it. An object that was
-// left uninitialized is therefore complete after its next write (S11.3).
+// Off replaces a disabled Plugin. It removes the field from the client's object, and from the
+// stored object for the other plugins. An object that was left uninitialized is therefore complete
+// after its next write (S11.3).
 type Off struct{}
 
 var _ admission.MutationInterface = Off{}

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// disown removes the field from the managedFields of all managers. The library does this only
-// for fields that clients remove, not for those that the server removes. disown also removes a
+// disown removes the field from the managedFields of all managers. k8s.io/apimachinery does this
+// only for fields removed by clients, not for fields removed by the server. disown also removes a
 // manager that owned nothing else.
 func disown(m metav1.Object) {
 	managed := m.GetManagedFields()
@@ -32,8 +32,8 @@ func disown(m metav1.Object) {
 	}
 }
 
-// withoutField returns a set of fields without metadata.initializers, empty if nothing is left,
-// and whether the set had the field. A set that cannot be parsed stays.
+// withoutField returns a set of fields without metadata.initializers, empty if no field is left,
+// and whether the set had the field. A set that cannot be parsed is unchanged.
 func withoutField(fields []byte) (left []byte, found bool) {
 	const metadata, field = "f:metadata", "f:initializers"
 	if !bytes.Contains(fields, []byte(field)) {

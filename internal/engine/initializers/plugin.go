@@ -17,31 +17,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Verb is the permission that a user needs to write an uninitialized object, in addition to the
-// verb of the request.
+// Verb is the permission required to write an uninitialized object, in addition to the verb of the
+// request.
 const Verb = "initialize"
 
-// Options are what a Plugin needs. All fields but Registered must be set.
+// Options configure a Plugin. All fields except Registered must be set.
 type Options struct {
 	// Pending returns the initializers that apply to the new object of a request, in order. Its
-	// error rejects the request. While the registrations are not known, it must be the
-	// retryable error of S11.11.
+	// error rejects the request. While the initializers are unknown, it must be the retryable error
+	// of S11.11.
 	Pending func(context.Context, admission.Attributes) ([]*registration.Entry, error)
-	// Authorizer decides who may write uninitialized objects; with nil, no user may.
+	// Authorizer authorizes writes of uninitialized objects; if it is nil, no user may write them.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Exempt says which kinds have no initializers: those that configure
-	// admission (S2.39).
+	// Exempt reports whether a kind has no initializers: the kinds that configure admission
+	// (S2.39).
 	Exempt func(schema.GroupVersionKind, schema.GroupResource) bool
-	// Registered returns every entry of a source, in order of configuration name. The plugin
-	// calls it when a client writes an InitializerConfiguration, or a webhook configuration or
-	// policy that asks for an order: the new entries and the registered ones together must have
-	// an order. Nil means that no other entries exist. Its error rejects the request.
+	// Registered returns every entry of a source, in order of configuration name. The plugin calls
+	// it if a client writes an InitializerConfiguration, or a webhook configuration or policy with
+	// order annotations: the new entries and the existing ones together must have an order. Nil
+	// means that no other entries exist. Its error rejects the request.
 	Registered func(context.Context, registration.Source) ([]*registration.Entry, error)
 }
 
-// Plugin gives new objects their pending initializers and decides who may change them, in the
-// mutating pass. In the validating pass it checks the changes of later plugins to the list, and
-// the order of the entries that a client registers. It is safe for concurrent use.
+// Plugin gives new objects their pending initializers and authorizes changes of the list, in the
+// mutating pass. In the validating pass it checks the changes of the list by later plugins, and the
+// order of a client's entries. It is safe for concurrent use.
 type Plugin struct{ options Options }
 
 // New returns a Plugin.
@@ -53,7 +53,7 @@ func (p *Plugin) Handles(operation admission.Operation) bool {
 }
 
 // Admit implements admission.MutationInterface. Its errors are 403 for callers without the verb
-// initialize, 422 for changes of the field that are not allowed, and errors of Options.Pending.
+// initialize, 422 for invalid changes of the field, and errors of Options.Pending.
 func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetSubresource() != "" || a.GetObject() == nil {
 		return nil
@@ -103,7 +103,7 @@ func (p *Plugin) create(ctx context.Context, a admission.Attributes, sent *Initi
 	case sent.Empty():
 		Set(a.GetObject(), nil)
 	case len(sent.Paired) > 0:
-		// A list that a client sends with a new object adds no finalizers (S11.18, S11.54).
+		// A client's list in a new object adds no finalizers (S11.18, S11.54).
 		sent.Paired = nil
 		Set(a.GetObject(), sent)
 	}
@@ -181,9 +181,8 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return transition(a, stored, sent)
 }
 
-// ordered rejects a registration object if its entries and the registered ones together have no
-// order. It checks all initializers, and webhooks and policies if the object asks for an order
-// (S5.30).
+// ordered rejects an object if its entries and the existing ones together have no order. It checks
+// all initializers, and webhooks and policies if the object has order annotations (S5.30).
 func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 	own := registration.Ordered(a.GetResource().GroupResource(), a.GetObject())
 	if len(own) == 0 {
@@ -218,13 +217,13 @@ func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 	return nil
 }
 
-// asked reports whether the stored object asks for the same order.
+// asked reports whether the stored object has the same order annotations.
 func asked(before, now []*registration.Entry) bool {
 	return len(before) > 0 && reflect.DeepEqual(before[0].Order, now[0].Order)
 }
 
-// withAbsent adds objects that others name and that do not exist. The creation of such an
-// object is not checked if it has no wish of its own, so its name is checked here.
+// withAbsent adds objects that others name and that do not exist. The creation of such an object is
+// not checked if it has no order annotations itself, so its name is checked here.
 func withAbsent(list []*registration.Entry) []*registration.Entry {
 	known := map[string]bool{}
 	for _, e := range list {
@@ -250,7 +249,7 @@ func immutable(sent *Initializers) *field.Error {
 }
 
 func (p *Plugin) exempt(a admission.Attributes) bool {
-	// The resource of a review is exempt, too, but its object is not stored and cannot keep the
+	// The resource of a review is exempt, too, but its object is not stored and cannot have the
 	// field.
 	return p.options.Exempt(a.GetKind(), schema.GroupResource{Group: a.GetKind().Group})
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/wire"
 )
 
-// In protobuf metadata.initializers is field 16 of ObjectMeta, as it was in Kubernetes 1.7 to
-// 1.13. Today's generated code ignores that number, so this file moves the field between the
-// annotation and the bytes, after encoding and after decoding.
+// In protobuf metadata.initializers is field 16 of ObjectMeta, as in Kubernetes 1.7 to 1.13.
+// Current generated code ignores that number, so this file moves the field between the annotation
+// and the bytes, after encoding and after decoding.
 //
 // All kinds and all lists begin with the same fields. An object is wrapped in a runtime.Unknown
-// after four magic bytes; in a stream it may be without this wrapper.
+// after four magic bytes; in a stream it may lack this wrapper.
 const (
 	unknownRaw       protowire.Number = 2
 	objectMetadata   protowire.Number = 1
@@ -32,8 +32,8 @@ const (
 
 var protobufPrefix = []byte("k8s\x00")
 
-// ExposeProtobuf is Expose for an object or a list that was encoded in protobuf. The result is
-// a copy. It is an error if data is neither.
+// ExposeProtobuf is Expose for an object or a list in protobuf. The result is a copy. It is an
+// error if data is neither.
 func ExposeProtobuf(data []byte, isList bool) ([]byte, error) {
 	expose := exposeIn
 	if isList {
@@ -49,7 +49,7 @@ func ExposeProtobuf(data []byte, isList bool) ([]byte, error) {
 
 func exposeIn(object []byte) ([]byte, error) { return rewrite(object, objectMetadata, exposeInMeta) }
 
-// rewrite returns a message with one of its fields changed, wherever it occurs.
+// rewrite returns a message with a changed field, at each occurrence.
 func rewrite(message []byte, number protowire.Number, change func([]byte) ([]byte, error)) ([]byte, error) {
 	out := make([]byte, 0, len(message))
 	err := wire.Each(message, func(f wire.Field) error {
@@ -68,7 +68,7 @@ func rewrite(message []byte, number protowire.Number, change func([]byte) ([]byt
 	return out, err
 }
 
-// exposeInMeta moves the field from the annotation to where users see it.
+// exposeInMeta moves the field from the annotation to metadata.initializers.
 func exposeInMeta(metadata []byte) ([]byte, error) {
 	if !bytes.Contains(metadata, []byte(Annotation)) {
 		return metadata, nil
@@ -102,9 +102,8 @@ func exposeInMeta(metadata []byte) ([]byte, error) {
 	return protowire.AppendBytes(out, message), nil
 }
 
-// HideProtobuf sets the field of obj, which was decoded from data, to the value that it has in
-// data, which is protobuf. It ignores an object without metadata. The error means that the
-// field cannot be read.
+// HideProtobuf sets the field of obj to its value in data, the protobuf from which obj was decoded.
+// It ignores an object without metadata. It is an error if the field cannot be parsed.
 func HideProtobuf(data []byte, obj runtime.Object) error {
 	if _, ok := obj.(metav1.Object); !ok {
 		return nil
@@ -152,8 +151,8 @@ func content(f wire.Field) ([]byte, error) {
 	return f.Value, nil
 }
 
-// lastField returns the last value of a field, which counts if the field occurs several times;
-// nil if it does not occur.
+// lastField returns the last value of a field, which counts if the field occurs several times; nil
+// if it does not occur.
 func lastField(message []byte, number protowire.Number) (value []byte, err error) {
 	err = wire.Each(message, func(f wire.Field) error {
 		if f.Number == number {

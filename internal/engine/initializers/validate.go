@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MaxPending is how many initializers may be pending in one object. Each of them updates the
-// object, and all webhooks judge the update, so more would take minutes.
+// MaxPending bounds the pending initializers of one object. Each of them updates the object, and
+// all webhooks are called for the update, so more would take minutes.
 const MaxPending = 64
 
 var path = field.NewPath("metadata", "initializers")
 
-// Validate returns what is wrong with a value of metadata.initializers (S11.2). A name may
-// occur once, because it is the merge key of the list. There may be at most MaxPending names.
+// Validate returns the errors in a value of metadata.initializers (S11.2). A name may occur once,
+// because it is the merge key of the list. At most MaxPending names are valid.
 func Validate(i *Initializers) field.ErrorList { return validate(i, MaxPending) }
 
 func validate(i *Initializers, most int) field.ErrorList {
@@ -40,7 +40,7 @@ func validate(i *Initializers, most int) field.ErrorList {
 	return errs
 }
 
-// validateName reports the first thing that is wrong with a name (S1.10).
+// validateName returns the first error in a name (S1.10).
 func validateName(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}

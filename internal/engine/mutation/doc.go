@@ -1,15 +1,14 @@
-// Package mutation turns the values of the expressions of mutating policies into changes, and
+// Package mutation converts the values of the expressions of mutating policies to changes, and
 // merges apply configurations into objects.
 //
-// An expression of type ApplyConfiguration gives an Object: some fields that are merged into
-// the request's object by the schema of its kind, as server-side apply does (S18.11 to S18.16).
-// One of type JSONPatch gives a list of operations (S18.17 to S18.21). NewChange makes a Change
-// of either.
+// An expression of type ApplyConfiguration returns an Object: fields that are merged into the
+// request's object by the schema of its kind, as in server-side apply (S18.11 to S18.16). An
+// expression of type JSONPatch returns a list of operations (S18.17 to S18.21). NewChange converts
+// either to a Change.
 //
 //	expression --(CEL)--> value --NewChange--> Change --(package objects)--> object
 //
-// Package review applies JSON patches, as it does for webhooks. Merge is for apply
-// configurations.
+// Package review applies JSON patches, as for webhooks. Merge applies apply configurations.
 //
 // # Schemas
 //
@@ -18,8 +17,8 @@
 //
 // # Errors
 //
-// Every error is an error of one mutation: the policy's failurePolicy decides whether the
-// request goes on (S18.24). The texts are upstream's.
+// Every error is an error of one mutation: the policy's failurePolicy decides whether the request
+// continues (S18.24). The texts are the same as in k8s.io/apiserver.
 //
 // # Concurrency
 //

@@ -17,24 +17,24 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// Schemas has the schemas of the kinds that a server serves.
+// Schemas has the schemas of the kinds of a server.
 type Schemas interface {
-	// TypeConverter returns the schema of a kind as it is served now, in the form that
-	// server-side apply uses; nil when the kind has no schema.
+	// TypeConverter returns the current schema of a kind in the form for server-side apply; nil if
+	// the kind has no schema.
 	TypeConverter(kind apischema.GroupVersionKind) managedfields.TypeConverter
 }
 
-// errNoSchema is the error for a kind without a schema, in upstream's words. A retry does not
-// help: the server has the schema of a kind as soon as it serves the kind (D51).
+// errNoSchema is the error for a kind without a schema, with the text of k8s.io/apiserver. A retry
+// does not help: the server has the schema of a kind as soon as it serves the kind (D51).
 var errNoSchema = errors.New("no corresponding type for")
 
-// Merge returns the content of object, which is of the given kind, with the fields of an
-// apply configuration merged into it by the schema of the kind (S18.14). Fields are added
-// and replaced, never removed, and no manager owns them (S18.8). Object and configuration
-// are not changed; the result may share memory with both.
+// Merge returns the content of object, which has the given kind, with the fields of an apply
+// configuration merged into it by the schema of the kind (S18.14). Fields are added and replaced,
+// never removed, and no manager owns them (S18.8). Object and configuration are not changed; the
+// result may share memory with both.
 //
-// The error says that the kind has no schema, that the configuration does not fit the schema
-// (S18.13), or that it sets an atomic field (S18.15).
+// It is an error if the kind has no schema, if the configuration does not fit the schema (S18.13),
+// or if it sets an atomic field (S18.15).
 func Merge(schemas Schemas, kind apischema.GroupVersionKind, object runtime.Object, configuration map[string]any) (map[string]any, error) {
 	merged, err := merge(schemas, kind, object, configuration)
 	if err != nil {
@@ -44,7 +44,7 @@ func Merge(schemas Schemas, kind apischema.GroupVersionKind, object runtime.Obje
 }
 
 func merge(schemas Schemas, kind apischema.GroupVersionKind, object runtime.Object, configuration map[string]any) (merged map[string]any, err error) {
-	// The library panics on some values that no schema allows.
+	// The structured-merge-diff library panics on some values that violate the schema.
 	defer func() {
 		if p := recover(); p != nil {
 			merged, err = nil, fmt.Errorf("failed to merge patch: %v", p)
@@ -103,8 +103,8 @@ func typedConfiguration(converter managedfields.TypeConverter, kind apischema.Gr
 }
 
 // atomics appends to found the paths of all atomic lists, maps and structs that v sets: setting
-// some fields of such a value would drop the others. It does not look into maps whose keys the
-// schema does not name (F20).
+// some fields of such a value would drop the others. It skips maps whose keys the schema does not
+// name (F20).
 func atomics(found []string, path fieldpath.Path, s *schema.Schema, ref schema.TypeRef, v value.Value) []string {
 	atom, ok := s.Resolve(ref)
 	if !ok {

@@ -18,31 +18,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Type is the way in which an expression says what to change.
+// Type is the form of a mutation.
 type Type string
 
 // The types of mutations, as policies spell them.
 const (
-	// ApplyConfiguration gives fields that are merged into the object.
+	// ApplyConfiguration returns fields that are merged into the object.
 	ApplyConfiguration Type = "ApplyConfiguration"
-	// JSONPatch gives operations on the object (RFC 6902).
+	// JSONPatch returns operations on the object (RFC 6902).
 	JSONPatch Type = "JSONPatch"
 )
 
-// Change is the change that one mutation asks for. It is immutable, except for Edits.
+// Change is the change of one mutation. It is immutable, except for Edits.
 type Change struct {
-	// Type says which of Configuration and Patch is set.
+	// Type determines which of Configuration and Patch is set.
 	Type Type
-	// Configuration has the fields to merge, as decoded JSON has them. Its apiVersion
-	// and kind do not count (S18.12). Merge takes it.
+	// Configuration has the fields to merge, as decoded JSON. Its apiVersion and kind are ignored
+	// (S18.12). It is a parameter of Merge.
 	Configuration map[string]any
 	// Patch has the operations of a JSON patch.
 	Patch review.Patch
-	// Edits describe the operations of the patch, after it has changed an object.
+	// Edits are the Edits of the patch, after it has changed an object.
 	Edits []review.Edit
 }
 
-// NewChange makes a Change of the value of an expression of type t.
+// NewChange converts the value of an expression of type t to a Change.
 func NewChange(t Type, value ref.Val) (*Change, error) {
 	if t == ApplyConfiguration {
 		configuration, err := configurationOf(value)
@@ -58,12 +58,12 @@ func NewChange(t Type, value ref.Val) (*Change, error) {
 	return &Change{Type: t, Patch: patch}, nil
 }
 
-// Empty reports whether there is nothing to change.
+// Empty reports whether the change has no operations and no fields.
 func (c *Change) Empty() bool { return len(c.Configuration) == 0 && len(c.Patch) == 0 }
 
-// MarshalJSON encodes the change as an array of operations: those of a JSON patch, or one with
-// the op merge for each field of a configuration, by path, whose value is merged into the
-// object's value at the path.
+// MarshalJSON encodes the change as an array of operations: the operations of a JSON patch, or an
+// operation with the op merge for each field of a configuration, by path, whose value is merged
+// into the object's value at the path.
 func (c *Change) MarshalJSON() ([]byte, error) {
 	list := slices.Clone(c.Patch)
 	if c.Type == ApplyConfiguration {
@@ -104,8 +104,8 @@ func configurationOf(value ref.Val) (map[string]any, error) {
 	return content, nil
 }
 
-// checkNames compares the names of an Object's types with the fields that have them (S18.11).
-// It sorts several mistakes by their texts.
+// checkNames compares the names of an Object's types with their fields (S18.11). It sorts several
+// errors by their texts.
 func checkNames(object *dynamic.ObjectVal) error {
 	err := object.CheckTypeNamesMatchFieldPathNames()
 	if err == nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// PatchError returns the error of a JSON patch that could not be applied to object, which is
-// JSON, because of cause. The sentence is that of upstream's patch library (S18.18): people
-// know it, and tools search for it.
+// PatchError returns the error of a JSON patch that could not be applied to object, which is JSON,
+// because of cause. The sentence is the same as in the patch library of k8s.io/apiserver (S18.18):
+// people know it, and tools search for it.
 func PatchError(object []byte, patch review.Patch, cause error) error {
 	if limit := (*review.LimitError)(nil); errors.As(cause, &limit) {
 		return fmt.Errorf("JSON Patch: %w", limit)
 	}
 	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
-		// The library would apply the patch again, without a limit of time.
+		// The library would apply the patch again, without a time limit.
 		return fmt.Errorf("JSON Patch: %w", cause)
 	}
 	if err := libraryError(object, patch); err != nil && !errors.Is(err, jsonpatch.ErrTestFailed) {
@@ -29,7 +29,7 @@ func PatchError(object []byte, patch review.Patch, cause error) error {
 	return fmt.Errorf("JSON Patch: %w", cause)
 }
 
-// libraryError applies a patch with the library and returns its error.
+// libraryError applies a patch with the patch library and returns its error.
 func libraryError(object []byte, patch review.Patch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -55,7 +55,7 @@ func libraryError(object []byte, patch review.Patch) (err error) {
 	return err
 }
 
-// quote writes a string as Go does, and as upstream does here.
+// quote formats a string in Go syntax, as k8s.io/apiserver does here.
 func quote(s string) *json.RawMessage {
 	raw := json.RawMessage(strconv.Quote(s))
 	return &raw

@@ -17,8 +17,8 @@ import (
 // maxSafe is the largest integer that every reader of JSON represents exactly.
 const maxSafe = 1<<53 - 1
 
-// valueOf returns the value of an operation as decoded JSON has it: integers as int64. An
-// integer beyond maxSafe becomes a string (S18.21).
+// valueOf converts the value of an operation to decoded JSON: integers as int64. An integer beyond
+// maxSafe becomes a string (S18.21).
 func valueOf(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.String:
@@ -36,7 +36,7 @@ func valueOf(v ref.Val) (any, error) {
 			return nil, err
 		}
 	}
-	// CEL's own way to JSON is by the message that stands for any JSON value.
+	// CEL converts values to JSON through structpb.Value.
 	message, err := v.ConvertToNative(reflect.TypeFor[*structpb.Value]())
 	var data []byte
 	if err == nil {
@@ -52,8 +52,8 @@ func valueOf(v ref.Val) (any, error) {
 	return out, nil
 }
 
-// writable reports whether a pointer can be part of a patch. Upstream writes pointers as Go
-// does, which is not JSON where there are control characters.
+// writable reports whether a pointer can be part of a patch. k8s.io/apiserver formats pointers in
+// Go syntax, which is not JSON if there are control characters.
 func writable(pointer string) bool {
 	for i := 0; i < len(pointer); i++ {
 		if c := pointer[i]; c < ' ' || c > '~' || c == '\\' || c == '"' {

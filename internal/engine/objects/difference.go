@@ -16,9 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Difference returns the JSON patch that makes one object of another, both as users see
-// them in a kind; nil when they are the same. Elements of lists are compared by position.
-// The objects are not changed.
+// Difference returns the JSON patch from one object to another, both as users see them in a kind;
+// nil if they are equal. Elements of lists are compared by position. The objects are not changed.
 func Difference(before, after runtime.Object, kind schema.GroupVersionKind, o admission.ObjectInterfaces) ([]byte, error) {
 	if Same(before, after) {
 		return nil, nil
@@ -41,7 +40,7 @@ func Difference(before, after runtime.Object, kind schema.GroupVersionKind, o ad
 	return json.Marshal(d)
 }
 
-// Edits describes the operations of a difference, with the values in the object before.
+// Edits returns the Edits of a difference, with the values in the object before.
 func Edits(before runtime.Object, patch []byte, kind schema.GroupVersionKind, o admission.ObjectInterfaces) []review.Edit {
 	p, err := review.DecodePatch(patch)
 	if err != nil || len(p) == 0 {
@@ -62,7 +61,7 @@ func Edits(before runtime.Object, patch []byte, kind schema.GroupVersionKind, o 
 // difference is a JSON patch.
 type difference review.Patch
 
-// value adds the operations that turn before into after, two values of decoded JSON.
+// value adds the operations from before to after, two decoded JSON values.
 func (d *difference) value(path string, before, after any) {
 	was, wasMap := before.(map[string]any)
 	is, isMap := after.(map[string]any)

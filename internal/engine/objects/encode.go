@@ -10,9 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// encodeContent encodes the content of an unstructured object, to the same bytes as
-// json.Marshal, with a fraction of its allocations. Encoding is most of the work for a large
-// object.
+// encodeContent encodes the content of an unstructured object, to the same bytes as json.Marshal,
+// with a fraction of its allocations. Encoding is most of the work for a large object.
 func encodeContent(content map[string]any) ([]byte, error) {
 	e := encoders.Get().(*contentEncoder)
 	e.out, e.keys = e.out[:0], e.keys[:0]
@@ -27,7 +26,7 @@ func encodeContent(content map[string]any) ([]byte, error) {
 	return out, nil
 }
 
-// maxKept bounds, in bytes, the buffers that are kept for the next object.
+// maxKept bounds, in bytes, the buffers that are reused for the next object.
 const maxKept = 1 << 20
 
 var encoders = sync.Pool{New: func() any { return &contentEncoder{} }}

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// encodeObject encodes an object as webhooks see it. An object that carries
-// metadata.initializers in an annotation is shown with the field.
+// encodeObject encodes an object for webhooks. If the object carries metadata.initializers in an
+// annotation, the result has the field instead.
 func encodeObject(obj runtime.Object) ([]byte, error) {
 	if !initializers.Has(obj) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
@@ -28,8 +28,8 @@ func encodeObject(obj runtime.Object) ([]byte, error) {
 	return encodeContent(content)
 }
 
-// exposed returns the content of an object with metadata.initializers where users
-// see it. The object is not changed, but may share memory with the result.
+// exposed returns the content of an object with metadata.initializers in the field that users see.
+// The object is not changed, but may share memory with the result.
 func exposed(obj runtime.Object) (map[string]any, error) {
 	var content map[string]any
 	if u, ok := obj.(*unstructured.Unstructured); ok {
@@ -71,8 +71,8 @@ func decodeObject(content map[string]any, into runtime.Object, strict bool) erro
 	return err
 }
 
-// hide moves metadata.initializers into the annotation that carries it. It changes nothing
-// below the top level of content.
+// hide moves metadata.initializers to the annotation. It changes nothing below the top level of
+// content.
 func hide(content map[string]any) error {
 	metadata, _ := content["metadata"].(map[string]any)
 	if _, ok := metadata["initializers"]; ok {
@@ -82,8 +82,8 @@ func hide(content map[string]any) error {
 	return err
 }
 
-// ownMetadata replaces the metadata of content, which may be shared, by a copy
-// whose fields and annotations can be changed.
+// ownMetadata replaces the metadata of content, which may be shared, by a copy whose fields and
+// annotations can be changed.
 func ownMetadata(content map[string]any) {
 	metadata, ok := content["metadata"].(map[string]any)
 	if !ok {
@@ -96,8 +96,8 @@ func ownMetadata(content map[string]any) {
 	}
 }
 
-// asSeen returns an object as users see it: one that carries
-// metadata.initializers in an annotation is shown with the field.
+// asSeen returns an object as users see it: if it carries metadata.initializers in an annotation,
+// the result has the field instead.
 func asSeen(obj runtime.Object) (runtime.Object, error) {
 	if obj == nil || !initializers.Has(obj) {
 		return obj, nil

@@ -14,16 +14,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// errInitializers rejects changes that only initializers may make (D70).
+// errInitializers rejects changes that are reserved for initializers (D70).
 var errInitializers = errors.New("metadata.initializers cannot be changed by a policy: only initializers do that")
 
-// Mutate applies the change of a policy's mutation to the object of f, and makes the result,
-// with its kind's defaults, the newest object (S18.3, S18.4). It reports whether the result
-// differs from the object before. After an error the object is as before.
+// Mutate applies the change of a policy's mutation to the object of f, and makes the result, with
+// its kind's defaults, the newest object (S18.3, S18.4). It reports whether the result differs from
+// the previous object. After an error the object is unchanged.
 //
-// A JSON patch whose test fails changes nothing, and is not an error (S18.19). After a JSON
-// patch, a typed object must have no unknown fields (S18.20). Applying a JSON patch ends when ctx
-// ends.
+// A JSON patch whose test fails changes nothing, and is not an error (S18.19). After a JSON patch,
+// a typed object must have no unknown fields (S18.20). Applying a JSON patch ends when ctx ends.
 func (s *Set) Mutate(ctx context.Context, f *Form, change *mutation.Change, schemas mutation.Schemas) (changed bool, err error) {
 	object, err := s.mutated(ctx, f, change, schemas)
 	if err != nil {
@@ -31,7 +30,7 @@ func (s *Set) Mutate(ctx context.Context, f *Form, change *mutation.Change, sche
 	}
 	edited := object != nil
 	if !edited || isUnstructured(object) {
-		// The result shares memory with the object before, and is compared with it.
+		// The result shares memory with the previous object, and is compared with it.
 		if !edited {
 			object = f.object
 		}
@@ -48,8 +47,7 @@ func (s *Set) Mutate(ctx context.Context, f *Form, change *mutation.Change, sche
 	return changed, nil
 }
 
-// mutated returns the object of f with a change applied, before defaulting; nil when nothing
-// changes.
+// mutated returns the object of f with a change applied, before defaulting; nil if nothing changes.
 func (s *Set) mutated(ctx context.Context, f *Form, change *mutation.Change, schemas mutation.Schemas) (runtime.Object, error) {
 	if change.Type == mutation.ApplyConfiguration {
 		return s.merged(f, change.Configuration, schemas)
@@ -72,7 +70,7 @@ func (s *Set) mutated(ctx context.Context, f *Form, change *mutation.Change, sch
 }
 
 // merged returns the object of f with an apply configuration merged into it. The list of
-// initializers stays where the object has it, which the configuration must not touch.
+// initializers stays where the object has it; the configuration must not set it.
 func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Schemas) (runtime.Object, error) {
 	if touchesInitializers(configuration) {
 		return nil, errInitializers
@@ -100,8 +98,8 @@ func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Sch
 	return typed, nil
 }
 
-// touchesInitializers reports whether a configuration sets the list of initializers, or the
-// annotation that carries it.
+// touchesInitializers reports whether a configuration sets the list of initializers, or its
+// annotation.
 func touchesInitializers(configuration map[string]any) bool {
 	metadata, _ := configuration["metadata"].(map[string]any)
 	if _, field := metadata["initializers"]; field {
@@ -117,7 +115,7 @@ func isUnstructured(object runtime.Object) bool {
 	return ok
 }
 
-// sameInitializers reports whether two objects wait for the same initializers.
+// sameInitializers reports whether two objects have the same initializers.
 func sameInitializers(a, b runtime.Object) bool {
 	if !initializers.Has(a) && !initializers.Has(b) {
 		return true

@@ -17,42 +17,42 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Set holds the object and the old object of one request, in every kind that was used so far.
-// The objects are converted and encoded once for each kind, until a hook or policy changes the
+// Set holds the object and the old object of one request, in every kind that was used so far. The
+// objects are converted and encoded once for each kind, until a webhook or policy changes the
 // object (S5.3, S6.5).
 //
-// The request's own object is the hub object. It is brought up to date by Settle, and when
-// another kind is needed after a change.
+// The request's own object is the hub object. Settle updates it, and so does a conversion to
+// another kind after a change.
 type Set struct {
 	a     admission.Attributes
 	o     admission.ObjectInterfaces
 	forms []*Form
-	// latest has the object as a hook changed it, while the hub object does
-	// not; nil when the hub object is up to date.
+	// latest has the newest object if it is newer than the hub object; nil if the hub object is up
+	// to date.
 	latest *Form
-	// generation counts the changes, those by conversion included.
+	// generation counts the changes, including changes by conversion.
 	generation int
 	// options are the operation's options, encoded.
 	options []byte
 }
 
-// Form is the objects in one kind. It is valid until the object changes.
+// Form has the objects in one kind. It is valid until the object changes.
 type Form struct {
 	kind schema.GroupVersionKind
-	// object is nil when the request has none, or when stale.
+	// object is nil if the request has none, or if stale.
 	object runtime.Object
 	stale  bool
 	old    runtime.Object
-	// oldJSON is old encoded; an old object never changes.
+	// oldJSON is the encoded old object, which never changes.
 	oldJSON []byte
-	// payload is the objects encoded; nil until Encode is called. After that it is never
-	// changed, only replaced.
+	// payload has the encoded objects; nil until Encode is called. After that it is never changed,
+	// only replaced.
 	payload *review.Payload
-	// bodies are the reviews made of the payload.
+	// bodies are the reviews with the payload.
 	bodies []knownBody
 }
 
-// knownBody is a review that can be sent to any number of hooks.
+// knownBody is a review that can be sent to any number of webhooks.
 type knownBody struct {
 	version     review.Version
 	resource    schema.GroupVersionResource
@@ -63,21 +63,20 @@ type knownBody struct {
 // New returns the objects of a request.
 func New(a admission.Attributes, o admission.ObjectInterfaces) *Set { return &Set{a: a, o: o} }
 
-// Generation counts the changes of the object so far. A decision about the object holds until
+// Generation counts the changes of the object so far. A decision about the object is valid until
 // the generation changes.
 func (s *Set) Generation() int { return s.generation }
 
 // Old returns the stored object, in any kind; nil when the request has none.
 func (s *Set) Old() runtime.Object { return s.a.GetOldObject() }
 
-// ConvertsTo reports whether As has to convert the object that a hook changed, which
-// may change it once more.
+// ConvertsTo reports whether As has to convert the object after a change by a webhook. The
+// conversion may change it once more.
 func (s *Set) ConvertsTo(kind schema.GroupVersionKind) bool {
 	return s.latest != nil && s.latest.kind != kind
 }
 
-// Kind returns a kind in which the Set has the objects already; ok is false when there is none
-// yet.
+// Kind returns a kind in which the Set already has the objects; ok is false if there is none yet.
 func (s *Set) Kind() (kind schema.GroupVersionKind, ok bool) {
 	if len(s.forms) == 0 {
 		return kind, false
@@ -85,7 +84,7 @@ func (s *Set) Kind() (kind schema.GroupVersionKind, ok bool) {
 	return s.forms[0].kind, true
 }
 
-// Pend makes the object wait for the initializers, in order.
+// Pend adds the initializers, in order, to the object's pending list.
 func (s *Set) Pend(given []*registration.Entry) {
 	object := s.a.GetObject()
 	if object == nil {
@@ -106,8 +105,8 @@ func (s *Set) Complete(change func(metav1.Object)) {
 	}
 }
 
-// Changed notes that the request's own object may have been changed since New or the last
-// call of Settle.
+// Changed records that the request's own object may have changed since New or the last call of
+// Settle.
 func (s *Set) Changed() {
 	if s.a.GetObject() == nil {
 		return
@@ -118,8 +117,7 @@ func (s *Set) Changed() {
 	s.generation++
 }
 
-// Newest returns the object with all changes so far, in any kind; nil when the request has
-// none.
+// Newest returns the object with all changes so far, in any kind; nil if the request has none.
 func (s *Set) Newest() runtime.Object {
 	if s.latest != nil {
 		return s.latest.object
@@ -159,7 +157,7 @@ func (s *Set) As(kind schema.GroupVersionKind) (*Form, error) {
 	return f, nil
 }
 
-// convert returns obj in a kind: itself if it has that kind already (S2.28).
+// convert returns obj in a kind: obj itself if it already has that kind (S2.28).
 func (s *Set) convert(obj runtime.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
 	if obj.GetObjectKind().GroupVersionKind() == kind {
 		return obj, nil
@@ -175,7 +173,7 @@ func (s *Set) convert(obj runtime.Object, kind schema.GroupVersionKind) (runtime
 	return out, nil
 }
 
-// Replace makes object, which has f's kind, the newest.
+// Replace makes object, which has f's kind, the newest object.
 func (s *Set) Replace(f *Form, object runtime.Object) {
 	for _, other := range s.forms {
 		other.drop()
@@ -185,8 +183,8 @@ func (s *Set) Replace(f *Form, object runtime.Object) {
 	s.generation++
 }
 
-// Fork returns a copy of the objects in a kind. Changes of the copy do not affect s, and the
-// copy has no other kind. The error means that the objects cannot be converted.
+// Fork returns a copy of the objects in a kind. Changes of the copy do not affect s, and the copy
+// has no other kind. It is an error if the objects cannot be converted.
 func (s *Set) Fork(kind schema.GroupVersionKind) (*Set, error) {
 	f, err := s.As(kind)
 	if err != nil {
@@ -201,7 +199,7 @@ func (s *Set) Fork(kind schema.GroupVersionKind) (*Set, error) {
 	return fork, nil
 }
 
-// Settle brings the hub object up to date (S5.11).
+// Settle updates the hub object (S5.11).
 func (s *Set) Settle() error {
 	if s.latest == nil {
 		return nil
@@ -220,15 +218,15 @@ func (s *Set) Settle() error {
 		hub.GetObjectKind().SetGroupVersionKind(kind)
 		return nil
 	}
-	// From now on the hub object counts, with all changes by the conversion.
+	// From now on the hub object is the newest, with all changes by the conversion.
 	f.drop()
 	s.generation++
 	return s.o.GetObjectConvertor().Convert(from, hub, nil)
 }
 
-// Seen returns both objects in a kind, as users see them: an object with metadata.initializers
-// in an annotation has the field instead. Match conditions use these objects. The caller must
-// not change them.
+// Seen returns both objects in a kind, as users see them: an object with metadata.initializers in
+// an annotation has the field instead. Match conditions use these objects. The caller must not
+// change them.
 func (s *Set) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
 	f, err := s.As(kind)
 	if err != nil {
@@ -246,7 +244,7 @@ func (s *Set) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, er
 // HasObject reports whether the request has an object.
 func (f *Form) HasObject() bool { return f.object != nil }
 
-// drop forgets the object, which is not the newest any more.
+// drop discards the object, which is no longer the newest.
 func (f *Form) drop() {
 	f.object, f.stale = nil, true
 	f.payload, f.bodies = nil, nil
@@ -278,8 +276,8 @@ func (s *Set) Encode(f *Form) (*review.Payload, error) {
 	return p, nil
 }
 
-// Body returns the review of a version about f, with a resource and subresource, that NewBody
-// made since the object changed; nil when there is none.
+// Body returns the review of a version for f, with a resource and subresource, that NewBody
+// returned since the object changed; nil if there is none.
 func (f *Form) Body(version review.Version, resource schema.GroupVersionResource, subresource string) *review.Body {
 	for _, b := range f.bodies {
 		if b.version == version && b.resource == resource && b.subresource == subresource {
@@ -289,8 +287,8 @@ func (f *Form) Body(version review.Version, resource schema.GroupVersionResource
 	return nil
 }
 
-// NewBody makes the review of a version about f, which can be sent to any number of hooks. The
-// error says which object cannot be encoded.
+// NewBody returns the review of a version for f, which can be sent to any number of webhooks. The
+// error names the object that cannot be encoded.
 func (s *Set) NewBody(f *Form, version review.Version, request *review.Request) (*review.Body, error) {
 	payload, err := s.Encode(f)
 	if err != nil {

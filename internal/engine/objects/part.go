@@ -13,19 +13,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// layout has the places of the top-level members of a kind in its Go type.
+// layout has the fields of a kind's Go type for its top-level members.
 type layout struct {
 	// typeMeta is the index of the field with apiVersion and kind.
 	typeMeta int
-	// members are the indices of all other fields, by their JSON names.
+	// members are the indexes of all other fields, by their JSON names.
 	members map[string]int
 }
 
-// layouts has the *layout of every type seen so far; nil for types without one.
+// layouts has the *layout of every type used so far; nil for types without one.
 var layouts sync.Map
 
-// layoutOf returns the layout of a type, nil if it is not a plain struct of a
-// type meta and named members.
+// layoutOf returns the layout of a type; nil unless it is a plain struct of a type meta and named
+// members.
 func layoutOf(t reflect.Type) *layout {
 	if known, ok := layouts.Load(t); ok {
 		return known.(*layout)
@@ -57,10 +57,10 @@ func newLayout(t reflect.Type) *layout {
 	return l
 }
 
-// patchedPart is patched for a typed object and a patch that stays within some of its top-level
-// members. Only these members are converted to JSON and back; the others stay as they are. The
-// cost of a patch then depends on the members it touches: labels of a large object are cheap to
-// set. ok is false when the patch or the type is not like that.
+// patchedPart is patched for a typed object and a patch that changes only some of its top-level
+// members. Only these members are converted to JSON and back; the others stay unchanged. The cost
+// of a patch then depends on the changed members: it is cheap to set labels of a large object. ok
+// is false for other patches and types.
 func (s *Set) patchedPart(f *Form, p *patching) (changed bool, object runtime.Object, ok bool, err error) {
 	members, ok := p.patch.Members()
 	if !ok || initializers.Has(f.object) {

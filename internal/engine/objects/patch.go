@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// KindError means that a patch changed the kind of the object (S5.8).
+// KindError is the error of a patch that changes the kind of the object (S5.8).
 type KindError struct {
 	From, To schema.GroupVersionKind
 }
@@ -29,11 +29,11 @@ func (e *KindError) Error() string {
 	return fmt.Sprintf("it changes the object from %s to %s", e.From, e.To)
 }
 
-// Apply applies a patch to the object of f, and makes the result the newest object, with its
-// kind's defaults (S5.4). It reports whether the patch changed the object before defaulting
-// (S5.5); if so, edits describe its operations. The error is a *KindError, or says why the
-// patch cannot be applied; the object is then as before (S5.12). Applying ends when ctx ends, and
-// takes memory of room, which may be nil (S5.33).
+// Apply applies a patch to the object of f, and makes the result the newest object, with its kind's
+// defaults (S5.4). It reports whether the patch changed the object before defaulting (S5.5); if so,
+// edits are the Edits of the patch. If the patch cannot be applied, Apply returns an error,
+// possibly a *KindError, and the object is unchanged (S5.12). Applying ends when ctx ends, and
+// reserves memory of room, which may be nil (S5.33).
 func (s *Set) Apply(ctx context.Context, room review.Room, f *Form, p review.Patch) (changed bool, edits []review.Edit, err error) {
 	changed, object, err := s.patched(f, &patching{ctx: ctx, room: room, patch: p, edits: &edits})
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Set) Apply(ctx context.Context, room review.Room, f *Form, p review.Pat
 		s.Replace(f, object)
 		return true, edits, nil
 	}
-	// Defaults are set after every patch. If the patch changed nothing, a default is missing
-	// only if an earlier plugin left the object incomplete.
+	// Defaults are set after every patch. If the patch changed nothing, a default is missing only
+	// if an earlier plugin left the object incomplete.
 	object = f.object.DeepCopyObject()
 	s.o.GetObjectDefaulter().Default(object)
 	if !equality.Semantic.DeepEqual(f.object, object) {
@@ -54,7 +54,8 @@ func (s *Set) Apply(ctx context.Context, room review.Room, f *Form, p review.Pat
 	return false, nil, nil
 }
 
-// patching is a patch that is applied until ctx ends, with memory of room, nil for any.
+// patching is the application of a patch until ctx ends, with memory of room; a nil room has no
+// bound.
 type patching struct {
 	ctx   context.Context
 	room  review.Room
@@ -68,8 +69,8 @@ type patching struct {
 // patched returns the object of f with a patch applied, before defaulting, and whether the two
 // differ (S5.4, S5.5). If they do not, it returns no object.
 //
-// The result may share memory with the object it was made from. Defaulting it in place is safe
-// nevertheless: the other object belongs to the same request, and is not used any more.
+// The result may share memory with the previous object. Defaulting it in place is still safe: the
+// previous object belongs to the same request, and is no longer used.
 func (s *Set) patched(f *Form, p *patching) (changed bool, object runtime.Object, err error) {
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
 		return p.content(u, f.kind)
@@ -80,7 +81,7 @@ func (s *Set) patched(f *Form, p *patching) (changed bool, object runtime.Object
 	return s.patchedWhole(f, p)
 }
 
-// patchedWhole is patched for a typed object, by way of its JSON.
+// patchedWhole is patched for a typed object, by means of its JSON.
 func (s *Set) patchedWhole(f *Form, p *patching) (changed bool, object runtime.Object, err error) {
 	payload, err := s.Encode(f)
 	if err != nil {
@@ -100,7 +101,7 @@ func (s *Set) patchedWhole(f *Form, p *patching) (changed bool, object runtime.O
 	return !asWritten.DeepEqual(f.object, object), object, nil
 }
 
-// decoded returns the typed object of patched content, which has the kind of f.
+// decoded returns the typed object of patched content with the kind of f.
 func (s *Set) decoded(f *Form, p *patching, content map[string]any) (runtime.Object, error) {
 	object, err := s.o.GetObjectCreater().New(f.kind)
 	if err == nil {
@@ -115,8 +116,8 @@ func (s *Set) decoded(f *Form, p *patching, content map[string]any) (runtime.Obj
 	return object, checkKind(object, f.kind)
 }
 
-// applied returns content with the patch applied, and whether the patch changed it. If it did,
-// applied sets edits.
+// applied returns content with the patch applied, and whether the patch changed it. If so, applied
+// sets edits.
 func (p *patching) applied(content map[string]any) (patched map[string]any, changed bool, err error) {
 	patched, changed, err = p.patch.ApplyToMap(p.ctx, p.room, content)
 	if err == nil && changed {
@@ -154,9 +155,8 @@ var (
 	errItems    = errors.New(`it adds an array named "items", which makes the object a list`)
 )
 
-// checkContent does for an unstructured object what decoding does for a typed one: metadata
-// must be an object after the patch. The later validation of the object reports absent
-// metadata.
+// checkContent checks an unstructured object like the decoding of a typed one: metadata must be an
+// object after the patch. The later validation of the object reports absent metadata.
 func checkContent(u *unstructured.Unstructured, p review.Patch) error {
 	if members, ok := p.Members(); ok && !slices.Contains(members, "metadata") && !slices.Contains(members, "items") {
 		return nil
@@ -178,9 +178,8 @@ func checkContent(u *unstructured.Unstructured, p review.Patch) error {
 	return nil
 }
 
-// asWritten is semantic equality of objects of which one has been through JSON,
-// where times have whole seconds and microseconds. The object of a create has a
-// finer time in its managed fields.
+// asWritten is semantic equality of objects if one of them was converted to JSON, where times have
+// whole seconds and microseconds. The object of a create has a finer time in its managed fields.
 var asWritten = func() conversion.Equalities {
 	e := conversion.Equalities{Equalities: maps.Clone(equality.Semantic.Equalities)}
 	err := e.AddFuncs(
@@ -200,8 +199,8 @@ func checkKind(object runtime.Object, want schema.GroupVersionKind) error {
 	return nil
 }
 
-// restoreKind sets the apiVersion and kind of a typed object again if a policy's patch removed
-// them, because the type determines both (S18.20).
+// restoreKind restores the apiVersion and kind of a typed object if a policy's patch removed them,
+// because the type determines both (S18.20).
 func restoreKind(object runtime.Object, kind schema.GroupVersionKind) {
 	got := object.GetObjectKind().GroupVersionKind()
 	got.Kind = cmp.Or(got.Kind, kind.Kind)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Same reports quickly whether two objects of one type have the same content. It may return
-// false for values that are written differently and mean the same, such as quantities.
+// Same reports quickly whether two objects of one type have the same content. It may return false
+// for equivalent values with different spellings, such as quantities.
 func Same(one, other runtime.Object) bool {
 	if u, ok := one.(*unstructured.Unstructured); ok {
 		v, ok := other.(*unstructured.Unstructured)
@@ -68,7 +68,7 @@ func sameValue(a, b reflect.Value) bool {
 }
 
 // sameFields compares structs. Most fields of two copies of an object have the same bytes in
-// memory, also strings, whose contents the copies share. Only the other fields need a closer
+// memory, including strings, whose contents the copies share. Only the other fields need a closer
 // comparison.
 func sameFields(a, b reflect.Value) bool {
 	if !a.CanAddr() || !b.CanAddr() {
@@ -99,8 +99,8 @@ func memory(v reflect.Value) []byte {
 // place is the range of a field in its struct, in bytes.
 type place struct{ from, to uintptr }
 
-// placesOfTypes remembers the places of the fields of each struct type: a map of
-// reflect.Type to []place.
+// placesOfTypes caches the places of the fields of each struct type: a map of reflect.Type to
+// []place.
 var placesOfTypes sync.Map
 
 func placesOf(t reflect.Type) []place {

@@ -9,12 +9,12 @@ import (
 // sizeOfMap estimates the memory of a map without its keys and values.
 const sizeOfMap = 48
 
-// Size returns about how many bytes of memory an object takes, including the strings that it
-// shares with other objects.
+// Size estimates the memory of an object in bytes, including the strings that it shares with other
+// objects.
 func Size(obj runtime.Object) int { return sizeOf(reflect.ValueOf(obj)) }
 
-// sizeOf returns the memory to which a value refers, without the value itself. API types have
-// no cycles.
+// sizeOf returns the size of the memory to which a value refers, without the value itself. API
+// types have no cycles.
 func sizeOf(v reflect.Value) int {
 	switch v.Kind() {
 	case reflect.String:

@@ -7,16 +7,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// Cost is what one expression of a policy cost so far.
+// Cost is the cost so far of one expression of a policy.
 type Cost struct {
 	// Field is the path of the expression in the policy.
 	Field string
 	// Text is the expression, and Scope the scope of its variables.
 	Text  string
 	Scope expression.Scope
-	// Most is the highest cost of one evaluation since the policy was written or this
-	// process began, in the units of CEL, with the variables that it was the first to use; 0
-	// when it was not evaluated. Limit is what one evaluation may cost.
+	// Most is the highest cost of one evaluation since the policy was written or this process
+	// began, in CEL cost units, including the variables that it evaluated first; 0 if it was not
+	// evaluated. Limit is the limit of one evaluation.
 	Most, Limit uint64
 }
 
@@ -33,7 +33,7 @@ func newSpent(p *registration.Policy) spent {
 }
 
 // Costs returns the costs of the expressions so far, in the order of the fields. The cost of an
-// expression includes the variables that it was the first to use.
+// expression includes the variables that it evaluated first.
 func (p *Policy) Costs() []Cost {
 	var list []Cost
 	add := func(field string, e *expression.Expression, most *expression.Most) {
@@ -44,7 +44,7 @@ func (p *Policy) Costs() []Cost {
 	return list
 }
 
-// visit gets an expression of a policy with the path of its field, and what it cost.
+// visit is called with an expression of a policy, the path of its field, and its highest cost.
 type visit func(field string, e *expression.Expression, most *expression.Most)
 
 // conditions calls f with the match conditions, in order.
@@ -54,8 +54,8 @@ func (p *Policy) conditions(f visit) {
 	})
 }
 
-// others calls f with all expressions but the match conditions and the variables, in the order of
-// the fields.
+// others calls f with all expressions except the match conditions and the variables, in the order
+// of the fields.
 func (p *Policy) others(f visit) {
 	for i := range p.Validations {
 		v := &p.Validations[i]
@@ -72,7 +72,7 @@ func (p *Policy) others(f visit) {
 	}
 }
 
-// field is the path of the expression of the mutation.
+// field returns the path of the mutation's expression.
 func (m *Mutation) field(i int) string {
 	if m.JSONPatch {
 		return fmt.Sprintf("spec.mutations[%d].jsonPatch.expression", i)

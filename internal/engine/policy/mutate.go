@@ -10,21 +10,21 @@ import (
 
 // Outcome is the result of one mutation's expression.
 type Outcome struct {
-	// Change is the change that the mutation asks for; nil if the expression failed with Err.
+	// Change is the change by the mutation; nil if the expression failed with Err.
 	Change *mutation.Change
 	Err    error
-	// Cost and Elapsed are those of the expression and of the variables that it uses.
+	// Cost and Elapsed include the expression and the variables that it uses.
 	Cost    uint64
 	Elapsed time.Duration
 }
 
-// Mutate evaluates one mutation. Each has a budget of its own, and evaluates the variables
-// that it uses anew (S16.9, S16.14).
+// Mutate evaluates one mutation. Each evaluation has a budget of its own, and evaluates its
+// variables anew (S16.9, S16.14).
 func (p *Policy) Mutate(ctx context.Context, in *Input, index int) Outcome {
 	start := time.Now()
 	m := &p.Mutations[index]
 	if err := m.Patch.Err(); err != nil {
-		// The text is that of the compiler alone (S16.3).
+		// The text is the compiler's message without a prefix (S16.3).
 		return Outcome{Err: err, Elapsed: time.Since(start)}
 	}
 	run := p.Run(ctx, in)

@@ -15,18 +15,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// Policy is a policy whose expressions are ready to be evaluated. They are compiled when
-// they are first needed.
+// Policy is a policy whose expressions are ready for evaluation. They are compiled when they are
+// first needed.
 type Policy struct {
 	// Conditions are the match conditions; nil when there are none.
 	Conditions *condition.Set
-	// Variables are the variables, which all expressions except the conditions may use; nil
-	// when there are none.
+	// Variables are the variables, which all expressions except the conditions may use; nil if
+	// there are none.
 	Variables *expression.Variables
-	// Validations and AuditAnnotations are those of a ValidatingAdmissionPolicy.
+	// Validations and AuditAnnotations belong to a ValidatingAdmissionPolicy.
 	Validations      []Validation
 	AuditAnnotations []AuditAnnotation
-	// Mutations are those of a MutatingAdmissionPolicy.
+	// Mutations belong to a MutatingAdmissionPolicy.
 	Mutations []Mutation
 
 	spent   spent
@@ -36,7 +36,7 @@ type Policy struct {
 // Validation is one validation.
 type Validation struct {
 	registration.Validation
-	// Holds must be true. Says is the messageExpression, nil when there is none.
+	// Holds must be true. Says is the messageExpression; nil if there is none.
 	Holds *expression.Expression
 	Says  *expression.Expression
 }
@@ -49,12 +49,12 @@ type AuditAnnotation struct {
 
 // Mutation is one mutation.
 type Mutation struct {
-	// JSONPatch says which of the two kinds of patches the value is.
+	// JSONPatch reports whether the value is a JSON patch rather than an apply configuration.
 	JSONPatch bool
 	Patch     *expression.Expression
 }
 
-// Compile makes a policy, with the expressions of a cache.
+// Compile returns a policy, with the expressions of a cache.
 func Compile(cache *expression.Cache, e *registration.Entry) *Policy {
 	p := e.Policy
 	scope := expression.Scope{Params: p.ParamKind != nil, Authorizer: true}
@@ -90,7 +90,7 @@ func Compile(cache *expression.Cache, e *registration.Entry) *Policy {
 	return out
 }
 
-// Watch shows the evaluations of the policy to a witness. Call it before the policy is used.
+// Watch sets the witness of the policy's evaluations. Call it before the policy is used.
 func (p *Policy) Watch(w expression.Witness) {
 	p.witness = w
 	p.Conditions.Watch(w)
@@ -137,10 +137,10 @@ type Input struct {
 	// Request has the request in the kind that matched; policies that matched the same
 	// kind share it.
 	Request *expression.Request
-	// Own is the resource of the request, and Matched the one that the rules of the policy
-	// matched (S16.5).
+	// Own is the resource of the request, and Matched the resource that the policy's rules matched
+	// (S16.5).
 	Own, Matched schema.GroupVersionResource
-	// Params is nil when the policy has none, or the binding names none.
+	// Params is nil if the policy has none, or the binding refers to none.
 	Params runtime.Object
 }
 
@@ -149,8 +149,7 @@ func (p *Policy) Match(ctx context.Context, in *Input) condition.Result {
 	return p.Conditions.Eval(ctx, in.Request, in.Own, in.Params)
 }
 
-// Run starts a run of expressions that may use everything that a policy declares: those of
-// validations and of mutations.
+// Run starts a run of expressions with all declarations of a policy, for validations and mutations.
 func (p *Policy) Run(ctx context.Context, in *Input) *expression.Run {
 	return in.Request.NewRun(ctx, p.options(in, true))
 }
@@ -162,8 +161,8 @@ func (p *Policy) options(in *Input, authorizer bool) expression.Options {
 	}
 }
 
-// The limits of cost, in the units of CEL: of a whole evaluation without its conditions,
-// and of each expression.
+// Cost limits in CEL cost units: of a whole evaluation without its conditions, and of each
+// expression.
 const (
 	CostLimit           = expression.RunBudget
 	ExpressionCostLimit = expression.PerExpression

@@ -14,37 +14,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// Result is what a ValidatingAdmissionPolicy says about a request with one param.
+// Result is the result of a ValidatingAdmissionPolicy for a request with one param.
 type Result struct {
-	// Condition is the result of the match conditions. If one is false or they failed, nothing
-	// else was evaluated.
+	// Condition is the result of the match conditions. If one is false or they failed, no other
+	// expression was evaluated.
 	Condition condition.Result
-	// Findings are the results of the validations, in the order in which they count. A finding
-	// with Whole set says why some validations were not evaluated.
+	// Findings are the results of the validations, in order of precedence. A finding with Whole set
+	// has the reason why some validations were not evaluated.
 	Findings []Finding
 	// Annotations are the values of audit annotations, in order.
 	Annotations []Annotation
-	// Cost is that of all expressions together, Elapsed how long they took.
+	// Cost is the cost of all expressions together, and Elapsed their duration.
 	Cost    uint64
 	Elapsed time.Duration
 }
 
 // Finding is the result of one validation.
 type Finding struct {
-	// Index is the place of the validation in the policy. Whole is set for a finding about the
-	// whole evaluation; Index then means nothing.
+	// Index is the index of the validation in the policy. Whole is set for a finding about the
+	// whole evaluation; Index is then meaningless.
 	Index int
 	Whole bool
-	// Violated reports whether the expression is false. If it is not, the expression is true,
-	// or could not be evaluated because of Err. The failure policy applies to Err (S17.6).
+	// Violated reports whether the expression is false. Otherwise the expression is true, or could
+	// not be evaluated because of Err. The failure policy applies to Err (S17.6).
 	Violated bool
 	Err      error
 	// Message and Reason are for the user, if the validation is violated or failed.
 	Message string
 	Reason  metav1.StatusReason
-	// Why says why the validation is violated, if somebody asked.
+	// Why explains why the validation is violated, if requested.
 	Why expression.Why
-	// Cost and Elapsed are those of the validation's expression.
+	// Cost and Elapsed belong to the validation's expression.
 	Cost    uint64
 	Elapsed time.Duration
 }
@@ -55,15 +55,15 @@ func (f *Finding) Holds() bool { return !f.Violated && f.Err == nil }
 // Annotation is the value of one audit annotation.
 type Annotation struct {
 	Key string
-	// Value is empty when there is nothing to record (S17.19).
+	// Value is empty if nothing is recorded (S17.19).
 	Value string
-	// Err is why there is no value.
+	// Err is the evaluation error.
 	Err     error
 	Cost    uint64
 	Elapsed time.Duration
 }
 
-// maxAnnotation is how many bytes of a value are recorded.
+// maxAnnotation bounds, in bytes, the recorded part of a value.
 const maxAnnotation = 10 << 10
 
 // Validate evaluates the policy.
@@ -83,7 +83,7 @@ func (p *Policy) Validate(ctx context.Context, in *Input) Result {
 	return r
 }
 
-// judge evaluates everything but the conditions.
+// judge evaluates everything except the conditions.
 func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
 	run := p.Run(ctx, in)
 	defer run.End()
@@ -96,7 +96,7 @@ func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
 		r.spend(o.Cost)
 		if err != nil {
 			r.overflow(findings, o, err)
-			// The budget is used up, so the messages are not evaluated.
+			// The budget is exhausted, so the messages are not evaluated.
 			for j := range r.Findings {
 				if f := &r.Findings[j]; f.Violated {
 					f.Message = p.fallback(f.Index)
@@ -117,12 +117,12 @@ func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
 	if violated {
 		p.say(run.Continue(p.options(in, false)), r)
 	}
-	// The texts are in the result, and the next run counts for itself.
+	// The texts are in the result, and the next run has its own limit.
 	run.End()
 	p.annotate(ctx, in, r)
 }
 
-// overflow notes that the budget was used up. Violations found before stay (D49).
+// overflow records that the budget was exhausted. Earlier violations remain (D49).
 func (r *Result) overflow(findings []Finding, o expression.Outcome, err error) {
 	r.Findings = []Finding{{Whole: true, Err: err, Message: err.Error(), Reason: metav1.StatusReasonInvalid, Elapsed: o.Elapsed}}
 	for _, f := range findings {
@@ -134,11 +134,11 @@ func (r *Result) overflow(findings []Finding, o expression.Outcome, err error) {
 
 // spend adds the cost of an expression.
 func (r *Result) spend(cost uint64) {
-	// An expression whose cost is not known has used up its budget.
+	// An expression of unknown cost has exhausted its budget.
 	r.Cost += min(cost, expression.RunBudget)
 }
 
-// say makes the messages of violated validations (S17.9, D60).
+// say sets the messages of violated validations (S17.9, D60).
 func (p *Policy) say(run *expression.Run, r *Result) {
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -162,8 +162,8 @@ func (p *Policy) say(run *expression.Run, r *Result) {
 	}
 }
 
-// silence notes that the messages used up the budget. Every violation then has this error as
-// its message, and stays a violation (S17.10, D49).
+// silence records that the messages exhausted the budget. Every violation then has this error as
+// its message, and remains a violation (S17.10, D49).
 func (p *Policy) silence(r *Result, err error) {
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Violated {
@@ -172,7 +172,7 @@ func (p *Policy) silence(r *Result, err error) {
 	}
 }
 
-// sentence returns the message that an expression gave; empty when it cannot be used.
+// sentence returns the message returned by an expression; empty if it is unusable.
 func sentence(o *expression.Outcome) string {
 	text, _ := value(o)
 	text = strings.TrimSpace(text)
@@ -182,7 +182,8 @@ func sentence(o *expression.Outcome) string {
 	return text
 }
 
-// fallback is the message of a validation without one that was evaluated.
+// fallback returns the message of a validation without a messageExpression, or whose
+// messageExpression was not evaluated.
 func (p *Policy) fallback(index int) string {
 	v := &p.Validations[index]
 	if message := strings.TrimSpace(v.Message); message != "" {
@@ -219,9 +220,9 @@ func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
 	r.Annotations = annotations
 }
 
-// Why says why a validation is false. Only what is false has a part that makes it so.
+// Why explains why a validation is false. Only a false validation has a part that makes it false.
 func (p *Policy) Why(ctx context.Context, in *Input, index int) expression.Why {
-	// A witness has seen the evaluation that this one repeats.
+	// A witness has already seen the evaluation that this one repeats.
 	o := p.options(in, true)
 	o.Witness = nil
 	run := in.Request.NewRun(ctx, o)
@@ -229,7 +230,7 @@ func (p *Policy) Why(ctx context.Context, in *Input, index int) expression.Why {
 	return run.Why(p.Validations[index].Holds)
 }
 
-// value is the text of an outcome, if it is one.
+// value returns the text of an outcome, if it is a text.
 func value(o *expression.Outcome) (string, bool) {
 	if o.Value == nil {
 		return "", false

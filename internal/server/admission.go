@@ -84,7 +84,7 @@ type admitter struct {
 	creations *namespaces.Creations
 	// fences keep quotas exact.
 	fences *quotas.Fences
-	// gone drops the series that metrics have of deleted objects and kinds.
+	// gone drops the metric series of deleted objects and kinds.
 	gone    *series.Gone
 	counted staleseries.Registrations
 	// drained is closed when no more requests come.
@@ -324,7 +324,8 @@ func (a *admitter) observe(e initialization.Event) {
 	}
 }
 
-// read counts a read of the registrations, and announces which of them the engine cannot use.
+// read counts a read of the registrations, and announces the registrations that the engine cannot
+// use.
 func (a *admitter) read(r snapshot.Read) {
 	admission.CountRead(r)
 	a.announcer.Observe(r)
@@ -334,8 +335,8 @@ func (a *admitter) read(r snapshot.Read) {
 	}
 }
 
-// replicaSettle is how long other replicas may take to learn of a new kind, or of a namespace
-// that is being deleted.
+// replicaSettle is how long other replicas may take to see a new kind, or a namespace that is being
+// deleted.
 const replicaSettle = 2 * time.Second
 
 // settle returns how long to wait for other replicas; 0 when there are none.

@@ -4,9 +4,9 @@ import (
 	"context"
 )
 
-// A server is put together in phases. Each phase is a type: it has all parts of the phase
-// before it, and the parts that one function makes out of these. Code that uses a part a phase
-// too early does not compile. Only connect.go gives a part calls to a part of a later phase.
+// A server is assembled in phases. Each phase is a type: it has all parts of the previous phase,
+// and the parts that one function makes from these. Code that uses a part a phase too early does
+// not compile. Only connect.go gives a part calls to a part of a later phase.
 
 // assemble puts a server together. The caller closes ends, also after an error.
 func assemble(ctx context.Context, o *opened) (*assembly, error) {

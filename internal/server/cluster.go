@@ -36,7 +36,7 @@ import (
 // peerPort is the default port on which members listen for each other, as in etcd.
 const peerPort = 2380
 
-// renewPeersEvery is how often a member looks whether its certificate has to be renewed.
+// renewPeersEvery is how often a member checks whether its certificate has to be renewed.
 const renewPeersEvery = 12 * time.Hour
 
 // parseCluster checks the options of members. A server with the data directory of a member is a member, whatever its
@@ -201,7 +201,7 @@ func (s *settings) preparePeers() error {
 	return nil
 }
 
-// renewPeers keeps the certificate of a member good until ctx ends.
+// renewPeers renews the certificate of a member before it expires, until ctx ends.
 func (s *settings) renewPeers(ctx context.Context) {
 	tick := time.NewTicker(renewPeersEvery)
 	defer tick.Stop()
@@ -265,7 +265,7 @@ func (s *settings) judgingFlags() map[string][]members.Flag {
 	return map[string][]members.Flag{"enable-admission-plugins": list}
 }
 
-// ClusterKeys begins the keys of tokens and members in an etcd whose keys have a prefix.
+// ClusterKeys is the prefix of the keys of tokens and members in an etcd whose keys have a prefix.
 func ClusterKeys(etcdPrefix string) string { return path.Join(etcdPrefix, "gatehouse", "cluster") }
 
 // admits lets servers join; next answers all other requests.

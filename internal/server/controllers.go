@@ -18,7 +18,7 @@ import (
 // the controllers.
 const leaseOfControllers = "gatehouse-controllers"
 
-// controlled is the phase in which the controllers are made, which work on objects outside of
+// controlled is the phase in which the controllers are made. Controllers work on objects outside of
 // requests.
 type controlled struct {
 	*exposed

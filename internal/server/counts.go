@@ -22,7 +22,7 @@ const (
 	// countSample is the number of objects that are read to estimate the average size of a
 	// resource's objects.
 	countSample = 10
-	// maxCounts bounds the resources whose count is kept: users can ask for any name.
+	// maxCounts bounds the resources with a cached count, because users can ask for any name.
 	maxCounts = 1000
 )
 

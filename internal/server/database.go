@@ -128,7 +128,7 @@ func openValues(ctx context.Context, s *settings) (*encryption.Transformers, err
 	return values, err
 }
 
-// namespaces reads namespaces as they are in etcd.
+// namespaces reads namespaces from etcd.
 func (db *database) namespaces() namespaces.Stored {
 	return namespaces.Stored{Decoder: legacyscheme.Codecs.UniversalDeserializer(), Values: db.values}
 }
@@ -160,7 +160,7 @@ func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernet
 	return &client
 }
 
-// newPlaces returns where each resource is stored and in which version, as kube-apiserver does.
+// newPlaces returns the prefix and the stored version of each resource, as in kube-apiserver.
 func newPlaces(s *settings, version compatibility.EffectiveVersion, endpoints []string) (*serverstorage.DefaultStorageFactory, error) {
 	etcdOptions := options.NewEtcdOptions(storagebackend.NewDefaultConfig(s.EtcdPrefix, nil))
 	etcdOptions.StorageConfig.Transport.ServerList = endpoints

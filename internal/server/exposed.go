@@ -99,7 +99,7 @@ type api struct {
 	static    resources.Static
 	endpoints []*resources.Endpoint
 	custom    *customresources.Server
-	// shown shows clients which kinds there are.
+	// shown publishes the kinds to clients.
 	shown *publish.Kinds
 	// explanations explain requests.
 	explanations *explain.Explanations
@@ -154,7 +154,7 @@ func newPopulated(st *storing) (*populated, error) {
 }
 
 // proxyTransport reaches pods and services by their addresses. It does not verify their
-// certificates, since no known authority has signed them.
+// certificates, because no known certificate authority has signed them.
 func proxyTransport(s *settings) *http.Transport {
 	return utilnet.SetTransportDefaults(&http.Transport{DialContext: s.DialWebhook, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}})
 }
@@ -334,8 +334,7 @@ func (a *api) install(generic *genericapiserver.GenericAPIServer, oldClients boo
 	if oldClients {
 		m.UnlistedHandle(openapi.OldPath, a.shown.OpenAPI)
 	}
-	// The index has all paths that are listed, and the paths of the groups and versions that
-	// there are now.
+	// The index lists the registered paths, and the paths of the current groups and versions.
 	routes.Index{}.Install(routes.ListedPathProviders{generic, publish.Index{Handler: a.shown.Discovery}}, m)
 }
 
@@ -368,8 +367,7 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 	return customresources.New(options)
 }
 
-// apiServices returns the group of the kind APIService, which puts other servers behind this
-// one (S22.1).
+// apiServices returns the group of the kind APIService, which registers aggregated servers (S22.1).
 func apiServices(p *populated) *resources.Group {
 	return &resources.Group{
 		GroupVersion: aggregation.GroupVersion, Storage: aggregation.Storage(p.stores.factory, p.places.StorageConfig),

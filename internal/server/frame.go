@@ -64,7 +64,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.DebugSocketPath = s.Features.DebugSocketPath
 	config.Flagz = s.Flags
 	config.SkipOpenAPIInstallation = true
-	// Package inflight bounds requests, and lets a request that waits give back its place.
+	// Package inflight bounds requests, and a request that waits can give back its place.
 	if s.fair() {
 		config.FlowControl = &inflight.Fair{
 			Interface: utilflowcontrol.New(self.informers, self.client.FlowcontrolV1(), s.MaxRequestsInFlight+s.MaxMutatingRequestsInFlight),

@@ -10,9 +10,10 @@ import (
 // generated matches the random suffix that the API appends to metadata.generateName.
 const generated = `[bcdfghjklmnpqrstvwxz2456789]{5}\b`
 
-// alike gives errors of one cause one text, whatever name the API chose for the object: web-x7k2p
-// becomes web-*. A controller writes the error into an event FailedCreate of the owner. The
-// object has another name in each try, and only equal events are counted in one Event.
+// alike gives errors with the same cause the same text, whatever name the API generated for the
+// object: web-x7k2p becomes web-*. A controller writes the error into an event FailedCreate of the
+// owner. The object has another name in each attempt, and only equal events are counted in one
+// Event.
 type alike struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

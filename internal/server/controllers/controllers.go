@@ -72,7 +72,7 @@ type Options struct {
 	Tokens serviceaccount.TokenGenerator
 }
 
-// Controllers are the controllers that were chosen. They are made by New and run once.
+// Controllers are the chosen controllers. They are made by New and run once.
 type Controllers struct {
 	options Options
 	rows    []row
@@ -117,7 +117,7 @@ func New(o Options) (*Controllers, error) {
 // time, and does not block.
 func (c *Controllers) KindsChanged() { c.kinds.announce() }
 
-// RootChanged has the controllers begin again with the present RootCA. It may be called at any time.
+// RootChanged restarts the controllers with the current RootCA. It may be called at any time.
 func (c *Controllers) RootChanged() { c.root.announce() }
 
 // Run runs the controllers until ctx ends, or, with an Election, whenever it is this
@@ -132,14 +132,13 @@ func (c *Controllers) Run(ctx context.Context) {
 	}
 }
 
-// firstRetry and lastRetry bound how long a term waits before it tries again to start a
-// controller.
+// firstRetry and lastRetry bound how long a term waits before it retries the start of a controller.
 const (
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 )
 
-// terms runs the controllers until ctx ends, and begins again when the RootCA changes: upstream's controllers
-// take it when they are made.
+// terms runs the controllers until ctx ends, and restarts them when the RootCA changes: upstream's
+// controllers read it when they are made.
 func (c *Controllers) terms(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := c.root.await()
@@ -190,7 +189,8 @@ func (c *Controllers) term(ctx context.Context) {
 	}
 }
 
-// wakeAndRun runs a controller from when one of its resources has an object until ctx ends.
+// wakeAndRun waits until one of the resources of a controller has an object, and then runs the
+// controller until ctx ends.
 func (t *term) wakeAndRun(ctx context.Context, r row) {
 	var prefixes []string
 	for _, resource := range r.wakes {
@@ -269,7 +269,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// change lets goroutines wait for the next change of something. The zero value is ready.
+// change lets goroutines wait for the next change. The zero value is ready.
 type change struct {
 	mu   sync.Mutex
 	next chan struct{}

@@ -28,8 +28,8 @@ import (
 const (
 	// countAtMost bounds a count that must be exact; the controller tries again later.
 	countAtMost = 10 * time.Second
-	// countTries is how often a quota is counted when charges keep coming meanwhile, before the
-	// count is left for later. A quota that is full gets no more charges.
+	// countTries is how often a quota is counted when charges keep arriving meanwhile, before the
+	// count is postponed. A full quota gets no more charges.
 	countTries = 5
 	// nearlyFull is the share of a limit at which a quota counts as full.
 	nearlyFull = 0.9
@@ -119,9 +119,8 @@ func lowers(before, after corev1.ResourceList) bool {
 	return false
 }
 
-// frees reports whether a quota that is full, or nearly so, has room after it was counted. Its
-// next count must not wait: it delays only creates that are refused anyway, and clients need the
-// room.
+// frees reports whether a quota that is full, or nearly so, has room after it was counted. Its next
+// count must not wait: it delays only creates that would be refused, and clients need the room.
 func frees(full *corev1.ResourceQuota, after corev1.ResourceList) bool {
 	for name, hard := range full.Status.Hard {
 		used, now := full.Status.Used[name], after[name]
@@ -154,7 +153,7 @@ func (q exactQuota) recount(ctx context.Context, about *corev1.ResourceQuota, o 
 	}
 	next := current.DeepCopy()
 	next.Status.Hard = current.Spec.Hard.DeepCopy()
-	// The use of resources that cannot be counted stays as it is.
+	// The use of resources that cannot be counted is not changed.
 	all := corev1.ResourceList{}
 	maps.Copy(all, current.Status.Used)
 	maps.Copy(all, used)

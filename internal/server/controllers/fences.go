@@ -14,9 +14,9 @@ import (
 // fencesPage is how many fences are read at a time.
 const fencesPage = 500
 
-// forgetFences returns a function that deletes the fences of namespaces that are gone, including
-// namespaces that went while no server ran controllers. It must be called while a controller is
-// made.
+// forgetFences returns a function that deletes the fences of deleted namespaces, including
+// namespaces that were deleted while no server ran controllers. It must be called while a
+// controller is made.
 func (t *term) forgetFences() (func(context.Context), error) {
 	fences := t.options.Fences
 	if fences == nil {

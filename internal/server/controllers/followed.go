@@ -30,8 +30,8 @@ const (
 	idle = time.Minute
 )
 
-// followed are the informers of the metadata of objects of any kind. Kinds come and go; an
-// informer lives as long as a controller follows its kind. (The factories of client-go keep an
+// followed are the informers of the metadata of objects of any kind. Kinds are added and removed;
+// an informer lives as long as a controller follows its kind. (The factories of client-go keep an
 // informer for ever.)
 type followed struct {
 	ctx    context.Context
@@ -50,8 +50,8 @@ type followed struct {
 type followedKind struct {
 	informers.GenericInformer
 	// users counts the controllers that run with the kind; made is when the kind got its first
-	// handler. When the garbage collector adds kinds and one of them is gone, it gives up, and
-	// never runs with the kinds to which it has added handlers already.
+	// handler. When the garbage collector adds kinds and one of them has been removed, it fails,
+	// and never runs with the kinds to which it has added handlers already.
 	users int
 	made  time.Time
 	// stop ends the informer; it is nil before the informer is started. since is when the
@@ -110,7 +110,7 @@ func (f *followed) run(kind *followedKind) {
 	f.running.Go(func() { kind.Informer().RunWithContext(ctx) })
 }
 
-// forget drops kinds that have handlers and with which no controller runs. The lock is held.
+// forget drops kinds that have handlers and that no running controller uses. The lock is held.
 func (f *followed) forget() {
 	for resource, kind := range f.kinds {
 		if kind.users == 0 && kind.stop == nil && time.Since(kind.made) > idle {
@@ -132,13 +132,13 @@ func (f *followed) Shutdown() {
 	f.running.Wait()
 }
 
-// follower is the informer of a kind in the hands of one user.
+// follower is the informer of a kind for one controller.
 type follower struct {
 	informers.GenericInformer
 	all      *followed
 	resource schema.GroupVersionResource
-	// kind is the followed kind. handler is the registration of the user's handler there; nil
-	// before there is one. runs is set while the user's controller runs.
+	// kind is the followed kind. handler is the registration of the controller's handler there; nil
+	// before there is one. runs is set while the controller runs.
 	kind    *followedKind
 	handler cache.ResourceEventHandlerRegistration
 	runs    bool

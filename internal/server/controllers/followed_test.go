@@ -87,9 +87,9 @@ func TestAKindIsFollowedWhileSomebodyWantsIt(t *testing.T) {
 	})
 }
 
-// S22.24: a kind that got a handler and no controller leaves nothing, though a controller of
-// the same kind comes and goes: upstream's collector adds handlers and does not run when one
-// of the kinds that it adds is gone meanwhile.
+// S22.24: a kind that got a handler and no controller leaves nothing behind, even if a controller
+// of the same kind starts and ends: upstream's collector adds handlers and does not run when one of
+// the kinds that it adds has been removed meanwhile.
 func TestAHandlerWithoutAControllerLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())

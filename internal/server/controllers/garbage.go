@@ -20,8 +20,8 @@ import (
 // kube-controller-manager.
 const collectors = 20
 
-// collectGarbage deletes the objects whose owners are gone, and carries out the
-// propagation policies of deletions.
+// collectGarbage deletes the objects whose owners are absent, and carries out the propagation
+// policies of deletions.
 func collectGarbage(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	config := t.config("generic-garbage-collector")
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return certain{everything{next}} })

@@ -32,8 +32,8 @@ func Workloads() []string {
 }
 
 // Missing returns, for the resources of workloads and for pods, a text that names the missing
-// controllers or nodes. It returns nil when the selection names the controllers one by one: then
-// the other controllers run elsewhere.
+// controllers or nodes. It returns nil when the selection names each controller, because the other
+// controllers then run elsewhere.
 func Missing(selection []string, fakeNodes int) map[schema.GroupResource]string {
 	named := func(entry string) bool { return entry == None || entry != all && !strings.ContainsAny(entry[:1], "+-") }
 	if slices.ContainsFunc(selection, named) && !slices.Contains(selection, all) {

@@ -36,8 +36,8 @@ type progress struct {
 }
 
 const (
-	// holdAtMost bounds how long the event of an owner is held back. A kind whose objects cannot
-	// be read, as when a conversion webhook is down, must not stop the collector.
+	// holdAtMost bounds how long the event of an owner is delayed. A kind whose objects cannot be
+	// read, as when a conversion webhook is down, must not stop the collector.
 	holdAtMost = 10 * time.Second
 	// lookInterval is how often the revision of a monitor that is behind is read.
 	lookInterval = 2 * time.Millisecond
@@ -45,7 +45,7 @@ const (
 	perLook = 100
 )
 
-// kindProgress is how far the monitor of one kind is. The methods of a nil kindProgress do
+// kindProgress is the progress of the monitor of one kind. The methods of a nil kindProgress do
 // nothing.
 type kindProgress struct {
 	progress *progress
@@ -154,7 +154,8 @@ func (k *kindProgress) hold(before, after any) {
 	k.progress.await(ctx, k, owner.GetNamespace(), revision)
 }
 
-// dependentsFirst reports whether the dependents of an object are orphaned or deleted before it goes.
+// dependentsFirst reports whether the dependents of an object are orphaned or deleted before the
+// object.
 func dependentsFirst(m metav1.Object) bool {
 	return m.GetDeletionTimestamp() != nil && slices.ContainsFunc(m.GetFinalizers(), func(f string) bool {
 		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
@@ -209,7 +210,7 @@ func (p *progress) await(ctx context.Context, owner *kindProgress, namespace str
 
 // targets returns the revision that the monitor of each kind must reach. It leaves out kinds
 // without objects. An object that was stored before the revision and written since has a higher
-// one, so the result is at most the given revision.
+// revision, so the result is at most the given revision.
 func (p *progress) targets(ctx context.Context, kinds []*kindProgress, namespace string, revision uint64) (map[*kindProgress]uint64, error) {
 	targets := map[*kindProgress]uint64{}
 	for some := range slices.Chunk(kinds, perLook) {
@@ -217,7 +218,7 @@ func (p *progress) targets(ctx context.Context, kinds []*kindProgress, namespace
 		for i, k := range some {
 			prefix := k.prefix
 			if namespace != "" {
-				// An object in a namespace owns others in it only.
+				// An object in a namespace owns only objects in the same namespace.
 				prefix += namespace + "/"
 			}
 			newest[i] = clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1),

@@ -24,11 +24,10 @@ const (
 	quotaWorkers = 5
 	// recount is how often the controller counts every quota again.
 	recount = 5 * time.Minute
-	// overlooked is how often remind looks for quotas that were not counted, or counted too
-	// early.
+	// overlooked is how often remind checks for quotas that were not counted, or counted too early.
 	overlooked = 2 * time.Second
-	// recountAt and recountLast are the numbers of looks after which a quota that did not change
-	// is counted again.
+	// recountAt and recountLast are the numbers of checks after which an unchanged quota is counted
+	// again.
 	recountAt, recountLast = 1, 8
 )
 
@@ -136,7 +135,7 @@ func (q *quotaInformer) remind(ctx context.Context) {
 	}
 }
 
-// again lets the controller count a quota, if the quota exists.
+// again makes the controller count a quota, if the quota exists.
 func (q *quotaInformer) again(id types.NamespacedName) {
 	if quota, err := q.Lister().ResourceQuotas(id.Namespace).Get(id.Name); err == nil {
 		q.handler.OnAdd(quota, false)

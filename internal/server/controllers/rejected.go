@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/replies"
 )
 
-// pace is how long a controller waits after failures one after the other: first, then twice as
-// long each time, and last at most.
+// pace is how long a controller waits after consecutive failures: first, then twice as long each
+// time, and last at most.
 type pace struct{ first, last time.Duration }
 
 // usual is the pace of most of upstream's controllers.
@@ -36,11 +36,11 @@ func (p pace) after(failures int) time.Duration {
 }
 
 const (
-	// maxOwners bounds the owners that are known, and knownFor is how long a rejection is: longer
-	// than any controller waits.
+	// maxOwners bounds the recorded owners, and knownFor is how long a rejection is recorded:
+	// longer than any controller waits.
 	maxOwners, knownFor = 4096, time.Hour
-	// verdict is how long a new object counts as neither rejected nor initialized. It is the time
-	// that an initializer has by default.
+	// verdict is how long a new object counts as neither rejected nor initialized. It is the
+	// default time of an initializer.
 	verdict = 5 * time.Second
 )
 
@@ -98,7 +98,7 @@ func (r *Rejections) Seen(resource schema.GroupResource, object metav1.Object, e
 	if one == nil {
 		one = &rejected{}
 	}
-	// Objects that were made before the owner was known do not count one by one.
+	// Objects that were made before the first rejection was recorded do not count separately.
 	if one.count == 0 || !one.tried.IsZero() {
 		one.count, one.at, one.tried = one.count+1, time.Now(), time.Time{}
 	}
@@ -109,7 +109,8 @@ func (r *Rejections) Seen(resource schema.GroupResource, object metav1.Object, e
 	r.owners.Add(m, one)
 }
 
-// Initialized notes that an object is initialized: its owner's objects are not rejected any more.
+// Initialized notes that an object is initialized, so that objects of its owner are no longer
+// rejected.
 func (r *Rejections) Initialized(resource schema.GroupResource, object metav1.Object) {
 	r.owners.Remove(makerOf(resource.Resource, object))
 }
@@ -143,7 +144,7 @@ func (r *Rejections) refuses(m maker, p pace) *metav1.Status {
 	return nil
 }
 
-// answered notes the answer to a create that refuses let through.
+// answered records the response to a create that refuses allowed.
 func (r *Rejections) answered(m maker, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 )
 
 // S11.66: the creates of a controller for an owner whose last object an initializer rejected fail
-// with the error of the rejection, until the controller's pace allows another one.
+// with the error of the rejection, until the controller's pace allows another create.
 func TestRejectedOwnersWait(t *testing.T) {
 	const ms = time.Millisecond
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-x7k2p", errors.New("no"))

@@ -96,9 +96,9 @@ func Check(selection []string) error {
 	return err
 }
 
-// elsewhere are the controllers of a kube-controller-manager that are not in the table,
-// with the names of older releases: they are about nodes, clouds, metrics, or storage
-// that is attached to nodes.
+// elsewhere are the controllers of a kube-controller-manager that are not in the table, with the
+// names of older releases. They manage nodes, clouds, metrics, or storage that is attached to
+// nodes.
 var elsewhere = []string{
 	"device-taint-eviction-controller",
 	"horizontal-pod-autoscaler-controller", "horizontalpodautoscaling",

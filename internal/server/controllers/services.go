@@ -16,8 +16,8 @@ import (
 // The work of the controllers of services, as in a kube-controller-manager.
 const (
 	serviceWorkers = 5
-	// perSlice and perSubset are how many endpoints there are at most in a slice, and in
-	// the slices of a subset of Endpoints.
+	// perSlice bounds the endpoints in a slice, and perSubset the endpoints in the slices of a
+	// subset of Endpoints.
 	perSlice, perSubset = 100, 1000
 )
 
@@ -35,13 +35,14 @@ func endpointSlices(ctx context.Context, t *term, client kubernetes.Interface) (
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
 }
 
-// mirrorEndpoints keeps EndpointSlices of Endpoints that users or other programs made.
+// mirrorEndpoints maintains EndpointSlices for Endpoints that users or other programs made.
 func mirrorEndpoints(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	c := endpointslicemirroring.NewController(ctx, t.all.Core().V1().Endpoints(), t.all.Discovery().V1().EndpointSlices(), t.informers.Core().V1().Services(), perSubset, client, 0)
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
 }
 
-// serviceRanges lets a ServiceCIDR go when no address of it is in use.
+// serviceRanges removes the finalizer of a deleted ServiceCIDR when none of its addresses is in
+// use.
 func serviceRanges(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	network := t.informers.Networking().V1()
 	c := servicecidrs.NewController(ctx, network.ServiceCIDRs(), network.IPAddresses(), client)

@@ -22,10 +22,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lateinformer"
 )
 
-// settled is a factory whose informers keep their events from a handler until the
-// controller that added it is made. The constructors of upstream's controllers add handlers
-// first and set fields that the handlers need later, because kube-controller-manager starts
-// its informers when all controllers are made. Here an informer may run already.
+// settled is a factory whose informers hold back events from a handler until the controller that
+// added it is made. The constructors of upstream's controllers add handlers first and set fields
+// that the handlers need later, because kube-controller-manager starts its informers when all
+// controllers are made. Here an informer may run already.
 type settled struct {
 	informers.SharedInformerFactory
 	making *making
@@ -59,10 +59,10 @@ func (s settled) Storage() storage.Interface { return storage.New(s, metav1.Name
 type making struct {
 	// one is held while a controller is being made.
 	one sync.Mutex
-	// current is closed when the controller is made; nil while none is.
+	// current is closed when the controller is made; nil while no controller is being made.
 	current atomic.Pointer[chan struct{}]
-	// over is closed when the term ends. A handler must not wait any longer: the informer
-	// takes no other handler while it waits for this one to end.
+	// over is closed when the term ends. A handler must not wait any longer: the informer accepts
+	// no other handler while it waits for this one to end.
 	over <-chan struct{}
 }
 
@@ -79,7 +79,7 @@ func (m *making) begin() (end func()) {
 	}
 }
 
-// waiting returns a handler that gets no event before the controller is made that is being made now.
+// waiting returns a handler that gets no event until the controller that is being made is ready.
 func (m *making) waiting(h cache.ResourceEventHandler) cache.ResourceEventHandler {
 	made := m.current.Load()
 	if made == nil {

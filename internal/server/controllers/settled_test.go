@@ -42,8 +42,8 @@ func TestHandlersWaitUntilTheirControllerIsMade(t *testing.T) {
 	}
 }
 
-// A controller that is still made when the server ends keeps no informer from ending, which
-// would take no handler of the controller meanwhile.
+// A controller that is still being made when the server ends does not keep an informer from ending.
+// The ended informer would accept no handler of the controller.
 func TestHandlersDoNotWaitWhenTheTermIsOver(t *testing.T) {
 	pods := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
 	shared := informers.NewSharedInformerFactory(pods, 0)

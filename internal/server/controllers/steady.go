@@ -8,9 +8,9 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// steady remembers the kinds of servers that do not answer. Controllers follow all kinds anew
-// after each change of the kinds. Without steady, they would drop the kinds of such a server, and
-// follow them twice when the server answers again. Use a steady for one of its methods only.
+// steady remembers the kinds of servers that do not answer. Controllers list all kinds again after
+// each change of the kinds. Without steady, they would drop the kinds of such a server, and follow
+// them twice when the server answers again. Use a steady for one of its methods only.
 type steady struct {
 	discovery.ServerResourcesInterface
 

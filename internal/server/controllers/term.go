@@ -44,7 +44,7 @@ type term struct {
 	parts  []informers.SharedInformerFactory
 	watch  kubernetes.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
-	// started is closed: informers may be started as soon as they are wanted.
+	// started is closed: informers may be started on first use.
 	started chan struct{}
 	making  making
 	// over ends with the term.
@@ -125,7 +125,7 @@ func (t *term) only(field, value string) informers.SharedInformerFactory {
 }
 
 // startInformers starts the informers that controllers asked for and that do not run yet. These
-// outlive the controller that is made: others share them.
+// informers outlive the controller that is being made, because others share them.
 func (t *term) startInformers() {
 	t.informers.Start(t.over.Done())
 	for _, f := range t.parts {
@@ -171,8 +171,8 @@ const (
 	settle = time.Second
 )
 
-// everyKind runs follow, which follows the kinds that are served as upstream's controllers do
-// every 30 s. It runs follow anew after each change of the kinds.
+// everyKind runs follow, which tracks the served kinds as upstream's controllers do every 30 s. It
+// restarts follow after each change of the kinds.
 func (t *term) everyKind(ctx context.Context, follow func(context.Context)) {
 	for ctx.Err() == nil {
 		changed := t.kinds.await()
@@ -216,7 +216,7 @@ func bare(obj any) (any, error) {
 var errOver = fmt.Errorf("this server does not run the controllers any more: %w", context.Canceled)
 
 // bounded ends requests with a term. It sends no request when this server may not hold the Lease
-// any more, since the controllers of another server may run then.
+// any more, because the controllers of another server may run then.
 type bounded struct {
 	http.RoundTripper
 	term context.Context
@@ -356,8 +356,8 @@ func (m monitor) Informer() cache.SharedIndexInformer {
 }
 
 // monitored reports the deletion and the new creation of an object in two events. When a watch was
-// interrupted meanwhile, an informer has one event for both, an update. The controllers that
-// follow all kinds would then never learn that the first object is gone.
+// interrupted meanwhile, an informer has a single event for both, an update. The controllers that
+// follow all kinds would then never see that the first object was deleted.
 type monitored struct {
 	lateinformer.Handled
 	kind *kindProgress

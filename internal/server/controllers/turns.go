@@ -12,9 +12,9 @@ import (
 const (
 	// turnAtLeast and turnAtMost bound how long a quota is left alone after an exact count.
 	turnAtLeast, turnAtMost = 100 * time.Millisecond, 2 * time.Second
-	// turnShare is how many times the duration of a count its quota is left alone. No charge
-	// passes while a quota is counted, so turnShare bounds the share of time in which writes wait
-	// for counts.
+	// turnShare is how long a quota is not counted again after a count, as a multiple of the
+	// count's duration. No charge passes while a quota is counted, so turnShare bounds the share of
+	// time in which writes wait for counts.
 	turnShare = 20
 )
 

@@ -18,7 +18,8 @@ func TestCountsAreGathered(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		takes time.Duration
-		// most is how many counts there are at most when every millisecond of a second asks.
+		// most is the greatest number of counts when there is a request in every millisecond of a
+		// second.
 		most int
 	}{
 		{"a count that takes no time", 0, 11},
@@ -75,7 +76,7 @@ func TestCountsAreGathered(t *testing.T) {
 	}
 }
 
-// S9.21: a count that makes room in a full quota does not have the next one wait.
+// S9.21: a count that makes room in a full quota does not delay the next count.
 func TestAFullQuotaIsCountedAtOnce(t *testing.T) {
 	list := func(pods, cpu string) corev1.ResourceList {
 		return corev1.ResourceList{"pods": resource.MustParse(pods), "requests.cpu": resource.MustParse(cpu)}

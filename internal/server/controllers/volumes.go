@@ -37,19 +37,18 @@ func ephemeralVolumes(ctx context.Context, t *term, client kubernetes.Interface)
 	return working(ephemeral.NewController(ctx, client, t.informers.Core().V1().Pods(), t.all.Core().V1().PersistentVolumeClaims()))(5)
 }
 
-// protectClaims lets a claim that is being deleted go when no pod uses it.
+// protectClaims removes the finalizer of a deleted claim when no pod uses the claim.
 func protectClaims(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
 	return working(pvcprotection.NewPVCProtectionController(klog.FromContext(ctx), core.PersistentVolumeClaims(), core.Pods(), client))(1)
 }
 
-// protectVolumes lets a volume that is being deleted go when it is not bound.
+// protectVolumes removes the finalizer of a deleted volume when the volume is not bound.
 func protectVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	return working(pvprotection.NewPVProtectionController(klog.FromContext(ctx), t.informers.Core().V1().PersistentVolumes(), client))(1)
 }
 
-// protectAttributes lets a VolumeAttributesClass that is being deleted go when nothing
-// uses it.
+// protectAttributes removes the finalizer of a deleted VolumeAttributesClass when it is not in use.
 func protectAttributes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
 	return working(vacprotection.NewVACProtectionController(klog.FromContext(ctx), client, core.PersistentVolumeClaims(), core.PersistentVolumes(),

@@ -22,9 +22,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/fakenodes"
 )
 
-// The work of the controllers of workloads, as in a kube-controller-manager. Each of them sees
-// the objects that it makes before they are initialized, and their owners only when these are
-// initialized.
+// workloadWorkers is the number of workers of each workload controller, as in a
+// kube-controller-manager. A workload controller sees the objects that it makes before they are
+// initialized, and their owners only when these are initialized.
 const workloadWorkers = 5
 
 func runDeployments(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {

@@ -48,15 +48,15 @@ type Options struct {
 	ClientCertificate func() (certificate, key []byte)
 	// Dial opens connections to remote servers; nil means TCP.
 	Dial *transport.DialHolder
-	// MaxInFlight bounds the requests to one APIService that are handled at once. Requests that
-	// LongRunning names, watches above all, do not count.
+	// MaxInFlight bounds the requests to one APIService that are handled at once. Long-running
+	// requests (LongRunning), above all watches, do not count.
 	MaxInFlight int
 	LongRunning request.LongRunningRequestCheck
 	// Show is called with all remote group versions when one of them changes.
 	Show func([]discovery.Version)
 	// Document is called with the OpenAPI documents of remote servers when one of them changes.
 	Document func(openapi.Remote)
-	// Gone, if set, drops the series that metrics have of deleted APIServices.
+	// Gone, if set, drops the metric series of deleted APIServices.
 	Gone *series.Gone
 }
 
@@ -209,8 +209,8 @@ func root(path string) (schema.GroupVersion, bool) {
 	return schema.GroupVersion{}, false
 }
 
-// Handler returns a handler that passes requests for remote group versions on, and leaves all
-// others to next.
+// Handler returns a handler that passes on requests for remote group versions, and leaves all other
+// requests to next.
 func (a *Aggregator) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if p := a.Find(req); p != nil {

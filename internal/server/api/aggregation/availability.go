@@ -71,7 +71,7 @@ func newRemote(ctx context.Context, a *Aggregator) (*remotestatus.AvailableCondi
 	return c, nil
 }
 
-// The informers of upstream's controllers, which may be made while the server ends.
+// These are the informers of upstream's controllers, which may be made while the server ends.
 type (
 	apiServices struct {
 		apiregistrationinformers.APIServiceInformer
@@ -92,9 +92,9 @@ func (i endpointSlices) Informer() cache.SharedIndexInformer {
 	return eitherInformer{lateinformer.Informer(i.EndpointSliceInformer.Informer()), lateinformer.Informer(i.endpoints.Informer())}
 }
 
-// eitherInformer is the informer of EndpointSlices. It also shows Endpoints, each as a slice
-// of the same service: upstream's controller has to look again at a service that has Endpoints
-// only (S22.6).
+// eitherInformer is the informer of EndpointSlices. It also presents Endpoints, each as a slice of
+// the same service: upstream's controller has to process a service again that has Endpoints only
+// (S22.6).
 type eitherInformer struct {
 	cache.SharedIndexInformer
 	endpoints cache.SharedIndexInformer

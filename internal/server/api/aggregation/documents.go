@@ -222,8 +222,7 @@ func (s *source) readV3(handler http.Handler) (map[string]openapi.RemoteDocument
 	return found, nil
 }
 
-// readV2 returns the part of the v2 document that is about the group version, nil when the
-// server has none.
+// readV2 returns the part of the v2 document about the group version, nil when the server has none.
 func (s *source) readV2(handler http.Handler) (*spec.Swagger, string, error) {
 	downloader := openapiv2.NewDownloader()
 	document, etag, status, err := downloader.Download(handler, s.etag)

@@ -36,7 +36,8 @@ func refusals(t *testing.T) float64 {
 	return 0
 }
 
-// S22.23: lists that come drop by drop, and small answers that become large, are refused and counted.
+// S22.23: lists that arrive slowly, and small responses that decompress to large ones, are refused
+// and counted.
 func TestRefusedAnswersAreCounted(t *testing.T) {
 	defer func(before time.Duration) { longestRead = before }(longestRead)
 	for name, c := range map[string]struct {

@@ -9,8 +9,8 @@ import (
 // numbers come first.
 type Priority struct{ Group, Version int32 }
 
-// first is the priority of the group apiregistration.k8s.io, which has no APIService: clients
-// find this group before all others (S22.3).
+// first is the priority of the group apiregistration.k8s.io, which has no APIService: it is the
+// first group in discovery (S22.3).
 var first = Priority{Group: 20001, Version: 1}
 
 // ofDefinitions is the priority of the group versions of CustomResourceDefinitions (S22.4).

@@ -51,7 +51,7 @@ type Proxy struct {
 	}
 }
 
-// target is where requests go. It is never changed.
+// target is the server that requests go to. It is immutable.
 type target struct {
 	// name is the name of the APIService.
 	name               string
@@ -65,14 +65,14 @@ type target struct {
 	// unavailable is why the condition Available is not true; empty when it is.
 	unavailable string
 	transport   http.RoundTripper
-	// err is why there is no transport.
+	// err is the reason why there is no transport.
 	err error
 }
 
 func newProxy(o Options, gv schema.GroupVersion) *Proxy { return &Proxy{options: o, gv: gv} }
 
-// update takes in the present state of the APIService, which must name a service. It reports
-// whether anything has changed.
+// update applies the current state of the APIService, which must name a service. It reports whether
+// anything has changed.
 func (p *Proxy) update(s *apiregistrationv1.APIService) bool {
 	certificate, key := p.options.ClientCertificate()
 	if t := p.target.Load(); t != nil && t.version == s.ResourceVersion && t.uid == s.UID && bytes.Equal(t.certificate, certificate) {

@@ -386,8 +386,7 @@ func (r *read) watch(req *http.Request, query url.Values) (*http.Response, error
 	return response, nil
 }
 
-// perSecond is how many events of a watch are read in a second, after as many that may come at
-// once.
+// perSecond bounds the events of a watch that are read in a second, after a burst of as many.
 const perSecond = 2000
 
 // events are the events of a watch, with the parts of their objects that are kept.
@@ -467,8 +466,8 @@ func (e *events) next() {
 	e.unread = append(data, '\n')
 }
 
-// unlike refuses an answer that is not JSON, or not the JSON of an event. A watch may end at
-// any time.
+// unlike refuses a response that is not JSON, or not the JSON of an event. A watch may end at any
+// time.
 func (e *events) unlike(err error) error {
 	if errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError)) {
 		return e.refuse("has an event that cannot be read: %w", err)
@@ -476,7 +475,7 @@ func (e *events) unlike(err error) error {
 	return err
 }
 
-// followed counts the objects of one kind that are followed, and their bytes.
+// followed counts the followed objects of one kind, and their bytes.
 type followed struct {
 	objects int
 	size    int64

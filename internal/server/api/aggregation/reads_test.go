@@ -268,7 +268,7 @@ type idler struct {
 
 func (i *idler) CloseIdleConnections() { i.closed = true }
 
-// Clients close the idle connections of the transport that is bounded.
+// Clients can close the idle connections of a bounded transport.
 func TestIdleConnectionsOfABoundedTransportAreClosed(t *testing.T) {
 	inner := &idler{RoundTripper: http.DefaultTransport}
 	utilnet.CloseIdleConnectionsFor(new(Reads).Wrap(inner))

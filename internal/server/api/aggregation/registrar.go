@@ -62,9 +62,9 @@ func local(gv schema.GroupVersion) *apiregistrationv1.APIService {
 // creators is how many APIServices are created at once.
 const creators = 8
 
-// create creates the APIServices of built-in group versions that are missing. The controller
-// would create them later, but a server that is ready must have them. APIServices that exist
-// are left to the controller, which compares them.
+// create creates the missing APIServices of built-in group versions. The controller would create
+// them later, but a server that is ready must have them. Existing APIServices are left to the
+// controller, which compares them.
 func (r *registrar) create(ctx context.Context) error {
 	services := r.client.ApiregistrationV1().APIServices()
 	found, err := services.List(ctx, metav1.ListOptions{})

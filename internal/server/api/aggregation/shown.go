@@ -46,7 +46,7 @@ func newShown(show func([]discovery.Version)) *shown {
 	return s
 }
 
-// add takes in an APIService whose server handler reaches. The group version is shown at once,
+// add adds an APIService, whose server is reached by handler. The group version is shown at once,
 // without resources until the server has listed them.
 func (s *shown) add(service *apiregistrationv1.APIService, handler http.Handler) {
 	gv := schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}
@@ -60,7 +60,7 @@ func (s *shown) add(service *apiregistrationv1.APIService, handler http.Handler)
 	s.manager().AddAPIService(service, handler)
 }
 
-// manager returns upstream's manager, which is made when it is needed first.
+// manager returns upstream's manager, which is made on first use.
 func (s *shown) manager() apiserver.DiscoveryAggregationController {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +162,8 @@ type told struct {
 // WithSource implements aggregated.ResourceManager.
 func (t told) WithSource(aggregated.Source) aggregated.ResourceManager { return t }
 
-// AddGroupVersion implements aggregated.ResourceManager. The manager may report a group
-// version that is gone already.
+// AddGroupVersion implements aggregated.ResourceManager. The manager may report a group version
+// that has been removed.
 func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscovery) {
 	gv := schema.GroupVersion{Group: group, Version: said.Version}
 	current := said.Freshness == apidiscoveryv2.DiscoveryFreshnessCurrent

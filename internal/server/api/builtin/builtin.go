@@ -103,7 +103,7 @@ func Endpoints(o Options) (resources.Static, []*resources.Endpoint, error) {
 		if g.Name != registrations.Group {
 			continue
 		}
-		// Upstream's versions come first, then the versions that only we have.
+		// Upstream's versions come first, then the versions of Gatehouse only.
 		for _, version := range []string{"v1beta1", "v1alpha1"} {
 			if !slices.ContainsFunc(g.Versions, func(v catalog.Version) bool { return v.Version == version }) {
 				if err := addRegistrations(version); err != nil {

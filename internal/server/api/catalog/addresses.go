@@ -24,7 +24,7 @@ import (
 // server ends a minute later. Until the first check is done, such a response waits until the
 // IPAddress is visible, and becomes a conflict, after which the check begins again.
 type firstCheck struct {
-	// known reports whether the informer of IPAddresses has one of this name.
+	// known reports whether the informer has an IPAddress of this name.
 	known func(name string) bool
 	done  atomic.Bool
 }
@@ -76,7 +76,7 @@ func (c checking) RoundTrip(req *http.Request) (*http.Response, error) {
 	return replies.Say(response, &conflict)
 }
 
-// await waits until an IPAddress is known, or knownWithin has passed.
+// await waits until the informer has an IPAddress, or knownWithin has passed.
 func (c *firstCheck) await(ctx context.Context, name string) {
 	_ = wait.PollUntilContextTimeout(ctx, knownEvery, knownWithin, true, func(context.Context) (bool, error) { return c.known(name), nil })
 }

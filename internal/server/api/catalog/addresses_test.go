@@ -16,7 +16,8 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// An IPAddress that exists is a conflict for the first check of addresses, as soon as it is known.
+// An IPAddress that exists is a conflict for the first check of addresses, as soon as the informer
+// has it.
 func TestTheFirstCheckLooksAgain(t *testing.T) {
 	exists := func(resource, name string) *metav1.Status {
 		s := apierrors.NewAlreadyExists(schema.GroupResource{Group: "networking.k8s.io", Resource: resource}, name).Status()

@@ -73,8 +73,7 @@ type Options struct {
 	// MaxExtendedExpiration; 0 means an hour.
 	TokenIssuer                               serviceaccount.TokenGenerator
 	MaxTokenExpiration, MaxExtendedExpiration time.Duration
-	// ServiceRange is where cluster IPs come from; NodePorts where node ports
-	// do.
+	// ServiceRange is the range of cluster IPs; NodePorts the range of node ports.
 	ServiceRange net.IPNet
 	NodePorts    utilnet.PortRange
 	// EventTTL is how long events are kept.
@@ -244,9 +243,9 @@ func shareTables(groups []Group) {
 	}
 }
 
-// unhooked are groups whose hook is not wanted: the server makes the roles of
-// RBAC and the priority classes itself, since upstream's hooks wait a second
-// first and do not end with the server, and the objects of priority and fairness for the same reason.
+// unhooked are groups without their post-start hooks: the server makes the roles of RBAC, the
+// priority classes and the objects of priority and fairness itself, because upstream's hooks wait a
+// second first and do not end with the server.
 var unhooked = []string{"rbac.authorization.k8s.io", "scheduling.k8s.io", "flowcontrol.apiserver.k8s.io"}
 
 // providers is the table of groups. Where two groups have a resource of the same name, the bare

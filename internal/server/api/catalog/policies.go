@@ -71,8 +71,8 @@ func refine(storage map[string]rest.Storage, resource string, r refinement) {
 
 // refinement is the difference between Gatehouse's and upstream's handling of one kind.
 type refinement interface {
-	// before returns the stored object as upstream's validation of an update is to
-	// see it. It changes neither object.
+	// before returns the stored object in the form that upstream's validation of an update needs.
+	// It changes neither object.
 	before(obj, old runtime.Object) runtime.Object
 	// validate returns errors of an object in addition to upstream's; old is nil for a new object.
 	validate(obj, old runtime.Object) field.ErrorList
@@ -189,9 +189,9 @@ func (s mutatingPolicyStrategy) validate(obj, old runtime.Object) field.ErrorLis
 	return append(registration.ValidateOrder(obj.(*admissionregistration.MutatingAdmissionPolicy), before), s.refiningLittle.validate(obj, old)...)
 }
 
-// errors takes the errors of variables from a ValidatingAdmissionPolicy with the
-// same variables, whose stored texts compile as stored (D76): this kind has no
-// validations in which upstream would find them.
+// errors replaces the errors of variables by the errors of a ValidatingAdmissionPolicy with the
+// same variables, whose stored texts compile as stored expressions (D76): a MutatingAdmissionPolicy
+// has no validations in which upstream would find the texts.
 func (mutatingPolicyStrategy) errors(obj, old runtime.Object, errs field.ErrorList) field.ErrorList {
 	const variables = "spec.variables["
 	ofVariable := func(err *field.Error) bool { return strings.HasPrefix(err.Field, variables) }
@@ -299,8 +299,8 @@ func bindingOf(obj runtime.Object) binding {
 	return binding{}
 }
 
-// before shows a paramRef that did not change as the very same one: upstream
-// compares pointers, and asks for the rights again when these differ (S13.21, D75).
+// before returns an unchanged paramRef as the same pointer: upstream compares pointers, and checks
+// the rights again when these differ (S13.21, D75).
 func (bindingStrategy) before(obj, old runtime.Object) runtime.Object {
 	is, was := bindingOf(obj), bindingOf(old)
 	if is.policy != was.policy || !equality.Semantic.DeepEqual(is.paramRef, was.paramRef) {

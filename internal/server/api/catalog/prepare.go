@@ -227,7 +227,7 @@ func allocate(object, stored runtime.Object) {
 }
 
 // Builtin returns the registry without a server for a request about a built-in resource or subresource; nil for
-// another one. It reads stored objects by the Reader of a context.
+// other requests. It reads stored objects by the Reader of a context.
 func Builtin(a admission.Attributes) (rest.Storage, error) {
 	resource := a.GetResource()
 	resource.Resource = path.Join(resource.Resource, a.GetSubresource())
@@ -263,7 +263,7 @@ func (binder) Create(ctx context.Context, object runtime.Object, validate rest.V
 	return object, validate(ctx, object)
 }
 
-// plain are the strategies of the core group, whose storages look for etcd when they are made.
+// plain are the strategies of the core group, whose storages need etcd when they are made.
 var plain = map[schema.GroupResource]Strategies{
 	{Resource: "configmaps"}:                    {configmap.Strategy, configmap.Strategy},
 	{Resource: "endpoints"}:                     {endpoint.Strategy, endpoint.Strategy},

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// ahead returns an admission chain that does something before next, for the requests of one operation. do
+// ahead returns an admission chain that calls do before next, for the requests of one operation. do
 // refuses the request with an error.
 func ahead(next admission.Interface, op admission.Operation, do func(admission.Attributes) error) admission.Interface {
 	return admission.NewChainHandler(first{admission.NewHandler(op), do}, next)

@@ -22,7 +22,7 @@ type arrivals struct {
 	patience time.Duration
 
 	mu sync.Mutex
-	// byName has an element for each create. Of several creates of one name, one succeeds.
+	// byName has an element for each create. If several creates have the same name, one succeeds.
 	byName map[string][]*arrival
 }
 

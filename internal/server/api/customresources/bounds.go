@@ -16,21 +16,19 @@ const (
 	// maxConverted bounds one object that a conversion webhook returns, in bytes of JSON, as the
 	// embedded etcd bounds stored objects.
 	maxConverted = 8 << 20
-	// maxAnswers bounds the answers, beyond smallAnswer bytes each, that are read and
-	// decoded at once. An answer that is decoded takes ten times as much memory.
+	// maxAnswers bounds the responses, beyond smallAnswer bytes each, that are read and decoded at
+	// once. A decoded response takes ten times as much memory.
 	maxAnswers, smallAnswer = 32 << 20, 256 << 10
 	// maxText bounds the text of an error, in bytes: maxShown for the answer of a webhook, and
 	// the rest for our own words.
 	maxText = maxShown + 1<<10
-	// defaultConversions is how many calls of one webhook there may be at once.
+	// defaultConversions bounds the concurrent calls of one webhook.
 	defaultConversions = 50
-	// stalled is the time in which no call of a webhook begins or ends after which the calls
-	// that wait for a turn fail.
+	// stalled is the time after which waiting calls fail if no call of the webhook begins or ends.
 	stalled = time.Second
 )
 
-// answers are the bytes of large answers that may be in memory, whichever webhook
-// they are from.
+// answers bounds the bytes of large responses in memory, of all webhooks together.
 var answers = semaphore.NewWeighted(maxAnswers)
 
 // readAnswer reads the response of a webhook about some objects, decompressed. The caller calls
@@ -101,7 +99,7 @@ func (t *turns) give() {
 	<-t.calls
 }
 
-// cut shortens a text that comes from outside.
+// cut shortens a text from outside.
 func cut(text string) string {
 	if len(text) <= maxText {
 		return text

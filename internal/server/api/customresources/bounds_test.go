@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A webhook that does not answer gets no more calls, and at most as many calls wait for it as
-// may run at once. Calls wait for a webhook that is slow.
+// A webhook that does not answer gets no more calls, and at most as many calls wait for it as may
+// run at once. Calls wait for a slow webhook.
 func TestTurns(t *testing.T) {
 	const limit = 3
 	synctest.Test(t, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// Large answers are read one after the other when they would take too much memory together;
-// small answers are always read.
+// Large responses are read one after the other when they would take too much memory together; small
+// responses are always read.
 func TestLargeAnswersAreBoundedTogether(t *testing.T) {
 	response := func(size int) *http.Response {
 		return &http.Response{Body: io.NopCloser(bytes.NewReader(make([]byte, size)))}

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// age is the column that tables of custom objects have if they have no other
-// but the name.
+// age is the only column, besides the name, in tables of custom objects without columns of their
+// own.
 var age = apiextensionsv1.CustomResourceColumnDefinition{
 	Name:        "Age",
 	Type:        "date",

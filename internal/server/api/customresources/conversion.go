@@ -51,8 +51,8 @@ func newConvertor(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*c
 	return c, nil
 }
 
-// bind returns a function that makes the scope of one request out of a scope: conversions for
-// the request end with the context of the request.
+// bind returns a function that derives the scope of one request from a scope: conversions for the
+// request end with the context of the request.
 func (c *convertor) bind(scope handlers.RequestScope) func(context.Context) *handlers.RequestScope {
 	return func(ctx context.Context) *handlers.RequestScope {
 		bound, convertor := scope, c.with(ctx)

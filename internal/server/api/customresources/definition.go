@@ -62,8 +62,7 @@ type parts struct {
 	stores map[string]versionStore
 }
 
-// versionStore is the store of one version, with its subresources; a subresource that the
-// version does not have is nil.
+// versionStore is the store of one version, with its subresources; a missing subresource is nil.
 type versionStore struct {
 	*customresource.REST
 	status *statusREST
@@ -223,8 +222,8 @@ func (d *definition) build() (*parts, error) {
 	return b.parts, nil
 }
 
-// registerKinds fills the registry of equivalent resources. Each definition has a registry of
-// its own, because versions can go away and a registry never forgets them.
+// registerKinds fills the registry of equivalent resources. Each definition has a registry of its
+// own, because versions can be removed and a registry never drops them.
 func (b *build) registerKinds() {
 	for _, v := range b.crd.Spec.Versions {
 		gv := b.groupVersion(v.Name)

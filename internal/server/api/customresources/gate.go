@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// gate counts the callers that are inside. A closed gate lets no caller in. It is safe for
-// concurrent use and takes no lock.
+// gate counts the callers inside. A closed gate admits no caller. It is safe for concurrent use and
+// takes no lock.
 type gate struct {
 	// state is the number inside; shut is added to it when the gate closes.
 	state atomic.Int64

@@ -33,7 +33,7 @@ type hook struct {
 	seen []string
 }
 
-// converter makes an object of one version into one of another.
+// converter converts an object from one version to another.
 type converter func(object map[string]any, to string) map[string]any
 
 // newHook starts a webhook that converts object by object.
@@ -108,7 +108,7 @@ func (h *hook) conversion(versions ...string) *apiextensionsv1.CustomResourceCon
 	}
 }
 
-// renameColor calls the color of v1 colour in v1beta1. It also tries changes that a webhook
+// renameColor renames the color of v1 to colour in v1beta1. It also attempts changes that a webhook
 // must not make: to remove the initializers, and to change the metadata.
 func renameColor(object map[string]any, to string) map[string]any {
 	spec, _ := object["spec"].(map[string]any)

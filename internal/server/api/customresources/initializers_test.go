@@ -32,8 +32,8 @@ func uninitialized(apiVersion, name, spec string) string {
 		"metadata: {name: "+name+", initializers: {pending: [{name: a.example.com}, {name: b.example.com}]}}", "spec: "+spec)
 }
 
-// metadata.initializers goes through every verb, patch, format and subresource,
-// in the version that is stored and in another, with either conversion.
+// metadata.initializers survives every verb, patch, format and subresource, in the stored version
+// and in another, with either conversion.
 func TestInitializersSurvive(t *testing.T) {
 	for _, strategy := range []string{"None", "Webhook"} {
 		t.Run(strategy, func(t *testing.T) {

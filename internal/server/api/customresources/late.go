@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// late is a value that is built when it is first needed, dropped when it was not needed for a
-// while, and built again when it is needed again. It is safe for concurrent use: callers that
-// need the value at the same time wait for one build. The value stays valid for a request that
-// has it.
+// late is a value that is built on first use, dropped when it was not used for a while, and built
+// again when it is needed again. It is safe for concurrent use: callers that need the value at the
+// same time wait for one build. The value stays valid for a request that has it.
 type late[T any] struct {
 	build  func() (T, error)
 	keeper *keeper
@@ -88,7 +87,7 @@ const (
 	requestPatience, conversionPatience = 2, 24
 )
 
-// keeper drops values that are not needed any more. It does nothing while it keeps no value.
+// keeper drops values that are no longer used. It does nothing while it has no value.
 type keeper struct {
 	interval time.Duration
 
@@ -132,7 +131,7 @@ func (k *keeper) round() {
 	}
 }
 
-// end ends the rounds. Values that are built stay.
+// end ends the rounds. Built values stay.
 func (k *keeper) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -322,7 +322,7 @@ func TestKindsAreBuiltWhileTheyChangeAndGo(t *testing.T) {
 	e.await(func() bool { return len(*e.snapshot.Load()) == 0 })
 }
 
-// A definition that is closed before its first use is not built any more.
+// A definition that is closed before its first use is not built.
 func TestAClosedDefinitionIsNotBuilt(t *testing.T) {
 	d := &definition{}
 	d.close()

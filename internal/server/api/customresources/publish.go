@@ -21,7 +21,7 @@ type publisher struct {
 }
 
 const (
-	// reportShare bounds the share of the time that is spent on reports: one part in so many.
+	// reportShare bounds the share of time for reports to one part in reportShare.
 	reportShare = 10
 	// reportPause is how long changes wait for the next report at most.
 	reportPause = 100 * time.Millisecond
@@ -58,7 +58,7 @@ func (p *publisher) reported(after func()) {
 		after()
 		return
 	}
-	// The report that is running may not have all changes.
+	// The running report may not have all changes.
 	p.signal()
 }
 
@@ -89,7 +89,7 @@ func (p *publisher) pending() int {
 }
 
 // finish calls the first n functions. They stay in the list until the report is over, so that a
-// function that comes meanwhile waits, too.
+// function that is added meanwhile waits, too.
 func (p *publisher) finish(n int) {
 	p.mu.Lock()
 	some := p.after[:n:n]

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Changes that come during a report are reported together, and functions that wait for a report
-// are called after it, in order.
+// Changes during a report are reported together, and functions that wait for a report are called
+// after it, in order.
 func TestChangesThatComeTogetherAreReportedOnce(t *testing.T) {
 	const changes = 1000
 	var reports atomic.Int64
@@ -53,8 +53,7 @@ func TestChangesThatComeTogetherAreReportedOnce(t *testing.T) {
 	p.finish(p.pending())
 }
 
-// A function that is to be called after a report that has begun is called, although nothing else
-// changes.
+// A function that is added after a report has begun is called, although nothing else changes.
 func TestWhoComesDuringAReportIsCalled(t *testing.T) {
 	reporting, release := make(chan struct{}, 10), make(chan struct{}, 10)
 	p := newPublisher(func() {

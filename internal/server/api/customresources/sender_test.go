@@ -55,7 +55,7 @@ func aWidget() *unstructured.Unstructured {
 	}}
 }
 
-// counted returns the samples of metrics whose name has a prefix: how often each set of labels
+// counted returns the samples of metrics whose names have a prefix: how often each set of labels
 // was counted.
 func counted(t *testing.T, prefix string) map[string]float64 {
 	t.Helper()

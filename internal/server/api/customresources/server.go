@@ -69,15 +69,15 @@ type Options struct {
 	// Webhooks calls conversion webhooks. NewCaller makes the Caller, and its user closes it
 	// when Run has returned.
 	Webhooks *call.Caller
-	// MayConvert, if set, is asked before each call of a conversion webhook. Its error is the failure of the
-	// call, which is not made.
+	// MayConvert, if set, is called before each call of a conversion webhook. If it returns an error, the
+	// webhook is not called, and the call fails with this error.
 	MayConvert func(ctx context.Context, definition string, to *registration.ClientConfig) error
 	// MaxConversions bounds the calls of one conversion webhook at once; as many
 	// may wait. 0 means 50.
 	MaxConversions int
-	// EstablishDelay is how long a definition is served before it becomes
-	// Established. Where several servers share an etcd the delay gives the others time to serve
-	// the definition, too: upstream waits 5 s. Nil means no delay.
+	// EstablishDelay is how long a CRD is served before it becomes Established. Where several
+	// servers share an etcd, the delay gives the others time to serve the CRD, too: upstream waits
+	// 5 s. Nil means no delay.
 	EstablishDelay func(context.Context) time.Duration
 	// OnChange, if set, is called after the result of Versions or the OpenAPI documents may have
 	// changed. It must not block.
@@ -85,7 +85,7 @@ type Options struct {
 	// OnSchema, if set, is called after OnChange when the kinds of a group, or
 	// their schemas, have changed. It must not block.
 	OnSchema func(group string)
-	// Gone, if set, drops the series that metrics have of deleted kinds.
+	// Gone, if set, drops the metric series of deleted kinds.
 	Gone *series.Gone
 }
 
@@ -108,7 +108,7 @@ type Server struct {
 	arrivals *arrivals
 	// publisher calls OnChange.
 	publisher *publisher
-	// keeper drops parts of definitions that are not needed any more.
+	// keeper drops parts of definitions that are no longer used.
 	keeper keeper
 	// retiring counts the replaced definitions whose stores are not closed yet.
 	retiring sync.WaitGroup

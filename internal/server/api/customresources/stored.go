@@ -92,7 +92,7 @@ func beyondJSON(v *apiextensions.CustomResourceValidation) bool {
 				return true
 			}
 		}
-		// Items are one schema or several.
+		// Items are either one schema or a list.
 		return s.Items != nil && (len(s.Items.JSONSchemas) > 0) == (s.Items.Schema != nil)
 	})
 }

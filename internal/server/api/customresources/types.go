@@ -95,8 +95,8 @@ func (d *definition) modelName(version string) string {
 	return strings.Join(append(group, version, d.crd.Spec.Names.Kind), ".")
 }
 
-// model returns the schema that the OpenAPI document of a version has for its objects, as far as
-// types go; nil if the version has no structural schema.
+// model returns the schema of a version's objects in the OpenAPI document, limited to types; nil if
+// the version has no structural schema.
 func (d *definition) model(version string) (*spec.Schema, error) {
 	if d.crd.Spec.PreserveUnknownFields {
 		return nil, nil

@@ -95,8 +95,8 @@ func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion) (status *a
 	return status, scale
 }
 
-// lateStrategy is a strategy without schemas. It validates by another strategy, whose schemas
-// are compiled when they are needed. Upstream's strategies need schemas for nothing else.
+// lateStrategy is a strategy without schemas. It validates by another strategy, whose schemas are
+// compiled on first use. Upstream's strategies need schemas only for validation.
 type lateStrategy struct {
 	strategy
 	compiled func() (strategy, error)

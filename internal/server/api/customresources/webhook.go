@@ -31,8 +31,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// conversionTimeout bounds one call of a conversion webhook. A request that has less
-// time bounds it further.
+// conversionTimeout bounds one call of a conversion webhook. The time left to the request may be a
+// smaller bound.
 const conversionTimeout = 30 * time.Second
 
 // conversionHeaders are sent with every ConversionReview (S3.19).

@@ -160,7 +160,7 @@ func TestWebhookFails(t *testing.T) {
 		{"label of another type", convert(func(o map[string]any) { metadata(o)["labels"] = map[string]any{"a": 1} }), "metadata.labels[a] must be a string", true},
 		{"labels of another type", convert(func(o map[string]any) { metadata(o)["labels"] = 1 }), "invalid metadata.labels of type int64", true},
 	}
-	// The words differ between an object alone and one in a list.
+	// The texts differ between a single object and an object in a list.
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a", "uid": "0"}, "spec": map[string]any{"color": "blue"},
 	}}
@@ -223,7 +223,7 @@ var uids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 // withoutUIDs is the text of an error without the uid of its request.
 func withoutUIDs(err error) string { return uids.ReplaceAllString(err.Error(), "UID") }
 
-// A webhook may change labels and annotations, and nothing else of the metadata.
+// A webhook may change labels and annotations, but no other metadata.
 func TestWebhookChangesLabels(t *testing.T) {
 	e := newEnv(t)
 	hook := newHook(t, func(object map[string]any, to string) map[string]any {

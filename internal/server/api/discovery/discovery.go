@@ -74,7 +74,7 @@ func (h *Handler) set(custom, remote []Version) error {
 	return nil
 }
 
-// Handles reports whether there is something to discover at path.
+// Handles reports whether path is a path of discovery.
 func (h *Handler) Handles(path string) bool {
 	return h.current.Load().legacy[strings.TrimSuffix(path, "/")] != nil
 }

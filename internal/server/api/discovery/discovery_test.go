@@ -103,8 +103,8 @@ func TestClientsReadEveryForm(t *testing.T) {
 	}
 }
 
-// mapper finds resources by short names as kubectl does. Shortcuts are read
-// group by group: client-go forgets the order of aggregated lists.
+// mapper finds resources by short names as kubectl does. Shortcuts are read group by group, because
+// client-go does not keep the order of aggregated lists.
 func mapper(t *testing.T, client clientdiscovery.DiscoveryInterface) meta.RESTMapper {
 	t.Helper()
 	groups, err := restmapper.GetAPIGroupResources(client)

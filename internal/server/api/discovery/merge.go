@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Version has the resources that are served in one group version.
+// Version has the served resources of one group version.
 type Version struct {
 	schema.GroupVersion
 	// Resources are its resources and subresources, such as "pods" and
@@ -19,7 +19,7 @@ type Version struct {
 	// of this group version.
 	Resources []metav1.APIResource
 	// GroupPriority and VersionPriority order groups, and the versions of a group: the highest
-	// comes first. The priority of a group is the highest one of its versions.
+	// comes first. The priority of a group is the highest priority of its versions.
 	GroupPriority, VersionPriority int32
 	// Remote means that another server serves the version: Aggregated then has its resources in place
 	// of Resources, as that server listed them. Stale means that the server did not answer when it was
@@ -45,7 +45,7 @@ type group struct {
 	versions []Version
 }
 
-// priority is the highest one of the versions.
+// priority is the highest priority of the versions.
 func (g group) priority() int32 {
 	return slices.MaxFunc(g.versions, func(a, b Version) int { return cmp.Compare(a.GroupPriority, b.GroupPriority) }).GroupPriority
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// picture has the groups, versions and resources of one moment, in every form that clients
-// request. It is never changed.
+// picture has the groups, versions and resources of one moment, in every form that clients request.
+// It is immutable.
 type picture struct {
 	// legacy has the handlers of all paths, without trailing slashes.
 	legacy map[string]http.Handler
@@ -29,7 +29,7 @@ type picture struct {
 	aggregated map[string]*aggregate
 }
 
-// aggregate is everything below one path in one answer.
+// aggregate is one response with everything below a path.
 type aggregate struct {
 	list *apidiscoveryv2.APIGroupDiscoveryList
 	etag string
@@ -130,7 +130,7 @@ func (v *Version) aggregated() (apidiscoveryv2.APIVersionDiscovery, error) {
 	return shown, nil
 }
 
-// lister gives a fixed list of resources; an empty one is shown as such.
+// lister lists fixed resources. An empty list is shown as an empty list.
 func lister(resources []metav1.APIResource) discovery.APIResourceLister {
 	if resources == nil {
 		resources = []metav1.APIResource{}

@@ -45,7 +45,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// BenchmarkKept reports the memory that stays in use after all documents were requested.
+// BenchmarkKept reports the memory that is in use after all documents were requested.
 func BenchmarkKept(b *testing.B) {
 	o := builtin(b)
 	heap := func() uint64 {

@@ -14,7 +14,7 @@ import (
 	"github.com/munnerz/goautoneg"
 )
 
-// document is one OpenAPI document, built once, when it is asked for.
+// document is one OpenAPI document, built once, on the first request.
 type document struct {
 	// build returns its JSON.
 	build func() ([]byte, error)
@@ -149,9 +149,9 @@ func (p protobuf) negotiate(accept string) string {
 	return ""
 }
 
-// serve writes the document in a form that the client accepts, or answers that the client has
-// it already. A request for a document with another hash is redirected to the current document:
-// location returns its URL for an ETag, and is nil for documents whose URLs have no hash.
+// serve writes the document in a form that the client accepts, or 304 if the client has it already.
+// A request for a document with another hash is redirected to the current document: location
+// returns its URL for an ETag, and is nil for documents whose URLs have no hash.
 func (d *document) serve(w http.ResponseWriter, req *http.Request, p protobuf, location func(string) string) error {
 	mediaType := p.negotiate(req.Header.Get("Accept"))
 	header := w.Header()

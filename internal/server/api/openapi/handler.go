@@ -56,8 +56,8 @@ type CustomVersion struct {
 
 // Remote are the documents of other servers. The caller no longer changes them.
 type Remote struct {
-	// V2 are v2 documents, which are added to the v2 document of this server. Tag changes
-	// whenever one of these documents changes.
+	// V2 are v2 documents to add to the v2 document of this server. Tag changes whenever one of
+	// these documents changes.
 	V2  []*spec.Swagger
 	Tag string
 	// V3 are v3 documents by name, such as apis/example.com/v1.
@@ -185,7 +185,7 @@ func (h *Handler) SetRemote(remote Remote) {
 	h.mu.remote = remote
 }
 
-// remote returns the document of another server, nil if there is none of that name.
+// remote returns the document of another server by name, nil if there is none.
 func (h *Handler) remote(name string) *RemoteDocument {
 	if h.builtin[name] != nil {
 		return nil
@@ -198,7 +198,7 @@ func (h *Handler) remote(name string) *RemoteDocument {
 	return nil
 }
 
-// lookup returns the v3 document of that name, nil if there is none.
+// lookup returns a v3 document by name, nil if there is none.
 func (h *Handler) lookup(name string) *document {
 	if d := h.builtin[name]; d != nil {
 		return d

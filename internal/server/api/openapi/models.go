@@ -22,8 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi/upstream"
 )
 
-// objectMeta is the Go name of metadata's type, under which its definition is
-// found.
+// objectMeta is the Go name of metadata's type, which is also the key of its definition.
 const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 // Models holds the OpenAPI definitions of the kinds of one or more schemes.
@@ -154,8 +153,8 @@ func (d *definitions) ref(path string) spec.Ref {
 	return spec.MustCreateRef("#/components/schemas/" + common.EscapeJsonPointer(short))
 }
 
-// namer returns a function that returns the name in documents of the definition of a Go type,
-// and the kinds that it defines. The function is not safe for concurrent use.
+// namer returns a function that returns the name of a Go type's definition in documents, and the
+// kinds that the type defines. The function is not safe for concurrent use.
 func (m *Models) namer() func(string) (string, spec.Extensions) {
 	type answer struct {
 		name       string

@@ -23,8 +23,8 @@ import (
 )
 
 // operations describes the operations of the endpoints of one group version: their paths,
-// parameters, bodies and answers. It runs upstream's installer and keeps the routes it would
-// install.
+// parameters, bodies and responses. It runs upstream's installer and keeps the routes that the
+// installer adds.
 func operations(gv schema.GroupVersion, list []*resources.Endpoint) ([]common.RouteContainer, error) {
 	scope := list[0].Scope
 	storage := make(map[string]rest.Storage, len(list))

@@ -117,8 +117,8 @@ func (p Places) Read(elsewhere func(group string) bool) func(schema.GroupResourc
 	}
 }
 
-// Builtin lists the built-in resources that a namespace can contain,
-// each once: versions and groups that share storage count as one.
+// Builtin lists the built-in resources that a namespace can contain, each once: versions and groups
+// that share storage count as the same resource.
 func (p Places) Builtin() []namespaces.Collection {
 	var list []namespaces.Collection
 	seen := map[string]bool{}

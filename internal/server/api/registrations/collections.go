@@ -14,7 +14,7 @@ import (
 	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Collection is where etcd keeps the objects of one kind.
+// Collection is the collection of the objects of one kind in etcd.
 type Collection struct {
 	// Resource is the plural, such as mutatingwebhookconfigurations.
 	Resource string
@@ -43,9 +43,9 @@ func Collections(root string) []Collection {
 	return list
 }
 
-// Decode reads an object as it is stored, without managedFields: admission does not need them,
-// and they take as much memory as the rest. revision is the revision of the object's last
-// modification. The error names the key.
+// Decode decodes a stored object, without managedFields: admission does not need them, and they
+// take as much memory as the rest. revision is the revision of the object's last modification. The
+// error names the key.
 func (c *Collection) Decode(key, value []byte, revision int64) (runtime.Object, error) {
 	obj, err := runtime.Decode(c.decoder, value)
 	if err != nil {

@@ -38,8 +38,8 @@ var Scheme = newScheme()
 // Codecs reads and writes the kinds.
 var Codecs = initialization.Codecs(Scheme)
 
-// kinds are the sources whose objects this package serves. Tables show how many elements a field of an object has
-// under a heading.
+// kinds are the sources whose objects this package serves. Tables show the number of elements of a field of an
+// object in a column.
 var kinds = []kind{
 	{admissionregistration.Mutating, "Webhooks", "Webhooks"},
 	{admissionregistration.Validating, "Webhooks", "Webhooks"},
@@ -52,7 +52,7 @@ type kind struct {
 	field, heading string
 }
 
-// hub is the version that is stored: the preferred one.
+// hub is the stored version, which is the preferred one.
 func (k kind) hub() schema.GroupVersion {
 	return schema.GroupVersion{Group: Group, Version: k.Descriptor().Versions[0]}
 }
@@ -120,8 +120,8 @@ func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold, 
 // Warn returns the warnings for the writer of an object, once the object is active.
 type Warn func(ctx context.Context, name string) []string
 
-// served is a store whose writes are held. It also has the names that discovery shows of the
-// kind.
+// served is a store whose writes wait for the Hold. It also has the names of the kind for
+// discovery.
 type served struct {
 	*registry.Store
 	hold Hold

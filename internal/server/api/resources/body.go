@@ -19,9 +19,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/aliases"
 )
 
-// refuses returns the error for a write whose body is in a form that the endpoint can write but
-// not read, which is 415, whose aliases or paths are too long, which is 413, or that has fields which the
-// emulated release does not have (S26.13); nil if the body can be read.
+// refuses returns the error for a write whose body cannot be read; nil if it can be read. The error is
+// 415 for a format that the endpoint can write but not read, 413 for aliases or paths that are too long,
+// or an error about fields that the emulated release does not have (S26.13).
 func (e *Endpoint) refuses(info *request.RequestInfo, req *http.Request) error {
 	if err := e.boundAliases(req); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (c *call) counts() bool {
 	return ok && c.counting != nil && c.counting(creator.GetName())
 }
 
-// leave has the creator wait after all handlers have returned, if that is allowed, and reports
+// leave makes the creator wait after all handlers have returned, if that is allowed, and reports
 // whether it does.
 func (c *call) leave(ctx context.Context, creation *initialization.Creation) bool {
 	if !c.mayLeave {

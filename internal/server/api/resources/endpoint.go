@@ -31,7 +31,7 @@ type Endpoint struct {
 	Discovery metav1.APIResource
 	// Kind is the kind of the objects at this endpoint; for "deployments/scale" it is Scale.
 	Kind schema.GroupVersionKind
-	// Storage implements the verbs whose interfaces it has.
+	// Storage implements the verbs by its interfaces.
 	Storage rest.Storage
 	// Scope reads and writes the objects.
 	Scope *handlers.RequestScope
@@ -54,12 +54,11 @@ type Endpoint struct {
 	Custom bool
 	// Later handles fields that the emulated release does not have; nil if there are none.
 	Later *Later
-	// Admit decorates admission for this endpoint; nil leaves it as it is.
+	// Admit decorates admission for this endpoint; nil means no decoration.
 	Admit func(admission.Interface) admission.Interface
 }
 
-// Group describes one served version of an API group, from which Endpoints
-// are made.
+// Group describes one served version of an API group. Endpoints are made from it.
 type Group struct {
 	GroupVersion schema.GroupVersion
 	// Storage maps a path, such as "pods" or "pods/status", to its storage.
@@ -195,10 +194,10 @@ func (g *Group) endpoint(path string) (*Endpoint, error) {
 	return e, e.deprecate(g.Scheme)
 }
 
-// resetFields returns, by version, which fields of an object server-side apply leaves out,
-// since a write through the storage never stores them. Server-side apply compares managers in
-// the version that each of them used, whatever the version of the request: the result must have
-// all versions of the objects.
+// resetFields returns, by version, the fields of an object that server-side apply leaves out,
+// because a write through the storage never stores them. Server-side apply compares managers in the
+// version that each of them used, whatever the version of the request: the result must have all
+// versions of the objects.
 func (g *Group) resetFields(storage rest.Storage) map[fieldpath.APIVersion]fieldpath.Filter {
 	var reset map[fieldpath.APIVersion]fieldpath.Filter
 	switch s := storage.(type) {

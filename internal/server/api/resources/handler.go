@@ -36,8 +36,8 @@ type Unplaced interface{ Unplaced() }
 type Handler struct {
 	// Sources are asked in order.
 	Sources []Source
-	// Await, if set, is called for a resource that no source has. It waits for a resource that
-	// is about to be served, and reports whether it did.
+	// Await, if set, is called for a resource that no source has. It waits for a resource that is
+	// about to be served, and reports whether it waited.
 	Await func(context.Context, schema.GroupResource) bool
 	// Admission is the admission chain for every write.
 	Admission admission.Interface
@@ -48,9 +48,9 @@ type Handler struct {
 	// Authorizer decides whether a user may get an uninitialized object without asking for such
 	// objects; nil means that no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Counting reports whether a user creates as many objects as it finds missing. Such a user
-	// must not take a create for failed whose object is stored and waits for initializers
-	// (S11.64). Nil means that no user does so.
+	// Counting reports whether a user creates as many objects as it finds missing. Such a user must
+	// not treat a create as failed whose object is stored and waits for initializers (S11.64). Nil
+	// means that no user does so.
 	Counting func(user string) bool
 	// MinWatch is the shortest time of a watch without a timeout of its own; 0 means 30 minutes. Each
 	// such watch gets a random time between MinWatch and twice MinWatch.
@@ -168,7 +168,7 @@ func verbName(info *request.RequestInfo, req *http.Request) string {
 // Static is a Source with a fixed set of endpoints.
 type Static map[schema.GroupVersionResource]map[string]*Endpoint
 
-// Add puts the endpoints of one group version into the source.
+// Add adds the endpoints of one group version to the source.
 func (s Static) Add(endpoints []*Endpoint) {
 	for _, e := range endpoints {
 		gvr := e.Scope.Resource

@@ -27,7 +27,7 @@ import (
 
 // Later handles fields in requests that the emulated release does not have (S26.13).
 type Later struct {
-	// Fields are those in which the release differs.
+	// Fields are the fields in which the release differs.
 	Fields *emulation.Fields
 	// Release is the emulated release, such as 1.35.
 	Release string
@@ -37,7 +37,7 @@ type Later struct {
 }
 
 // readLater looks for fields in the body of a write that the emulated release does not have. It
-// adds warnings, takes the fields out of the body, or returns the error of that release.
+// adds warnings, removes the fields from the body, or returns the error of that release.
 func (e *Endpoint) readLater(info *request.RequestInfo, req *http.Request) error {
 	if e.Later == nil || info.Verb != "create" && info.Verb != "update" && info.Verb != "patch" {
 		return nil
@@ -140,7 +140,7 @@ func (l *Later) ofOperation(operation any, of reflect.Type) []string {
 	o, _ := operation.(map[string]any)
 	path, _ := o["path"].(string)
 	value, sets := o["value"]
-	// No field of a release is that deep.
+	// mostLevels is deeper than any field of a release.
 	const mostLevels = 1000
 	if !sets || strings.Count(path, "/") > mostLevels {
 		return nil

@@ -65,7 +65,7 @@ func withMetadata(e *Endpoint, info *request.RequestInfo, req *http.Request) (*E
 type metadataCodec struct {
 	runtime.NegotiatedSerializer
 	target schema.GroupVersion
-	// serializers maps a serializer of whole objects to one of metadataCodecs.
+	// serializers maps a serializer of whole objects to a serializer of metadataCodecs.
 	serializers map[runtime.Encoder]runtime.Encoder
 }
 

@@ -10,8 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// notServed answers a request for a resource that is not served, with the text
-// that clients are used to.
+// notServed answers a request for a resource that is not served, with the text of kube-apiserver.
 func notServed(gvr schema.GroupVersionResource, w http.ResponseWriter, req *http.Request) {
 	responsewriters.ErrorNegotiated(&apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,

@@ -50,8 +50,8 @@ func (o *ownFields) Admit(ctx context.Context, a admission.Attributes, i admissi
 	return nil
 }
 
-// managedFields returns an object and its managed fields, which are none for an object whose fields are
-// decoded each time that they are read.
+// managedFields returns an object and its managed fields; none for an object whose fields are decoded
+// on each read.
 func managedFields(obj runtime.Object) (metav1.Object, []metav1.ManagedFieldsEntry) {
 	if _, ok := obj.(runtime.Unstructured); ok || obj == nil {
 		return nil, nil
@@ -79,7 +79,7 @@ func (o *ownFields) putBack() {
 	}
 }
 
-// completeUpdate is an update whose objects have their managed fields again.
+// completeUpdate is an update whose objects get their managed fields back.
 type completeUpdate struct {
 	rest.UpdatedObjectInfo
 	own *ownFields

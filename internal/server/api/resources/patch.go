@@ -170,8 +170,8 @@ func (p strategicPatcher) Update(ctx context.Context, name string, obj rest.Upda
 	return stored, created, err
 }
 
-// patchMeta returns a lookup of merge keys: of the kind in its Go type, and of
-// metadata.initializers in a type of our own.
+// patchMeta returns a lookup of merge keys: for the kind in its Go type, and for
+// metadata.initializers in a type of this package.
 func (e *Endpoint) patchMeta() (strategicpatch.LookupPatchMeta, error) {
 	obj, err := e.Scope.Creater.New(e.Kind)
 	if err != nil {

@@ -30,8 +30,8 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 		return false
 	}
 	connecter, connects := e.Storage.(rest.Connecter)
-	// The segment that is left is watch, as in /api/v1/watch/pods. It makes a request with any
-	// method a watch.
+	// The remaining segment is watch, as in /api/v1/watch/pods. It makes a request with any method
+	// a watch.
 	if segments != 0 && (segments != 1 || info.Verb != "watch" || connects) {
 		return false
 	}

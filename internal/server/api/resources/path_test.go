@@ -39,7 +39,7 @@ func TestPathsAreExact(t *testing.T) {
 	exec := &Endpoint{Discovery: metav1.APIResource{Namespaced: true}, Storage: connecting{}}
 	proxy := &Endpoint{Discovery: metav1.APIResource{Namespaced: true}, Storage: connecting{more: true}}
 	for _, c := range []struct {
-		// path, after a method if that is not GET.
+		// path is the path of the request, after a method if that is not GET.
 		path string
 		at   *Endpoint
 		want bool
@@ -53,7 +53,7 @@ func TestPathsAreExact(t *testing.T) {
 		{"POST /api/v1/pods/b/exec", exec, false},
 		{"POST /api/v1/bindings", unlisted, false},
 		{"POST /api/v1/namespaces/a/bindings", unlisted, true},
-		// The path is known, but the method is not allowed.
+		// The path exists, but the method is not allowed.
 		{"POST /api/v1/pods", namespaced, true},
 		{"DELETE /api/v1/pods", namespaced, true},
 		{"/apis/example.com/v1/widgets", custom, true},

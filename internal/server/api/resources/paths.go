@@ -39,8 +39,8 @@ func (e *Endpoint) boundPaths(req *http.Request) error {
 	return nil
 }
 
-// pathBytes returns the length of the paths of all fields and elements in a JSON text together, without the first one of each
-// object and array: only fields with siblings are duplicates.
+// pathBytes returns the total length of the paths of all fields and elements in a JSON text, without the first one of
+// each object and array: only fields with siblings are duplicates.
 func pathBytes(text []byte) (sum int64) {
 	// paths has the length of the path of each object and array around a place, at is the length of the path
 	// there, and name the length of the last string.

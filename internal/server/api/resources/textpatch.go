@@ -95,7 +95,7 @@ type textSerializer struct {
 	ctx context.Context
 	// errors are the errors of strict decoding of the patch.
 	errors []error
-	// give gives back the memory for the patch; nil if there is none.
+	// give releases the memory for the patch; nil if there is none.
 	give func()
 }
 

@@ -211,7 +211,8 @@ func TestPathsInBodies(t *testing.T) {
 	}
 }
 
-// S27.12: while one user's patches have all the memory that a user may have, patches of others are applied.
+// S27.12: while one user's patches use all the memory that a user may have, patches of other users are
+// applied.
 func TestPatchesOfAUserLeaveMemoryForOthers(t *testing.T) {
 	e := pods(t)
 	as := func(name string) http.HandlerFunc {

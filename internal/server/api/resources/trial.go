@@ -23,7 +23,7 @@ type Trial struct {
 	Operation admission.Operation
 	// Namespace and Name are the namespace and the name in the URL. A Create may have no name.
 	Namespace, Name string
-	// Body is the object that is sent, in JSON; a deletion has none.
+	// Body is the sent object, in JSON; a deletion has none.
 	Body []byte
 	// Invalid allows a Create whose object the validation of its kind would reject.
 	Invalid bool
@@ -31,7 +31,7 @@ type Trial struct {
 	Strict bool
 }
 
-// Tried is the object of a trial that admission let pass.
+// Tried is the object of a trial after admission.
 type Tried struct {
 	// Object is in the version that the server works with, and belongs to the caller; it is nil
 	// after a deletion.
@@ -43,7 +43,7 @@ type Tried struct {
 // ErrOnlyServed means that a write can only be evaluated by serving a request for it.
 var ErrOnlyServed = errors.New("only a request can try this")
 
-// errLetPass ends a write that admission let pass.
+// errLetPass ends a write that passed admission.
 var errLetPass = errors.New("admission let the write pass")
 
 const jsonMediaType = "application/json"

@@ -201,12 +201,12 @@ func enable(served *serverstorage.ResourceConfig, values map[string]bool) {
 	}
 }
 
-// Serves reports whether a kind of registrations has a version that is served.
+// Serves reports whether a kind of registrations has a served version.
 func (v Versions) Serves(k registration.Descriptor) bool {
 	return slices.ContainsFunc(k.Versions, func(version string) bool { return !slices.Contains(v.Off, version) })
 }
 
-// Hidden are the kinds of registrations that have no version that is served.
+// Hidden are the kinds of registrations without a served version.
 func (v Versions) Hidden() []string {
 	var kinds []string
 	for _, k := range registration.Sources() {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// shape is a kind of patch that can be made larger.
+// shape is a kind of patch with a variable size.
 type shape struct {
 	name string
 	of   types.PatchType
@@ -61,7 +61,7 @@ var shapes = []shape{
 	}},
 }
 
-// cost applies a patch, and returns the bytes that were allocated and the least time of some tries.
+// cost applies a patch several times, and returns the allocated bytes and the shortest time.
 func cost(t testing.TB, p *Patch, object string, tries int) (allocated uint64, took time.Duration) {
 	t.Helper()
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
@@ -89,7 +89,7 @@ func checkCost(t testing.TB, p *Patch, object string) {
 	t.Helper()
 	const (
 		perByte = 150
-		// Copies may have so many bytes whatever the length of the patch is.
+		// Copies may have this many bytes whatever the length of the patch is.
 		copies = 4 * maxCopied
 		slower = 60
 	)
@@ -122,8 +122,8 @@ func checkCost(t testing.TB, p *Patch, object string) {
 	}
 }
 
-// Applying a patch is linear in its length and the length of the object: four times as much of a shape needs about four
-// times the memory, and no shape needs much more per byte than others (S27.11).
+// Applying a patch is linear in the lengths of the patch and the object: four times the size needs about four times the
+// memory, and no shape needs much more per byte than others (S27.11).
 func TestPatchesAreLinear(t *testing.T) {
 	for _, s := range shapes {
 		for _, strict := range []bool{false, true} {

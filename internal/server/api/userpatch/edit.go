@@ -72,7 +72,7 @@ type edit struct {
 	copied int64
 }
 
-// operation is one operation of a JSON patch. Members that the patch does not have are nil.
+// operation is one operation of a JSON patch. Absent members are nil.
 type operation struct{ op, path, from, value *value }
 
 // operation carries out an operation.
@@ -146,8 +146,8 @@ func (o *operation) node() node {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// find returns the object or array with the last element of a pointer, and the name of that element; nil if there is
-// none. As upstream does, it skips a text before the first slash.
+// find returns the object or array with the last element of a pointer, and the name of this element; nil if there is
+// none. Like upstream, it skips a text before the first slash.
 func (e *edit) find(pointer string) (*container, string) {
 	_, rest, ok := strings.Cut(pointer, "/")
 	if !ok {
@@ -209,7 +209,7 @@ func (e *edit) replace(o *operation) error {
 		n := o.node()
 		root := n.open()
 		if root == nil {
-			// These are the words of upstream, which wraps an error that is nil.
+			// This is upstream's text, which wraps an error that is nil.
 			return errors.New("replace operation value must be object or array: %!w(<nil>)")
 		}
 		e.root = root
@@ -280,7 +280,7 @@ func (e *edit) copy(o *operation) error {
 	}
 	copied := node{}
 	if !n.isNull() {
-		// The value may have been reached by path since, and is encoded as it is now.
+		// The value may have been changed through path since, and is encoded in its current state.
 		data, err := n.encode(nil, 0)
 		if err != nil {
 			return fmt.Errorf("error while performing deep copy: %w", err)

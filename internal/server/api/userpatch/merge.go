@@ -52,7 +52,7 @@ func (m *merger) look() error {
 	return m.ctx.Err()
 }
 
-// merge writes a value that is not null with a patch applied that is not null.
+// merge writes a value with a patch applied. Neither is null.
 func (m *merger) merge(doc, patch value) error {
 	if doc.first() != '{' {
 		return m.prune(patch)
@@ -128,7 +128,7 @@ func (m *merger) prune(v value) error {
 	return m.raw(v)
 }
 
-// raw writes a value as it is.
+// raw writes a value unchanged.
 func (m *merger) raw(v value) error {
 	m.out, _ = appendRaw(m.out, v.raw())
 	return m.look()

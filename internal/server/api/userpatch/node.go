@@ -72,7 +72,8 @@ var (
 	errTestFailed   = errors.New("test failed")
 )
 
-// index reads the place of an element in a list of some length. A negative one counts from the end.
+// index parses the index of an element in a list of a given length. A negative index counts from
+// the end.
 func index(key string, length int) (int, error) {
 	at, err := strconv.Atoi(key)
 	if err != nil {

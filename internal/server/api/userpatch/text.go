@@ -64,7 +64,8 @@ func endOfString(data []byte, start int) int {
 // value is a part of a text. The zero value has no text.
 type value struct {
 	text *text
-	// bracket is the number of the bracket with which the value begins, or of the first one behind it.
+	// bracket is the number of the bracket with which the value begins, or of the first bracket behind
+	// it.
 	start, end, bracket int32
 }
 
@@ -86,7 +87,7 @@ type cursor struct {
 // inside returns a cursor behind the opening bracket of a value.
 func (v value) inside() cursor { return cursor{v.text, int(v.start) + 1, v.bracket + 1} }
 
-// next returns the next byte that is no white space.
+// next returns the next byte that is not white space.
 func (c *cursor) next() byte {
 	for {
 		switch b := c.text.data[c.at]; b {
@@ -165,8 +166,8 @@ func (v value) eachMember(each func(member)) {
 	}
 }
 
-// members returns the members of an object in the order of their keys. Of members with the same key, the last
-// one counts.
+// members returns the members of an object in the order of their keys. If several members have the same key,
+// the last one counts.
 func (v value) members() []member {
 	var list []member
 	v.eachMember(func(m member) { list = append(list, m) })

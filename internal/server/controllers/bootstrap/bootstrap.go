@@ -26,13 +26,13 @@ import (
 // start.
 const retryInterval = 5 * time.Second
 
-// Objects makes the objects that every cluster has. These writes go through admission like all
-// others, and may call a webhook that is down. Such a webhook must not keep a server from
-// starting: the administrator needs the server to repair the webhook. When the API refuses an
-// object, that step of the start counts as done, and Retry makes the object later.
+// Objects makes the default objects of a cluster. These writes go through admission like all other
+// writes, and may call a webhook that is down. Such a webhook must not keep a server from starting:
+// the administrator needs the server to repair the webhook. When the API refuses an object, that
+// step of the start counts as done, and Retry makes the object later.
 type Objects struct {
 	Client kubernetes.Interface
-	// ServiceRange is where cluster IPs come from.
+	// ServiceRange is the range of cluster IPs.
 	ServiceRange string
 	// MakeAccount makes the service account of a namespace; nil if no controller of this
 	// server does.
@@ -92,7 +92,7 @@ func (o *Objects) Retry(ctx context.Context) {
 	})
 }
 
-// ensure creates an object unless there is one of its name.
+// ensure creates an object unless an object of its name exists.
 func ensure[T metav1.Object](ctx context.Context, client interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
@@ -136,8 +136,8 @@ func (o *Objects) createNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// ServiceCIDR makes the range that cluster IPs are taken from. A range
-// that is there already stays: addresses of it are in use.
+// ServiceCIDR makes the range of cluster IPs. An existing range stays, because its addresses are in
+// use.
 func (o *Objects) ServiceCIDR(ctx context.Context) error {
 	cidr := &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},

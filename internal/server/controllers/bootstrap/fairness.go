@@ -35,7 +35,7 @@ func (o *Objects) Fairness(ctx context.Context, known informers.SharedInformerFa
 	client := o.Client.FlowcontrolV1()
 	levels := ensurer.NewPriorityLevelConfigurationOps(client.PriorityLevelConfigurations(), kinds.PriorityLevelConfigurations().Lister())
 	schemas := ensurer.NewFlowSchemaOps(client.FlowSchemas(), kinds.FlowSchemas().Lister())
-	// A schema that comes before its level would be reported as dangling.
+	// A schema that is stored before its level would be reported as dangling.
 	return errors.Join(
 		ensurer.EnsureConfigurations(ctx, levels, flowcontrolbootstrap.SuggestedPriorityLevelConfigurations, ensurer.NewSuggestedEnsureStrategy[*flowcontrolv1.PriorityLevelConfiguration]()),
 		ensurer.EnsureConfigurations(ctx, levels, flowcontrolbootstrap.MandatoryPriorityLevelConfigurations, ensurer.NewMandatoryEnsureStrategy[*flowcontrolv1.PriorityLevelConfiguration]()),

@@ -31,8 +31,7 @@ const (
 	retry = 2 * time.Second
 )
 
-// Election is the part that one server takes in electing who acts. It is safe for
-// concurrent use.
+// Election is one server's part in the election. It is safe for concurrent use.
 type Election struct {
 	options Options
 	mu      struct {

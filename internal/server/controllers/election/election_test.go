@@ -64,7 +64,7 @@ func (m *memory) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1
 	return m.lease.DeepCopy(), nil
 }
 
-// server is one of several that want to act.
+// server is one of several servers that want to act.
 type server struct {
 	*Election
 	acting atomic.Int32
@@ -106,7 +106,8 @@ func TestOneServerActsAndAnotherTakesOver(t *testing.T) {
 		if one.acting.Load() != 1 || two.acting.Load() != 0 || !one.Held() || two.Held() {
 			t.Fatal("the first server does not act alone")
 		}
-		// A server that ends gives the lease back, so that no other waits until it runs out.
+		// A server that ends gives the lease back, so that no other server waits until the lease
+		// expires.
 		one.cancel()
 		<-one.ended
 		before := time.Now()
@@ -124,7 +125,7 @@ func TestOneServerActsAndAnotherTakesOver(t *testing.T) {
 	})
 }
 
-// cut is a storage that one server does not reach any more.
+// cut is a storage that one server cannot reach any more.
 type cut struct {
 	*memory
 	off atomic.Bool
@@ -146,8 +147,8 @@ func (c *cut) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.
 	return c.memory.Update(ctx, lease, o)
 }
 
-// A server that cannot renew the lease has stopped before another one begins, and acts
-// again when it gets the lease back.
+// A server that cannot renew the lease has stopped before another server begins, and acts again
+// when it gets the lease back.
 func TestAServerThatLosesTheLeaseStopsActing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all atomic.Int32

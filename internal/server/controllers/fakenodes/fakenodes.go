@@ -39,7 +39,7 @@ import (
 
 // Options are the inputs of Nodes. All must be set.
 type Options struct {
-	// Count is how many nodes there are.
+	// Count is the number of nodes.
 	Count int
 	// Kubelet acts as kubelets do, Scheduler as a scheduler does.
 	Kubelet, Scheduler kubernetes.Interface
@@ -59,7 +59,7 @@ const (
 	podsPerNode = 10_000
 )
 
-// podRange is where the addresses of pods come from.
+// podRange is the range of pod addresses.
 var podRange = &net.IPNet{IP: net.IP{10, 244, 0, 0}, Mask: net.CIDRMask(16, 32)}
 
 // Nodes are fake nodes. They are made by New and run once.
@@ -72,7 +72,7 @@ type Nodes struct {
 	bound     map[string]int
 	ports     ports
 	addresses *ipallocator.Range
-	// tainted has since when a pod is on a node with a taint NoExecute that the pod tolerates
+	// tainted has the times since when pods are on a node with a taint NoExecute that they tolerate
 	// only for a while, or not at all.
 	tainted map[types.UID]time.Time
 }
@@ -136,7 +136,7 @@ func (n *Nodes) lookAgain(node *corev1.Node) {
 	}
 }
 
-// Run keeps the nodes and their pods alive until ctx ends. The Node objects stay.
+// Run keeps the nodes and their pods alive until ctx ends. The Node objects are not deleted.
 func (n *Nodes) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -323,7 +323,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// errNoNode means that a pod is allowed on none of the nodes that there are now.
+// errNoNode means that a pod is allowed on none of the current nodes.
 var errNoNode = errors.New("no fake node has the labels and the free host ports that the pod wants, is schedulable, and has only taints that the pod tolerates")
 
 // unschedulable is the condition that a scheduler sets on a pod without a suitable node.
@@ -412,7 +412,7 @@ func (n *Nodes) choose(pod *corev1.Pod) (string, error) {
 // giveBack gives back the address of a pod; other addresses are not taken.
 func (n *Nodes) giveBack(pod *corev1.Pod) { _ = n.addresses.Release(net.ParseIP(pod.Status.PodIP)) }
 
-// forget notes that a pod is gone.
+// forget removes the records of a deleted pod.
 func (n *Nodes) forget(pod *corev1.Pod) {
 	n.giveBack(pod)
 	n.binding.Lock()

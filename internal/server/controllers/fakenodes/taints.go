@@ -19,8 +19,8 @@ func repelled(node *corev1.Node, pod *corev1.Pod) bool {
 	return found
 }
 
-// stays returns how long a pod may stay on a node with taints. The pod may stay for ever if
-// limited is false.
+// stays returns how long a pod may stay on a node with taints. limited is false if there is no
+// limit.
 func stays(taints []corev1.Taint, pod *corev1.Pod) (limit time.Duration, limited bool) {
 	for _, taint := range taints {
 		if taint.Effect != corev1.TaintEffectNoExecute {

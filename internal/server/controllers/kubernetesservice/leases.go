@@ -43,7 +43,7 @@ func (l leases) ListLeases() ([]string, error) {
 	return slices.Compact(list), nil
 }
 
-// UpdateLease lets the address of this server last for another ttl.
+// UpdateLease extends the lease of this server's address by ttl.
 func (l leases) UpdateLease(ip string) error {
 	ctx, cancel := context.WithTimeout(l.ctx, rpcTimeout)
 	defer cancel()

@@ -38,7 +38,7 @@ func TestAnAddressLastsAsLongAsAServerHasIt(t *testing.T) {
 	}
 }
 
-// A server that is killed takes nothing back.
+// A killed server does not remove its address; the lease does.
 func TestAnAddressGoesWithItsLease(t *testing.T) {
 	client := etcdtest.Start(t)
 	l := leases{ctx: t.Context(), etcd: client.Client, prefix: "/endpoints", server: "one", ttl: time.Second}

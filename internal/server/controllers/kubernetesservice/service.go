@@ -57,7 +57,7 @@ type Options struct {
 	// endpoints. Port is the port on which the server listens.
 	Address net.IP
 	Port    int
-	// Range is where cluster IPs come from. The service has the first address of it.
+	// Range is the range of cluster IPs. The service has its first address.
 	Range *net.IPNet
 }
 

@@ -43,8 +43,8 @@ func (i *Handled) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cac
 	return Registration(r, err)
 }
 
-// Registration returns the results of an informer's AddEventHandler, with a registration also
-// when the informer took no handler. The error stays.
+// Registration returns the results of an informer's AddEventHandler, with a registration also when
+// the informer accepted no handler. The error is kept.
 func Registration(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
 	if r == nil {
 		r = refused{}

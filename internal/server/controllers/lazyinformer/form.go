@@ -175,8 +175,8 @@ func (w whole) object(kv *mvccpb.KeyValue, revision int64) ([]byte, error) {
 	if _, err := metadataIn(kv, u); err != nil {
 		return nil, err
 	}
-	// In protobuf, a message that comes twice is merged: the resource version, which is not
-	// stored, is added to the metadata at the end.
+	// In protobuf, repeated messages are merged: the resource version, which is not stored, is
+	// added to the metadata at the end.
 	version := strconv.AppendInt(nil, revision, 10)
 	metadata := append(appendLength([]byte{versionField}, len(version)), version...)
 	return append(appendLength(append(u.Raw, metadataField), len(metadata)), metadata...), nil
@@ -223,7 +223,7 @@ func (whole) status(status *metav1.Status) ([]byte, error) {
 
 func appendLength(data []byte, length int) []byte { return binary.AppendUvarint(data, uint64(length)) }
 
-// wrapped returns an object in protobuf as it is sent.
+// wrapped returns an object in protobuf in the form that is sent.
 func wrapped(kind schema.GroupVersionKind, raw []byte) ([]byte, error) {
 	u := &runtime.Unknown{Raw: raw}
 	u.APIVersion, u.Kind = kind.ToAPIVersionAndKind()

@@ -35,7 +35,7 @@ type form interface {
 	// object encodes a stored object as it was at a revision. The error is errTended if only a
 	// server can do that.
 	object(kv *mvccpb.KeyValue, revision int64) ([]byte, error)
-	// list encodes a list of such objects, and event an event about one.
+	// list encodes a list of such objects, and event an event about such an object.
 	list(meta metav1.ListMeta, objects [][]byte) ([]byte, error)
 	event(kind string, object []byte) ([]byte, error)
 	// status encodes the status in the event of an error.
@@ -235,7 +235,7 @@ func (e *events) take(response clientv3.WatchResponse) {
 	}
 }
 
-// end writes the error for which there are no more events.
+// end writes the error that ends the events.
 func (e *events) end(err *apierrors.StatusError) {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}

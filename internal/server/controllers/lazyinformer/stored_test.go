@@ -211,7 +211,7 @@ func TestObjectsThatAreNotInitializedAreSeenByTheServer(t *testing.T) {
 	if got := watch().StatusCode; got != http.StatusTeapot {
 		t.Errorf("the next watch: %d", got)
 	}
-	// A list that began without such an object begins anew.
+	// A list that began without such an object is restarted.
 	other := &Transport{Next: transport.Next, Etcd: transport.Etcd, Prefix: transport.Prefix}
 	custom(other)
 	if _, err := etcd.Put(t.Context(), "/registry/example.com/widgets/ns/a", `{"metadata":{"name":"a"}}`); err != nil {

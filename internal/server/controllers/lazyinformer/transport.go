@@ -39,13 +39,13 @@ type Transport struct {
 	// Values decrypts stored objects; nil when nothing is encrypted.
 	Values *encryption.Transformers
 	// Custom reports whether the metadata of a resource's objects may be read from etcd, for
-	// clients that want nothing else. Nil means that there is no such resource.
+	// clients that want only metadata. Nil means that there is no such resource.
 	Custom func(schema.GroupResource) bool
-	// Whole returns the kind of the objects of a resource that clients of whole objects get as
+	// Whole returns the kind of a resource whose objects are sent to clients of whole objects as
 	// they are stored; empty for all other resources. Nil means that there is no such resource.
 	Whole func(schema.GroupResource) string
 
-	// tended has the prefixes of resources whose objects a server must see.
+	// tended has the prefixes of resources whose objects must be read through a server.
 	tended sync.Map
 }
 
@@ -182,8 +182,8 @@ func answer(req *http.Request, contentType string, body []byte) *http.Response {
 	}
 }
 
-// Clients returns clients whose informers list first and then watch. A Transport holds watches
-// back, and an informer that got its first objects by a watch would wait for ever.
+// Clients returns clients whose informers list first and then watch. A Transport delays watches,
+// and an informer that got its first objects by a watch would wait for ever.
 func Clients(k kubernetes.Interface, m metadata.Interface) (kubernetes.Interface, metadata.Interface) {
 	return listing{k}, listingMetadata{m}
 }

@@ -36,8 +36,7 @@ type Collection struct {
 type Options struct {
 	// Collections lists the resources that may have objects in a namespace at this moment.
 	Collections func() []Collection
-	// Remote lists the group versions that other servers serve at this moment; nil means
-	// that there are none.
+	// Remote lists the current group versions of other servers; nil means that there are none.
 	Remote func() []schema.GroupVersion
 	// Etcd holds the objects of Collections.
 	Etcd clientv3.KV

@@ -28,7 +28,7 @@ type fence struct {
 	kv     clientv3.KV
 	prefix string
 	stored Stored
-	// known has revisions at which namespaces were not being deleted.
+	// known has revisions at which namespaces were not being deleted yet.
 	known *lru.Cache
 }
 
@@ -82,8 +82,7 @@ func (f *fence) OptimisticPut(ctx context.Context, key string, value []byte, exp
 	}
 }
 
-// check returns the error for which nothing can be created in the namespace that was found, or
-// nil.
+// check returns an error if no object can be created in the found namespace, else nil.
 func (f *fence) check(ctx context.Context, name string, found []*mvccpb.KeyValue) error {
 	if len(found) == 0 {
 		return apierrors.NewNotFound(corev1.Resource("namespaces"), name)

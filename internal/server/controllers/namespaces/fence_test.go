@@ -21,8 +21,8 @@ var etcd *kubernetes.Client
 
 func TestMain(m *testing.M) { os.Exit(etcdtest.Main(m, &etcd)) }
 
-// No object is created in a namespace that is being deleted or gone, whatever the fence knew of
-// it before.
+// No object is created in a namespace that is deleted or being deleted, whatever the fence had
+// cached.
 func TestFence(t *testing.T) {
 	const root = "/fence"
 	fence := Fence(etcd.Kubernetes, etcd.KV, root, Stored{Decoder: scheme.Codecs.UniversalDeserializer()})

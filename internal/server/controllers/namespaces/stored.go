@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/encryption"
 )
 
-// Stored reads namespaces as they are in etcd.
+// Stored reads namespaces from etcd.
 type Stored struct {
 	// Decoder decodes a namespace into its v1 form, and Values, which may be nil, decrypts it.
 	Decoder runtime.Decoder

@@ -117,7 +117,7 @@ func read() *contents {
 	return r.contents
 }
 
-// inflate returns the texts of the given sizes that flate made packed of.
+// inflate returns the texts of the given sizes from packed, which flate compressed.
 func inflate(packed string, sizes []int) string {
 	var text strings.Builder
 	total := 0

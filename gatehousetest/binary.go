@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// binaryVariable names the program when it is set.
+	// binaryVariable is the environment variable with the path of the program.
 	binaryVariable = "GATEHOUSE_BINARY"
 	command        = "github.com/gatehouse-dev/gatehouse/cmd/gatehouse"
-	// versionFile, next to the go.mod of a test, is the go.mod with which the program is built.
+	// versionFile, next to the go.mod of a test, is the go.mod of the program's build.
 	versionFile = "gatehouse.mod"
-	// withoutPlugins is the build tag that leaves Go plugins out of the kustomize in kubectl,
-	// where they cannot be switched on anyway. A program that may load plugins keeps all
-	// functions that they could call, and only the C linker can link it: that takes several times
-	// as much time and space.
+	// withoutPlugins is the build tag that excludes Go plugins from the kustomize in kubectl, where they cannot
+	// be enabled anyway. A program that may load plugins keeps all functions that they could call, and only the
+	// C linker can link it: that takes several times as much time and space.
 	withoutPlugins = "kustomize_disable_go_plugin_support"
 )
 
@@ -73,7 +72,7 @@ func build(dir string) (string, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	// Test binaries run at the same time.
+	// Test binaries run concurrently.
 	lock, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", err

@@ -25,8 +25,8 @@ type options struct {
 	noTraces  bool
 }
 
-// Own starts a server for this test alone, with flags of 'gatehouse serve' in addition to --test.
-// The start takes about half a second. The server stops when the test is over.
+// Own starts a separate server for this test, with flags of 'gatehouse serve' in addition to --test. The start
+// takes about half a second. The server stops when the test is over.
 func Own(flags ...string) Option {
 	return func(o *options) { o.own, o.flags = true, append(o.flags, flags...) }
 }
@@ -39,11 +39,10 @@ func Shared() Option {
 	return func(o *options) { o.shared = true }
 }
 
-// ServiceAddress sends the calls for webhooks of a service to an address, as the flag
-// --service-address does: the service is NAMESPACE/NAME or NAMESPACE/NAME:PORT, and the
-// address HOST:PORT. It is for webhooks that another program serves which the test has started.
-// Its certificate must be for NAME.NAMESPACE.svc; [Webhooks] leaves such services alone. The test
-// gets a server of its [Own].
+// ServiceAddress sends the calls for webhooks of a service to an address, like the flag --service-address: the
+// service is NAMESPACE/NAME or NAMESPACE/NAME:PORT, and the address HOST:PORT. Use it for webhooks of another
+// program that the test has started. Its certificate must be for NAME.NAMESPACE.svc; [Webhooks] ignores such
+// services. The test gets a server of its [Own].
 func ServiceAddress(service, address string) Option {
 	return func(o *options) {
 		Own("--service-address=" + service + "=" + address)(o)
@@ -52,8 +51,8 @@ func ServiceAddress(service, address string) Option {
 	}
 }
 
-// Manifests makes the objects in files, and in the .yaml, .yml and .json files of
-// directories, before Start returns.
+// Manifests creates the objects in files, and in the .yaml, .yml and .json files of directories, before Start
+// returns.
 func Manifests(paths ...string) Option {
 	return func(o *options) { o.files = append(o.files, paths...) }
 }

@@ -47,7 +47,7 @@ func review(t *testing.T, change func(*admissionv1.AdmissionRequest, *admissionv
 
 func to[T any](v T) *T { return &v }
 
-// policy is the webhooks of testdata/webhooks.yaml.
+// policy serves the webhooks of testdata/webhooks.yaml.
 func policy(t *testing.T) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/validate", review(t, func(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
@@ -271,8 +271,8 @@ func TestVictim(t *testing.T) {
 	select {}
 }
 
-// victim starts a test process, which ends when it is killed or with the test, and returns
-// the address of its server. The other files of both are in temp.
+// victim starts a test process, which ends when it is killed or with the test, and returns the address of its
+// server. The other files of both processes are in temp.
 func victim(t *testing.T, kind, temp string) (process *exec.Cmd, host string) {
 	process = exec.Command(os.Args[0], "-test.run=^TestVictim$")
 	process.Env = append(os.Environ(), victimVariable+"="+kind, "TMPDIR="+temp, "XDG_CACHE_HOME="+temp, "HOME="+temp)
@@ -342,8 +342,7 @@ func leavesNothing(t *testing.T, host, temp string) {
 	})
 }
 
-// A server ends with the test process, also when the process is killed, and leaves no file
-// behind.
+// A server ends with the test process, even if the process is killed, and leaves no file behind.
 func TestServersEndWithTheTestProcess(t *testing.T) {
 	temp := t.TempDir()
 	process, host := victim(t, "alone", temp)

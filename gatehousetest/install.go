@@ -36,7 +36,7 @@ const (
 	cleanupTimeout = 30 * time.Second
 )
 
-// install makes the objects of a test, in an order in which each can be used.
+// install creates the objects of a test, in an order in which each can be used.
 func (r *running) install(ctx context.Context, o *options) error {
 	objects, err := o.read()
 	if err != nil {
@@ -202,7 +202,7 @@ func toUnstructured(obj runtime.Object) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// client makes objects for a test.
+// client creates objects for a test.
 type client struct {
 	test    *running
 	objects dynamic.Interface

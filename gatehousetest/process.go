@@ -18,8 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// startTimeout is how long a server may take to start on a busy machine, stopTimeout how
-// long it may take to end.
+// startTimeout limits the start of a server on a busy machine, and stopTimeout its end.
 const startTimeout, stopTimeout = 2 * time.Minute, 30 * time.Second
 
 var readyLine = regexp.MustCompile(`^gatehouse is ready at (https://\S+), kubeconfig (.+)$`)
@@ -73,8 +72,8 @@ func (o *options) server(t testing.TB) (*process, error) {
 	return s, err
 }
 
-// startProcess starts a server. The server ends with this process, because it checks whether its
-// parent lives, unless the environment says otherwise.
+// startProcess starts a server. The server ends with this process, because it checks that its parent is alive,
+// unless the environment disables that.
 func startProcess(flags []string, environment ...string) (*process, error) {
 	binary, err := binary()
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// lockVariable names the environment variable with the file whose locks keep a server alive.
+// lockVariable is the environment variable with the file that keeps a server running while it is locked.
 const lockVariable = "GATEHOUSE_END_WITH_LOCK"
 
-// joinTimeout is how long a server that another process started may take to be ready.
+// joinTimeout limits the wait for a server that another process started.
 const joinTimeout = 30 * time.Second
 
-// ofTheRun is the server that packages share, for the tests with the option Shared.
+// ofTheRun is the shared server of the packages, for tests with the option Shared.
 var ofTheRun = sync.OnceValues(func() (*process, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // traceHeader has the ID of the trace of a write.
 const traceHeader = "Gatehouse-Trace"
 
-// tracesPath is where the server serves the traces.
+// tracesPath is the path of the traces on the server.
 const tracesPath = "/apis/gatehouse.dev/v1alpha1/admissiontraces/"
 
 // traceLog writes the traces of writes that were rejected or changed to the log of a test.
@@ -27,7 +27,7 @@ type traceLog struct {
 
 	mu struct {
 		sync.Mutex
-		// ended is set when the test is over: its log is closed then.
+		// ended is set when the test is over: its log is then closed.
 		ended bool
 	}
 }

@@ -27,7 +27,7 @@ type webhookServer struct {
 	url    string
 	bundle []byte
 	close  func()
-	// except are the services, as NAMESPACE/NAME, whose webhooks another program serves.
+	// except are services, as NAMESPACE/NAME, with webhooks of another program.
 	except []string
 }
 
@@ -55,8 +55,7 @@ func serveWebhooks(handler http.Handler) (*webhookServer, error) {
 	}, nil
 }
 
-// selfSigned makes a certificate for loopback addresses and names, and the PEM bundle that
-// verifies it.
+// selfSigned generates a certificate for loopback addresses and names, and the PEM bundle that verifies it.
 func selfSigned(names ...string) (*tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -76,7 +75,7 @@ func selfSigned(names ...string) (*tls.Certificate, []byte, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// redirect makes the webhooks of an object lead to the server.
+// redirect changes the webhooks of an object to the address of the server.
 func (s *webhookServer) redirect(obj *unstructured.Unstructured) error {
 	switch kind := obj.GroupVersionKind(); {
 	case isWebhookConfiguration(obj):
@@ -112,7 +111,7 @@ func (s *webhookServer) redirect(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// clientConfig returns a clientConfig that leads to the same path of the server.
+// clientConfig returns a clientConfig with the same path on the server.
 func (s *webhookServer) clientConfig(config map[string]any) (map[string]any, error) {
 	if service, found, err := unstructured.NestedMap(config, "service"); err != nil {
 		return nil, err

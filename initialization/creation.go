@@ -65,9 +65,9 @@ func (c *Creation) Wait(ctx context.Context, created runtime.Object) (runtime.Ob
 	return c.WaitUntil(ctx, deadline)
 }
 
-// WaitUntil is Wait for a Creation for which Waits is true. It waits until the deadline or the
-// end of ctx, and ignores the deadline of ctx. The zero time means no deadline. WaitUntil takes
-// less memory than Wait with a context of that deadline.
+// WaitUntil is Wait for a Creation whose Waits returns true. It waits until the deadline or the end of ctx, and
+// ignores the deadline of ctx. The zero time means no deadline. WaitUntil takes less memory than Wait with a
+// context of that deadline.
 func (c *Creation) WaitUntil(ctx context.Context, deadline time.Time) (runtime.Object, error) {
 	final, err := c.entry.wait(ctx, deadline)
 	if waits := (*waitsError)(nil); c.stored != nil && errors.As(err, &waits) {

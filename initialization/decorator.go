@@ -22,13 +22,12 @@ import (
 // Options control the treatment of objects whose initializers do not act. The zero value of every field means
 // its default.
 type Options struct {
-	// Timeout is how long an initializer may take from the beginning of its turn; 0 means 5 s
-	// (S11.44).
+	// Timeout limits the turn of an initializer; 0 means 5 s (S11.44).
 	Timeout time.Duration
 	// RepairAfter is the age at which an uninitialized object is repaired when a client reads it;
 	// 0 means 10 min (S11.50).
 	RepairAfter time.Duration
-	// ReleaseTimeout is how long a deleted object is kept for initializers that have to release
+	// ReleaseTimeout limits the time that a deleted object is kept for initializers that have to release
 	// something first; 0 means an hour (S11.59).
 	ReleaseTimeout time.Duration
 	// MustAct reports whether an initializer's failure policy is Fail. Nil means that the policy
@@ -60,7 +59,7 @@ type Event struct {
 	// Initializer is the initializer that acted, or did not act. For Rejected it is the quoted name,
 	// or the quoted names joined by "or" if parallel initializers had their turn.
 	Initializer string
-	// After is how long the turn of the initializer took.
+	// After is the duration of the initializer's turn.
 	After time.Duration
 	// Finalizer is set for Abandoned.
 	Finalizer string

@@ -20,7 +20,7 @@ import (
 const (
 	// linger is the time that the watch of a resource continues without a followed object.
 	linger = 5 * time.Second
-	// pause is how long the watch waits after a failure.
+	// pause is the wait of the watch after a failure.
 	pause = 100 * time.Millisecond
 )
 

@@ -135,7 +135,7 @@ func (r *rawStore) breakWatches() {
 	}
 }
 
-// openWatches returns how many watches are open.
+// openWatches returns the number of open watches.
 func (r *rawStore) openWatches() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -383,7 +383,7 @@ func (e *env) awaitEvent(kind EventKind) Event {
 	}
 }
 
-// count returns how many events of a kind have happened since the last look.
+// count returns the number of events of a kind since the last call.
 func (e *env) count(kind EventKind) int {
 	n := 0
 	for {
@@ -398,7 +398,7 @@ func (e *env) count(kind EventKind) int {
 	}
 }
 
-// followed is how many objects the server follows.
+// followed returns the number of objects that the server follows.
 func (e *env) followed() int {
 	t := e.store.(*store).tracker
 	t.mu.Lock()

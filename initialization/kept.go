@@ -50,11 +50,11 @@ type keptItems struct {
 type keptItem struct {
 	version string
 	data    []byte
-	// turn is the turn in which the item was last used.
+	// turn is the turn of the last use of the item.
 	turn atomic.Int64
 }
 
-// size is about how many bytes an item takes.
+// size is the approximate memory of an item, in bytes.
 func (i *keptItem) size() int { return keptSize(i.data) }
 
 func keptSize(data []byte) int { return len(data) + 200 }
@@ -67,8 +67,8 @@ func identity(item runtime.Object) (uid types.UID, version string, ok bool) {
 	return uid, version, uid != "" && version != "" && item.GetObjectKind().GroupVersionKind().Empty()
 }
 
-// recall sets data for the items that are kept, and returns for how many further bytes there is
-// room. If there is room, the caller must call keep.
+// recall sets data for the items that are kept, and returns the number of further bytes that may be kept. If it
+// is positive, the caller must call keep.
 func (k *kept) recall(kind keptKind, items []runtime.Object, data [][]byte) (room int) {
 	if k == nil {
 		return 0

@@ -143,7 +143,7 @@ func missing(items []runtime.Object, data [][]byte) []runtime.Object {
 	return missing
 }
 
-// converted takes a list in the version in which clients see it.
+// converted is a writer that receives a list after its conversion to the version of the clients.
 type converted struct {
 	// items are the items of the list, and empty is the encoded list without them.
 	items []runtime.Object

@@ -55,8 +55,7 @@ type entry struct {
 	waited bool
 	busy   bool
 	ended  bool
-	// until is when the server gives up an object that is held; zero for an object that is not
-	// held.
+	// until is the time when the server gives up an object that is held; zero for an object that is not held.
 	until time.Time
 
 	// done is closed when the creator may continue: final and err are its result.

@@ -57,10 +57,9 @@ type Options struct {
 	// InitializerConfigurations to know the other parallel initializers. Its user needs the verbs list and
 	// watch for that.
 	Parallel bool
-	// Workers is how many objects the controller works on at the same time; 0 means 4.
+	// Workers is the number of objects that the controller initializes concurrently; 0 means 4.
 	Workers int
-	// FirstRetry and LastRetry are how long the controller waits after a failure,
-	// at first and at most; 0 means 50 ms and 5 s.
+	// FirstRetry and LastRetry are the first and the longest wait after a failure; 0 means 50 ms and 5 s.
 	FirstRetry, LastRetry time.Duration
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// configurations is the resource in which initializers are registered.
+// configurations is the resource of the configurations that register initializers.
 var configurations = schema.GroupVersionResource{
 	Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "initializerconfigurations",
 }

@@ -2,8 +2,8 @@ package initializer
 
 import "net/http"
 
-// IncludeUninitialized returns a transport that asks for uninitialized objects in
-// every read, for use in rest.Config.Wrap. Writes go through as they are.
+// IncludeUninitialized returns a transport that asks for uninitialized objects in every read, for use in
+// rest.Config.Wrap. It does not change writes.
 func IncludeUninitialized(next http.RoundTripper) http.RoundTripper {
 	return including{next}
 }

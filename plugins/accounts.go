@@ -11,13 +11,12 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
 )
 
-// defaultAccounts is a client that finds the service account "default" in every namespace. If the
-// account is missing, the plugin ServiceAccount waits up to two seconds for a controller and then
-// refuses the pod. Where the controller runs in the same process, missing can make the account at
-// once.
+// defaultAccounts is a client that finds the service account "default" in every namespace. If the account is
+// missing, the plugin ServiceAccount waits up to two seconds for a controller and then rejects the pod. If the
+// controller runs in the same process, missing can create the account at once.
 type defaultAccounts struct {
 	kubernetes.Interface
-	// missing returns the account of a namespace that has none.
+	// missing returns the account of a namespace without one.
 	missing func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
 }
 
@@ -50,7 +49,7 @@ func (c defaultAccountsIn) Get(ctx context.Context, name string, o metav1.GetOpt
 	return c.client.missing(ctx, c.namespace)
 }
 
-// newAccount returns the account that a controller would make.
+// newAccount returns the account that a controller would create.
 func newAccount(_ context.Context, namespace string) (*corev1.ServiceAccount, error) {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: serviceaccount.DefaultServiceAccountName}}, nil
 }

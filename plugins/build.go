@@ -39,7 +39,7 @@ type Options struct {
 	Mapper meta.RESTMapper
 	// Version is the Kubernetes release that the plugins emulate.
 	Version compatibility.EffectiveVersion
-	// Stopped is closed when no more requests come.
+	// Stopped is closed when no more requests arrive.
 	Stopped <-chan struct{}
 	// Configuration returns the configuration of a plugin as it was written, nil if the plugin has none. A nil
 	// Configuration means that no plugin has one.
@@ -82,7 +82,7 @@ func New(name string, o Options) (apiadmission.Interface, error) {
 	return wrap(p, made, trial, o.Stored), nil
 }
 
-// make makes upstream's plugin, without a wrapper.
+// make constructs upstream's plugin, without a wrapper.
 func (p *Plugin) make(o Options) (apiadmission.Interface, error) {
 	configuration, err := p.configuration(o)
 	if err != nil {
@@ -157,8 +157,8 @@ func checkNodeSelectors(data []byte) error {
 	return nil
 }
 
-// quotaInitializer gives a plugin the rules by which usage is counted. It makes them only for a
-// plugin that wants them, because they need informers.
+// quotaInitializer gives a plugin the evaluators of usage. It creates them only for a plugin that needs them,
+// because they need informers.
 type quotaInitializer struct {
 	factory informers.SharedInformerFactory
 	err     error

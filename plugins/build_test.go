@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// configured are configurations with which a plugin starts.
+// configured are valid configurations for the plugins that need one.
 func configured(t *testing.T, plugin string) string {
 	switch plugin {
 	case "EventRateLimit":
@@ -182,7 +182,7 @@ func TestPluginsDoNothingToRequestsThatTheyAreNotAbout(t *testing.T) {
 	}
 }
 
-// through sends a request through the passes that a plugin takes part in.
+// through sends a request through the passes of a plugin.
 func through(ctx context.Context, p apiadmission.Interface, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
 	if m, ok := p.(apiadmission.MutationInterface); ok {
 		if err := m.Admit(ctx, a, o); err != nil {

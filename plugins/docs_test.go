@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of docs/plugins.md")
 
-// The document has the table of the code.
+// The document has the same table as the code.
 func TestTheDocumentHasEveryPlugin(t *testing.T) {
 	const file, begin, end = "../docs/plugins.md", "<!-- BEGIN plugins: go test ./plugins -run Document -update -->\n", "<!-- END plugins -->\n"
 	data, err := os.ReadFile(file)
@@ -36,7 +36,7 @@ func TestTheDocumentHasEveryPlugin(t *testing.T) {
 	}
 }
 
-// table is the plugins in Markdown, in their order.
+// table returns the plugins in Markdown, in their order.
 func table() string {
 	var b strings.Builder
 	b.WriteString("| plugin | default | task | needs | as a webhook |\n|---|---|---|---|---|\n")

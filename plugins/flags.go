@@ -6,6 +6,6 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
 )
 
-// AddFlags adds the flags that kube-apiserver has for single plugins, which are older than
-// its configuration file. Upstream keeps their values per process.
+// AddFlags adds kube-apiserver's flags for single plugins, which are older than its configuration file.
+// Upstream stores their values per process.
 func AddFlags(flags *pflag.FlagSet) { defaulttolerationseconds.RegisterFlags(flags) }

@@ -11,7 +11,7 @@ var openShift = map[string]bool{
 	"RunOnceDuration": true, "SecurityContextConstraint": true,
 }
 
-// neededByNobody are OpenShift's own plugins without a replacement: Kubernetes does the same.
+// neededByNobody are OpenShift's own plugins that need no replacement: Kubernetes does the same.
 var neededByNobody = map[string]bool{"OriginNamespaceLifecycle": true, "SCCExecRestrictions": true}
 
 // OfOpenShift reports whether OpenShift has an admission plugin of that name. The name may have a group before it,

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// S9.22: the same pod is refused with the same message each time: by the first limit range, with the
-// minima and the maxima of each container in the order of resources.
+// S9.22: the same pod is rejected with the same message each time: by the first limit range, with the minima
+// and the maxima of each container in the order of resources.
 func TestLimitRangerSaysTheSameEachTime(t *testing.T) {
 	interfaces := apiadmission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 	o := onCluster(t, "")

@@ -48,12 +48,12 @@ type Plugin struct {
 	Name string
 	// Default reports whether the plugin is enabled by default, as in kube-apiserver.
 	Default bool
-	// Since is the minor release of Kubernetes 1 in which the plugin began to act by default; 0
-	// for plugins that every supported release has.
+	// Since is the minor release of Kubernetes 1 that first enabled the plugin by default; 0 for plugins of
+	// every supported release.
 	Since int
 	// Does is the purpose of the plugin, in a sentence.
 	Does string
-	// About are the requests that the plugin may change or refuse.
+	// About are the requests that the plugin may change or reject.
 	About []About
 	// Reads are the resources that the plugin reads to decide. Asks reports whether it authorizes the user.
 	Reads []admission.Read
@@ -69,7 +69,7 @@ type Plugin struct {
 	check    func(configuration []byte) error
 	place    place
 	forecast forecast
-	// idle, if set, reports whether the plugin reads nothing for a request.
+	// idle, if set, reports whether the plugin reads no objects for a request.
 	idle func(apiadmission.Attributes) bool
 	// onlyRefuses reports whether the plugin changes no object, although it takes part in the
 	// mutating pass.
@@ -83,9 +83,9 @@ type About struct {
 	// Group, Resource and Subresource may be "*". Subresource is empty for the resource
 	// itself.
 	Group, Resource, Subresource string
-	// Operations are the operations that the plugin looks at; nil means all that it handles.
+	// Operations are the operations that concern the plugin; nil means all that it handles.
 	Operations []apiadmission.Operation
-	// Namespaced reports whether the plugin looks only at objects in namespaces.
+	// Namespaced reports whether the plugin handles only namespaced objects.
 	Namespaced bool
 }
 
@@ -396,7 +396,7 @@ func Order(engine []admission.Known) []admission.Known {
 	return append(list, at(last)...)
 }
 
-// Concerns reports whether the plugin is about a request.
+// Concerns reports whether a request concerns the plugin.
 func (p *Plugin) Concerns(a apiadmission.Attributes) bool {
 	return slices.ContainsFunc(p.About, func(about About) bool { return about.matches(a) })
 }

@@ -16,8 +16,8 @@ type storedAttributes struct {
 	kind     schema.GroupVersionKind
 }
 
-// asStored returns the attributes of a request for the stored resource. A kind that the stored
-// version does not have, such as DeploymentRollback, stays.
+// asStored returns the attributes of a request for the stored resource. A kind that the stored version does not
+// have, such as DeploymentRollback, is kept.
 func asStored(a apiadmission.Attributes, stored map[schema.GroupVersionResource]schema.GroupVersionResource) apiadmission.Attributes {
 	resource, ok := stored[a.GetResource()]
 	if !ok {

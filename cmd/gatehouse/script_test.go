@@ -53,11 +53,11 @@ func TestSessions(t *testing.T) {
 type serverProcess struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
-	// stdout delivers all of standard output once the process has closed it.
+	// stdout delivers the complete standard output after the process has closed it.
 	stdout chan string
 }
 
-// serverKey is where a script's environment keeps its server.
+// serverKey is the key of a script's server in its environment.
 type serverKey struct{}
 
 var readyLine = regexp.MustCompile(`^gatehouse is ready at (https://127\.0\.0\.1:(\d+)), kubeconfig (.+)\n$`)
@@ -103,7 +103,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), line)
 }
 
-// binDir is where testscript put the program: first in the script's PATH.
+// binDir is the directory of the program: the first in the script's PATH.
 func binDir(ts *testscript.TestScript) string {
 	dir, _, _ := strings.Cut(ts.Getenv("PATH"), string(filepath.ListSeparator))
 	return dir

@@ -20,7 +20,7 @@ import (
 // ofAgent reports whether an expression selects metrics of gatehouse agent.
 func ofAgent(e expression) bool { return strings.Contains(e.expr, "gatehouse_agent_") }
 
-// event is the audit event of a request for which a webhook failed.
+// event is the audit event of a request with a failed webhook.
 const event = `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a","stage":"ResponseComplete",
 	"requestURI":"/api/v1/namespaces/shop/pods","verb":"create","user":{"username":"anna"},"objectRef":{"resource":"pods","namespace":"shop","name":"p","apiVersion":"v1"},"responseStatus":{"code":201},
 	"annotations":{"failed-open.mutation.webhook.admission.k8s.io/round_0_index_0":"away.example.com","mutation.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"away\",\"webhook\":\"away.example.com\",\"mutated\":false}"},

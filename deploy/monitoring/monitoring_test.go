@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
-// expression is a query as a user sees it.
+// expression is a query as written in a file.
 type expression struct {
 	where, expr string
 	// labels are the labels in the text next to the query.
@@ -48,7 +48,7 @@ func labelsIn(pattern *regexp.Regexp, texts ...string) []string {
 	return labels
 }
 
-// dashboards reads the queries of the dashboard, its variables included.
+// dashboards reads the queries of the dashboard, including its variables.
 func dashboards(t *testing.T) []expression {
 	t.Helper()
 	var content struct {
@@ -191,7 +191,7 @@ const (
 	registered = "/apis/admissionregistration.k8s.io/"
 )
 
-// drive makes a server measure everything once.
+// drive causes every event that a server measures.
 func drive(t *testing.T, h *harness.HTTP) {
 	t.Helper()
 	hook := httptest.NewTLSServer(http.HandlerFunc(answer))
@@ -251,7 +251,7 @@ func drive(t *testing.T, h *harness.HTTP) {
 	patch("refused", `{"result":{"status":"Failure","message":"no"}}`)
 	h.Must(http.StatusCreated, "POST", secrets, named("late"))
 
-	// This test counts itself the events that take minutes, or a broken etcd.
+	// The test itself counts the events that take minutes or need a broken etcd.
 	initialization.Count(initialization.Event{
 		Kind: initialization.Repaired, Resource: schema.GroupResource{Resource: "secrets"}, Initializer: "waits.monitoring.example.com",
 	})

@@ -155,7 +155,7 @@ func (m served) missing(expr string, further ...string) []string {
 	return missing
 }
 
-// Queries with mistakes prove that the checks find them.
+// Wrong queries prove that the checks detect mistakes.
 func TestMistakesAreFound(t *testing.T) {
 	m := read(`# HELP calls_total help
 # TYPE calls_total counter

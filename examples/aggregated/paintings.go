@@ -28,8 +28,8 @@ func newPaintings(getter generic.RESTOptionsGetter) (*registry.Store, error) {
 	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter})
 }
 
-// strategy is how paintings are created and updated. Its checks run
-// between the mutating and the validating webhooks.
+// strategy controls creates and updates of paintings. Its validation runs between the mutating and the
+// validating webhooks.
 type strategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator

@@ -20,8 +20,8 @@ const (
 	SidecarName = "podpolicy-sidecar"
 )
 
-// Injector adds a label and a sidecar container to pods. It leaves
-// existing ones alone, so that calling it twice gives the same result as once.
+// Injector adds a label and a sidecar container to pods. It keeps existing labels and containers, so that
+// calling it twice has the same result as calling it once.
 type Injector struct {
 	// Image is the image of the sidecar.
 	Image string

@@ -27,7 +27,7 @@ func execution(ctx context.Context, in string, args ...string) (out, problems st
 	return o.String(), e.String(), code
 }
 
-// seconds are different in each run.
+// measured matches durations and times, which differ in each run.
 var measured = regexp.MustCompile(`("(?:(?:start|check|world|test)S|s|millis)econds": | time=")[0-9.e-]+|\d+\.\d ms`)
 
 // Each case has files, a command line and its output. The first file has the command and, after it, standard
@@ -167,7 +167,7 @@ func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, problems, code := execution(ctx, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "check", "-")
-	// A fast machine may be done before.
+	// On a fast machine the check may end before the interrupt.
 	if code == command.ExitUsage || code == command.ExitError && problems == "" {
 		t.Errorf("exit %d, %q", code, problems)
 	}

@@ -54,7 +54,7 @@ const configHead = "# The configuration of a repository\n\n<!-- Code generated b
 	"Editors complete the file and check it with [its schema](gatehouse.schema.json):\n\n" +
 	"```yaml\n# yaml-language-server: $schema=https://raw.githubusercontent.com/gatehouse-dev/gatehouse/main/docs/reference/gatehouse.schema.json\n" + configExample + "```\n\n"
 
-// configExample is in the documents, and is read by a test.
+// configExample is printed in the documents and parsed by a test.
 const configExample = `apiVersion: gatehouse.dev/v1alpha1
 kind: Configuration
 exclude: [testdata/]

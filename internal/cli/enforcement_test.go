@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// denying is a webhook server that denies everything, each webhook with a message of its own.
+// denying is a webhook server that denies every request. Each webhook has its own message.
 func denying(t *testing.T) *httptest.Server {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		review := &admissionv1.AdmissionReview{}

@@ -35,8 +35,8 @@ func TestEveryCommandHasHelpThatLeadsWithExamples(t *testing.T) {
 	}
 }
 
-// How a command is used fits a terminal of 80 columns: lists of commands, flags, and the comments of
-// examples. Example command lines may be longer.
+// The usage of a command fits a terminal of 80 columns: lists of commands, flags, and the comments of examples.
+// Example command lines may be longer.
 func TestUsageFitsATerminal(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
 	var check func(cmd *cobra.Command)

@@ -9,7 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cli/command"
 )
 
-// Files of a folder that another author wrote do not show files out of the folder, by a link or by name (S24.36).
+// A folder from another author cannot make commands read files outside of the folder, by a link or by name
+// (S24.36).
 func TestFoldersDoNotShowOtherFiles(t *testing.T) {
 	const (
 		secret = "kind: [\nroot:TOPSECRET:19000:0:99999:7:::\napiVersion: TOPSECRET\n"
@@ -49,7 +50,7 @@ func TestFoldersDoNotShowOtherFiles(t *testing.T) {
 	}
 }
 
-// repository writes files, and links whose text begins with "->".
+// repository writes files, and a link for each text that begins with "->".
 func repository(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -68,7 +69,7 @@ func repository(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// Commands do not write out of the folder through its links (S24.36).
+// Commands do not write outside of the folder through its links (S24.36).
 func TestFoldersDoNotReplaceOtherFiles(t *testing.T) {
 	const tests = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\nworld: []\ntests:\n- name: a\n" +
 		"  request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}\n  expect: {allowed: false}\n"

@@ -76,7 +76,7 @@ var (
 	spans     = regexp.MustCompile("`([^`\n]+)`")
 	proseFlag = regexp.MustCompile(`(?:^|[^\w-])--([a-z][a-z0-9-]+)`)
 	shells    = regexp.MustCompile("(?ms)^```(?:sh|console)\n(.*?)^```")
-	// word is a word of a shell, as far as pages write them.
+	// word matches a word of a shell in the syntax that the pages use.
 	word = regexp.MustCompile(`'[^']*'|"[^"]*"|\|\||&&|[|;&<>()]|[^\s|;&<>()'"]+`)
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/terminaltest"
 )
 
-// Commands that read a cluster or much else show how far they are, on a terminal only.
+// Commands that read a cluster or many files show their progress, only on a terminal.
 func TestCommandsShowTheirProgress(t *testing.T) {
 	defer func(before time.Duration) { command.ProgressAfter = before }(command.ProgressAfter)
 	command.ProgressAfter = 0
@@ -45,7 +45,7 @@ func TestCommandsShowTheirProgress(t *testing.T) {
 	}
 }
 
-// A check that takes long shows how far it is, on a terminal only, and leaves the line empty.
+// A slow check shows its progress, only on a terminal, and clears the line at the end.
 func TestCheckShowsItsProgress(t *testing.T) {
 	defer func(before time.Duration) { command.ProgressAfter = before }(command.ProgressAfter)
 	command.ProgressAfter = 0
@@ -86,8 +86,8 @@ func TestCheckShowsItsProgress(t *testing.T) {
 	}
 }
 
-// A run of tests shows how far it is and its results in colour, both on a terminal only, and without
-// colour when NO_COLOR is set (S24.16).
+// A run of tests shows its progress and colours its results, both only on a terminal. NO_COLOR disables the
+// colours (S24.16).
 func TestTestsShowProgressAndColour(t *testing.T) {
 	defer func(before time.Duration) { command.ProgressAfter = before }(command.ProgressAfter)
 	command.ProgressAfter = 0

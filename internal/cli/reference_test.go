@@ -105,7 +105,7 @@ func TestFlagsOfKubeAPIServerThatAreNotHere(t *testing.T) {
 	}
 }
 
-// isReference checks that a file of docs/reference has this content, or writes it with -update.
+// isReference compares a file of docs/reference with the content, or writes the file with -update.
 func isReference(t *testing.T, name, want string) {
 	t.Helper()
 	file := filepath.Join("..", "..", "docs", "reference", name)
@@ -203,7 +203,7 @@ func cell(text string) string {
 
 func sentence(text string) string { return strings.TrimSuffix(text, ".") + "." }
 
-// unindent takes away the two spaces before every line of an example.
+// unindent removes the two spaces before every line of an example.
 func unindent(example string) string {
 	var b strings.Builder
 	for line := range strings.Lines(example) {

@@ -62,7 +62,7 @@ func apply(t *testing.T, config *rest.Config, text string) {
 	}
 }
 
-// kubeconfigAs is a kubeconfig by which an administrator acts as a user.
+// kubeconfigAs returns a kubeconfig with which an administrator impersonates a user.
 func kubeconfigAs(t *testing.T, admin *rest.Config, user string) string {
 	t.Helper()
 	data, err := clientcmd.Write(clientcmdapi.Config{

@@ -85,7 +85,7 @@ func TestStabilityIsSaidOfEachPackage(t *testing.T) {
 	}
 }
 
-// maxPage is how many lines `go doc` may print of a public package.
+// maxPage limits the lines of `go doc` for a public package.
 const maxPage = 100
 
 func TestDocumentationOfAPackageFitsAPage(t *testing.T) {

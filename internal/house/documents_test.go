@@ -158,8 +158,8 @@ func TestTheTableOfContentsHasAllPages(t *testing.T) {
 var generatedBlock = regexp.MustCompile(`(?s)<!-- BEGIN [a-z]+: go test.*?<!-- END [a-z]+ -->`)
 
 // The documentation stays small enough to be read: pages for users are few and short, each page is about one
-// job, and rules, decisions and requirements have a limit of their own. READMEs of examples, deploy and bench
-// and the measurements in bench/results do not count.
+// job, and rules, decisions and requirements have their own limits. READMEs of examples, deploy and bench and
+// the measurements in bench/results do not count.
 func TestTheDocumentationIsSmall(t *testing.T) {
 	t.Chdir(root)
 	pages, written, generated, dev := 0, 0, 0, 0

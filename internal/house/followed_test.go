@@ -18,7 +18,7 @@ import (
 // followed maps functions of upstream to the file here that reimplements them. A change of an upstream function
 // may require a change here.
 var followed = []struct {
-	// ours is the file here.
+	// ours is the file in this tree.
 	ours string
 	// module and file are the place of upstream's function. name is Function or Type.Method.
 	module, file, name string

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// unproven are rules that no test names, and why.
+// unproven are rules without a test, and the reason.
 var unproven = map[string]string{
 	"S1.37":  "refers to section S21, which replaces it",
 	"S3.5":   "says that a limit does not exist",
@@ -29,8 +29,8 @@ var unproven = map[string]string{
 	"S20.6":  "is what upstream does; S20.7 says what Gatehouse does",
 }
 
-// unbuilt are sections that are not proven or not built, and why. Their rules need no
-// test; a section leaves this list when all its rules are proven.
+// unbuilt are sections that are not proven or not built, and the reason. Their rules need no test; a section
+// leaves this list when all its rules are proven.
 var unbuilt = map[string]string{}
 
 // ruleBook is the folder of the rules.
@@ -38,8 +38,8 @@ const ruleBook = "docs/dev/rules"
 
 var (
 	sectionFile = regexp.MustCompile(`^(\d\d)-[a-z-]+\.md$`)
-	// A rule begins with its number in bold and ends where the next list item
-	// at the left margin, or a heading, begins.
+	// A rule begins with its number in bold and ends before the next list item at the left margin or the next
+	// heading.
 	ruleStart  = regexp.MustCompile(`^- \*\*(S\d+\.\d+[a-z]?)\*\* (.+)`)
 	sourceLine = regexp.MustCompile(`^  - Source:( \S|$)`)
 	// Differences and faults are rows of tables.
@@ -58,7 +58,7 @@ var (
 type rule struct {
 	// number is the number in citations, such as S5.13, and section the part before the point.
 	number, section string
-	// file and line are where it is written.
+	// file and line are the position of the rule.
 	file string
 	line int
 	// sourced reports whether the rule has a source.
@@ -141,9 +141,8 @@ func citations(text string) []string {
 	return cited
 }
 
-// TestEveryRuleIsProven lists the rules that no test names. A test proves a rule
-// by naming it in its own name, its cases' names or the comment above it. A range does
-// not count: a search for the number would not find it.
+// TestEveryRuleIsProven lists the rules without a test. A test proves a rule by naming it in its own name, its
+// cases' names or the comment above it. A range does not count: a search for the number would not find it.
 func TestEveryRuleIsProven(t *testing.T) {
 	t.Chdir(root)
 	named := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// decided begins the cell of a row that is decided against.
+// decided begins the cell of a row with a decision against it.
 const decided = "decided:"
 
 // Every row of docs/dev/seeds.md names existing rules or decisions, and existing tests of which at least one

@@ -20,7 +20,7 @@ var texts = []struct {
 	{regexp.MustCompile(`(^|[^[:alnum:]._~$}-])/(work|farm|roo[t]|home/[a-z]+|Users/[A-Za-z]+)/`), "a path of one machine"},
 }
 
-// foreign are files written by others.
+// foreign are files from other projects.
 var foreign = []string{"LICENSE", "go.sum"}
 
 func TestNothingIsLeftUnfinished(t *testing.T) {

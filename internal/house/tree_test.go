@@ -47,10 +47,10 @@ func walk(t *testing.T, visit func(file string)) {
 // goFile is the data of a Go source file that the checks need.
 type goFile struct {
 	path string
-	// name is the package clause, imports the paths imported.
+	// name is the package clause, and imports the import paths.
 	name    string
 	imports []string
-	// documented is set when the file carries a package comment.
+	// documented is set when the file has a package comment.
 	documented bool
 }
 

@@ -196,7 +196,7 @@ func plainGo(t *testing.T, file string) {
 // The subject of a commit names the package and, with a verb first, the change.
 var (
 	subjectForm = regexp.MustCompile(`^[a-z.][\w./-]*(, [\w./-]+)*: [a-z][\w-]* .*[^. ]$`)
-	// headless are first words of a summary that begins with something else than a verb.
+	// headless are first words of a subject that are not verbs.
 	headless = regexp.MustCompile(`: (an?|the|th(is|ese|at|ose)|it|its|what|wh(o|en|ere|ich)|how|no|not|none|nobody|nothing|every|each|one|two|all|both|some|many|when|if|in|on|for|with|\w+(ies|ing|tion|tions)) `)
 	// verbs end like the nouns of headless.
 	verbs = regexp.MustCompile(`: (bring|string|ring|mention|position|partition|caution|question) `)
@@ -204,7 +204,7 @@ var (
 
 const longestSubject = 72
 
-// subjectsSince is when the form of subjects became a rule.
+// subjectsSince is the time from which subjects must have the form.
 var subjectsSince = time.Date(2026, time.November, 22, 7, 0, 0, 0, time.UTC)
 
 // subject returns the problem of the subject of a commit; "" for none.

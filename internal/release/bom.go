@@ -34,7 +34,7 @@ func (r *release) writeBOMs() error {
 	return nil
 }
 
-// bom lists the modules that the toolchain wrote into the program.
+// bom lists the modules that the toolchain recorded in the program.
 func (b *program) bom() (*cdx.BOM, error) {
 	sum, err := sumFile(b.path)
 	if err != nil {

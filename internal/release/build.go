@@ -39,12 +39,11 @@ type program struct {
 	version, commit string
 	made            time.Time
 	modified        bool
-	// kubernetes is the Kubernetes release in it, such as v1.37.1.
+	// kubernetes is the built-in Kubernetes release, such as v1.37.1.
 	kubernetes string
 }
 
-// checkTree finds out before the builds, which take minutes, whether Go will write the commit
-// into the program.
+// checkTree checks before the builds, which take minutes, that Go will embed the commit into the program.
 func (o *options) checkTree(ctx context.Context) error {
 	git := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, "git", args...)
@@ -56,7 +55,7 @@ func (o *options) checkTree(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("git rev-parse: %w: the program does not know its commit: build it in a git work tree", err)
 	}
-	// Where .git is a file, Go sees no repository.
+	// Go does not recognise a repository if .git is a file.
 	if info, err := os.Stat(filepath.Join(top, ".git")); err != nil || !info.IsDir() {
 		return fmt.Errorf("%s is a submodule or was made by git worktree, where Go finds no commit: build in a clone", top)
 	}
@@ -76,15 +75,15 @@ var errModified = errors.New("the work tree has changes: commit them, or use -mo
 // linkerFlags omit the data for debuggers.
 const linkerFlags = "-s -w"
 
-// profile is where servers spend their time under load, which the compiler uses: releases use 7 %
-// less CPU with it (bench/results/benchmarks.md). The other builds do not use it, because it has every package
-// compiled again, which takes minutes. Program bench/cmd/releaseprofile writes it.
+// profile is a CPU profile of servers under load for the compiler: releases use 7 % less CPU with it
+// (bench/results/benchmarks.md). The other builds do not use it, because with it every package is compiled
+// again, which takes minutes. Program bench/cmd/releaseprofile writes it.
 const profile = "internal/release/server.pgo"
 
 // tags are the build tags of the tests, so that the released program equals the tested program.
 const tags = "kustomize_disable_go_plugin_support"
 
-// build builds the program for a platform: static, and without the paths of this machine.
+// build builds the program for a platform: static, and without paths of this machine.
 func (o *options) build(ctx context.Context, path string, p platform) (*program, error) {
 	guide, err := filepath.Abs(filepath.Join(o.module, profile))
 	if err != nil {
@@ -92,7 +91,7 @@ func (o *options) build(ctx context.Context, path string, p platform) (*program,
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-pgo="+guide, "-trimpath", "-buildvcs=true", "-tags="+tags, "-ldflags="+linkerFlags, "-o", path, o.pkg)
 	cmd.Dir = o.module
-	// Settings of this machine must not become part of the program.
+	// Settings of this machine must not affect the program.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=", "GOARM64=", "GOWORK=off")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w\n%s", err, text)

@@ -21,9 +21,9 @@ export GATEHOUSE_PROGRAM
 exec "${0%%/*}/%s" "$@"
 `
 
-// emulated are the newest known patches of the releases that the program can emulate. setup-envtest
-// puts an archive into a folder that is named after the release, and programs in such a folder
-// emulate it, so that these releases need no archives of their own.
+// emulated are the newest known patches of the releases that the program can emulate. setup-envtest unpacks an
+// archive into a folder that is named after the release, and programs in such a folder emulate that release, so
+// that these releases need no archives of their own.
 var emulated = []string{"v1.34.4", "v1.35.4", "v1.36.3"}
 
 // writeEnvtest writes an archive for setup-envtest for each platform, and the index.
@@ -56,7 +56,7 @@ func (r *release) writeEnvtest() error {
 	return err
 }
 
-// envtestName is the name from which setup-envtest reads the release and the platform.
+// envtestName is the file name from which setup-envtest parses the release and the platform.
 func envtestName(release string, b *program) string {
 	return fmt.Sprintf("envtest-%s-%s-%s.tar.gz", release, b.OS, b.Arch)
 }

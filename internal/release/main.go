@@ -66,7 +66,7 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// run makes the release.
+// run builds the release.
 func (o *options) run(ctx context.Context, progress io.Writer) error {
 	if err := o.checkTree(ctx); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (o *options) run(ctx context.Context, progress io.Writer) error {
 // release is a release in progress, made from the programs.
 type release struct {
 	programs []*program
-	// dir is where the files go, and url where users will find them.
+	// dir is the output directory, and url the URL of the published files.
 	dir, url string
 	license  []byte
 	// files are the written files, in order.

@@ -18,7 +18,7 @@ import (
 // RegistrationName is the name of both webhook configurations.
 const RegistrationName = "gatehouse-policies"
 
-// The passes, as they are named in paths.
+// The passes, by their names in paths.
 const (
 	mutating   = "mutate"
 	validating = "validate"
@@ -71,11 +71,11 @@ func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfig
 	return m, v
 }
 
-// operations are all operations, in the order in which rules have them.
+// operations are all operations, in the order of the rules.
 var operations = []apiadmission.Operation{apiadmission.Create, apiadmission.Update, apiadmission.Delete, apiadmission.Connect}
 
-// rules returns the rules for the requests that a plugin is about. For each resource, they have
-// the operations that the plugin looks at and handles.
+// rules returns the rules for the requests that concern a plugin. For each resource, they have the operations
+// that the plugin handles.
 func rules(p *served) []admissionregistrationv1.RuleWithOperations {
 	var list []admissionregistrationv1.RuleWithOperations
 	for _, about := range p.About {

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	// The kinds that plugins are about, as internal types.
+	// The kinds that plugins handle, as internal types.
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
 	_ "k8s.io/kubernetes/pkg/apis/authentication/install"
 	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
@@ -81,7 +81,7 @@ func (r reviewer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	review.Response.UID = review.Request.UID
 	review.Request = nil
 	w.Header().Set("Content-Type", "application/json")
-	// If this fails, the client has gone.
+	// An error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(&review)
 }
 
@@ -123,7 +123,7 @@ func (r reviewer) answer(ctx context.Context, q *admissionv1.AdmissionRequest) *
 	return out
 }
 
-// refuse makes a denial with the status of an error.
+// refuse sets a denial with the status of an error.
 func refuse(out *admissionv1.AdmissionResponse, err error) *admissionv1.AdmissionResponse {
 	out.Allowed = false
 	var status apierrors.APIStatus

@@ -30,11 +30,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// kubernetesVersion is the release that the plugins come from.
+// kubernetesVersion is the Kubernetes release of the plugins' code.
 const kubernetesVersion = "1.37.1"
 
 const (
-	// drainTimeout is how long reviews that came before the end may take.
+	// drainTimeout limits the time for reviews that arrived before the end.
 	drainTimeout = 15 * time.Second
 	// maxReview is the largest size of a review, in bytes. It has room for two objects of the largest size that
 	// etcd accepts, and for the rest of the review.
@@ -49,14 +49,14 @@ type Options struct {
 	Cluster *rest.Config
 	// Configuration has the configurations of the plugins; nil means none.
 	Configuration *admission.Configuration
-	// BindAddress and Port are where to listen; empty means 127.0.0.1, and 0 any free port.
+	// BindAddress and Port are the address to listen on; empty means 127.0.0.1, and 0 any free port.
 	BindAddress string
 	Port        int
 	// Service is the service in front of the server, as NAMESPACE/NAME. URL is an alternative address for the
 	// cluster. Without both, the URL is derived from BindAddress.
 	Service, URL string
-	// CertDir is where the certificate is kept, for the next start and for other servers behind
-	// the same service. Empty means that each start makes a new certificate.
+	// CertDir is the directory of the certificate, for the next start and for other servers behind the same
+	// service. Empty means that each start generates a new certificate.
 	CertDir string
 	// ExcludeNamespaces are namespaces whose requests the cluster does not send, mainly namespaces of the
 	// control plane.
@@ -67,7 +67,7 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Server serves plugins as webhooks. New makes it. It is used once.
+// Server serves plugins as webhooks. Create it with New. It is used once.
 type Server struct {
 	options   Options
 	client    kubernetes.Interface
@@ -80,7 +80,7 @@ type Server struct {
 	// trusted are the certificate authorities in the webhook configurations, as PEM.
 	trusted []byte
 	ready   atomic.Bool
-	// drained is closed when no more reviews come.
+	// drained is closed when no more reviews arrive.
 	drained chan struct{}
 }
 
@@ -125,7 +125,7 @@ func (s *Server) Close() {
 	s.listener.Close()
 }
 
-// complete fills in the defaults, and returns an error if an option is wrong.
+// complete sets the defaults, and returns an error if an option is wrong.
 func (s *Server) complete() error {
 	o := &s.options
 	if len(o.Plugins) == 0 {
@@ -169,7 +169,7 @@ func Names() []string {
 	return names
 }
 
-// makePlugins makes the plugins, in the order in which an API server runs them.
+// makePlugins constructs the plugins, in the order in which an API server runs them.
 func (s *Server) makePlugins() error {
 	authorizer, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: s.client.AuthorizationV1(),

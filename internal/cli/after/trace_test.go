@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// The list of traces has these columns; the page about traces and users' eyes rely on them.
+// The list of traces has these columns, which the page about traces documents.
 func TestColumnsOfTraces(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	one := &v1alpha1.AdmissionTrace{}

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 )
 
-// The report of a writer that fails is an error.
+// An error of the writer is an error of the report.
 func TestCheckReportsThatItCannotWrite(t *testing.T) {
 	for _, format := range report.Formats {
 		o := &checkOptions{output: command.ReportFormat{Name: format}}

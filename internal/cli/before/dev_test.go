@@ -53,7 +53,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 			}
 			out.Reset()
 		}
-		// Names that a controller generates are alike when they are rejected, and are not when they are allowed.
+		// Rejected requests with generated names are alike; allowed requests with generated names are not.
 		for i := range 4 {
 			request(trace.OutcomeDenied, fmt.Sprint("web-", i))
 		}

@@ -103,8 +103,8 @@ func TestChangedLines(t *testing.T) {
 	}
 }
 
-// The repository of the working directory is found in every form that git gives it. A bare repository below it is
-// ignored (S24.31).
+// The repository of the working directory is found in every form that git creates. A bare repository below it
+// is ignored (S24.31).
 func TestRepositoriesOfWorkingDirectories(t *testing.T) {
 	for name, repository := range map[string]func(t *testing.T, dir string) (work string){
 		"SHA-256 and packed": func(t *testing.T, dir string) string {
@@ -152,7 +152,7 @@ func TestRepositoriesOfWorkingDirectories(t *testing.T) {
 	}
 }
 
-// Git does not fetch missing objects, and ends when it waits for a pipe (S24.31).
+// git does not fetch missing objects, and is ended when it blocks on a pipe (S24.31).
 func TestBrokenRepositories(t *testing.T) {
 	object := func(t *testing.T, dir, name string) string {
 		id := gitIn(t, dir, "rev-parse", name)

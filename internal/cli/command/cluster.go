@@ -86,7 +86,7 @@ func (c *Cluster) Stand(streams Streams, said string, leave func(context.Context
 	return err
 }
 
-// Objects returns a client for objects of all kinds, and the configuration that it was made with.
+// Objects returns a client for objects of all kinds, and the client's configuration.
 func (c *Cluster) Objects() (dynamic.Interface, *rest.Config, error) {
 	config, err := c.Open()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A command that waits for standard input ends by the first signal.
+// The first signal ends a command that waits for standard input.
 func TestInputEndsWithItsContext(t *testing.T) {
 	in, _ := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,8 +16,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// S22.30: the traces of the servers behind the main server are among its own, in the order of the
-// requests. A server that cannot be read is named, and does not hide the others.
+// S22.30: the traces of servers behind the main server are listed with its own, in the order of the requests. A
+// server that cannot be read is reported, and does not hide the others.
 func TestTracesOfServersBehindTheMainServer(t *testing.T) {
 	object := func(apiVersion, kind, name string, fields map[string]any) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name}}}

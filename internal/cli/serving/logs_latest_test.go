@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A server keeps the end of its log, and no more than it may.
+// A server keeps the end of its log, within the limit.
 func TestTheLatestLogIsKept(t *testing.T) {
 	l := &latestLog{}
 	if l.Bytes() == nil || len(l.Bytes()) != 0 {

@@ -59,7 +59,7 @@ func TestServersAreFairByDefault(t *testing.T) {
 	}
 }
 
-// The names and defaults that other programs rely on when they start a server.
+// The names and defaults of flags that other programs rely on when they start a server.
 func TestServeParsesTheContract(t *testing.T) {
 	t.Setenv(command.DataDirVariable, "")
 	with := func(change func(*server.Options)) server.Options {
@@ -203,7 +203,7 @@ func TestServeParsesTheContract(t *testing.T) {
 	}
 }
 
-// S9.6: the plugins of OpenShift have another place here.
+// S9.6: the plugins of OpenShift have another place in the order here.
 func TestOpenShiftsPluginsHaveAHint(t *testing.T) {
 	err := runServe(t.Context(), &serveOptions{server: server.Options{DataDir: "d", AdmissionControl: []string{
 		"NamespaceLifecycle", " openshift.io/BuildDefaults", "X",

@@ -123,7 +123,7 @@ func must(t *testing.T, args ...string) string {
 	return out
 }
 
-// credentials are values with files that the program makes for a service.
+// credentials are values with the files that gatehouse generates for a service.
 func credentials(t *testing.T, service string) (values, dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "agent")
@@ -190,7 +190,7 @@ func TestTheChartIsTheBase(t *testing.T) {
 	}
 	chart := read(t, text)
 	want := read(t, must(t, "kubectl", "kustomize", base)+"---\n"+must(t, "agent", "--credentials", dir, "--apiservice"))
-	// Helm makes the namespace, and the user the Secret of the base.
+	// Helm creates the namespace, and the user the Secret of the base.
 	delete(want, "Namespace/gatehouse-agent")
 	secret := chart["Secret/gatehouse-agent"]
 	delete(chart, "Secret/gatehouse-agent")
@@ -331,8 +331,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// S32.10: the pods of the chart run on nodes in a namespace of restricted pods. A gatehouse serve has traces of its
-// own, and rejects the APIService (S22.29).
+// S32.10: the pods of the chart run on nodes in a namespace with restricted pods. A gatehouse serve has traces
+// of its own, and rejects the APIService (S22.29).
 func TestTheChartIsApplied(t *testing.T) {
 	config := gatehousetest.Start(t, gatehousetest.Own("--controllers=+deployment,+replicaset,+daemonset", "--fake-nodes=2"), gatehousetest.WithoutTraces(),
 		gatehousetest.Objects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gatehouse-agent", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}}}))
@@ -446,7 +446,7 @@ func TestTheOverlayOfNodes(t *testing.T) {
 			t.Errorf("%s is followed, and %s is there", path, log.MountPath)
 		}
 	}
-	// The rest is as in the base.
+	// Other fields are as in the base.
 	c.Args, c.VolumeMounts = args, c.VolumeMounts[:last]
 	pod.Volumes, pod.SecurityContext, pod.Affinity, pod.Tolerations = other.Volumes, other.SecurityContext, nil, nil
 	pod.TopologySpreadConstraints = other.TopologySpreadConstraints

@@ -28,8 +28,8 @@ type opened struct {
 	ends     *ends
 }
 
-// links are the calls from a part to a part that is made after it. connect sets them, before any
-// part runs.
+// links are the calls from a part to a part that is made later. connect sets them, before any part
+// runs.
 type links struct {
 	// delegated reports whether a request goes to another server. Handlers in front of the API do
 	// not count such a request as one of this server.
@@ -37,17 +37,18 @@ type links struct {
 	// manifestsChanged compiles the registrations again, including the registrations of manifest
 	// files.
 	manifestsChanged func()
-	// read counts a read of the registrations, and announces which of them the engine cannot use.
+	// read counts a read of the registrations, and announces the registrations that the engine
+	// cannot use.
 	read func(snapshot.Read)
 	// judges returns an error while the server cannot admit writes.
 	judges func() error
 	// discarded calls the function of afterDelete for an object that was deleted before it was
-	// initialized. That function comes from the kind of the object, and kinds are made after
+	// initialized. This function comes from the kind of the object, and kinds are made after
 	// stores.
 	discarded func(schema.GroupResource, runtime.Object)
 	// customChanged gives the aggregator, discovery and OpenAPI the kinds that users define now.
 	customChanged func()
-	// kindsChanged has the controllers work on the kinds that are served now. The controllers are
+	// kindsChanged makes the controllers follow the kinds that are served now. The controllers are
 	// made after the API.
 	kindsChanged func()
 }
@@ -58,7 +59,7 @@ type ends struct {
 	list []func()
 }
 
-// add adds the function that ends a part. The part must not need a part that is made after it.
+// add adds the function that ends a part. The part must not need a part that is made later.
 func (e *ends) add(end func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

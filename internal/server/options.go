@@ -28,14 +28,14 @@ type Options struct {
 	DataDir string
 	// BindAddress is the IP address to listen on; empty means 127.0.0.1.
 	BindAddress string
-	// SecurePort is the port to listen on; 0 means any free one.
+	// SecurePort is the port to listen on; 0 means any free port.
 	SecurePort int
 	// KubeconfigOut is where the admin's kubeconfig is written; empty means
 	// admin.kubeconfig in DataDir.
 	KubeconfigOut string
 
-	// EtcdServers are the URLs of an external etcd; empty means an embedded one
-	// in DataDir. EtcdPrefix is prepended to every key, empty meaning /registry.
+	// EtcdServers are the URLs of an external etcd; empty means an embedded etcd in DataDir.
+	// EtcdPrefix is prepended to every key, empty meaning /registry.
 	EtcdServers                           []string
 	EtcdPrefix                            string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
@@ -56,9 +56,9 @@ type Options struct {
 	// file may change while the server runs.
 	EncryptionProviderConfig                string
 	EncryptionProviderConfigAutomaticReload bool
-	// EtcdCompactionInterval is how often etcd is compacted; 0 means 5 minutes, and less than 0 that
-	// this server does not do it. StorageMediaType is the form in which built-in objects are
-	// stored; empty means protobuf.
+	// EtcdCompactionInterval is how often etcd is compacted; 0 means 5 minutes, and a negative value
+	// that this server does not compact it. StorageMediaType is the format of stored built-in
+	// objects; empty means protobuf.
 	EtcdCompactionInterval time.Duration
 	StorageMediaType       string
 	// MinFreeDisk is how many bytes of the disk of an embedded etcd must be free for
@@ -77,8 +77,7 @@ type Options struct {
 	// continue before its files are on the disk: a crash of the machine loses data. It is for
 	// tests.
 	UnsafeNoFsync bool
-	// EndAtOnce lets the server end without finishing the requests that run. It is for
-	// tests.
+	// EndAtOnce lets the server end without finishing running requests. It is for tests.
 	EndAtOnce bool
 
 	// TLSCertFile and TLSPrivateKeyFile are the serving certificate, both or
@@ -120,10 +119,9 @@ type Options struct {
 	Authentication *kubeoptions.BuiltInAuthenticationOptions
 	Authorization  *kubeoptions.BuiltInAuthorizationOptions
 
-	// ServiceClusterIPRange is where cluster IPs come from; empty means
-	// 10.0.0.0/24.
+	// ServiceClusterIPRange is the range of cluster IPs; empty means 10.0.0.0/24.
 	ServiceClusterIPRange string
-	// NodePorts is the range that node ports come from; the zero value means 30000-32767.
+	// NodePorts is the range of node ports; the zero value means 30000-32767.
 	NodePorts utilnet.PortRange
 	// AdvertiseAddress is the IP address under which the service kubernetes leads to this server.
 	// Empty means BindAddress. If BindAddress is unspecified or a loopback address, empty means the
@@ -138,12 +136,13 @@ type Options struct {
 	// hour.
 	RequestTimeout, MinRequestTimeout time.Duration
 	// GoawayChance is the share of requests after which an HTTP/2 connection is closed, so that
-	// clients behind a load balancer come to other servers.
+	// clients behind a load balancer reach other servers.
 	GoawayChance float64
-	// ShutdownDelay is how long the server serves on, with /readyz failing, when it is to end.
+	// ShutdownDelay is how long the server continues to serve, with /readyz failing, when it is to
+	// end.
 	ShutdownDelay time.Duration
-	// StrictTransportSecurity are the directives of that header. CORSAllowedOrigins are regular
-	// expressions for the origins whose pages may read answers.
+	// StrictTransportSecurity are the directives of the header Strict-Transport-Security.
+	// CORSAllowedOrigins are regular expressions for the origins whose pages may read responses.
 	StrictTransportSecurity, CORSAllowedOrigins []string
 	// RefusePrivileged refuses pods with privileged containers. Kubernetes keeps
 	// this setting per process: servers of one process must agree on it.
@@ -156,10 +155,10 @@ type Options struct {
 	AdmissionControl, EnableAdmissionPlugins, DisableAdmissionPlugins []string
 	// AdmissionConfigFile is an AdmissionConfiguration.
 	AdmissionConfigFile string
-	// ProxyClientCertFile and ProxyClientKeyFile are the client certificate that is
-	// presented to aggregated servers, and to external hooks (v1alpha1) for which the
-	// AdmissionConfiguration has no user, both or neither. Without them, the server presents to
-	// aggregated servers a certificate that it has made.
+	// ProxyClientCertFile and ProxyClientKeyFile are the client certificate for aggregated servers,
+	// and for external hooks (v1alpha1) without a user in the AdmissionConfiguration. Both or
+	// neither must be set. Without them, the server presents to aggregated servers a certificate
+	// that it has made.
 	ProxyClientCertFile, ProxyClientKeyFile string
 	// RequestHeader configures the proxies that may name the caller of a request in headers: the
 	// options of k8s.io/apiserver, with its flags. The certificate authorities of proxies are its
@@ -184,8 +183,8 @@ type Options struct {
 	// as unknown fields, and "keep" keeps them without a warning, as kube-apiserver does.
 	LaterFields string
 	// EmulationForwardCompatible serves later versions of kinds that the emulated release has;
-	// RuntimeConfigEmulationForwardCompatible lets RuntimeConfig ask for kinds and versions that
-	// it has not.
+	// RuntimeConfigEmulationForwardCompatible lets RuntimeConfig enable kinds and versions that the
+	// release does not have.
 	EmulationForwardCompatible, RuntimeConfigEmulationForwardCompatible bool
 	// AdmissionRefreshInterval is how often registrations are read, and
 	// AdmissionMaxStaleness how old the last read may be before writes are
@@ -230,8 +229,8 @@ type Options struct {
 	// names, "*" for the default controllers, "-name", and in addition "+name", or "-*" for none.
 	// Empty means the default controllers.
 	Controllers []string
-	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
-	// are bound to them and become ready. 0 means none.
+	// FakeNodes is the number of nodes that only exist as objects, for tests: pods are bound to
+	// them and become ready. 0 means none.
 	FakeNodes int
 	// Console serves the console at /console/: files that need no credentials and hold no data, and
 	// drawings of data that authenticated clients send.
@@ -256,8 +255,9 @@ type Options struct {
 	// server.
 	WrapWebhook func(http.RoundTripper) http.RoundTripper
 
-	// MayConvert, if set, is asked before each call of a webhook that converts custom resources. Its
-	// error is the failure of the call, which is not made. It is for programs that embed a server.
+	// MayConvert, if set, is called before each call of a webhook that converts custom resources. If
+	// it returns an error, the webhook is not called, and the call fails with this error. It is for
+	// programs that embed a server.
 	MayConvert func(ctx context.Context, definition string, to *registration.ClientConfig) error
 
 	// TracingConfigFile is a TracingConfiguration, which names the OpenTelemetry receiver
@@ -282,7 +282,7 @@ type Options struct {
 // The defaults of Options.MinFreeDisk, 128 MiB, and Options.EtcdQuota, 8 GiB.
 const DefaultMinFreeDisk, DefaultEtcdQuota int64 = etcd.DefaultMinFree, etcd.DefaultQuota
 
-// BackupDir is where the backups of a server go by default.
+// BackupDir is the default directory of the backups of a server.
 func BackupDir(dataDir string) string { return filepath.Join(dataDir, "backups") }
 
 // WorkloadControllers are entries of Options.Controllers for the controllers that make pods, which do not run by default.
@@ -304,7 +304,7 @@ const (
 	laterKeep   = "keep"
 )
 
-// LaterFields are the values of Options.LaterFields, the default one first.
+// LaterFields are the values of Options.LaterFields, the default first.
 var LaterFields = []string{laterWarn, laterReject, laterKeep}
 
 // Defaults returns the values that zero fields of Options mean. DataDir has no default, the default

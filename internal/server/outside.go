@@ -16,7 +16,7 @@ const profileTime = 10 * time.Minute
 var anonymous = bounds.Connections{PerAddress: 1000, Young: 10 * time.Second}
 
 // outside bounds requests outside of the API, at all endpoints: the body, and the time of the request, the work and the
-// response. The API has bounds of its own. The connection of a response 401 is closed, also in the API.
+// response. The API has its own bounds. The connection of a response 401 is closed, also in the API.
 func outside(next http.Handler) http.Handler { return bounds.Handler(next, outsideLimit) }
 
 func outsideLimit(req *http.Request) bounds.Limit {
@@ -29,7 +29,7 @@ func outsideLimit(req *http.Request) bounds.Limit {
 	return bounds.Limit{Time: bounds.Time, Body: bounds.Body}
 }
 
-// inAPI reports whether a path is one of the API.
+// inAPI reports whether a path belongs to the API.
 func inAPI(path string) bool {
 	return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/")
 }

@@ -56,8 +56,8 @@ type Rehearsal struct {
 	trace *trace.Trace
 	// admitted is set when the request has passed authorization: its user may make the request.
 	admitted atomic.Bool
-	// passed is set when admission let the request pass, whatever came after it. The server makes no
-	// connection for a CONNECT.
+	// passed is set when admission allowed the request, whatever happened after it. The server makes
+	// no connection for a CONNECT.
 	passed atomic.Bool
 
 	mu struct {
@@ -66,7 +66,7 @@ type Rehearsal struct {
 	}
 }
 
-// Stored is an object that is stored only for one request.
+// Stored is an object that is stored for one request only.
 type Stored struct {
 	Resource        schema.GroupResource
 	Namespace, Name string
@@ -79,17 +79,17 @@ type Stored struct {
 // Trace is the trace of admission.
 func (r *Rehearsal) Trace() *trace.Trace { return r.trace }
 
-// Passed reports whether admission let the request pass. The answer may still be an error: of a
-// subresource whose object is not there, and of each CONNECT, since nothing is connected.
+// Passed reports whether admission allowed the request. The response may still be an error: for a
+// subresource whose object does not exist, and for each CONNECT, because nothing is connected.
 func (r *Rehearsal) Passed() bool { return r.passed.Load() }
 
-// Connected reports whether admission let a CONNECT pass.
+// Connected reports whether admission allowed a CONNECT.
 func (r *Rehearsal) Connected() bool { return r.Connect && r.Passed() }
 
 // Authorized reports whether the user may make the request.
 func (r *Rehearsal) Authorized() bool { return r.admitted.Load() }
 
-// Annotations are the audit annotations that admission made.
+// Annotations are the audit annotations of admission.
 func (r *Rehearsal) Annotations() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *settings) rehearsing(next http.Handler) http.Handler {
 	})
 }
 
-// rehearsalAuthorizer lets every user make the request of a Rehearsal without Authorize.
+// rehearsalAuthorizer allows every user the request of a Rehearsal without Authorize.
 type rehearsalAuthorizer struct{ authorizer.Authorizer }
 
 func (z rehearsalAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -127,8 +127,8 @@ func (z rehearsalAuthorizer) Authorize(ctx context.Context, a authorizer.Attribu
 	return z.Authorizer.Authorize(ctx, a)
 }
 
-// rehearsalChain is the chain of admission. It marks the requests of rehearsals, and passes all
-// others on as they are.
+// rehearsalChain is the admission chain. It marks the requests of rehearsals, and passes other
+// requests on unchanged.
 type rehearsalChain struct{ admission.Passes }
 
 func (c rehearsalChain) Admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {

@@ -24,8 +24,8 @@ import (
 // RotationKey is the key of the rotation of the keys of a cluster (auth.Rotation), in an etcd whose keys have a prefix.
 func RotationKey(etcdPrefix string) string { return path.Join(ClusterKeys(etcdPrefix), "rotation") }
 
-// rotateAgain is how long after an error a server tries again to apply a phase of a rotation, and rotateCheck how often it
-// looks in any case.
+// rotateAgain is the time between a failed attempt to apply a phase of a rotation and the next one, and rotateCheck how
+// often a server checks the phase in any case.
 const rotateAgain, rotateCheck = time.Second, time.Minute
 
 // rotation replaces the keys that the servers of a cluster share while the server runs.
@@ -41,7 +41,7 @@ type rotationState struct {
 	applied, trusted string
 }
 
-// loadKeys reads the keys in the present phase, and has new connections use them.
+// loadKeys reads the keys in the current phase, and makes new connections use them.
 func (r *reachable) loadKeys(ctx context.Context) (*auth.PKI, error) {
 	s, v := r.settings, r.serving
 	pki, err := auth.LoadPKI(ctx, s.files(), s.pkiDir(), s.hosts(v.advertised), r.rotation.shared)
@@ -110,7 +110,7 @@ func (c *controlled) followRotation(ctx context.Context) {
 	}
 }
 
-// rotate applies the present phase of the rotation, if it is another one than before.
+// rotate applies the current phase of the rotation, if it has changed.
 func (c *controlled) rotate(ctx context.Context) error {
 	before := c.rotation.state.Load()
 	now, err := auth.ReadRotation(ctx, c.db.client.KV, c.rotation.shared.RotationKey)
@@ -145,7 +145,7 @@ func (c *controlled) rotate(ctx context.Context) error {
 	return nil
 }
 
-// memberCert is the certificate that a server shows to servers that join, whatever certificate it shows to others.
+// memberCert is the certificate for connections of servers that join, whatever certificate other clients get.
 type memberCert struct{ content atomic.Pointer[[2][]byte] }
 
 func (m *memberCert) renew(pki *auth.PKI) error {

@@ -73,8 +73,8 @@ type serving struct {
 	members memberCert
 	// port is where the server listens.
 	port int
-	// connections are the open connections of all clients, the server itself among them; nil
-	// unless they are to be closed at the end.
+	// connections are the open connections of all clients, including the server itself; nil unless
+	// they are to be closed at the end.
 	connections *connections.Listener
 	// callers bounds the connections of clients that have not authenticated.
 	callers *bounds.Listener
@@ -99,7 +99,7 @@ func (v *serving) roots() []byte {
 	return v.pki().CA
 }
 
-// reachable is the phase in which the server has an address for its clients, and is a client of
+// reachable is the phase in which the server has an address for its clients, and a client for
 // itself.
 type reachable struct {
 	*opened
@@ -311,8 +311,8 @@ func (v *serving) toPeers() http.RoundTripper { return toPeers{v} }
 
 type toPeers struct{ serving *serving }
 
-// RoundTrip implements http.RoundTripper. Requests to other servers are rare: no connection is kept, and each trusts the
-// present authorities.
+// RoundTrip implements http.RoundTripper. Requests to other servers are rare: no connection is kept, and each trusts
+// the current certificate authorities.
 func (t toPeers) RoundTrip(req *http.Request) (*http.Response, error) {
 	v, trusted := t.serving, x509.NewCertPool()
 	trusted.AppendCertsFromPEM(v.pki().CA)
@@ -354,7 +354,8 @@ func (v *serving) saveKubeconfig(s *settings) error {
 	if err != nil {
 		return err
 	}
-	// A data directory that came with a repository must not choose where the credentials go.
+	// A data directory that was checked out with a repository must not choose where the credentials
+	// are written.
 	if info, err := os.Lstat(s.KubeconfigOut); err == nil && info.Mode()&fs.ModeSymlink != 0 && s.KubeconfigOut == s.defaultKubeconfig() {
 		return fmt.Errorf("--data-dir: %s is a link; remove it, or say by --kubeconfig-out where the administrator's kubeconfig goes", s.KubeconfigOut)
 	}

@@ -96,7 +96,8 @@ func newSettings(o Options) (*settings, error) {
 	return s, nil
 }
 
-// parseVersion makes the process behave as the chosen release. The rest goes by its feature gates.
+// parseVersion makes the process behave as the chosen release. Other code depends on its feature
+// gates.
 func (s *settings) parseVersion() error {
 	if err := emulation.Apply(emulation.Flags{
 		EmulatedVersion: s.EmulatedVersion, MinCompatibilityVersion: s.MinCompatibilityVersion, FeatureGates: s.FeatureGates,

@@ -109,8 +109,8 @@ func hookSteps(hooks []catalog.Hook, self *loopback) []bootStep {
 	return steps
 }
 
-// The steps of the start that health checks show, under the names that
-// kube-apiserver has for them. Probes and tests look for these.
+// These are the steps of the start that health checks show, under kube-apiserver's names. Probes
+// and tests look for them.
 const (
 	bootNamespaces      = "start-system-namespaces-controller"
 	bootServiceCIDR     = "start-kubernetes-service-cidr-controller"
@@ -148,7 +148,7 @@ func newBoot(inOrder, atOnce []bootStep) *boot {
 	return b
 }
 
-// add adds a step that no other one needs.
+// add adds a step that no other step needs.
 func (b *boot) add(s bootStep) {
 	b.atOnce = append(b.atOnce, s)
 	b.done[s.name] = &atomic.Bool{}

@@ -32,9 +32,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
-// Factory makes the storage of every resource. It is a
-// generic.RESTOptionsGetter, the form in which upstream's registries ask for
-// their storage, and safe for concurrent use.
+// Factory makes the storage of every resource. It is a generic.RESTOptionsGetter, through which
+// upstream's registries get their storage, and safe for concurrent use.
 type Factory struct {
 	configs serverstorage.StorageFactory
 	client  *kubernetes.Client
@@ -48,9 +47,9 @@ type Factory struct {
 	past      past
 	// written is called with every write; nil when OnWrite was not called.
 	written func(context.Context, Write)
-	// lines has the updates of each object one after the other.
+	// lines serializes the updates of each object.
 	lines inflight.Lines
-	// instead is called before a get of a stored object; nil when there is no such function.
+	// instead is called before a get of a stored object; nil for none.
 	instead Instead
 	// values transforms objects on their way to etcd and back; nil when Encrypt was not called.
 	values *encryption.Transformers
@@ -133,9 +132,9 @@ func (f *Factory) Compact(interval time.Duration) {
 // stores are used.
 func (f *Factory) Encrypt(values *encryption.Transformers) { f.values = values }
 
-// Instead may have an object that a request finds in place of the stored one: it then decodes
-// that object into the argument into, and returns true. name is the rest of the key behind the
-// place of the resource.
+// Instead may provide an object in place of the stored one of a request: it then decodes that
+// object into the argument into, and returns true. name is the rest of the key after the place of
+// the resource.
 type Instead func(ctx context.Context, resource schema.GroupResource, name string, codec runtime.Codec, into runtime.Object) (bool, error)
 
 // Instead makes gets of single objects call instead first. Instead is called once, before the

@@ -71,8 +71,8 @@ func openWith(t *testing.T, f *Factory, resource string, codec runtime.Codec) ap
 	return store
 }
 
-// awaitProgress waits until it is known that etcd reports the progress of watches,
-// which NewFactory asks in the background: until then consistent lists go to etcd.
+// awaitProgress waits until the client has found that etcd reports the progress of watches, which
+// NewFactory checks in the background: until then consistent lists are read from etcd.
 func awaitProgress(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for !etcdfeature.DefaultFeatureSupportChecker.Supports(apistorage.RequestWatchProgress) {
@@ -96,9 +96,9 @@ func everything() apistorage.SelectionPredicate {
 	return apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), GetAttrs: apistorage.DefaultNamespaceScopedAttr}
 }
 
-// A cache learns the present revision of etcd although no object of its resource is written:
-// the cache asks for the progress of its watch. Without that, a consistent watch fails after
-// three seconds and every consistent list goes to etcd.
+// A cache gets the current revision of etcd although no object of its resource is written: the
+// cache requests the progress of its watch. Without that, a consistent watch fails after three
+// seconds and every consistent list is read from etcd.
 func TestCachesCatchUpWithWritesOfOtherResources(t *testing.T) {
 	f := newFactory(t)
 	quiet, busy := open(t, f, "quiet"), open(t, f, "busy")
@@ -141,7 +141,7 @@ func TestCachesCatchUpWithWritesOfOtherResources(t *testing.T) {
 }
 
 // An unused store is not opened, a store that is only written and got has no watch cache, and a
-// closed store stays closed.
+// closed store is not opened again.
 func TestStoresAreOpenedByTheirFirstUse(t *testing.T) {
 	f := newFactory(t)
 	unused, written, used := open(t, f, "unused").(*lazy), open(t, f, "written").(*lazy), open(t, f, "used").(*lazy)

@@ -31,15 +31,15 @@ type lazy struct {
 	written func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error)
 	// lines are the lines of the updates of each object.
 	lines *inflight.Lines
-	// instead may have the object that a get finds; nil when there is no such function.
+	// instead may provide the object of a get; nil for none.
 	instead func(ctx context.Context, key string, into runtime.Object) (bool, error)
 	// filled is set once the watch cache has been ready.
 	filled atomic.Bool
 
 	mu struct {
 		sync.Mutex
-		// direct is the storage without a watch cache; opened is the storage with one, nil until
-		// the cache is opened.
+		// direct is the storage without a watch cache; opened is the storage with a watch cache,
+		// nil until the cache is opened.
 		direct *direct
 		opened *opened
 		closed bool
@@ -56,7 +56,7 @@ type direct struct {
 
 var errClosed = errors.New("storage is closed: the server is shutting down")
 
-// opened is the storage of a resource that is in use.
+// opened is the storage of a resource in use.
 type opened struct {
 	apistorage.Interface
 	// raw is the storage without its watch cache.
@@ -323,7 +323,7 @@ func (l *lazy) CompactRevision() int64 {
 // the time: on a machine that has too much to do, a cache with many objects takes seconds.
 const fillingTimeout = time.Minute
 
-// filling is the time in which a watch cache is first filled.
+// filling is the first filling of a watch cache.
 type filling struct {
 	// failed ends when the cache could not be filled, or not in time.
 	failed context.Context

@@ -82,8 +82,8 @@ func watchAll(ctx context.Context, store apistorage.Interface) error {
 	return err
 }
 
-// A cache that cannot be filled keeps no request waiting: requests that need no cache are
-// served, and the others get kube-apiserver's answer.
+// A cache that cannot be filled does not block requests: requests that need no cache are served,
+// and other requests get kube-apiserver's answer.
 func TestACacheThatCannotBeFilledKeepsNobodyWaiting(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -155,8 +155,8 @@ func (d delayed) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	return d.Codec.Decode(data, defaults, into)
 }
 
-// A request that waits for a cache takes no place from others; when too many requests wait, the
-// next one does not wait.
+// A request that waits for a cache holds no place; when too many requests wait, the next one does
+// not wait.
 func TestWhoWaitsForACacheHoldsNoPlace(t *testing.T) {
 	store := hanging(t)
 	limiter := inflight.New(inflight.Options{
@@ -182,7 +182,7 @@ func TestWhoWaitsForACacheHoldsNoPlace(t *testing.T) {
 	first := make(chan int, 1)
 	go func() { first <- send("list") }()
 	<-entered
-	// until sends requests until the limiter lets one in, while the first one waits.
+	// until sends requests until the limiter admits one, while the first request waits.
 	until := func(verb string, want int) {
 		t.Helper()
 		for {

@@ -27,8 +27,8 @@ func (n noticed) Done() <-chan struct{} {
 	return n.Context.Done()
 }
 
-// S27.8: updates of one object that come at the same time are tried once each, with a watch cache
-// and without. Without a line, each write makes all others read the object and try again.
+// S27.8: concurrent updates of one object are tried once each, with a watch cache and without.
+// Without a line, each write makes all other updates read the object and try again.
 func TestUpdatesOfOneObjectAreTriedOnce(t *testing.T) {
 	f := newFactory(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

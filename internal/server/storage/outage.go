@@ -65,10 +65,9 @@ func refused(err error) error {
 	}
 }
 
-// etcdCode returns the code of an error of etcd or of the connection to it. ok is false for the
-// end of a request's context, and for an error that is an API status itself: admission judges
-// updates and deletions inside the storage, and the cause of its refusal may be that etcd did
-// not answer.
+// etcdCode returns the code of an error of etcd or of the connection to it. ok is false for the end
+// of a request's context, and for an error that is an API status itself: the storage calls
+// admission for updates and deletions, and admission may refuse because etcd did not answer.
 func etcdCode(err error) (codes.Code, bool) {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
 		errors.As(err, new(apierrors.APIStatus)) {
@@ -83,8 +82,8 @@ func etcdCode(err error) (codes.Code, bool) {
 	return 0, false
 }
 
-// retriable is a decoder that does not report an object as corrupt when its conversion could
-// not get a turn: the client gets that error, 429, and tries again.
+// retriable is a decoder that does not report an object as corrupt when its conversion could not
+// get a turn: the client gets this error, 429, and retries.
 type retriable struct{ etcd3.Decoder }
 
 // Decode implements etcd3.Decoder.

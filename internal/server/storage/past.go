@@ -12,8 +12,8 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// maxPast is how many watches that begin before their cache may run at once. Each of them costs
-// etcd a watch, and the server the decoding of all its events.
+// maxPast bounds the concurrent watches that begin before their cache. Each of them costs etcd a
+// watch, and the server the decoding of all its events.
 const maxPast = 100
 
 // past counts the watches that begin at a version that their watch cache does not have: a version

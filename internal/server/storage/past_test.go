@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
-// A watch can begin at any version that etcd has, also one from before this server
-// first used the resource, which opened its cache. An older version gives 410.
+// A watch can begin at any version that etcd has, including a version from before this server first
+// used the resource and opened its cache. A version that etcd no longer has gives 410.
 func TestWatchesFromBeforeTheFirstUse(t *testing.T) {
 	client := etcdtest.Start(t)
 	theirs := NewFactory(nil, client, nil)

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// keptSnapshots is about how many snapshots a watch cache keeps while no list asks for one.
+	// keptSnapshots is the approximate number of snapshots that a watch cache keeps while no list
+	// asks for one.
 	keptSnapshots = 64
-	// keepSnapshots is how long all snapshots stay after a list that asked for one.
+	// keepSnapshots is how long all snapshots are kept after a list that asked for one.
 	keepSnapshots = storagebackend.DefaultCompactInterval
 )
 
@@ -32,8 +33,8 @@ type snapshots struct {
 	now   func() time.Time
 	// asked is when a list last asked for a snapshot, in nanoseconds; 0 when none has.
 	asked atomic.Int64
-	// The watch cache is sent one event at a time. events counts them, and last is the version of
-	// the last one.
+	// The watch cache gets one event at a time. events counts them, and last is the version of the
+	// last event.
 	events int
 	last   string
 }
@@ -77,7 +78,7 @@ func (s *snapshots) wanted() bool {
 	return asked != 0 && s.now().UnixNano()-asked < int64(keepSnapshots)
 }
 
-// list notes a list if it is one for which the cache keeps snapshots.
+// list records a list for which the cache keeps snapshots.
 func (s *snapshots) list(opts apistorage.ListOptions) {
 	legacy := opts.ResourceVersionMatch == "" && opts.Predicate.Limit > 0 && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
 	if opts.Predicate.Continue != "" || opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact || legacy {

@@ -71,7 +71,7 @@ func TestSnapshotsStayWhileListsAskForThem(t *testing.T) {
 	}
 }
 
-// The pages of a list have the objects that there were at the first page, whether the cache still has a
+// The pages of a list have the objects of the time of the first page, whether the cache still has a
 // snapshot of them or not.
 func TestPagesAreTheSameWithAndWithoutSnapshots(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -26,9 +26,9 @@ func selects(p apistorage.SelectionPredicate) bool {
 	return !p.Empty()
 }
 
-// turn takes the turn of a request that is about to read a long list from the watch cache. Lists by
-// selectors have no turns: most of them are short. Nor have consistent lists, which may wait for
-// etcd while they read.
+// turn waits for the turn of a request that is about to read a long list from the watch cache.
+// Lists by selectors have no turns, because most of them are short, and consistent lists have none,
+// because they may wait for etcd while they read.
 func (o *opened) turn(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
 	switch {
 	case o.cacher == nil, !opts.Recursive, selects(opts.Predicate), opts.Predicate.Continue != "",

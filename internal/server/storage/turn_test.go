@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 )
 
-// A list that waits for its turn is the list without turns, object by object and with the same
+// A list that waits for its turn equals the list without turns, object by object and with the same
 // metadata. Only lists of all objects take a turn, and only long ones.
 func TestLongListsTakeTurns(t *testing.T) {
 	f := newFactory(t)

@@ -120,9 +120,9 @@ func openToAnybody() *apiserver.AnonymousAuthConfig {
 	return config
 }
 
-// boundObjects reads the objects that a service account's token is bound to: a token is not
-// accepted any more when its object is gone. Upstream's getter looks into informers first, and
-// here these have nothing: each read is one of the API.
+// boundObjects reads the objects that a service account's token is bound to: a token is no longer
+// accepted when its object is deleted. Upstream's getter reads informers first, and here these are
+// empty, so that each read goes to the API.
 func boundObjects(client kubernetes.Interface) serviceaccount.ServiceAccountTokenGetter {
 	none := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	return serviceaccountcontroller.NewGetterFromClient(client,

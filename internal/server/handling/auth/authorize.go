@@ -62,7 +62,7 @@ func chosen(ctx context.Context, o *options.BuiltInAuthorizationOptions, informe
 	return config.New(ctx, serverID)
 }
 
-// sameDocument lets a user that may read OpenAPI v2 read it also at the path of kubectl up to
+// sameDocument allows a user that may read OpenAPI v2 to read it also at the path of kubectl up to
 // 1.9. The role for discovery named that path until Kubernetes 1.14.
 type sameDocument struct{ authorizer.Authorizer }
 

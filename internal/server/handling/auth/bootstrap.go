@@ -124,9 +124,9 @@ func list(ctx context.Context, client kubernetes.Interface) (*objects, error) {
 	return o, nil
 }
 
-// split makes each binding that a release took out of an older one, if the older one is there. The
-// new binding gets the subjects, labels and annotations of the older one: an administrator who
-// narrowed the older binding has narrowed both.
+// split makes each binding that a release split off an older one, if the older one exists. The new
+// binding gets the subjects, labels and annotations of the older one: an administrator who narrowed
+// the older binding has narrowed both.
 func (o *objects) split(ctx context.Context, client kubernetes.Interface) error {
 	for older, newer := range bootstrappolicy.ClusterRoleBindingsToSplit() {
 		key := [2]string{"", newer.Name}

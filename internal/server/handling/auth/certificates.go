@@ -45,7 +45,7 @@ func rememberVerified(r authenticator.Request, from dynamiccertificates.Notifier
 	return v
 }
 
-// Enqueue implements dynamiccertificates.Listener: the authorities are others than before.
+// Enqueue implements dynamiccertificates.Listener: the certificate authorities have changed.
 func (v *verifiedCertificates) Enqueue() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -41,9 +41,9 @@ func NewPeers(files Files, dir string) *Peers {
 	return &Peers{CAFile: at("peer-trust.crt"), CertFile: at("peer.crt"), KeyFile: at("peer.key"), dir: dir, files: files}
 }
 
-// Prepare makes the authority if there is none, and the certificate of this member for a host if there is none
-// that is good for the next month. A member that has joined and does not have the key of the authority yet keeps the
-// certificate that it was given.
+// Prepare makes the certificate authority if there is none, and the certificate of this member for a host if there
+// is none that is valid for the next month. A member that has joined and does not have the key of the authority yet
+// keeps its certificate.
 func (p *Peers) Prepare(host string) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("certificates: %w", err)
@@ -168,8 +168,8 @@ func (p *Peers) Accept(cert, trust []byte) error {
 	return p.files.Write(p.CAFile, trust, 0o644)
 }
 
-// Share stores the authority for the other members, or takes it from them. It does so in the phase of the rotation that the
-// other keys were loaded in.
+// Share stores the certificate authority for the other members, or loads the stored one. It does so in the phase of the
+// rotation in which the other keys were loaded.
 func (p *Peers) Share(ctx context.Context, shared *Shared, r *Rotation) error {
 	a, err := loadShared(ctx, shared, r, p.files, p.dir, peersCA, func() (*pair, error) {
 		return nil, errors.New("the key of the authority of members is neither in etcd nor in the data directory")

@@ -48,7 +48,7 @@ func TestPeersOfAServerThatJoins(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Without the key of the authority, the certificate stays, whatever it is for.
+	// Without the key of the certificate authority, the certificate stays, whatever host it is for.
 	if err := joined.Prepare("third.example.com"); err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ import (
 )
 
 // PKI is the server's own certificate authority and the certificates that it signed. It is in the
-// data directory and is made once. Servers on one external etcd share the authority in etcd. Leaf
-// certificates are made anew when they are about to expire or the addresses changed.
+// data directory and is made once. Servers on one external etcd share the certificate authority in
+// etcd. Leaf certificates are renewed when they are about to expire or the addresses changed.
 type PKI struct {
 	// CAFile and CAKeyFile are the authority that signs, and ServerCertFile and ServerKeyFile the serving certificate, as PEM
 	// files. TrustFile has the authorities that are trusted: two while the keys are replaced (Rotation).
@@ -48,7 +48,7 @@ type PKI struct {
 	FrontProxyCAFile, FrontProxyCertFile, FrontProxyKeyFile string
 }
 
-// FrontProxyName is the common name of the certificate in FrontProxyCertFile, the usual one.
+// FrontProxyName is the common name of the certificate in FrontProxyCertFile, as in other clusters.
 const FrontProxyName = "front-proxy-client"
 
 const (
@@ -205,7 +205,7 @@ type pair struct {
 	cert            *x509.Certificate
 	key             *ecdsa.PrivateKey
 	certPEM, keyPEM []byte
-	// others are certificates that follow it where it is stored.
+	// others are certificates that follow it in its file.
 	others []*x509.Certificate
 }
 
@@ -226,7 +226,7 @@ func loadOrAbsent(certFile, keyFile string) (*pair, error) {
 	return p, nil
 }
 
-// loadOrMake reads a pair, or makes one if there is none that is usable. chain follows its certificate in the file.
+// loadOrMake reads a pair, or makes one if there is no usable pair. chain follows its certificate in the file.
 func loadOrMake(files Files, dir, name string, chain []byte, make func() (*pair, error), usable func(*x509.Certificate) bool) (*pair, error) {
 	certFile, keyFile := pairFiles(dir, name)
 	p, err := loadOrAbsent(certFile, keyFile)
@@ -250,7 +250,7 @@ func loadOrMake(files Files, dir, name string, chain []byte, make func() (*pair,
 // store writes a pair to files.
 func store(files Files, certFile, keyFile string, p *pair) error {
 	// The old certificate is removed before the new key is written, and the key is written before
-	// its certificate: after a crash in between, the pair is incomplete and is made anew.
+	// its certificate: after a crash in between, the pair is incomplete and is made again.
 	if err := os.Remove(certFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -330,7 +330,7 @@ func (ca *pair) sign(subject pkix.Name, usage x509.ExtKeyUsage, hosts []string) 
 	return create(leaf(subject, hosts, usage), ca)
 }
 
-// leaf describes a certificate for hosts that signs no others.
+// leaf describes a certificate for hosts that signs no other certificates.
 func leaf(subject pkix.Name, hosts []string, usages ...x509.ExtKeyUsage) *x509.Certificate {
 	template := &x509.Certificate{
 		Subject:     subject,
@@ -390,8 +390,7 @@ type Files struct {
 	NoSync bool
 }
 
-// Write writes a file so that a reader sees the old content or the new one, never a
-// part.
+// Write writes a file atomically: a reader sees either the old content or the new content.
 func (o Files) Write(path string, data []byte, mode os.FileMode) error {
 	if err := files.Replace(path, data, mode, !o.NoSync); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

@@ -84,8 +84,8 @@ type changing struct{ listener dynamiccertificates.Listener }
 
 func (c *changing) AddListener(l dynamiccertificates.Listener) { c.listener = l }
 
-// A certificate whose CA is no longer trusted is rejected at once. A certificate is verified again
-// after a while in any case.
+// A certificate whose CA is no longer trusted is rejected at once. Every certificate is verified
+// again after a while.
 func TestVerifiedCertificatesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, err := newCA(ownCA)

@@ -47,7 +47,8 @@ type Rotation struct {
 	ID      string    `json:"id"`
 	Phase   Phase     `json:"phase"`
 	Started time.Time `json:"started"`
-	// EndTokens ends tokens that the old key has signed, with PhaseForget. Otherwise they stay good until they expire.
+	// EndTokens invalidates tokens that the old key has signed, with PhaseForget. Otherwise they stay valid until they
+	// expire.
 	EndTokens bool `json:"endTokens,omitempty"`
 
 	revision int64
@@ -107,11 +108,11 @@ const (
 // sharedNames are all of them.
 var sharedNames = []string{clientCA, tokenPair, proxiesCA, peersCA}
 
-// authority is a pair that servers share, in the present phase of a rotation.
+// authority is a pair that servers share, in the current phase of a rotation.
 type authority struct {
 	// pair signs.
 	*pair
-	// trusted has the certificate of pair first, and then others that are trusted as well.
+	// trusted has the certificate of pair first, and then the other trusted certificates.
 	trusted []*x509.Certificate
 	// previous signs the certificate of pair for clients that trust the previous authority only; nil
 	// for none.
@@ -160,7 +161,7 @@ func (s *Shared) authority(ctx context.Context, r *Rotation, name string, make f
 	return nil, fmt.Errorf("the keys of the cluster are in the phase %q of a rotation, which this version does not know", r.Phase)
 }
 
-// keeps returns the old certificates that stay trusted, to verify tokens.
+// keeps returns the old certificates that are still trusted, to verify tokens.
 func (r *Rotation) keeps(name string, old *authority) []*x509.Certificate {
 	if name != tokenPair || r.EndTokens {
 		return nil
@@ -168,7 +169,7 @@ func (r *Rotation) keeps(name string, old *authority) []*x509.Certificate {
 	return old.trusted
 }
 
-// next returns the pair that replaces another one. In PhaseTrust, the first server makes it.
+// next returns the pair that replaces the current one. In PhaseTrust, the first server makes it.
 func (s *Shared) next(ctx context.Context, r *Rotation, name string) (*pair, error) {
 	key := path.Join(s.Prefix, name+nextSuffix)
 	found, err := s.Etcd.Get(ctx, key)
@@ -186,7 +187,7 @@ func (s *Shared) next(ctx context.Context, r *Rotation, name string) (*pair, err
 	if name == tokenPair {
 		p, err = create(leaf(pkix.Name{CommonName: "service-account-tokens"}, nil, x509.ExtKeyUsageAny), nil)
 	} else {
-		// Clients find the right one of two authorities by its name.
+		// Clients tell the two authorities apart by their names.
 		p, err = newCA(commonName + "-" + r.ID)
 	}
 	if err != nil {
@@ -338,8 +339,8 @@ func (a *authority) chain(to Files, dir, name string) ([]byte, error) {
 
 func crossFile(dir, name string) string { return filepath.Join(dir, name+"-cross.crt") }
 
-// readCross reads the file of a certificate of an authority that another one has signed; nil if it is of another authority
-// or absent.
+// readCross reads the certificate of a certificate authority that another authority has signed; nil if it is of another
+// authority or absent.
 func readCross(file string, of *x509.Certificate) ([]byte, *x509.Certificate) {
 	text, err := files.Read(file, files.Configuration)
 	if err != nil {
@@ -361,8 +362,8 @@ func (a *authority) publicKeys() []any {
 	return slices.Clip(keys)
 }
 
-// Without returns PEM certificates without those authorities that a cluster made and no longer trusts. They are known by their
-// names.
+// Without removes from PEM certificates the authorities that a cluster made and no longer trusts. It recognizes them by
+// their names.
 func Without(all, trusted string) (string, error) {
 	have, err := certutil.ParseCertsPEM([]byte(all))
 	if err != nil {

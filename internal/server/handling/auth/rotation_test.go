@@ -23,7 +23,7 @@ type rotating struct {
 	pki    *PKI
 }
 
-// apply has the server apply the present phase.
+// apply makes the server apply the current phase.
 func (r *rotating) apply() {
 	r.t.Helper()
 	var err error
@@ -38,7 +38,8 @@ func (r *rotating) apply() {
 	}
 }
 
-// verified reports whether the certificate of a file is good for a client or server that trusts some authorities.
+// verified reports whether the certificate of a file is valid for a client or server that trusts some
+// authorities.
 func (r *rotating) verified(certFile, keyFile string, trusted []byte, usage x509.ExtKeyUsage) bool {
 	r.t.Helper()
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
@@ -218,7 +219,7 @@ func TestAPhaseOfALaterRelease(t *testing.T) {
 			t.Errorf("%s: %v", phase, err)
 		}
 	}
-	// The keys are there, and the phase is not known.
+	// The keys exist, and the phase is unknown.
 	for _, phase := range []string{"trust", "later"} {
 		if _, err := shared.Etcd.Put(t.Context(), shared.RotationKey, `{"id":"x","phase":"`+phase+`"}`); err != nil {
 			t.Fatal(err)
@@ -229,7 +230,8 @@ func TestAPhaseOfALaterRelease(t *testing.T) {
 	}
 }
 
-// S31.18: authorities that aggregated servers no longer trust are known by their names. Others stay.
+// S31.18: authorities that aggregated servers no longer trust are recognized by their names. Other
+// authorities stay.
 func TestAuthoritiesOfACluster(t *testing.T) {
 	authority := func(name string) string {
 		t.Helper()

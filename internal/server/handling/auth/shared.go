@@ -67,8 +67,7 @@ func (s *Shared) load(ctx context.Context, name string, make func() (*pair, erro
 	return s.read(ctx, kvs[0])
 }
 
-// read reads a stored pair. It encrypts the pair anew if the configuration has another key for that
-// now.
+// read reads a stored pair. It encrypts the pair again if the configuration has a new key.
 func (s *Shared) read(ctx context.Context, kv *mvccpb.KeyValue) (*pair, error) {
 	key := value.DefaultContext(kv.Key)
 	opened, stale, err := s.Values.TransformFromStorage(ctx, kv.Value, key)

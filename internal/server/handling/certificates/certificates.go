@@ -61,7 +61,7 @@ func (r *reloading) Run(ctx context.Context, _ int) {
 		if slices.Equal(now, seen) && time.Since(read) < readEvery {
 			return
 		}
-		// A change that comes while the files are read is found the next time.
+		// A change while the files are read is found at the next check.
 		seen, read = now, time.Now()
 		if err := r.RunOnce(ctx); err != nil {
 			klog.ErrorS(err, "Cannot read a certificate again: the one before stays in use", "files", strings.Join(r.paths, ", "))
@@ -116,7 +116,8 @@ func (p *Pair) RunOnce(ctx context.Context) error { return p.files.RunOnce(ctx) 
 // Run implements dynamiccertificates.ControllerRunner.
 func (p *Pair) Run(ctx context.Context, workers int) { p.files.Run(ctx, workers) }
 
-// Authority has the certificates of authorities, in a file that is read again when it changes.
+// Authority has the certificates of certificate authorities, in a file that is read again when it
+// changes.
 type Authority struct {
 	*dynamiccertificates.DynamicFileCAContent
 	files reloading

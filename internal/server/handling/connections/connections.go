@@ -16,7 +16,7 @@ type Listener struct {
 	}
 }
 
-// New returns a Listener around another one.
+// New returns a Listener that wraps l.
 func New(l net.Listener) *Listener {
 	c := &Listener{Listener: l}
 	c.mu.open = map[net.Conn]bool{}
@@ -39,8 +39,8 @@ func (c *Listener) Accept() (net.Conn, error) {
 	return counted, nil
 }
 
-// CloseAll closes the open connections, and each later connection as it comes. Running requests
-// get no answer, and the server does not wait for clients to hang up.
+// CloseAll closes the open connections, and each later connection when it is accepted. Running
+// requests get no response, and the server does not wait for clients to hang up.
 func (c *Listener) CloseAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

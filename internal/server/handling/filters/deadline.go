@@ -8,8 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// The part of a request's time that is kept for answering is a twentieth of it and at
-// most maxAnswering.
+// The server reserves a twentieth of a request's time for its response, at most maxAnswering.
 const (
 	answeringShares = 20
 	maxAnswering    = 100 * time.Millisecond

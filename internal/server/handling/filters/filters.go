@@ -141,8 +141,8 @@ var _ request.ServerShutdownSignal = stopping(nil)
 
 func (s stopping) ShuttingDown() <-chan struct{} { return s }
 
-// ifTraced sends requests to traced if spans go somewhere, or if the caller names a span, which is
-// then passed on to webhooks. Other requests go to plain, and have no span.
+// ifTraced sends requests to traced if spans are exported, or if the caller names a span, which is
+// then passed on to webhooks. Other requests are sent to plain, and have no span.
 func ifTraced(always bool, traced, plain http.Handler) http.Handler {
 	if always {
 		return traced

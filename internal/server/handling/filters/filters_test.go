@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newConfig returns a configuration in which everybody with a name is known, and mallory may do
+// newConfig returns a configuration in which every named user is authenticated, and mallory may do
 // nothing.
 func newConfig(t *testing.T) *genericapiserver.Config {
 	t.Helper()

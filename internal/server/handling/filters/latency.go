@@ -13,11 +13,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// long is the time in a filter that is worth a line in the log.
+// long is the time in a filter from which a request is logged.
 const long = 100 * time.Millisecond
 
-// stage is the filter that a request is in. A request is in one at a time, so that all filters
-// share its stage.
+// stage is the filter that a request is in. A request is in one filter at a time, so that all
+// filters share its stage.
 type stage struct {
 	name  string
 	began time.Time

@@ -137,21 +137,21 @@ func (l *Limiter) receive(req *http.Request, s *seats) (*arrived, *apierrors.Sta
 	return a, nil
 }
 
-// past is a time that is over.
+// past is a time in the past.
 var past = time.Unix(1, 0)
 
 // errFull means that there is no room for more bytes.
 var errFull = errors.New("no room for the body")
 
-// read reads a body to its end, with io.EOF, or one byte more than a resource may have. hold is
-// asked before memory is used for bytes that the header has not announced.
+// read reads a body to its end, with io.EOF, or to one byte more than a resource may have. It calls
+// hold before it uses memory for bytes that the header has not announced.
 func (l *Limiter) read(req *http.Request, hold func(int64) bool) (data []byte, err error) {
 	const first = 32 << 10
 	known := req.ContentLength > 0
 	most := int(l.options.MaxBody) + 1
 	size := first
 	if known {
-		// One byte more shows the end.
+		// The additional byte detects the end.
 		size = int(min(req.ContentLength+1, first))
 	} else if !hold(first) {
 		return nil, errFull
@@ -194,7 +194,7 @@ func (b *budget) take(user string, n int64) bool {
 	return true
 }
 
-// takeAnyway takes bytes for a user also if there are too few.
+// takeAnyway reserves bytes for a user even if there are too few.
 func (b *budget) takeAnyway(user string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -227,7 +227,7 @@ type answer struct {
 	seats *seats
 
 	mu sync.Mutex
-	// began is when the write began that has not returned; zero if there is none.
+	// began is when the running write began; zero if no write is running.
 	began time.Time
 	ended bool
 	// watch checks the write periodically; nil before the first write.
@@ -260,7 +260,7 @@ func (a *answer) note(began time.Time) {
 	}
 }
 
-// look ends a write that takes too long, or comes again when it does.
+// look ends a write that takes too long, or schedules the next check.
 func (a *answer) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

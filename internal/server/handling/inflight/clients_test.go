@@ -221,7 +221,7 @@ func (c closing) Close() error {
 	return nil
 }
 
-// S27.6: a user holds no more bytes than are then left for all others.
+// S27.6: a user holds no more bytes than remain for all other users.
 func TestBytesAreShared(t *testing.T) {
 	b := &budget{limit: 100}
 	for i, c := range []struct {

@@ -34,7 +34,7 @@ type crowd struct {
 	computing atomic.Int64
 }
 
-// join lets clients connect, and fails the test unless all are taken at once.
+// join connects clients, and fails the test unless all connections are accepted at once.
 func (c *crowd) join(n int) {
 	c.t.Helper()
 	for range n {

@@ -146,8 +146,8 @@ func (l *Limiter) admit(ctx context.Context, mutating, master bool) (taken *plac
 	return taken, taken.try()
 }
 
-// rank reports whether a request comes from a member of system:masters, and whether
-// it is the server's own.
+// rank reports whether a request comes from a member of system:masters, and whether the server
+// itself sent it.
 func rank(ctx context.Context) (master, own bool) {
 	u, ok := request.UserFrom(ctx)
 	if !ok || !slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
@@ -163,7 +163,7 @@ type place struct {
 	// seats are the request's seats of Fair; nil for none.
 	seats *seats
 	state atomic.Int32
-	// update is the last one of an object that the request has its turn for, or had.
+	// update is the latest update of an object for which the request has, or had, the turn.
 	update atomic.Pointer[Update]
 }
 
@@ -186,9 +186,9 @@ func Yield(ctx context.Context) {
 	}
 }
 
-// StepAside is Yield for a while: the function it returns takes the place again,
-// and must be called. It does so also when all places are taken; newcomers then
-// wait the longer. A turn at an object does not come again.
+// StepAside is a temporary Yield: the function that it returns takes the place again, and must be
+// called. It does so even when all places are taken; new requests then wait longer. A turn at an
+// object is not taken again.
 func StepAside(ctx context.Context) (back func()) {
 	if p, ok := ctx.Value(placeKey{}).(*place); ok {
 		p.leaveLines()
@@ -218,8 +218,8 @@ func Aside(ctx context.Context, wait func()) bool {
 	return true
 }
 
-// stepAside gives back the place for a while. The result takes it again; it is nil if the request has
-// no place to give back, or too many have given theirs back.
+// stepAside gives back the place temporarily. The result takes the place again; it is nil if the
+// request has no place to give back, or if too many requests have stepped aside.
 func (p *place) stepAside() (back func()) {
 	if p.state.Load() != held || !p.taken.stepAside() {
 		return nil

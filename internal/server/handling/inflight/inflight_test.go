@@ -25,7 +25,7 @@ func sendAs(ctx context.Context, h http.Handler, info *request.RequestInfo, u us
 	return w
 }
 
-// house is a handler whose requests stay until it is closed.
+// house is a handler whose requests run until it is closed.
 type house struct {
 	*Limiter
 	entered chan struct{}
@@ -50,7 +50,7 @@ func newHouse(o Options) *house {
 	return h
 }
 
-// stay sends a request that gets in and stays.
+// stay sends a request that is admitted and keeps running.
 func (h *house) stay(verb string, groups ...string) {
 	h.group.Go(func() { send(h.handler, verb, groups...) })
 	<-h.entered
@@ -227,7 +227,7 @@ func TestMastersWaitInLine(t *testing.T) {
 	})
 }
 
-// count returns how many have a place and how many wait for one.
+// count returns the number of taken places and of waiting requests.
 func (p *places) count() (taken, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxLine is how many updates of one object may wait, when one more request for it comes.
+	// maxLine bounds the waiting updates of one object.
 	maxLine = 100
 	// maxHead is how long an update keeps the next one of its object waiting. This ends the wait of
 	// an update for another one of the same object that StepAside does not detect.
 	maxHead = 5 * time.Second
 )
 
-// Lines let the updates of one object follow each other. Without them, updates that come at the
-// same time all read the object, and all but one of them have to read it again after each write.
-// The zero value is ready. Lines are safe for concurrent use.
+// Lines serialize the updates of one object. Without them, concurrent updates all read the object,
+// and all except one of them have to read it again after each write. The zero value is ready. Lines
+// are safe for concurrent use.
 type Lines struct {
 	mu sync.Mutex
 	// lines has a line for each object that is being updated.
@@ -33,11 +33,11 @@ type Lines struct {
 // line is the queue of updates of one object.
 type line struct {
 	head *Update
-	// waiting has the Updates that come after the head.
+	// waiting has the Updates behind the head.
 	waiting list.List
 }
 
-// Update is an update of one object that has its turn.
+// Update is an update of one object that has the turn.
 type Update struct {
 	lines *Lines
 	key   string
@@ -149,7 +149,7 @@ func (u *Update) Leave(stored runtime.Object) {
 	wanted := q != nil && q.head == u && q.waiting.Len() > 0
 	u.lines.mu.Unlock()
 	if !wanted {
-		// An update that comes between reads the object itself.
+		// An update in between reads the object itself.
 		u.leave()
 		return
 	}

@@ -22,7 +22,7 @@ func object(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// enter has an update wait for its turn, which goes to the channel.
+// enter makes an update wait for its turn, and sends the turn to the channel.
 func enter(t *testing.T, l *Lines, ctx context.Context, key string) <-chan *Update {
 	turn := make(chan *Update, 1)
 	go func() {
@@ -105,7 +105,7 @@ func TestLinesAreBounded(t *testing.T) {
 	})
 }
 
-// S27.8: a request that waits in a line has no place, and takes it again for the turn.
+// S27.8: a request that waits in a line has no place, and takes a place again for the turn.
 func TestUpdatesWaitWithoutPlaces(t *testing.T) {
 	for _, groups := range [][]string{nil, {user.SystemPrivilegedGroup}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestUpdatesWaitWithoutPlaces(t *testing.T) {
 	}
 }
 
-// S27.8: a request that waits for others lets the next one change its object. Otherwise a
-// webhook that writes the object that it is asked about would wait for itself.
+// S27.8: a request that waits for others lets the next request change its object. Otherwise a
+// webhook that writes the object that it is called for would wait for itself.
 func TestTurnsEndWhenRequestsWait(t *testing.T) {
 	waits := map[string]func(context.Context){
 		"for a webhook":     func(ctx context.Context) { StepAside(ctx)() },
@@ -226,7 +226,7 @@ func TestWaitsInLinesEnd(t *testing.T) {
 			}
 			took = append(took, time.Since(began))
 		}
-		// The first has been waited for since the late one came.
+		// The first update has been waited for since the late update came.
 		if want := []time.Duration{maxHead - time.Second, 2*maxHead - time.Second}; !slices.Equal(took, want) {
 			t.Errorf("they were let in after %v, want %v", took, want)
 		}

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// patches is the memory of this process for users' patches that are being applied. A single patch of the most
-// bytes that a body may have, all of them empty lists, needs less than half of it.
+// patches bounds the memory of this process for users' patches that are being applied. A single patch of the
+// maximum body size that consists of empty lists needs less than half of it.
 var patches = budget{limit: 512 << 20}
 
-// TakePatch takes memory for a patch of the user of a context while the patch is applied. The result gives the memory back
-// and may be called several times. A user has no more than is then left for all others: the error is 429.
+// TakePatch reserves memory for a patch of the user of a context while the patch is applied. The result releases the
+// memory and may be called several times. A user has no more than what remains for all other users: the error is 429.
 // Members of system:masters are not refused (S27.12).
 func TakePatch(ctx context.Context, bytes int64) (give func(), err error) {
 	return patches.patch(ctx, bytes)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// S27.12: a user's patches have no more memory than is then left for others. Patches of administrators are applied
-// anyway, and leave less for others.
+// S27.12: a user's patches have no more memory than remains for other users. Patches of administrators are applied
+// anyway, and leave less for other users.
 func TestPatchesShareMemory(t *testing.T) {
 	b := &budget{limit: 100}
 	as := func(name string, groups ...string) context.Context {
@@ -45,7 +45,7 @@ func TestPatchesShareMemory(t *testing.T) {
 	}
 }
 
-// Any single patch fits: the longest one needs less than half of the memory.
+// Any single patch fits: the longest patch needs less than half of the memory.
 func TestTheLargestPatchHasRoom(t *testing.T) {
 	const mostPerByte = 48
 	if most := int64(mostPerByte * (3<<20 + 3<<19)); 2*most > patches.limit {

@@ -15,13 +15,13 @@ type places struct {
 	mu struct {
 		sync.Mutex
 		taken, aside int
-		// line has a channel for everybody who waits, which is closed with a place
-		// for them; it is empty while there are places.
+		// line has a channel for each waiting request, which is closed with a place for the
+		// request; it is empty while there are places.
 		line list.List
 	}
 }
 
-// try takes a place if there is one.
+// try takes a place if one is free.
 func (p *places) try() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *places) wait(ctx context.Context) bool {
 	}
 }
 
-// takeAnyway takes a place also when there is none.
+// takeAnyway takes a place even if none is free.
 func (p *places) takeAnyway() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +78,8 @@ func (p *places) give() {
 	}
 }
 
-// stepAside counts one who gives the place back for a while, unless there are too
-// many; comeBack ends that.
+// stepAside counts a request that gives the place back temporarily, unless there are too many;
+// comeBack ends that.
 func (p *places) stepAside() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -41,7 +41,8 @@ type seatsKey struct{}
 type seats struct {
 	client struct {
 		sync.Mutex
-		// response is nil when the request is over: its connection may have the next one.
+		// response is nil when the request is over: its connection may already serve the next
+		// request.
 		response http.ResponseWriter
 	}
 	mu sync.Mutex
@@ -59,7 +60,7 @@ func (s *seats) connection(act func(*http.ResponseController) error) {
 	s.client.Lock()
 	defer s.client.Unlock()
 	if s.client.response != nil {
-		// A connection that is gone needs no end.
+		// A closed connection need not be ended.
 		_ = act(http.NewResponseController(s.client.response))
 	}
 }

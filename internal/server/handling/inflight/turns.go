@@ -39,7 +39,7 @@ func HasTurns(ctx context.Context) bool {
 }
 
 // TakeTurn waits until a request may prepare a long list. It waits for some seconds at most, and
-// only for requests that prepare such lists: these wait for no other request.
+// only for requests that prepare such lists, which themselves wait for no other request.
 func TakeTurn(ctx context.Context) {
 	t, ok := ctx.Value(turnKey{}).(*turn)
 	if !ok || t.Load() {

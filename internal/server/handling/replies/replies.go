@@ -25,8 +25,8 @@ func Peek(response *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// Status returns the status that is the body of an answer; nil if the body is something else. It
-// reads as Peek does.
+// Status returns the status in the body of a response; nil if the body has no status. It reads as
+// Peek does.
 func Status(response *http.Response) (*metav1.Status, error) {
 	body, err := Peek(response)
 	if err != nil {

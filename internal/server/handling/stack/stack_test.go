@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Calls after Grow find their room on the stack: the stack does not move any more.
+// Calls after Grow find enough room on the stack, so that the stack does not move any more.
 func TestGrow(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -65,13 +65,14 @@ type Tokens struct {
 	// hour; 0 means an hour.
 	MaxExtended time.Duration
 
-	// own are the server's own keys; nil when the options name others.
+	// own are the server's own keys; nil when the options name other keys.
 	own *keys
 }
 
 // Own are the server's own keys.
 type Own struct {
-	// Key signs, and Public verify: the public key of Key, and others whose tokens are still good.
+	// Key signs, and Public verify: the public key of Key, and other keys whose tokens are still
+	// valid.
 	Key    crypto.Signer
 	Public []any
 }
@@ -120,7 +121,7 @@ func New(ctx context.Context, o Options, own Own) (*Tokens, error) {
 	return t, nil
 }
 
-// Replace replaces the server's own keys. It has no effect when the options name others.
+// Replace replaces the server's own keys. It has no effect when the options name other keys.
 func (t *Tokens) Replace(own Own) error {
 	if t.own == nil {
 		return nil

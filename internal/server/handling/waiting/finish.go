@@ -35,7 +35,7 @@ func Finish(w http.ResponseWriter, req *http.Request, wait func(context.Context)
 	visitOf(ctx).whenClosed(f.ServeHTTP, req)
 }
 
-// finishing is the part of a request that is kept when the request has left.
+// finishing is the part of a request that is kept after the request has left.
 type finishing struct {
 	header http.Header
 	values context.Context

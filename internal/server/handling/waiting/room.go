@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// Room holds the creates of one server that have left its handlers and wait. NewRoom makes it. It
-// is safe for concurrent use.
+// Room has the creates of one server that have left its handlers and wait. NewRoom makes it. It is
+// safe for concurrent use.
 type Room struct {
 	limit  int64
 	inside atomic.Int64
@@ -46,7 +46,7 @@ func (r *Room) Doorway(next http.Handler) http.Handler {
 	})
 }
 
-// enter takes one of the places.
+// enter takes a place in the room.
 func (r *Room) enter() bool {
 	if r.inside.Add(1) > r.limit {
 		r.inside.Add(-1)
@@ -55,7 +55,7 @@ func (r *Room) enter() bool {
 	return true
 }
 
-// pass calls the other handlers. It is a function of its own so that nothing of it stays on the
+// pass calls the other handlers. It is a separate function so that no data of it stays on the
 // stack.
 func (v *visit) pass(next http.Handler, w http.ResponseWriter, req *http.Request) {
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&outside{ResponseWriter: w, visit: v}),

@@ -26,8 +26,8 @@ type visit struct {
 		// left is set when Leave has succeeded: the handler must not answer any more. The visit
 		// then has a place in the room.
 		left bool
-		// closed is set when all handlers have returned. It is also set when the handler that
-		// watches the time has returned before the others.
+		// closed is set when all handlers have returned. It is also set when the timeout handler
+		// has returned before the others.
 		closed bool
 		// finish waits and answers after the handlers; nil before Finish is called.
 		finish http.HandlerFunc
@@ -86,7 +86,7 @@ func (v *visit) hasLeft() bool {
 	return v.mu.left
 }
 
-// mayAnswer reports whether an answer of the handler behind Serve may go out.
+// mayAnswer reports whether the handler behind Serve may send a response.
 func (v *visit) mayAnswer() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,8 +104,8 @@ func (v *visit) overtake() {
 	v.mu.overtaken = true
 }
 
-// whenClosed lets Doorway call finish when all handlers have returned. If Doorway has closed the
-// visit already, whenClosed calls finish itself: the client has its answer then.
+// whenClosed makes Doorway call finish when all handlers have returned. If Doorway has closed the
+// visit already, whenClosed calls finish itself: the client has its response then.
 func (v *visit) whenClosed(finish http.HandlerFunc, req *http.Request) {
 	v.mu.Lock()
 	closed := v.mu.closed

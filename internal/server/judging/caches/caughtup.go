@@ -40,7 +40,7 @@ func read(running []string, rbac bool) []schema.GroupVersionResource {
 			continue
 		}
 		for _, r := range p.Reads {
-			// Plugins read pods only when they need them, not from these caches.
+			// Plugins read pods only on demand, and not from these caches.
 			gvr := r.WithVersion("v1")
 			if gvr.Resource != "pods" && !slices.Contains(list, gvr) {
 				list = append(list, gvr)

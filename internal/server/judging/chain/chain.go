@@ -61,8 +61,8 @@ func New(o Options) ([]admission.Plugin, error) {
 	return list, nil
 }
 
-// other makes a plugin that does not act on registrations, by its name. To add one, add a row
-// to the table of package plugins.
+// other makes a plugin that does not use registrations, by its name. To add a plugin, add a row to
+// the table of package plugins.
 func (o Options) other(name string) (apiadmission.Interface, error) {
 	if name == admission.NamespaceLifecycleName {
 		lifecycle := admission.NewNamespaceLifecycle(o.Namespaces)

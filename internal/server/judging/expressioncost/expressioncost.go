@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxKinds bounds for how many kinds of one policy the worst case is computed: as many as
-	// the type check checks.
+	// maxKinds bounds the kinds of one policy for which the worst case is computed. It is the
+	// number of kinds that the type check checks.
 	maxKinds = 10
 	// remembered is how long types of schemas are kept at most, and maxSchemas how many are kept.
 	remembered = 10 * time.Second
@@ -134,8 +134,8 @@ func (e *Estimator) kindsOf(rules []registration.Rule) []schema.GroupVersionKind
 	return kinds
 }
 
-// types returns the types of the schema of a kind, without an object if there is no schema. The
-// types are made once for all policies that come at once.
+// types returns the types of the schema of a kind, without an object if there is no schema.
+// Concurrent policies share the types.
 func (e *Estimator) types(kind schema.GroupVersionKind) *expression.Types {
 	e.mu.Lock()
 	types := e.mu.types[kind]

@@ -188,7 +188,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Many policies about one kind that come at once have its schema read once.
+// When many policies for one kind are written at the same time, its schema is read once.
 func TestTypesAreMadeOnce(t *testing.T) {
 	s := &schemas{known: map[string]*spec.Schema{"Pod": {SchemaProps: spec.SchemaProps{Type: []string{"object"}}}}, waits: make(chan struct{})}
 	e, entry := New(s, mapper()), policyFor(t, "pods")

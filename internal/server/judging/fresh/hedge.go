@@ -12,11 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
-// hedgeAfter is how long a read may take before another attempt starts next to
-// it: etcd's client sends each attempt to another member, so that a member that hangs
-// does not make the snapshot old. When etcd was not reachable and lost the request, an attempt
-// follows soon after etcd is back. There are maxAttempts at most: a caller that waits longer
-// begins another read.
+// hedgeAfter is how long a read may take before another attempt starts in parallel: etcd's client
+// sends each attempt to another member, so that a member that hangs does not make the snapshot old.
+// When etcd was not reachable and lost the request, an attempt follows soon after etcd is reachable
+// again. There are maxAttempts at most: a caller that waits longer begins another read.
 const hedgeAfter, maxAttempts = 300 * time.Millisecond, 8
 
 // hedged calls read, and starts another call each time that hedgeAfter has passed. It
@@ -73,7 +72,7 @@ func (unanswered) Is(target error) bool { return target == snapshot.ErrUnanswere
 func (u unanswered) Unwrap() error { return u.error }
 
 // noAnswer marks an error of etcd after which another attempt may succeed soon. Errors about the request
-// itself, and about a majority that is missing, stay as they are.
+// itself, and about a missing majority, are not changed.
 func noAnswer(err error) error {
 	if err == nil || etcd.IsNoMajority(err) {
 		return err

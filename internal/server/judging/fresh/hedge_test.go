@@ -19,7 +19,7 @@ func TestHedged(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		limit time.Duration
-		// read does an attempt that began so long after the first one.
+		// read performs an attempt that began this long after the first attempt.
 		read     func(ctx context.Context, began time.Duration) error
 		attempts int
 		took     time.Duration

@@ -40,7 +40,7 @@ type Namespaces struct {
 	reading sync.Mutex
 }
 
-// table is the namespaces of one revision. It is never changed.
+// table has the namespaces of one revision. It is immutable.
 type table struct {
 	// mark is the revision of the mark at the revision of the table, and looked is the time of the
 	// last read of all namespaces.
@@ -134,7 +134,7 @@ func (n *Namespaces) refresh(ctx context.Context, etcd clientv3.KV, mark int64, 
 	return nil
 }
 
-// put adds a namespace to a table that is being made.
+// put adds a namespace to a table under construction.
 func (n *Namespaces) put(ctx context.Context, t *table, kv *mvccpb.KeyValue) error {
 	name := strings.TrimPrefix(string(kv.Key), n.prefix)
 	ns, err := n.stored.Read(ctx, kv)
@@ -151,7 +151,7 @@ func (n *Namespaces) put(ctx context.Context, t *table, kv *mvccpb.KeyValue) err
 	return nil
 }
 
-// forget removes deleted namespaces from a table that is being made.
+// forget removes deleted namespaces from a table under construction.
 func (n *Namespaces) forget(ctx context.Context, etcd clientv3.KV, t *table) error {
 	there, err := hedged(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return etcd.Get(ctx, n.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(t.revision))

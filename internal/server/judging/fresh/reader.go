@@ -151,7 +151,7 @@ func (r *Reader) marks(ctx context.Context) (state, error) {
 	return state{response.Header.Revision, only(response, 0), only(response, 1).ModRevision}, nil
 }
 
-// only is the only key of a part of a transaction, or an empty one when there is none.
+// only returns the only key of a part of a transaction, or an empty key when there is none.
 func only(response *clientv3.TxnResponse, part int) *mvccpb.KeyValue {
 	if kvs := response.Responses[part].GetResponseRange().Kvs; len(kvs) > 0 {
 		return kvs[0]
@@ -289,15 +289,15 @@ func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (s
 const (
 	// perPage is how many registrations of a kind are read at once.
 	perPage = 1000
-	// perCollection is after how many pages garbage is collected. Otherwise the objects that
-	// stay would lie between garbage in memory, and keep that memory from being freed.
+	// perCollection is the number of pages between two garbage collections. Otherwise the kept
+	// objects would lie between garbage in memory, and keep that memory from being freed.
 	perCollection = 10
 	// pageTimeout bounds how long one page takes.
 	pageTimeout = 5 * time.Second
 )
 
-// all reads every registration. The pages of a kind after the first one are read when the
-// caller takes them, so that only a few of very many registrations are decoded at a time.
+// all reads every registration. The pages of a kind after the first page are read when the caller
+// needs them, so that only a few of very many registrations are decoded at a time.
 func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registrations, error) {
 	response, err := r.ask(ctx, r.keys(clientv3.WithLimit(perPage)))
 	if err != nil {
@@ -358,7 +358,7 @@ func (r *Reader) rest(ctx context.Context, kind int, last string, revision int64
 	}
 }
 
-// object reads a registration of a kind as it is stored.
+// object decodes a stored registration of a kind.
 func (r *Reader) object(ctx context.Context, kind int, kv *mvccpb.KeyValue) (runtime.Object, error) {
 	c := &r.collections[kind]
 	value, err := r.values.Plain(ctx, schema.GroupResource{Group: registrations.Group, Resource: c.Resource}, kv)
@@ -368,7 +368,7 @@ func (r *Reader) object(ctx context.Context, kind int, kv *mvccpb.KeyValue) (run
 	return c.Decode(kv.Key, value, kv.ModRevision)
 }
 
-// decode reads registrations of a kind as they are stored.
+// decode decodes stored registrations of a kind.
 func (r *Reader) decode(ctx context.Context, kind int, stored []*mvccpb.KeyValue) ([]runtime.Object, error) {
 	objects := make([]runtime.Object, len(stored))
 	for i, kv := range stored {
@@ -399,7 +399,7 @@ func (r *Reader) keys(options ...clientv3.OpOption) []clientv3.Op {
 	return ops
 }
 
-// ask gets the mark, and then does the operations, in one linearizable transaction.
+// ask gets the mark, and then performs the operations, in one linearizable transaction.
 func (r *Reader) ask(ctx context.Context, operations ...[]clientv3.Op) (*clientv3.TxnResponse, error) {
 	response, err := r.do(ctx, slices.Concat(append([][]clientv3.Op{{clientv3.OpGet(RegistrationsMark(r.root))}}, operations...)...))
 	if err != nil {
@@ -408,7 +408,7 @@ func (r *Reader) ask(ctx context.Context, operations ...[]clientv3.Op) (*clientv
 	return response, nil
 }
 
-// do does operations in one linearizable transaction.
+// do performs operations in one linearizable transaction.
 func (r *Reader) do(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	return hedged(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return r.etcd.Txn(ctx).Then(ops...).Commit()

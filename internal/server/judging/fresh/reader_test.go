@@ -194,8 +194,8 @@ func TestReadSeesEveryChange(t *testing.T) {
 // known are the resourceVersions of registrations, by kind and name.
 type known map[string]string
 
-// take takes in a read, as a snapshot.Compiler does, and reports whether the read fits the
-// known registrations.
+// take applies a read, as a snapshot.Compiler does, and reports whether the read fits the known
+// registrations.
 func (k known) take(r snapshot.Registrations) bool {
 	if r.Unchanged {
 		return true
@@ -328,7 +328,7 @@ func TestAReadOfAChangeCostsTheChange(t *testing.T) {
 	version := found.Version
 	for _, step := range []struct {
 		name string
-		// writes is how many writes there are.
+		// writes is the number of writes.
 		writes  int
 		change  func()
 		objects int
@@ -411,7 +411,7 @@ func TestNamespacesAreAsFreshAsRegistrations(t *testing.T) {
 	watched := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	table := NewNamespaces(root, namespaces.Stored{Decoder: legacyscheme.Codecs.UniversalDeserializer()}, corelisters.NewNamespaceLister(watched), nil)
 	reader := NewReader(s.client.KV, root, table, nil)
-	// watch shows the present state, as a watch does sooner or later.
+	// watch delivers the current state, as a watch does sooner or later.
 	watch := func() {
 		t.Helper()
 		response, err := s.client.Client.Get(t.Context(), root+"/namespaces/", clientv3.WithPrefix())

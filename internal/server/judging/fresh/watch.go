@@ -23,8 +23,8 @@ func Watch(ctx context.Context, etcd clientv3.Watcher, root string, changed func
 	})
 }
 
-// WatchBelow calls changed with each key below a prefix that any server writes, and with the
-// prefix when a watch begins. In all else it is like Watch.
+// WatchBelow calls changed with each key below a prefix that any server writes, and with the prefix
+// when a watch begins. Otherwise it is like Watch.
 func WatchBelow(ctx context.Context, etcd clientv3.Watcher, prefix string, changed func(key string)) {
 	watch(ctx, etcd, prefix, func(response clientv3.WatchResponse) {
 		if response.Created {

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
 
-// timeToAnswer is how much of a request's time is kept for the answer. If half of the time that
-// is left is less, that half is kept.
+// timeToAnswer is the part of a request's time that is reserved for the response, or half of the
+// remaining time if that is less.
 const timeToAnswer = 500 * time.Millisecond
 
 // Holder holds the answers to writes of registrations.

@@ -61,7 +61,7 @@ type Source struct {
 	exclusions *exclusion.Rules
 }
 
-// content has the registrations of all directories at one time. It is never changed.
+// content has the registrations of all directories at one time. It is immutable.
 type content struct {
 	local  *snapshot.Local
 	places func() manifests.Places
@@ -122,7 +122,7 @@ func Open(o Options) (*Source, error) {
 	return s, nil
 }
 
-// failure returns the error with which a start fails.
+// failure returns the error that fails the start.
 func (d *directory) failure(err error) error {
 	what := "webhook"
 	if strings.HasSuffix(d.plugin, "Policy") {
@@ -266,7 +266,7 @@ func (d *directory) swap(next *set) *set {
 	return last
 }
 
-// fail counts a set that cannot be used. The set in use stays.
+// fail counts a set that cannot be used. The set in use is kept.
 func (d *directory) fail(now time.Time, err error) {
 	d.when = now
 	metrics.RecordAutomaticReloadFailure(metrics.ManifestType(d.plugin), d.source.options.ServerID)

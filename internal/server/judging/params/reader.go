@@ -30,8 +30,8 @@ import (
 type Options struct {
 	// Strict evaluates every request with params from a read that began after the request did.
 	Strict bool
-	// Timeout is how long one read may take. A request that has time left then begins another
-	// read, which may take twice as long. Zero means 5 s.
+	// Timeout is how long one read may take. A request with time left then begins another read,
+	// which may take twice as long. Zero means 5 s.
 	Timeout time.Duration
 	// StepAside, when set, gives back the place of a request that waits long for a read;
 	// the request has its place again when it calls back.
@@ -65,7 +65,8 @@ type Reader struct {
 
 	mu struct {
 		sync.Mutex
-		// builtin has the resources of the built-in kinds; custom finds the others.
+		// builtin has the resources of the built-in kinds; custom finds the resources of custom
+		// kinds.
 		builtin map[schema.GroupVersionKind]schema.GroupVersionResource
 		static  resources.Static
 		custom  Kinds
@@ -110,7 +111,7 @@ func (k *key) covers(stored string) bool {
 	return rest == k.name
 }
 
-// read is one read. Its result is set when done is closed.
+// read is a read of params. Its result is set when done is closed.
 type read struct {
 	begin   time.Time
 	done    chan struct{}
@@ -120,8 +121,7 @@ type read struct {
 	timedOut bool
 }
 
-// maxReads bounds how many reads are remembered; beyond it, reads that serve no request any
-// more are forgotten.
+// maxReads bounds the cached reads; beyond it, reads that serve no request any more are dropped.
 const maxReads = 4096
 
 // New makes a Reader.
@@ -254,8 +254,8 @@ func (r *Reader) List(ctx context.Context, kind schema.GroupVersionKind, namespa
 // find reads the objects of an endpoint.
 type find func(context.Context, *resources.Endpoint) ([]runtime.Object, error)
 
-// shared returns the objects of a read that is new enough for the request of ctx. A request
-// that has time left waits longer than one read may take.
+// shared returns the objects of a read that is new enough for the request of ctx. A request with
+// time left may wait longer than one read may take.
 func (r *Reader) shared(ctx context.Context, k key, from find) ([]runtime.Object, error) {
 	e, place, done := r.endpoint(k.kind)
 	done()
@@ -298,8 +298,8 @@ func (r *Reader) await(ctx context.Context, one *read) error {
 	}
 }
 
-// current returns a read that is new enough for the request of ctx: a read that is done or
-// running, or else a new one.
+// current returns a read that is new enough for the request of ctx: a finished or running read, or
+// else a new one.
 func (r *Reader) current(ctx context.Context, k key, timeout time.Duration, from find) *read {
 	now := time.Now()
 	notBefore := now.Add(-r.options.maxAge)

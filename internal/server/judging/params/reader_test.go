@@ -87,7 +87,7 @@ func TestRequestsShareAReadAsLongAsTheModeLets(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		strict bool
-		// at is when each request comes and asks.
+		// at are the times at which requests come.
 		at    []time.Duration
 		reads int32
 	}{
@@ -430,8 +430,8 @@ func TestAKindThatCannotBeWatchedHasParams(t *testing.T) {
 	})
 }
 
-// A request that has time left waits for an answer that takes longer than one read may. It
-// gives back its place meanwhile. S15.10.
+// A request with time left waits for a response that takes longer than one read may. It gives back
+// its place meanwhile. S15.10.
 func TestALateAnswerIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: 12 * time.Second}

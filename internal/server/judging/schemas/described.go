@@ -28,8 +28,8 @@ type Described struct {
 	builtin, custom resolver.SchemaResolver
 
 	mu sync.Mutex
-	// known are the schemas of built-in kinds that were found, as long as another part keeps them
-	// in memory: many policies are about few kinds, and are written at once.
+	// known caches the schemas of built-in kinds as long as another part keeps them in memory: many
+	// policies are about few kinds, and are written at the same time.
 	known map[schema.GroupVersionKind]weak.Pointer[spec.Schema]
 }
 

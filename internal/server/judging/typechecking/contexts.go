@@ -34,9 +34,9 @@ type typesOf struct {
 	typed *expression.Typed
 }
 
-// contexts has the types that the expressions of policies see. To make the types is most of the
-// work of a check, and many policies that come at once are often about the same kinds. It is
-// for one goroutine.
+// contexts has the types that the expressions of policies see. Making the types is most of the work
+// of a check, and many policies that are written together are often about the same kinds. It is for
+// one goroutine.
 type contexts map[string]*types
 
 // mostContexts bounds how many types are remembered.

@@ -51,8 +51,8 @@ type Options struct {
 	Builtin func(group string) bool
 }
 
-// Controller keeps the status of policies. It is made by New. SchemaChanged may be
-// called at any time, and Run again when it has returned.
+// Controller maintains the status of policies. It is made by New. SchemaChanged may be called at
+// any time, and Run again when it has returned.
 type Controller struct {
 	options Options
 	checker Checker
@@ -268,7 +268,7 @@ func (c *Controller) due(name string, now time.Time) (wait time.Duration, again 
 	return 0, again
 }
 
-// check writes the status of one policy if there is anything to write.
+// check writes the status of one policy if it has changed.
 func (r *run) check(ctx context.Context, name string, again bool) error {
 	policy, err := r.client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

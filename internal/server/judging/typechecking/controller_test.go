@@ -173,7 +173,8 @@ func checker() *Checker {
 	return &Checker{Schemas: noSchemas{}, Kinds: steady{m}}
 }
 
-// S16.20: each validation with a type error has a warning. F28: authorizer.requestResource is known.
+// S16.20: each validation with a type error has a warning. F28: authorizer.requestResource is a
+// known variable.
 func TestWarnings(t *testing.T) {
 	p := policy("", "apps")
 	p.Spec.Validations = []v1.Validation{

@@ -103,8 +103,7 @@ func (s Addresses) Of(namespace, name string, port int32) (address string, ok bo
 	return "", false
 }
 
-// Before returns a resolver that asks another one for the services that have no address
-// here.
+// Before returns a resolver that uses these addresses first, and other for the remaining services.
 func (s Addresses) Before(other call.Resolver) call.Resolver {
 	if len(s) == 0 {
 		return other

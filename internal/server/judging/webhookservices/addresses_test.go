@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 )
 
-// S8.21: a service resolves to the address that is given for it, whatever endpoints are stored.
+// S8.21: a service resolves to its configured address, whatever endpoints are stored.
 func TestServiceAddresses(t *testing.T) {
 	addresses, err := ParseAddresses([]string{"shop/check=127.0.0.1:9443", "shop/check:8443=[::1]:9444", "shop/other:443=hooks.example.com:1"})
 	if err != nil {

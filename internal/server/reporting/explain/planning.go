@@ -37,7 +37,7 @@ type planned struct {
 	storage rest.Storage
 	may     func(authorizer.AttributesRecord) (bool, error)
 	plan    *plan.Plan
-	// err is why there is no plan although the request came to admission.
+	// err is the reason why there is no plan although the request reached admission.
 	err error
 }
 
@@ -65,7 +65,7 @@ func (p planning) Admit(ctx context.Context, a apiadmission.Attributes, o apiadm
 	return errExplained
 }
 
-// existing returns the link of the object that is there where a request would create one.
+// existing returns the link of the object that already exists where a request would create one.
 func (q *planned) existing(ctx context.Context, a apiadmission.Attributes) ([]plan.Link, error) {
 	if catalog.Binds(a.GetResource().GroupResource(), a.GetSubresource()) {
 		return q.binding(ctx, a)

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// maxTried is how many registrations a caller may try at once, and maxTriedBytes how much text
-	// they may have: their expressions are compiled for one answer.
+	// maxTried bounds the registrations that a caller may try at once, and maxTriedBytes their
+	// text, because their expressions are compiled for one response.
 	maxTried      = 20
 	maxTriedBytes = 64 << 10
 )

@@ -31,7 +31,7 @@ type Reporter struct {
 
 // Warn implements registrations.Warn for a resource: it returns the warnings for the writer of a
 // registration. The strategies of upstream give some of these warnings themselves, also in a dry
-// run. Warn leaves those out, so that each warning comes once.
+// run. Warn leaves these out, so that each warning is sent once.
 func (r *Reporter) Warn(resource string) registrations.Warn {
 	return func(ctx context.Context, name string) []string {
 		var warnings []string

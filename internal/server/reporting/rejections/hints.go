@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	// maxHints bounds the hints that are not written yet. Hints are for people who try something,
-	// and not for load tests: hintBurst hints come at once, then one in each hintEvery.
+	// maxHints bounds the hints that are not written yet. Hints are for people who experiment, and
+	// not for load tests: after a burst of hintBurst hints, one hint is written in each hintEvery.
 	maxHints             = 64
 	hintBurst, hintEvery = 20, time.Second
 	// An object is stored a moment after its admission. write looks for it repeatedly until hintWait is

@@ -49,7 +49,7 @@ const (
 	// knownFor is how long a Teller remembers whether an owner exists, and maxKnown of how many
 	// owners.
 	knownFor, maxKnown = 10 * time.Second, 1024
-	// The events about one owner: burst at once, then one in every.
+	// The limit of events about one owner: a burst, then one in every.
 	burst, every = 25, 5 * time.Minute
 )
 
@@ -193,8 +193,8 @@ func reportsAs(resource schema.GroupResource, owner *metav1.OwnerReference, name
 	return ok && (name == user.KubeControllerManager || name == serviceaccount.MakeUsername(metav1.NamespaceSystem, r.account))
 }
 
-// About queues a warning about an object of a resource. The object may be gone. About does not
-// block.
+// About queues a warning about an object of a resource. The object may be deleted already. About
+// does not block.
 func (t *Teller) About(resource schema.GroupResource, object metav1.Object, reason, message string) {
 	t.queue(rejection{resource: resource, reason: reason, message: trace.Cut(message, maxMessage), about: &corev1.ObjectReference{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
@@ -276,8 +276,8 @@ func (t *Teller) Run(ctx context.Context) {
 	}
 }
 
-// owners finds owners. An object may name an owner that does not exist: an event is
-// written only about an existing one.
+// owners finds owners. An object may name an owner that does not exist: an event is written only
+// about an existing owner.
 type owners struct {
 	mapper   *restmapper.DeferredDiscoveryRESTMapper
 	metadata metadata.Interface
@@ -286,7 +286,7 @@ type owners struct {
 	known *cache.LRUExpireCache
 }
 
-// key is one owner as an object in a namespace names it.
+// key identifies an owner as an object in a namespace names it.
 type key struct {
 	namespace string
 	uid       types.UID

@@ -22,7 +22,7 @@ import (
 const (
 	// rpcTimeout bounds a call of etcd; the next attempt may go to another member of etcd.
 	rpcTimeout = 2 * time.Second
-	// retryAfter is how long after a failed attempt the next one follows.
+	// retryAfter is the time between a failed attempt and the next one.
 	retryAfter = 500 * time.Millisecond
 )
 
@@ -31,7 +31,7 @@ type Options struct {
 	// Etcd is where the servers announce themselves; Prefix begins the keys.
 	Etcd   *clientv3.Client
 	Prefix string
-	// ID names the server; no other server may ever have the same ID. Address is where clients
+	// ID identifies the server; no other server may ever have the same ID. Address is where clients
 	// reach the server, for people.
 	ID, Address string
 	// MaxStaleness is how long after the beginning of a read the server may use the registrations
@@ -120,7 +120,7 @@ func (a *Announcer) Run(ctx context.Context) {
 		attempt, cancel := context.WithTimeout(ctx, rpcTimeout)
 		err := step(attempt)
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			// The lease has expired, and its key is gone.
+			// The lease has expired, and its key is deleted.
 			err = a.grant(attempt)
 		}
 		cancel()

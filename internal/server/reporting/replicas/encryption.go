@@ -65,7 +65,7 @@ func Encryptions(ctx context.Context, etcd clientv3.KV, root string) ([]Encrypti
 	return list, nil
 }
 
-// lookAgain is how often AwaitEncryption looks.
+// lookAgain is how often AwaitEncryption checks the announcements.
 const lookAgain = 100 * time.Millisecond
 
 // AwaitEncryption makes the servers on an etcd read their files, and waits until all of them use

@@ -199,7 +199,7 @@ func (s *States) enforced(ctx context.Context, at func(int64) []clientv3.Op, new
 	}
 	response, err := s.etcd.Txn(ctx).Then(at(newest)...).Commit()
 	if errors.Is(err, rpctypes.ErrCompacted) {
-		// The server has taken in nothing for long, and the last write was made just now.
+		// The server has taken in nothing for long, and the last write is recent.
 		response, err = s.etcd.Txn(ctx).Then(at(last - 1)...).Commit()
 	}
 	if errors.Is(err, rpctypes.ErrCompacted) {
@@ -211,7 +211,7 @@ func (s *States) enforced(ctx context.Context, at func(int64) []clientv3.Op, new
 	return s.versions(response, 0), nil
 }
 
-// versions reads the answers to the operations from the given one on.
+// versions reads the results of the operations from the given index on.
 func (s *States) versions(response *clientv3.TxnResponse, from int) versions {
 	found := versions{}
 	for _, part := range response.Responses[from:] {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The error about a file that cannot be used is one sentence, which names the flag and the fault.
+// The error about a file that cannot be used is one sentence, which names the flag and the problem.
 func TestTracingConfigurationIsChecked(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
 	for _, c := range []struct{ name, text, says string }{

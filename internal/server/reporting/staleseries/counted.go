@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
-// name is the value of a label of metrics: the name of a webhook, of a policy, or of a binding.
-// With a binding comes the name of its policy.
+// name is the value of a label of metrics: the name of a webhook, of a policy, or of a binding. A
+// binding has the name of its policy in addition.
 type name struct{ label, value, policy string }
 
 // labels returns the labels of the series.
@@ -25,7 +25,7 @@ func (n name) labels() map[string]string {
 var prefixes = map[string][]string{
 	"name":   {"apiserver_admission_webhook_", "apiserver_admission_match_condition_", "gatehouse_admission_webhook_"},
 	"policy": ofPolicies,
-	// For a binding that is gone while its policy stays.
+	// This drops series of a binding that is deleted while its policy exists.
 	"policy_binding": ofPolicies,
 }
 
@@ -39,7 +39,7 @@ type Registrations struct {
 	current atomic.Pointer[map[name]bool]
 }
 
-// Observe takes in the result of a read of the registrations. The caller observes one read after
+// Observe processes the result of a read of the registrations. The caller observes one read after
 // the other.
 func (r *Registrations) Observe(read snapshot.Read) {
 	if read.Snapshot == nil || !read.Changed {

@@ -32,7 +32,7 @@ const (
 // Peers are the other servers on the same etcd. Each has the traces of the requests that it
 // handled. A Peers is safe for concurrent use; nil means no other servers.
 type Peers struct {
-	// Addresses returns the URLs of the servers. The servers may be gone.
+	// Addresses returns the URLs of the servers. Some of these servers may have ended.
 	Addresses func(context.Context) ([]string, error)
 	// Transport sends requests to the servers, as a proxy that may name the user in headers.
 	Transport http.RoundTripper
@@ -86,8 +86,8 @@ func (p *Peers) find(ctx context.Context, name string) (*v1alpha1.AdmissionTrace
 	return nil, note
 }
 
-// ask asks one server for a trace. It sends a list, since a server does not pass lists on to
-// other servers.
+// ask asks one server for a trace. It sends a list request, because a server does not pass lists on
+// to other servers.
 func (p *Peers) ask(ctx context.Context, address, namespace, name string, caller user.Info) (*v1alpha1.AdmissionTrace, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Scheme != "https" || base.Host == "" {

@@ -55,8 +55,8 @@ func NewRing(bound int) *Ring {
 	return r
 }
 
-// Add keeps a trace, with the steps that are added to it later, in place of one of the same ID. A trace that is larger
-// than the whole ring is left out.
+// Add keeps a trace, with the steps that are added to it later, in place of a trace of the same ID. A trace that is
+// larger than the whole ring is left out.
 func (r *Ring) Add(t *trace.Trace) {
 	steps := t.Len()
 	e := &entry{trace: t, size: t.Size(), notable: t.Outcome() != trace.OutcomeAllowed}

@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// made is a trace about an object, with a patch of some bytes.
+// made returns a trace about an object, with a patch of some bytes.
 func made(name string, patch int, call trace.Call) *trace.Trace {
 	t := trace.New()
 	request := trace.Request{Operation: "CREATE", Namespace: "shop", Name: name, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}

@@ -84,7 +84,7 @@ func (s *Storage) List(ctx context.Context, o *metainternalversion.ListOptions) 
 	fields, labels := selectors(o)
 	if fields != nil {
 		if name, ok := fields.RequiresExactMatch("metadata.name"); ok {
-			// Records of the other traces need not be made.
+			// Other traces need no records.
 			all = slices.DeleteFunc(all, func(k kept) bool { return k.trace.ID != name })
 		}
 	}

@@ -22,8 +22,8 @@ const (
 	minBehind  = 64 << 10
 )
 
-// watcher passes on the traces that come into a ring. It makes the records in its own goroutine,
-// so that requests do not wait for watchers.
+// watcher sends the traces that are added to a ring. It makes the records in its own goroutine, so
+// that requests do not wait for watchers.
 type watcher struct {
 	ring    *Ring
 	convert func(kept) *v1alpha1.AdmissionTrace

@@ -71,8 +71,8 @@ type Source struct {
 	DataDir string
 	// Version is the version of the program.
 	Version string
-	// WithEncryptionKey puts the keys with which Secrets are encrypted into the backup, if they are
-	// in the data directory.
+	// WithEncryptionKey includes the keys with which Secrets are encrypted in the backup, if they
+	// are in the data directory.
 	WithEncryptionKey bool
 }
 
@@ -249,7 +249,7 @@ type reader struct {
 	sums map[string]string
 }
 
-// Bad is the error about a file that is read as a backup. Its text continues a sentence that
+// Bad is the error about a file that is not a valid backup. Its text continues a sentence that
 // begins with the name of the file.
 type Bad struct{ cause error }
 
@@ -305,7 +305,7 @@ func (r *reader) manifest() (*Manifest, error) {
 	return m, nil
 }
 
-// save writes the present file to a path.
+// save writes the current file of the archive to a path.
 func (r *reader) save(header *tar.Header, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -344,7 +344,7 @@ func TestARunningServerIsNotRestored(t *testing.T) {
 	})
 }
 
-// The replaced data stay, and an administrator gets back to them by two moves.
+// The replaced data stay, and an administrator can restore them by two moves.
 func TestReplacedDataStay(t *testing.T) {
 	data := made(t, newDir(t, "old"))
 	dir := newDir(t, "present")
@@ -375,7 +375,7 @@ func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
 	}
 	keys, _ := encryption.KeyNames(old)
 	data := madeWith(t, old, true)
-	// The moves of a restore, in order: the present part, then the restored one.
+	// The moves of a restore, in order: the current part, then the restored part.
 	moves := 2 * len(parts)
 	for done := range moves + 1 {
 		t.Run(fmt.Sprintf("after %d moves", done), func(t *testing.T) {
@@ -565,7 +565,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// soon is a schedule with n times, which all come at once.
+// soon is a schedule with n times, all of them now.
 type soon struct{ n int }
 
 func (s *soon) Next(now time.Time) time.Time {

@@ -19,13 +19,13 @@ import (
 // nameTime is the form of the time in the names of backups, which therefore sort by time.
 const nameTime = "20060102T150405.000Z"
 
-// name matches the names of backups in a directory, and partSuffix is the end of the name of a
-// backup that is being written.
+// name matches the names of backups in a directory, and partSuffix is the suffix of a backup that
+// is being written.
 var name = regexp.MustCompile(`^gatehouse-\d{8}T\d{6}\.\d{3}Z\.tar$`)
 
 const partSuffix = ".part"
 
-// NewPath returns a path in a directory for a backup that is made now.
+// NewPath returns a path in a directory for a backup made now.
 func NewPath(dir string) string {
 	return filepath.Join(dir, "gatehouse-"+time.Now().UTC().Format(nameTime)+".tar")
 }
@@ -37,8 +37,8 @@ type Saved struct {
 	Size int64
 }
 
-// Save writes a backup to a new file. The file gets its name when all of it is on the disk.
-// reserve bytes of the disk stay free. Save makes the directory if it does not exist.
+// Save writes a backup to a new file. The file gets its name when all of it is on the disk. reserve
+// bytes of the disk stay free. Save makes the directory if it does not exist.
 func (s Source) Save(ctx context.Context, file string, reserve int64) (*Saved, error) {
 	if info, err := os.Stat(file); err == nil {
 		switch {
@@ -152,8 +152,8 @@ func List(dir string) ([]Entry, error) {
 	return list, nil
 }
 
-// Prune removes all but the latest backups in a directory, and the partial backups that killed
-// processes left there. It leaves files that it cannot read, and does not count them.
+// Prune removes all backups in a directory except the latest ones, and the partial backups of
+// killed processes. It leaves files that it cannot read, and does not count them.
 func Prune(dir string, keep int) (removed []string, err error) {
 	list, err := List(dir)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // ErrNotRunning is wrapped by the error of Connect when no server runs.
 var ErrNotRunning = errors.New("no server runs on it")
 
-// patience is how long a running server may take to answer, and attempts how often Connect
-// tries: a process that was killed may hold its lock a moment longer than it answers.
+// patience is how long a running server may take to answer, and attempts how often Connect tries: a
+// killed process may hold its lock a moment longer than it answers.
 const (
 	patience = 5 * time.Second
 	attempts = 3
@@ -65,8 +65,8 @@ func Open(ctx context.Context, dir, version string) (s *Source, end func(), err 
 	if err != nil {
 		return nil, nil, err
 	}
-	// The copy is deleted in the end: a crash loses no data. It needs no other members. etcd leaves out the last writes of a
-	// member when it does without the others.
+	// The copy is deleted afterwards, so that a crash loses no data. It needs no other members. etcd drops the last
+	// writes of a member when it starts without the others.
 	several, err := copyData(dir, temporary.Path())
 	if err != nil {
 		temporary.Remove()

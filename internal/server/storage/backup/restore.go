@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// staged is the directory in a data directory in which restored data are made ready.
-	// replacedPrefix begins the names of the directories with replaced data.
+	// staged is the directory in a data directory in which restored data are prepared.
+	// replacedPrefix is the prefix of the directories with replaced data.
 	staged, replacedPrefix = "restored", "before-restore-"
 	// moreRevisions is more than the number of revisions that etcd's log has and its database
 	// has not.
@@ -44,7 +44,7 @@ type Restored struct {
 	*Manifest
 	// Replaced is the directory with the data that were there before, empty if there were none.
 	Replaced string
-	// Needed are the keys with which the restored data are encrypted, and which the data directory
+	// Needed are the keys with which the restored data are encrypted and that the data directory
 	// does not have.
 	Needed []encryption.Key
 }
@@ -124,7 +124,7 @@ func Verify(from io.Reader) (*Manifest, error) {
 	return stage(filepath.Join(dir.Path(), staged), "", from)
 }
 
-// stage makes the data of a backup ready in a directory. present is the database that is to be
+// stage prepares the data of a backup in a directory. present is the database that is to be
 // replaced, which may be absent.
 func stage(at, present string, from io.Reader) (*Manifest, error) {
 	if err := os.Mkdir(at, 0o700); err != nil {
@@ -141,7 +141,7 @@ func stage(at, present string, from io.Reader) (*Manifest, error) {
 		}
 		return nil, damaged(err)
 	}
-	// A backup without keys leaves the present keys in place.
+	// A backup without keys leaves the current keys in place.
 	for _, keys := range []string{keysName, encryptionName} {
 		if err := os.Remove(filepath.Join(at, keys)); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
 			return nil, err
@@ -150,8 +150,8 @@ func stage(at, present string, from io.Reader) (*Manifest, error) {
 	return m, os.Remove(database)
 }
 
-// needed lists the keys with which values in a database are encrypted, and which the
-// configuration in a data directory does not have.
+// needed lists the keys with which values in a database are encrypted and that the configuration in
+// a data directory does not have.
 func needed(dir, database string) ([]encryption.Key, error) {
 	by := map[string]encryption.Key{}
 	if err := etcd.Values(database, func(kv *mvccpb.KeyValue) {
@@ -179,8 +179,8 @@ func needed(dir, database string) ([]encryption.Key, error) {
 
 // revision returns a function that returns the revision above which restored data begin. It is
 // greater than all revisions that clients may have seen, of the replaced data and of data of
-// earlier restores. The clock gives this bound when the present data cannot be read, and the
-// present data when the clock is wrong.
+// earlier restores. The clock gives this bound when the current data cannot be read, and the
+// current data when the clock is wrong.
 func revision(present string, now time.Time) func(last int64) int64 {
 	return func(last int64) int64 {
 		// Damaged data are a reason to restore.

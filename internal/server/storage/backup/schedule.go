@@ -40,10 +40,10 @@ func ParseSchedule(text string) (Times, error) {
 type Schedule struct {
 	Source
 	Times Times
-	// Dir is where backups go, and Keep how many stay there.
+	// Dir is the directory of the backups, and Keep the number of backups to keep.
 	Dir  string
 	Keep int
-	// Reserve is how many bytes of the disk stay free.
+	// Reserve is the number of bytes of the disk that stay free.
 	Reserve int64
 }
 

@@ -93,7 +93,7 @@ var sharedFormat = fmt.Sprintf("gatehouse data, format %d", Shared)
 // Agree checks that this version can read the data in an etcd that servers share, and marks an etcd
 // without a mark. It changes nothing in an etcd that has data of another format.
 func Agree(ctx context.Context, shared clientv3.KV, key string) error {
-	// An etcd that is full refuses even a transaction that would not write.
+	// A full etcd refuses even a transaction that would not write.
 	found, err := shared.Get(ctx, key)
 	if err != nil {
 		return fmt.Errorf("reading from etcd in which format its data are: %w", err)
@@ -126,15 +126,15 @@ func Agree(ctx context.Context, shared clientv3.KV, key string) error {
 // this text.
 const restoring = ", being restored: 'gatehouse backup restore' or the next start completes it; the replaced data go to "
 
-// MarkRestoring writes into a data directory that restored data of a format are being moved into
-// place, and to which directory the replaced data go. No server serves the directory until Mark is
+// MarkRestoring records in a data directory that restored data of a format are being moved into
+// place, and the directory of the replaced data. No server serves the directory until Mark is
 // called.
 func MarkRestoring(to auth.Files, dir string, format int, replaced string) error {
 	return to.Write(filepath.Join(dir, formatName), []byte(content(format)+restoring+replaced+"\n"), 0o644)
 }
 
-// Restoring returns the directory to which replaced data go while restored data are being moved
-// into place, and the format of the restored data. The directory is empty when no restore is in
+// Restoring returns the directory of the replaced data while restored data are being moved into
+// place, and the format of the restored data. The directory is empty when no restore is in
 // progress.
 func Restoring(dir string) (replaced string, format int, err error) {
 	found, err := read(dir)

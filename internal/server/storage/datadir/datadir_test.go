@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/etcdtest"
 )
 
-// A directory of another format is refused, and stays as it is.
+// A directory of another format is refused, and not changed.
 func TestAnotherFormatIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for range 2 {

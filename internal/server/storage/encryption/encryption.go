@@ -63,19 +63,18 @@ type Transformers struct {
 	loading sync.Mutex
 }
 
-// loaded is a configuration that is in use.
+// loaded is a configuration in use.
 type loaded struct {
 	encryptionconfig.StaticTransformers
 	hash   string
 	health []healthz.HealthChecker
-	// close ends the connections to KMS plugins; grace is how long requests that run may need
-	// them.
+	// close ends the connections to KMS plugins; grace is how long running requests may need them.
 	close context.CancelFunc
 	grace time.Duration
 }
 
-// Open reads the configuration. KMS plugins that do not answer yet are not an error. ctx is that
-// of the server.
+// Open reads the configuration. KMS plugins that do not answer yet are not an error. ctx is the
+// context of the server.
 func Open(ctx context.Context, o Options) (*Transformers, error) {
 	t := &Transformers{options: o, server: ctx}
 	next, err := t.load()
@@ -103,8 +102,8 @@ func (t *Transformers) load() (*loaded, error) {
 	return &loaded{c.Transformers, c.EncryptionFileContentHash, c.HealthChecks, cancel, c.KMSCloseGracePeriod}, nil
 }
 
-// Run looks for changes of the file until ctx ends: every minute, and whenever lookNow receives
-// a value. It calls used with the hash of a configuration that it has begun to use.
+// Run checks the file for changes until ctx ends: every minute, and whenever lookNow receives a
+// value. It calls used with the hash of a configuration that it has begun to use.
 func (t *Transformers) Run(ctx context.Context, lookNow <-chan struct{}, used func(hash string)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

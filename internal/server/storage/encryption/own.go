@@ -31,7 +31,7 @@ const OwnProvider = "secretbox"
 // keyBytes is how long a key of secretbox is.
 const keyBytes = 32
 
-// ownKeys reads the keys of the configuration in a data directory, that which encrypts first. It
+// ownKeys reads the keys of the configuration in a data directory, the encrypting key first. It
 // returns nil when there is no file.
 func ownKeys(dataDir string) ([]apiserverv1.Key, error) {
 	file := OwnFile(dataDir)
@@ -99,7 +99,7 @@ func AddKey(dataDir string, now time.Time, needed func(name string) bool) (strin
 	if err := files.Replace(file, text, 0o600, true); err != nil {
 		return "", err
 	}
-	// A key that a crash of the machine takes away would take all Secrets with it.
+	// If a crash of the machine lost the key, all Secrets would be lost.
 	if err := errors.Join(datadir.Own(dataDir, dir, filepath.Join(dataDir, "FORMAT")), datadir.Sync(dir), datadir.Sync(dataDir)); err != nil {
 		return "", err
 	}

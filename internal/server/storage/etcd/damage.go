@@ -136,10 +136,10 @@ func lastEntry(path string) (uint64, error) {
 	}
 }
 
-// checkDatabase visits every page of the database before etcd does, and returns the last
-// entry of the log that is in it. etcd visits the pages in goroutines of its own, whose panics
-// cannot be recovered. A missing file is valid. The cost is small compared with the work of
-// etcd itself, which reads every entry when it starts.
+// checkDatabase visits every page of the database before etcd does, and returns the last log entry
+// in the database. etcd visits the pages in goroutines of its own, whose panics cannot be
+// recovered. A missing file is valid. The cost is small compared with the work of etcd itself,
+// which reads every entry when it starts.
 func checkDatabase(path string) (reached uint64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -179,8 +179,9 @@ func Values(path string, each func(*mvccpb.KeyValue)) error {
 	})
 }
 
-// databaseTimeout is how long readDatabase waits for another process that has the database. The lock
-// of the directory keeps out all but tools such as etcdutl, and an etcd of this process that is still closing.
+// databaseTimeout is how long readDatabase waits for another process that has the database. The lock of the
+// directory excludes other processes except tools such as etcdutl, and an etcd of this process that is still
+// closing.
 const databaseTimeout = closeTimeout + time.Second
 
 // readDatabase reads a database that may be damaged. The caller has the lock of the directory.

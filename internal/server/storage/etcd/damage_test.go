@@ -163,7 +163,7 @@ func TestAStartCanBeEnded(t *testing.T) {
 	})
 	for after := time.Duration(0); after < 150*time.Millisecond; after += 15 * time.Millisecond {
 		t.Run(fmt.Sprintf("after %s", after), func(t *testing.T) {
-			// An etcd that is stopped may still be making the next log file ready.
+			// An etcd that is stopped may still be preparing the next log file.
 			dir, err := os.MkdirTemp("", "etcd-test-")
 			if err != nil {
 				t.Fatal(err)
@@ -215,7 +215,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 	}
 }
 
-// A member that got its data from another one has a snapshot in its log, and no entries.
+// A member that got its data from another member has a snapshot in its log, and no entries.
 func TestASnapshotStandsForEntries(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "wal")
 	w, err := wal.Create(zap.NewNop(), dir, nil)

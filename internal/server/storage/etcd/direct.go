@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 )
 
-// Direct makes a client of this etcd read, write and watch by function calls: a connection inside
-// of one process costs more than etcd itself. The watches of one of several members use the
-// connection, which ends them while there is no leader.
+// Direct makes a client of this etcd read, write and watch by function calls, because a connection
+// inside of one process costs more than etcd itself. In a cluster, watches use the connection,
+// which ends them while there is no leader.
 func (s *Server) Direct(c *clientv3.Client) {
 	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), &s.reads, &s.ending, s.majority, c.Ctx()}, c)
 	if s.member != nil {
@@ -114,8 +114,8 @@ func (d direct) read(ctx context.Context, in *pb.RangeRequest, options ...grpc.C
 	}
 }
 
-// again reports whether the connection would read again after an error: for instance when there is
-// no leader, or when the consensus has not answered etcd in time.
+// again reports whether the connection would retry a read after an error: for instance when there
+// is no leader, or when the consensus has not answered etcd in time.
 func again(err error) bool {
 	return status.Code(err) == codes.Unavailable || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -12,14 +12,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ending ends calls before etcd ends by itself, as a member does that the others remove: etcd closes its database without
-// waiting for reads, and they panic, some of them with a lock that the others and the end of etcd wait for.
+// ending ends calls before etcd ends by itself, as a removed member does: etcd closes its database without waiting for
+// reads, and they panic, some of them with a lock that other reads and the end of etcd wait for.
 type ending struct {
 	// gate is the gate of the etcd that was started last; nil before.
 	gate atomic.Pointer[gate]
 }
 
-// gate lets reads of one etcd through until it stops.
+// gate admits reads of one etcd until it stops.
 type gate struct {
 	server *etcdserver.EtcdServer
 	// reads is held by each read of the database, and for good once etcd stops.
@@ -88,7 +88,8 @@ func (e *ending) ends() bool {
 	}
 }
 
-// readsKeys reports whether a method reads the database. Others wait for the consensus, which stops first.
+// readsKeys reports whether a method reads the database. Other methods wait for the consensus, which stops
+// first.
 func readsKeys(method string) bool {
 	name, keys := strings.CutPrefix(method, "/etcdserverpb.KV/")
 	return keys && (name == "Range" || name == "RangeStream" || name == "Txn")

@@ -45,7 +45,7 @@ type Options struct {
 	MinFree int64
 	// Quota is how many bytes the database may have; 0 means DefaultQuota.
 	Quota int64
-	// Version is the version of the program, for programs that find this one at work on the data.
+	// Version is the version of the program, for other programs that find the data in use.
 	Version string
 	// NoFsync lets etcd answer before a write is on the disk: a crash of the machine loses data,
 	// a crash of the process does not.
@@ -79,7 +79,7 @@ type Server struct {
 	// member is nil for an etcd alone, and unheard is set when it has started again (errUnheard).
 	member  *Member
 	unheard bool
-	// front is where the other members reach this one; nil for an etcd alone.
+	// front is the listener for the other members; nil for an etcd alone.
 	front *front
 	// majority is nil for an etcd alone.
 	majority *majority
@@ -148,7 +148,8 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets.Name(), socketName)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
 	// An etcd alone has no peers. It would listen for peers on an abstract socket, through which
-	// every user of the machine could take part in the consensus. Others come through the front.
+	// every user of the machine could take part in the consensus. In a cluster, peers connect to
+	// the front.
 	cfg.ListenPeerUrls = nil
 	// The advertised peer URL is recorded in the data. It must be the same at every start. No
 	// process ever connects to it: the cluster has one member.
@@ -299,8 +300,8 @@ func (s *Server) ended(err error) error {
 // Endpoint returns the address that clients connect to.
 func (s *Server) Endpoint() string { return s.etcd.Config().AdvertiseClientUrls[0].String() }
 
-// Err delivers the error that ends etcd, if there is one. After it, etcd does not answer the
-// requests that it has not answered yet.
+// Err delivers the error that ends etcd, if there is one. After it, etcd does not answer pending
+// requests.
 func (s *Server) Err() <-chan error { return s.errors }
 
 // Guard returns inner with writes that are refused, with status 503, while the disk is
@@ -318,7 +319,7 @@ func (s *Server) Close() {
 	if s.etcd != nil && s.failure.get() == nil {
 		closeEtcd(s.etcd, s.reads.end)
 	}
-	// The others answer a member that hands over its leadership.
+	// The other members answer a member that hands over its leadership.
 	if s.front != nil {
 		s.front.stop()
 	}
@@ -394,7 +395,7 @@ func NewClient(ctx context.Context, o ClientOptions) (*kubernetes.Client, error)
 		MaxCallSendMsgSize: 16 << 20,
 	}
 	if len(o.Endpoints) == 1 && strings.HasPrefix(o.Endpoints[0], "unix:") && o.CallTimeout == 0 {
-		// An etcd in this process hangs only when the process hangs. The connection is still good
+		// An etcd in this process hangs only when the process hangs. The connection is still usable
 		// after that.
 		cfg.DialKeepAliveTime = 0
 	}

@@ -46,7 +46,7 @@ func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	runtime.Goexit()
 }
 
-// report keeps the first failure: others follow from it.
+// report keeps the first failure, because later failures follow from it.
 func (f *failure) report(err error) {
 	f.once.Do(func() {
 		f.err = err
@@ -64,8 +64,8 @@ func (f *failure) get() error {
 	}
 }
 
-// fatal makes an error of a record that etcd logs before it gives up: it has the message and
-// the error of the record, or else all fields.
+// fatal makes an error from a record that etcd logs before it stops: it has the message and the
+// error of the record, or else all fields.
 func fatal(message string, fields []zapcore.Field) error {
 	for _, field := range fields {
 		if cause, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
@@ -84,7 +84,7 @@ func fatal(message string, fields []zapcore.Field) error {
 	return errors.New(message)
 }
 
-// advise adds advice for the administrator to an error of etcd, where there is any.
+// advise adds advice for the administrator to an error of etcd, if there is any.
 func advise(err error, dir string) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

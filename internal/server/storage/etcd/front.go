@@ -36,8 +36,8 @@ import (
 )
 
 const (
-	// newcomerTime bounds a handshake and the headers of a request. maxNewcomers bounds the connections from one address
-	// that are not known to be of a member.
+	// newcomerTime bounds a handshake and the headers of a request. maxNewcomers bounds the connections from one
+	// address that have not been identified as a member's.
 	newcomerTime, maxNewcomers = 10 * time.Second, 32
 	// maxHeader bounds the headers of a request, and maxMessage a message of the consensus, in bytes. A snapshot
 	// follows its message and has no bound: it is the database.
@@ -72,7 +72,7 @@ type front struct {
 	open      map[*peerConn]bool
 	newcomers map[string]int
 
-	// dialing makes connections to members one after the other.
+	// dialing serializes connections to members.
 	dialing sync.Mutex
 	proved  map[proof]proofResult
 }
@@ -103,13 +103,14 @@ type peerConn struct {
 	end   sync.Once
 }
 
-// peerKey is a certificate, and the present member that it belongs to.
+// peerKey is a certificate, and the present member that owns it.
 type peerKey struct {
 	member types.ID
 	cert   *x509.Certificate
 }
 
-// Read implements net.Conn. The times of etcd apply to members only: for others the server counts.
+// Read implements net.Conn. The timeouts of etcd apply to members only; for other connections the
+// timeouts of server count.
 func (c *peerConn) Read(b []byte) (int, error) {
 	if c.known.Load() != nil {
 		if err := c.SetReadDeadline(time.Now().Add(rafthttp.ConnReadTimeout)); err != nil {
@@ -142,7 +143,7 @@ func (c *peerConn) Close() error {
 	return c.Conn.Close()
 }
 
-// leave counts one newcomer less; mu is held.
+// leave decrements the newcomers of an address; mu is held.
 func (f *front) leave(from string) {
 	if f.newcomers[from]--; f.newcomers[from] <= 0 {
 		delete(f.newcomers, from)
@@ -260,7 +261,7 @@ func (f *front) stays(e *embed.Etcd, records []Identity, k *peerKey) bool {
 	case e.Server.IsIDRemoved(uint64(k.member)):
 		return false
 	case m == nil:
-		// This member has not heard of the other one yet, and others have.
+		// This member does not have the record of the other one yet, and other members have it.
 		return true
 	case f.member.Named:
 		return names(k.cert, m)
@@ -269,7 +270,7 @@ func (f *front) stays(e *embed.Etcd, records []Identity, k *peerKey) bool {
 	return known == nil || slices.Contains(known.Keys, hashOf(k.cert))
 }
 
-// config reads the files anew for each connection: they may have been renewed.
+// config reads the files again for each connection, because they may have been renewed.
 func (f *front) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 	c, trusted, err := f.member.tls()
 	if err != nil {
@@ -408,7 +409,7 @@ func checkSender(req *http.Request, member types.ID) error {
 	}
 	switch m.GetType() {
 	case raftpb.MsgProp, raftpb.MsgReadIndex, raftpb.MsgTransferLeader:
-		// A member passes these on to the leader for others.
+		// A member passes these on to the leader on behalf of others.
 	default:
 		if types.ID(m.GetFrom()) != member {
 			return fmt.Errorf("the message names the sender %s, and the key belongs to %s", types.ID(m.GetFrom()), member)
@@ -585,7 +586,8 @@ func (f *front) askAbout(ctx context.Context, e *embed.Etcd, id types.ID) *membe
 	return nil
 }
 
-// ask asks the member at a peer URL who the members are. known has the keys that it may have; nil for any.
+// ask asks the member at a peer URL for the list of members. known has the keys that it may have; nil for
+// any.
 func (f *front) ask(ctx context.Context, peer string, known *Identity) ([]*membership.Member, error) {
 	u, err := url.Parse(peer)
 	if err != nil {
@@ -620,8 +622,8 @@ func (f *front) ask(ctx context.Context, peer string, known *Identity) ([]*membe
 	return all, err
 }
 
-// RecordKeys writes the key of this member into etcd, and the keys of other members that have none there: they run an
-// older release. Without it, others compare keys by a connection to the peer address.
+// RecordKeys writes the key of this member into etcd, and the keys of other members without a record, which run an
+// older release. Without a record, members compare keys by a connection to the peer address.
 func (s *Server) RecordKeys(ctx context.Context, kv clientv3.KV) error {
 	m := s.member
 	if m == nil || m.Named {

@@ -76,7 +76,8 @@ func (m *testMember) record() {
 	}
 }
 
-// certify gives a member a certificate that the authority of the first one has signed.
+// certify gives a member a certificate that the certificate authority of the first member has
+// signed.
 func (m *testMember) certify(by *auth.Peers) {
 	m.t.Helper()
 	request, err := m.peers.Request()
@@ -408,7 +409,7 @@ func TestCertificatesOfAnAdministrator(t *testing.T) {
 	}
 }
 
-// S31.16: connections from one address that are not of members are bounded.
+// S31.16: connections from one address are bounded, except connections of members.
 func TestNewcomersAreBounded(t *testing.T) {
 	a := newMember(t, "a")
 	if err := a.peers.Prepare("127.0.0.1"); err != nil {

@@ -136,7 +136,7 @@ var errNoServer = errors.New("no server of this user runs with its data director
 
 // isHeld reports whether a process holds the lock of a file.
 func isHeld(f *os.File) (bool, error) {
-	// A shared lock keeps no other reader away.
+	// A shared lock does not block other readers.
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	if err == nil || errors.Is(err, syscall.EWOULDBLOCK) {
 		return err != nil, nil

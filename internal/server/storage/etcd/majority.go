@@ -18,9 +18,9 @@ import (
 const (
 	// lostAfter is how long a member has no leader before calls fail at once. An election takes one to two seconds.
 	lostAfter = 5 * time.Second
-	// lookForLeader is how often a member looks whether there is a leader.
+	// lookForLeader is how often a member checks whether there is a leader.
 	lookForLeader = 250 * time.Millisecond
-	// describeAgain is how often a member without a leader looks which other members answer.
+	// describeAgain is how often a member without a leader checks which other members answer.
 	describeAgain = 10 * time.Second
 	// noMajority begins the error of a call without a majority.
 	noMajority = "the cluster has no majority"
@@ -33,7 +33,8 @@ type majority struct {
 	// led ends when the member has had no leader for lostAfter. The next leader begins another one.
 	led  context.Context
 	lose context.CancelFunc
-	// since is when the leader was lost; zero while there is one. text describes the members, as they were at described.
+	// since is when the leader was lost; zero while there is a leader. text describes the members at the time
+	// described.
 	since, described time.Time
 	text             string
 }
@@ -44,7 +45,8 @@ func newMajority() *majority {
 	return m
 }
 
-// look notes whether the member has a leader, and reports whether the text for the errors is out of date.
+// look records whether the member has a leader, and reports whether the text for the errors is out of
+// date.
 func (m *majority) look(now time.Time, leader bool) (describe bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +79,7 @@ func (m *majority) describe(now time.Time, text string) {
 	m.lose()
 }
 
-// err is the error of a call that is made now; nil if there is a leader, or was a moment ago.
+// err is the error for a new call; nil if there is a leader, or was a moment ago.
 func (m *majority) err() error {
 	if m == nil {
 		return nil

@@ -58,7 +58,7 @@ func TestCallsWithoutAMajorityFailAtOnce(t *testing.T) {
 	if _, err := call(t.Context(), m, succeeds); err != nil || s.Refusal() != nil {
 		t.Errorf("with a leader: %v, %v", err, s.Refusal())
 	}
-	// The error of the caller's own context stays.
+	// The error of the caller's own context is kept.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := call(ctx, m, func(ctx context.Context) (string, error) { return "", ctx.Err() }); !errors.Is(err, context.Canceled) {

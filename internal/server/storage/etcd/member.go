@@ -33,9 +33,10 @@ const (
 
 // Member configures an etcd as a member of a cluster.
 type Member struct {
-	// Name is the name of the member, which no other one has.
+	// Name is the name of the member, unique in the cluster.
 	Name string
-	// Address is the HOST:PORT at which the other members reach this one, and Listen the IP:PORT at which it listens.
+	// Address is the HOST:PORT at which the other members reach this member, and Listen the IP:PORT at which it
+	// listens.
 	Address, Listen string
 	// CertFile, KeyFile and CAFile are PEM files. CertFile and KeyFile are read again for each connection.
 	CertFile, KeyFile, CAFile string
@@ -43,8 +44,8 @@ type Member struct {
 	// it names. Otherwise Prefix is the prefix of the records of keys in etcd (Identity).
 	Named  bool
 	Prefix string
-	// Joins are the members of the etcd that this one joins, itself among them, as NAME=URL,NAME=URL. It is
-	// empty for the first member, and has no meaning for a directory with data.
+	// Joins are the members of the etcd that this member joins, including itself, as NAME=URL,NAME=URL. It
+	// is empty for the first member, and ignored for a directory with data.
 	Joins string
 }
 
@@ -57,11 +58,11 @@ func HasData(dir string) bool {
 	return err == nil && len(logs) > 0
 }
 
-// configure makes the etcd of a configuration one of several.
+// configure configures an etcd as a member of a cluster.
 func (m *Member) configure(cfg *embed.Config) {
 	peer := url.URL{Scheme: "https", Host: m.Address}
 	cfg.Name, cfg.AdvertisePeerUrls = m.Name, []url.URL{peer}
-	// These are for connections to others: a front listens in place of etcd.
+	// These are for connections to other members: a front listens in place of etcd.
 	cfg.PeerTLSInfo.CertFile, cfg.PeerTLSInfo.KeyFile, cfg.PeerTLSInfo.TrustedCAFile = m.CertFile, m.KeyFile, m.CAFile
 	cfg.TickMs, cfg.ElectionMs = heartbeat, election
 	// With the check, a server that joins just after another one would wait for five seconds. A member that joins gets
@@ -84,7 +85,8 @@ var errRemoved = errors.New("the cluster has removed this member: to bring the s
 // send it again after 7 s.
 var errUnheard = errors.New("the member does not know that the others have its name")
 
-// awaitMember waits until a member serves with a vote, and others find it at its address. It returns errUnheard once at most.
+// awaitMember waits until a member serves with a vote, and the others have its address. It returns errUnheard once at
+// most.
 func (s *Server) awaitMember(ctx context.Context) error {
 	server := s.etcd.Server
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -202,7 +204,7 @@ type Peer struct {
 	Joining bool `json:"joining,omitempty"`
 }
 
-// Peers returns the members, this one among them, by their names.
+// Peers returns the members, including this one, in the order of their names.
 func (s *Server) Peers() []Peer {
 	var all []Peer
 	for _, m := range s.etcd.Server.Cluster().Members() {

@@ -53,7 +53,7 @@ func (s *Server) askOthers(ctx context.Context) []asked {
 func Answers(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askPeer)
 	defer cancel()
-	// Nothing is sent, and nothing that comes is trusted.
+	// Nothing is sent, and no received data is trusted.
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", address)
 	if err == nil {
 		conn.Close()

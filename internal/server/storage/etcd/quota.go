@@ -111,11 +111,11 @@ func (q *quota) compact(ctx context.Context, server *etcdserver.EtcdServer, now 
 	return err
 }
 
-// look lifts the alarm if there is one and it can be lifted.
+// look clears the alarm if there is one and it can be cleared.
 func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer, now time.Time) error {
 	alarmed := false
 	for _, alarm := range server.Alarms() {
-		// Other members look after their own databases.
+		// Other members maintain their own databases.
 		alarmed = alarmed || alarm.GetAlarm() == etcdserverpb.AlarmType_NOSPACE && alarm.GetMemberID() == uint64(server.MemberID())
 	}
 	if !alarmed {
@@ -133,7 +133,7 @@ func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer, now tim
 		klog.Errorf("etcd's database has reached the %s of --etcd-quota: accepting only deletions; delete objects, or start the server with a larger quota",
 			mebibytes(uint64(q.limit)))
 	}
-	// Below nine tenths there is room for more than the next few writes.
+	// Below nine tenths there is enough room for many more writes.
 	enough := q.limit / 10 * 9
 	inUse := backend.SizeInUse()
 	if inUse >= enough {

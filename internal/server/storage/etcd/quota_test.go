@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A process that is killed while it makes the database smaller leaves a copy. The next one removes it,
-// and nothing else.
+// A process that is killed while it makes the database smaller leaves a copy. The next process removes
+// the copy, and no other file.
 func TestCopiesOfTheDatabaseAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Start(t.Context(), Options{Dir: dir})

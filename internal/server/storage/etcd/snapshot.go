@@ -14,10 +14,10 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
-// Snapshot is the data of an etcd at one moment, which are read from the etcd. It is a database
-// with its checksum at the end: etcdutl can restore it.
+// Snapshot is a stream of the data of an etcd at one moment. It is a database with its checksum at
+// the end: etcdutl can restore it.
 type Snapshot struct {
-	// Size is how many bytes there are to read.
+	// Size is the number of bytes to read.
 	Size int64
 	// Version is the version of the data, such as 3.7.0.
 	Version string
@@ -97,8 +97,8 @@ func restore(f *failure, file, dir string, revision func(last int64) int64) erro
 	return checkData(filepath.Join(dir, "member"))
 }
 
-// LastRevision returns the revision of the last write that is in the file of a database. Writes
-// in the log that are not yet in the database do not count.
+// LastRevision returns the revision of the last write in the file of a database. It ignores writes
+// in the log that are not yet in the database.
 func LastRevision(file string) (last int64, err error) {
 	err = readDatabase(file, func(tx *bolt.Tx) error {
 		keys := tx.Bucket(schema.Key.Name())

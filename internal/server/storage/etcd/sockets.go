@@ -96,8 +96,8 @@ func makeTemporarySocketDir() (*os.File, error) {
 	return nil, err
 }
 
-// lockSocketDir locks a directory that is not in use. The error is errSocketDir when the
-// directory is in use, is gone or belongs to another user.
+// lockSocketDir locks a directory that is not in use. The error is errSocketDir when the directory
+// is in use, does not exist or belongs to another user.
 func lockSocketDir(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -122,8 +122,8 @@ func lockSocketDir(name string) (*os.File, error) {
 	return nil, errSocketDir
 }
 
-// removeSocketDir removes a locked directory and releases the lock. A directory with any other
-// file than the socket stays.
+// removeSocketDir removes a locked directory and releases the lock. A directory with other files
+// than the socket is kept.
 func removeSocketDir(f *os.File) {
 	os.Remove(filepath.Join(f.Name(), socketName))
 	os.Remove(f.Name())

@@ -21,7 +21,7 @@ func listening(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	for _, d := range descriptors {
-		// A descriptor that is closed by now was not one of etcd.
+		// A descriptor that has been closed meanwhile did not belong to etcd.
 		target, _ := os.Readlink(d)
 		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
 			own[strings.TrimSuffix(inode, "]")] = true
@@ -39,8 +39,8 @@ func listening(t *testing.T) map[string]bool {
 	return found
 }
 
-// A client of etcd writes past admission. Only the user of the server can be one: the
-// socket of etcd is in a directory of that user.
+// A client of etcd bypasses admission. Only the user of the server can be such a client: the socket
+// of etcd is in a directory of this user.
 func TestNobodyElseCanReachTheEmbeddedEtcd(t *testing.T) {
 	before := listening(t)
 	s, err := Start(t.Context(), Options{Dir: t.TempDir()})

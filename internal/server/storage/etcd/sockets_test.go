@@ -42,7 +42,7 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	}
 	t.Cleanup(alive.Close)
 
-	// A file of the user with such a name that is not only a socket stays.
+	// A user's directory with such a name stays if it has more than a socket in it.
 	kept := filepath.Join(dir, socketDirs+"mine")
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		t.Fatal(err)
@@ -124,8 +124,8 @@ func TestOtherUsersDoNotReachTheSocket(t *testing.T) {
 	}
 }
 
-// A server whose data have a short path writes nowhere else: its socket is among the data, also
-// after a kill.
+// A server whose data have a short path writes to no other directory: its socket is among the data,
+// also after a kill.
 func TestTheSocketIsAmongTheData(t *testing.T) {
 	dir, err := os.MkdirTemp("", "data-")
 	if err != nil {

@@ -136,8 +136,8 @@ func (s *space) look() {
 	}
 }
 
-// check returns nil when there is room for writes, else an error with status 503 that
-// clients may try again after.
+// check returns nil when there is room for writes, else an error with status 503, after which
+// clients may retry.
 func (s *space) check() error {
 	free := s.short.Load()
 	if free == nil {
@@ -155,7 +155,7 @@ func (s *space) check() error {
 // margin is also shown as less than the margin.
 func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
-// guarded is a client that writes only while there is room for it.
+// guarded is a client that refuses writes while there is no room for them.
 type guarded struct {
 	kubernetes.Interface
 	check func() error

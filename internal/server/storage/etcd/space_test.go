@@ -193,7 +193,7 @@ func fill(t *testing.T, client *kubernetes.Client) string {
 	return ""
 }
 
-// etcd's alarm stays after its cause is gone, until a client takes it back.
+// etcd's alarm remains after its cause is removed, until a client clears it.
 func TestAFullDatabaseTakesWritesAgainWhenThereIsRoom(t *testing.T) {
 	d := &disk{}
 	d.free.Store(1000 * mib)

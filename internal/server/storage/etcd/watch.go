@@ -114,7 +114,7 @@ func (s *stream) request(r *pb.WatchRequest) {
 	}
 }
 
-// next returns the request that has waited longest, or nil, and whether one may come.
+// next returns the oldest waiting request, or nil, and whether another may come.
 func (s *stream) next() (r *pb.WatchRequest, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,7 +43,7 @@ func TestWatchesByCallsAreThoseOfAConnection(t *testing.T) {
 		name    string
 		ctx     context.Context
 		options []clientv3.OpOption
-		// events is how many there are at least; after that the watch is not read on.
+		// events is the minimum number of events; after that the watch is not read any more.
 		events int
 	}{
 		{"all", t.Context(), all, 5},
@@ -143,7 +143,7 @@ func TestWatchersByCallsComeAndGo(t *testing.T) {
 	group.Wait()
 }
 
-// Watches by calls end with their client, and with the etcd, which waits for none of them.
+// Watches by calls end with their client, and with the etcd, which does not wait for them.
 func TestWatchesByCallsEndWithTheirClientAndTheirEtcd(t *testing.T) {
 	for _, name := range []string{"client", "etcd"} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ type ask struct {
 
 // admission is the answer.
 type admission struct {
-	// Joins are the members, the new one among them, as NAME=URL,NAME=URL.
+	// Joins are the members, including the new one, as NAME=URL,NAME=URL.
 	Joins string `json:"joins"`
 	Cert  []byte `json:"cert"`
 	Trust []byte `json:"trust"`
@@ -94,7 +94,7 @@ type Admitter struct {
 	busy chan struct{}
 }
 
-// NewAdmitter returns an Admitter that works with the fields of another one.
+// NewAdmitter returns an Admitter with the exported fields of a.
 func NewAdmitter(a Admitter) *Admitter {
 	a.rate, a.busy = rate.NewLimiter(asksPerSecond, asksAtOnce), make(chan struct{}, 1)
 	return &a
@@ -105,7 +105,8 @@ func TokensOf(client *clientv3.Client, prefix string) *Tokens {
 	return &Tokens{Etcd: client, Prefix: path.Join(prefix, "tokens")}
 }
 
-// Handler answers requests to JoinPath, which bring a token in place of credentials, and passes on all others.
+// Handler answers requests to JoinPath, which have a token in place of credentials, and passes on all other
+// requests.
 func (a *Admitter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != JoinPath {
@@ -149,7 +150,7 @@ func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, 
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), admitTimeout)
 	defer cancel()
-	// The token is checked first: other errors are for servers with a good token.
+	// The token is checked first, so that other errors are only for servers with a valid token.
 	public, err := auth.ReadRequest(in.Request)
 	self := newJoining(&in, public)
 	if _, _, err := TokensOf(a.Etcd, a.Prefix).check(ctx, in.Token, self.server()); err != nil {
@@ -175,7 +176,7 @@ func (a *Admitter) serve(w http.ResponseWriter, req *http.Request) (*admission, 
 			return nil, refuse(http.StatusConflict, "%v", err)
 		}
 	}
-	// One server at a time is added.
+	// Servers are added one at a time.
 	select {
 	case a.busy <- struct{}{}:
 		defer func() { <-a.busy }()
@@ -235,8 +236,8 @@ func (a *Admitter) admit(ctx context.Context, in *ask, self joining) (*admission
 			added = true
 		case m.Name == in.Name && !(m.IsLearner && same):
 			return nil, refuse(http.StatusConflict, "the cluster has a member %s", in.Name)
-		// The server has lost its data or changed its address while it joined, or another server never came. There is one
-		// learner at a time.
+		// The server has lost its data or changed its address while it joined, or another server never started. There
+		// is one learner at a time.
 		case m.IsLearner && (same || slices.Contains(m.PeerURLs, url) || !came && time.Since(known.Added) > neverCame):
 			if err := a.drop(ctx, m.ID, known.Name); err != nil {
 				return nil, err
@@ -247,8 +248,8 @@ func (a *Admitter) admit(ctx context.Context, in *ask, self joining) (*admission
 	}
 	members := list.Members
 	if a.Peers != nil {
-		// The others accept the server by this record, so that it comes first. A server with the name of a member got an error
-		// above.
+		// The other members accept the server by this record, so it is written first. A server with the name of a
+		// member got an error above.
 		if err := etcd.PutJoining(ctx, a.Etcd, a.Prefix, etcd.Identity{Name: in.Name, URL: url, Keys: []string{self.Key}}); err != nil {
 			return nil, err
 		}

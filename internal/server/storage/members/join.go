@@ -24,9 +24,10 @@ import (
 )
 
 const (
-	// joinTimeout bounds how long a server waits until it may join, while the others are starting or a further one joins.
+	// joinTimeout bounds how long a server waits until it may join, while the others are starting or another server
+	// joins.
 	joinTimeout = 2 * time.Minute
-	// askTimeout bounds one attempt, and askAgain is the time between two.
+	// askTimeout bounds one attempt, and askAgain is the time between two attempts.
 	askTimeout, askAgain = 15 * time.Second, 250 * time.Millisecond
 	// maxToken bounds the file of a token, in bytes.
 	maxToken = 4096
@@ -162,7 +163,7 @@ func (j *Join) try(ctx context.Context, client *http.Client, body []byte) (out *
 // errOtherAuthority is the error about a server that the token is not for.
 var errOtherAuthority = errors.New("the server does not have the authority that the token names: it is of another cluster, or somebody stands between it and this server")
 
-// pinned trusts servers whose authority has a hash.
+// pinned trusts servers whose certificate authority has a hash.
 func pinned(pin string) *tls.Config {
 	return &tls.Config{
 		ServerName: ServerName, MinVersion: tls.VersionTLS12,

@@ -282,7 +282,7 @@ func TestServersThatMayNotJoin(t *testing.T) {
 	c.joins(j, "b=https://10.0.0.2:2380")
 }
 
-// S31.5: one server at a time joins. A server that never came makes room for the next one.
+// S31.5: servers join one at a time. A server that never started makes room for the next one.
 func TestALearnerThatNeverCame(t *testing.T) {
 	c := newCluster(t)
 	token := c.token(3)
@@ -320,7 +320,7 @@ func TestALearnerThatNeverCame(t *testing.T) {
 		}
 	}
 	c.joins(second, "c=")
-	// At the same address another server begins anew.
+	// At the same address another server begins again.
 	c.joins(c.server("d", "10.0.0.3:2380", token), "d=")
 	if n := c.learners(); n != 1 {
 		t.Errorf("%d learners", n)
@@ -360,7 +360,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	codes := map[int]int{}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
-	// More than a busy machine lets pass by being slow.
+	// These are more attempts than the limit allows, even on a slow machine.
 	for range 2 * asksAtOnce {
 		asking.Go(func() {
 			for range 10 {

@@ -20,7 +20,8 @@ import (
 type State struct {
 	// Name is the name of the member. No other member has it.
 	Name string `json:"name"`
-	// Address is the HOST:PORT at which the other members reach this one, and Listen the IP:PORT at which it listens.
+	// Address is the HOST:PORT at which the other members reach this member, and Listen the IP:PORT at which it
+	// listens.
 	Address string `json:"address"`
 	Listen  string `json:"listen"`
 }
@@ -60,7 +61,7 @@ func (s *State) Write(to auth.Files, dataDir string) error {
 	return to.Write(stateFile(dataDir), append(data, '\n'), 0o600)
 }
 
-// NewName returns a name for a member on this machine, which no other member has.
+// NewName returns a name for a member on this machine that no other member has.
 func NewName() string {
 	host, err := os.Hostname()
 	if err != nil {

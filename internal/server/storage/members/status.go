@@ -13,7 +13,7 @@ type Status struct {
 	ID      string `json:"id"`
 	Version string `json:"version"`
 	Leader  bool   `json:"leader"`
-	// Applied is the last entry of the log that is in the database, and Behind how many entries are known and not in it.
+	// Applied is the last log entry in the database, and Behind the number of known entries that are not in it.
 	Applied uint64 `json:"applied"`
 	Behind  uint64 `json:"behind"`
 	// SizeBytes and InUse are the size of the database and its used part.

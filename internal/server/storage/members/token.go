@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// TokenLifetime is how long a token is good.
+	// TokenLifetime is how long a token is valid.
 	TokenLifetime = 15 * time.Minute
 	// tokenForm begins each token.
 	tokenForm = "gatehouse1"
-	// maxTokens bounds the tokens that are good at a time, and MaxUses the servers that join with one.
+	// maxTokens bounds the valid tokens, and MaxUses the servers that join with one token.
 	maxTokens, MaxUses = 100, 50
 )
 
@@ -102,7 +102,7 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	return all, nil
 }
 
-// Revoke ends a token, and reports whether there was one.
+// Revoke ends a token, and reports whether it existed.
 func (t *Tokens) Revoke(ctx context.Context, id string) (bool, error) {
 	if id != path.Base(id) {
 		return false, nil
@@ -114,8 +114,9 @@ func (t *Tokens) Revoke(ctx context.Context, id string) (bool, error) {
 	return gone.Deleted > 0, nil
 }
 
-// check returns the stored token of a text, and the revision at which it was stored. It returns errToken if the token is not good, or
-// has been used by other servers than the given one only. It takes as long for a wrong secret as for a right one.
+// check returns the stored token of a text, and the revision at which it was stored. It returns errToken if the token
+// is not valid, or if other servers than the given one have used it up. It takes as long for a wrong secret as for a
+// right one.
 func (t *Tokens) check(ctx context.Context, text, server string) (*Token, int64, error) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 4 || parts[0] != tokenForm || parts[1] != path.Base(parts[1]) {

@@ -20,8 +20,8 @@ import (
 const lookInterval = time.Millisecond
 
 // Limits are the quotas of namespaces. Cached is the cache from which the charging plugin reads
-// them. Stored reads stored quotas, and only a quota for whose limits the cache does not have a
-// count.
+// them. Stored reads stored quotas. It reads a single quota only if the cache does not have a count
+// for its limits.
 type Limits struct {
 	Cached listers.ResourceQuotaLister
 	Stored clients.ResourceQuotasGetter
@@ -44,7 +44,7 @@ func (l Limits) hold(ctx context.Context, namespace string) (bool, error) {
 	return len(known) > 0, nil
 }
 
-// await returns when the cache has a quota as it is stored now, or after a moment.
+// await returns when the cache has the stored state of a quota, or after a moment.
 func (l Limits) await(ctx context.Context, q *corev1.ResourceQuota) error {
 	stored, err := l.Stored.ResourceQuotas(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -32,7 +32,7 @@ type Fences struct {
 	prefix, namespaces string
 
 	mu sync.Mutex
-	// known has the revisions of fences.
+	// known caches the revisions of fences.
 	known *lru.Cache
 	// busy are the namespaces with charged writes or a running count.
 	busy map[string]*traffic
@@ -249,8 +249,8 @@ func (f *Fences) Namespaces(ctx context.Context, after string, limit int64) ([]s
 }
 
 // Forget deletes the fence of a namespace unless the namespace exists. Writes that were charged
-// before are not stored any more, since their namespace is gone. A new namespace of the name
-// begins without a fence. A server that remembers the old fence only has to charge its next
+// before are not stored any more, because their namespace is deleted. A new namespace of the same
+// name begins without a fence. A server that has cached the old fence only has to charge its next
 // write again.
 func (f *Fences) Forget(ctx context.Context, namespace string) error {
 	_, err := f.etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(f.namespaces+namespace), "=", 0)).

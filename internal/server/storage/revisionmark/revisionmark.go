@@ -36,8 +36,8 @@ func WithReceipt(ctx context.Context) (context.Context, *Receipt) {
 // 0 when there was none.
 func (r *Receipt) Revision() int64 { return r.revision.Load() }
 
-// note keeps a revision if it is greater than the kept one. Writes of one context may be done
-// at the same time.
+// note keeps a revision if it is greater than the kept one. Writes of one context may run
+// concurrently.
 func (r *Receipt) note(revision int64) {
 	for old := r.revision.Load(); old < revision && !r.revision.CompareAndSwap(old, revision); {
 		old = r.revision.Load()
@@ -88,7 +88,7 @@ func (c *client) OptimisticDelete(ctx context.Context, key string, expected int6
 	return kubernetes.DeleteResponse{KV: kv, Succeeded: succeeded, Revision: revision}, err
 }
 
-// write does an operation and sets the mark in one transaction, if the key was last modified at
+// write performs an operation and sets the mark in one transaction, if the key was last modified at
 // the expected revision. Otherwise it gets the key, if get is set.
 func (c *client) write(ctx context.Context, mark *Mark, key string, expected int64, op clientv3.Op, get bool) (succeeded bool, revision int64, kv *mvccpb.KeyValue, err error) {
 	txn := c.kv.Txn(ctx).

@@ -56,7 +56,7 @@ var (
 
 // rule is one rule of the rule book.
 type rule struct {
-	// number is the number in citations, such as S5.13, and section the part before the point.
+	// number identifies the rule in citations, and section is its part before the point.
 	number, section string
 	// file and line are the position of the rule.
 	file string

@@ -15,13 +15,13 @@ const (
 	// responseTime is how much longer the response may take than the request. net/http sends some responses only when
 	// the time of the body is over.
 	responseTime = 10 * time.Second
-	// unauthorizedTime is how long a client has to finish its request after the response 401.
+	// unauthorizedTime is the time for a client to finish its request after the response 401.
 	unauthorizedTime = time.Second
 )
 
 // Limit bounds one request. The zero value has no bounds.
 type Limit struct {
-	// Time bounds how long the request and the work take together. The response has 10 seconds more.
+	// Time bounds the request and its handling together. The response has 10 seconds more.
 	Time time.Duration
 	// Body bounds the request body, in bytes.
 	Body int64
@@ -30,8 +30,8 @@ type Limit struct {
 // Handler returns a handler that bounds requests by limit and passes them on to next. It closes the connection after
 // the response 401.
 //
-// The deadlines of a request are not removed at its end: net/http still reads the rest of the body then. It sets new
-// deadlines for the next request of the connection.
+// The deadlines of a request stay after its end, because net/http still reads the rest of its body then. net/http
+// sets new deadlines for the next request of the connection.
 func Handler(next http.Handler, limit func(*http.Request) Limit) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		control := http.NewResponseController(w)

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// slowly sends a request with a body that never ends. It returns the response, and when the connection has ended.
+// slowly sends a request with an endless body. It returns the response, and a channel that is closed when the
+// connection has ended.
 func slowly(t *testing.T, server *httptest.Server, method string, length int) (code int, ended <-chan struct{}) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -71,7 +72,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// A body has a bounded size. The next request of a connection is not bound by the deadlines of the one before.
+// A body has a bounded size. The deadlines of a request do not apply to the next request of its connection.
 func TestRequestsOfAConnection(t *testing.T) {
 	server := httptest.NewServer(Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		code := http.StatusOK

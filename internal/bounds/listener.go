@@ -14,18 +14,18 @@ import (
 )
 
 // Connections bounds the connections to a listener. A connection is anonymous until one of its requests has
-// authenticated. An address is known for some minutes after a request from it has authenticated. Addresses of
-// IPv6 count by their /64 prefix.
+// authenticated. An address is known for some minutes after a request from it has authenticated. IPv6 addresses count
+// by their /64 prefix.
 type Connections struct {
 	// PerAddress bounds the anonymous connections of an address.
 	PerAddress int
 	// Total bounds all connections; 0 means no bound. Reserve is the part of Total that only authenticated connections
 	// and known addresses can use.
 	Total, Reserve int
-	// Young is the age below which an anonymous connection is not closed in favor of another one of its address. Many
-	// clients behind one address may connect at once, after a restart of the server.
+	// Young is the age below which an anonymous connection is not closed in favor of another connection of its address.
+	// Many clients behind one address may connect at once, after a restart of the server.
 	Young time.Duration
-	// Write bounds how long a client takes for each part of a response; 0 means no bound.
+	// Write bounds the time in which a client must receive each part of a response; 0 means no bound.
 	Write time.Duration
 }
 
@@ -34,13 +34,14 @@ const (
 	knownFor = 10 * time.Minute
 	// maxKnown bounds the number of known addresses.
 	maxKnown = 4096
-	// refresh is how often the authenticated requests of one connection are noted.
+	// refresh is the interval in which authenticated requests of one connection are recorded.
 	refresh = 10 * time.Second
 )
 
-// Listener accepts connections within bounds. At a bound it closes a connection in favor of the new one: the oldest
-// anonymous one of the address with the most connections, or else the authenticated one of that address that has been idle
-// longest. It closes the new connection if that address is its own and has nothing to close.
+// Listener accepts connections within bounds. At a bound it closes a connection of the address with the most
+// connections in favor of the new one: the oldest anonymous connection, or otherwise the authenticated connection that
+// has been idle longest. If the new connection belongs to that address, and the address has nothing to close, it closes
+// the new connection.
 type Listener struct {
 	net.Listener
 	limits Connections
@@ -51,14 +52,15 @@ type Listener struct {
 	mu sync.Mutex
 	// open has the addresses with open connections.
 	open map[netip.Addr]*client
-	// known says until when addresses are known.
+	// known has, for each known address, the time when it is no longer known.
 	known map[netip.Addr]time.Time
-	// total counts all connections, unknown the anonymous ones of addresses that were not known when they connected.
+	// total counts all connections, unknown the anonymous connections whose addresses were not known when they
+	// connected.
 	total, unknown int
 }
 
-// client is an address with its open connections, as *connection. The oldest anonymous connection is in front, and the
-// authenticated connection whose last request is the oldest.
+// client is an address with its open connections, as *connection. At the front are the oldest anonymous connection, and
+// the authenticated connection with the oldest last request.
 type client struct {
 	anonymous, authenticated list.List
 }
@@ -132,8 +134,8 @@ func (l *Listener) admit(c *connection) (closed *connection) {
 	return closed
 }
 
-// heaviest returns the connection to close of the address with the most connections, the oldest one of several such
-// addresses. of returns the number of connections of an address, and the one to close.
+// heaviest returns the connection to close of the address with the most connections; among several such addresses, it
+// returns the oldest connection. of returns the number of connections of an address, and its connection to close.
 func (l *Listener) heaviest(of func(*client) (int, *list.Element)) (victim *connection) {
 	most := 1
 	for _, each := range l.open {
@@ -148,7 +150,7 @@ func (l *Listener) heaviest(of func(*client) (int, *list.Element)) (victim *conn
 	return victim
 }
 
-// remove takes a connection out of the counts, if it is still there.
+// remove removes a connection from the counts, if it is still counted.
 func (l *Listener) remove(c *connection) {
 	if c.place == nil {
 		return
@@ -170,7 +172,7 @@ func (l *Listener) remove(c *connection) {
 	l.remote.Delete(c.RemoteAddr().String())
 }
 
-// Authenticated notes that a request from a remote address, HOST:PORT, has authenticated.
+// Authenticated records that a request from a remote address, HOST:PORT, has authenticated.
 func (l *Listener) Authenticated(remote string) {
 	found, ok := l.remote.Load(remote)
 	if !ok {
@@ -202,7 +204,7 @@ func (l *Listener) Authenticated(remote string) {
 	l.known[c.address] = now.Add(knownFor)
 }
 
-// forget removes the addresses that are not known any more, or else the one known longest.
+// forget removes the addresses that are no longer known; if there are none, the address known longest.
 func (l *Listener) forget(now time.Time) {
 	var first netip.Addr
 	for address, until := range l.known {
@@ -217,7 +219,7 @@ func (l *Listener) forget(now time.Time) {
 	}
 }
 
-// Authenticator returns an authenticator that notes the requests that authenticate by a. Anonymous users do not count.
+// Authenticator returns an authenticator that records the requests that a authenticates. Anonymous users do not count.
 func (l *Listener) Authenticator(a authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		r, ok, err := a.AuthenticateRequest(req)
@@ -250,12 +252,12 @@ type connection struct {
 	since   time.Time
 	// unknown reports whether the address was not known when the connection was accepted.
 	unknown bool
-	// place is the element of its list; nil after its end. authenticated says in which list it is.
+	// place is the element of its list; nil after the connection ended. authenticated tells in which list it is.
 	place         *list.Element
 	authenticated bool
-	// noted is when a request last counted as authenticated, in nanoseconds of Unix.
+	// noted is the time of the last request that was recorded as authenticated, in Unix nanoseconds.
 	noted atomic.Int64
-	// deadline bounds writes, as the server has set it, in nanoseconds of Unix; 0 means no bound.
+	// deadline is the server's write deadline, in Unix nanoseconds; 0 means no bound.
 	deadline atomic.Int64
 }
 

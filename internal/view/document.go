@@ -40,7 +40,7 @@ type Mark struct {
 }
 
 type (
-	// Heading begins a part.
+	// Heading is the heading of the blocks that follow.
 	Heading string
 
 	// Line is a sentence. More is detail for programs and authors of policies; a terminal omits it.
@@ -232,8 +232,8 @@ type Row struct {
 	Inside      []Block
 }
 
-// Cell is a cell of a Table, with one or several texts. Code is set for texts of other authors. Badge is the
-// class of an outcome.
+// Cell is a cell of a Table, with one or several texts. Code is set for texts of other authors, and Badge for an
+// outcome, which a page draws as a badge.
 type Cell struct {
 	Lines []string
 	Href  string
@@ -259,7 +259,7 @@ func NewBar(n, most int, class string) Bar {
 	return Bar{Width: float64(n) * barWidth / float64(max(most, 1)), Class: class}
 }
 
-// Note is a sentence.
+// Note returns a plain sentence.
 func Note(format string, args ...any) Line {
 	return Line{Mark: Mark{fmt.Sprintf(format, args...), Plain}}
 }

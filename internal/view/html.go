@@ -17,7 +17,7 @@ var style string
 //go:embed templates
 var sources embed.FS
 
-// Style is the stylesheet of all pages.
+// Style returns the stylesheet of all pages.
 func Style() string { return style }
 
 // templates are parsed when the first Document is drawn: most runs of the program draw none.

@@ -35,7 +35,7 @@ type Finding struct {
 // DiffLine is a line of a Diff. Class is add, del or at.
 type DiffLine struct{ Class, Text string }
 
-// Lines are the lines of the diff.
+// Lines returns the lines of the diff.
 func (d Diff) Lines() []DiffLine {
 	var list []DiffLine
 	for line := range strings.Lines(d.Diff) {

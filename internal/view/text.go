@@ -46,7 +46,7 @@ func (d *Document) Text(p *terminal.Page) {
 	t.apart(d.Blocks)
 }
 
-// text writes for a terminal.
+// text writes blocks to a terminal.
 type text struct {
 	page  *terminal.Page
 	begun bool

@@ -181,7 +181,7 @@ func (i *Item) known(k trace.Known) {
 	}
 }
 
-// drawing makes the items of a trace.
+// drawing builds the items of a trace.
 type drawing struct {
 	record  *trace.Record
 	links   Links

@@ -120,8 +120,8 @@ func bundle(data []byte) ([]*x509.Certificate, error) {
 	return nil, fmt.Errorf("it is not PEM")
 }
 
-// valid returns the validity of a caBundle: that is the validity of the currently valid certificate
-// that expires last. If none is valid now, it is the validity of the certificate that expires last.
+// valid returns the validity of a caBundle: the validity of its currently valid certificate that
+// expires last, or, if none is valid now, of the certificate that expires last.
 func valid(list []*x509.Certificate, now time.Time) (from, to time.Time) {
 	for _, c := range list {
 		current := !now.Before(c.NotBefore) && now.Before(c.NotAfter)

@@ -134,7 +134,8 @@ func objectOf(e *registration.Entry) Object {
 	return Object{Kind: e.Source.String(), Name: e.Configuration}
 }
 
-// wanted reports whether findings about an object are wanted.
+// wanted reports whether findings about an object are wanted: the object is not patched, and Options.About selects
+// it.
 func (p *pass) wanted(o Object) bool { return p.Patched[o] == "" && (p.about == nil || p.about(o)) }
 
 // finds adds a finding of the rule's own level.
@@ -291,7 +292,7 @@ func eachFact(check func(*pass, *fact)) func(*pass) {
 	}
 }
 
-// isWanted is wanted for entries.
+// isWanted is wanted for an entry.
 func (p *pass) isWanted(e *snapshot.Entry) bool { return p.wanted(objectOf(e.Entry)) }
 
 // failsClosed reports whether a request is rejected when the webhook cannot be called.

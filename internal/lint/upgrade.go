@@ -59,7 +59,7 @@ type ServerOption struct {
 	Flag, Value, Plugin string
 }
 
-// life returns the Life of a kind's version in the first group that satisfies a test.
+// life returns the first Life that satisfies a test; nil if there is none.
 func (u *Upgrade) life(test func(*Life) bool) *Life {
 	for i := range u.Lives {
 		if test(&u.Lives[i]) {

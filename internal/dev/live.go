@@ -50,7 +50,7 @@ type Live struct {
 }
 
 const (
-	// sessionLabel has the ID of a registration's session, untilAnnotation the end of its lease, and forAnnotation the
+	// sessionLabel has the ID of a registration's session, untilAnnotation the end of its term, and forAnnotation the
 	// description of its requests.
 	sessionLabel    = "gatehouse.dev/dev-session"
 	untilAnnotation = "gatehouse.dev/dev-until"
@@ -232,7 +232,7 @@ func (l *live) mine(since, renewed time.Time) string {
 		}
 		who = `has(request.namespace) && request.namespace in [` + strings.Join(names, ", ") + `]`
 	}
-	// In some subresources, such as scales, mutating webhooks see a creation time and validating webhooks do not.
+	// In some subresources, such as scales, mutating webhooks see a timestamp and validating webhooks do not.
 	const whole = ` && request.resource.resource != "secrets" && (!has(request.subResource) || request.subResource in ["", "status"]) && `
 	return who + whole + temporary.Within(since, renewed, "false")
 }
@@ -376,7 +376,7 @@ func (l *live) serves(ctx context.Context, it bool) error {
 	return l.renew(ctx)
 }
 
-// renew extends the lease of all registrations.
+// renew begins another term of all registrations.
 func (l *live) renew(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

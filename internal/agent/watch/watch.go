@@ -41,7 +41,7 @@ type Options struct {
 	Audit func(context.Context) (*replay.AuditReport, error)
 }
 
-// Watcher watches a cluster. It is made by New.
+// Watcher watches a cluster. Use New to create one.
 type Watcher struct {
 	options  Options
 	election *election.Election
@@ -88,7 +88,7 @@ func New(o Options) (*Watcher, error) {
 	return w, nil
 }
 
-// Run works whenever this process holds the Lease, until ctx ends.
+// Run works while this process holds the Lease, until ctx ends.
 func (w *Watcher) Run(ctx context.Context) { w.election.Run(ctx, w.act) }
 
 // act works until ctx ends.

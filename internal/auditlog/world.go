@@ -138,8 +138,8 @@ func (w World) entry(e *plan.Entry, at time.Time) (found *registration.Entry, ch
 	return nil, false
 }
 
-// derive adds facts that follow from the registrations: the request's description, and entries that were asked without
-// a mark in the log (S30.6).
+// derive adds the webhooks and policies that were asked according to the registrations, and that the log does not show.
+// It lists undecidable ones as unknown (S30.6).
 func (c *conversion) derive() {
 	w := c.world
 	if w.Registrations == nil || c.e.Stage == "RequestReceived" {

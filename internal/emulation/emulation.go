@@ -20,7 +20,7 @@ const Release = "1.37.1"
 
 // Flags are flags of kube-apiserver, in its form. The zero value changes nothing.
 type Flags struct {
-	// EmulatedVersion is the release to behave as, such as 1.35.
+	// EmulatedVersion is the release to emulate, such as 1.35.
 	EmulatedVersion []string
 	// MinCompatibilityVersion is the oldest release that can read the same data, and whose CEL
 	// libraries new expressions may use.

@@ -137,8 +137,8 @@ func JudgesByMutatingPolicies() bool {
 	return utilfeature.DefaultFeatureGate.Enabled(features.MutatingAdmissionPolicy)
 }
 
-// odd matches the warning of an address in a nonstandard form. Servers before 1.36 announced in it that the form
-// becomes invalid.
+// odd matches the warning about an address in a nonstandard form, which is invalid since 1.36. Earlier servers warn that
+// it will become invalid.
 var odd = regexp.MustCompile(`^(.*: non-standard (?:IP address|CIDR value) ".*") is invalid: (use ".*")$`)
 
 // Warning returns a warning in the words of the emulated release; empty if that release does not warn.

@@ -33,7 +33,7 @@ type Rule struct {
 	Title, Why, Fix string
 	// URI is the address of the rule's documentation; it may be empty.
 	URI string
-	// Tags are at most ten words by which code hosts filter.
+	// Tags are at most ten words for the filters of code hosts.
 	Tags []string
 }
 

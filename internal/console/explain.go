@@ -38,7 +38,7 @@ func (v *viewer) explain(spec map[string]any) (*explanation, error) {
 	return e, err
 }
 
-// mayExplain returns an error if the viewer may not ask for explanations.
+// mayExplain returns an error if the viewer is not allowed to request explanations.
 func (v *viewer) mayExplain() error {
 	var review struct {
 		Status struct {

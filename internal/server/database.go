@@ -35,7 +35,7 @@ type database struct {
 	// embedded is nil for an external etcd; dir is its directory.
 	embedded *etcd.Server
 	dir      string
-	// trusted is the hash of the authorities of members that etcd trusts since it started.
+	// trusted is the hash of the CAs of members that etcd trusts since it started.
 	trusted string
 	// values transforms objects on their way to etcd and back.
 	values *encryption.Transformers

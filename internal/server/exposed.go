@@ -154,7 +154,7 @@ func newPopulated(st *storing) (*populated, error) {
 }
 
 // proxyTransport reaches pods and services by their addresses. It does not verify their
-// certificates, because no known certificate authority has signed them.
+// certificates, because no known CA has signed them.
 func proxyTransport(s *settings) *http.Transport {
 	return utilnet.SetTransportDefaults(&http.Transport{DialContext: s.DialWebhook, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}})
 }

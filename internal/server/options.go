@@ -80,9 +80,8 @@ type Options struct {
 	// EndAtOnce lets the server end without finishing running requests. It is for tests.
 	EndAtOnce bool
 
-	// TLSCertFile and TLSPrivateKeyFile are the serving certificate, both or
-	// neither; ClientCAFile verifies client certificates in addition to the server's own
-	// authority, which always does.
+	// TLSCertFile and TLSPrivateKeyFile are the serving certificate, both or neither; ClientCAFile
+	// verifies client certificates in addition to the server's own CA, which always does.
 	TLSCertFile, TLSPrivateKeyFile string
 	ClientCAFile                   string
 	// SecureServing has the lowest version of TLS and the accepted cipher suites, certificates for single names, and
@@ -161,9 +160,9 @@ type Options struct {
 	// that it has made.
 	ProxyClientCertFile, ProxyClientKeyFile string
 	// RequestHeader configures the proxies that may name the caller of a request in headers: the
-	// options of k8s.io/apiserver, with its flags. The certificate authorities of proxies are its
-	// ClientCAFile and, unless ProxyClientCertFile is set, the authority that the server has made
-	// for its own certificate. If there is neither, no proxy may name callers.
+	// options of k8s.io/apiserver, with its flags. The CAs of proxies are its ClientCAFile and,
+	// unless ProxyClientCertFile is set, the CA that the server has made for its own certificate.
+	// If there is neither, no proxy may name callers.
 	RequestHeader *options.RequestHeaderAuthenticationOptions
 	// RuntimeConfig switches versions of the API on and off, each entry
 	// GROUP/VERSION or GROUP/VERSION=true or =false. On by default are

@@ -37,7 +37,7 @@ type rotation struct {
 }
 
 type rotationState struct {
-	// applied is the phase of the loaded keys, and trusted a hash of the authorities that etcd read at its start.
+	// applied is the phase of the loaded keys, and trusted a hash of the CAs that etcd read at its start.
 	applied, trusted string
 }
 
@@ -68,7 +68,7 @@ func (r *reachable) loadKeys(ctx context.Context) (*auth.PKI, error) {
 	return pki, nil
 }
 
-// peersTrusted is a hash of the authorities of members that are trusted.
+// peersTrusted is a hash of the CAs of members that are trusted.
 func (s *settings) peersTrusted() string {
 	if s.PeerCertFile != "" {
 		return ""

@@ -217,8 +217,7 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	}
 	v.clientCA = clients
 	if v.proxies != nil {
-		// TLS names these authorities to clients, which then present certificates that the
-		// authorities have signed.
+		// TLS names these CAs to clients, which then present certificates that the CAs have signed.
 		clients = dynamiccertificates.NewUnionCAContentProvider(clients, v.proxies.CAContentProvider)
 	}
 	loopbackCert, loopbackKey, err := auth.Loopback(genericapiserver.LoopbackClientServerNameOverride)
@@ -312,7 +311,7 @@ func (v *serving) toPeers() http.RoundTripper { return toPeers{v} }
 type toPeers struct{ serving *serving }
 
 // RoundTrip implements http.RoundTripper. Requests to other servers are rare: no connection is kept, and each trusts
-// the current certificate authorities.
+// the current CAs.
 func (t toPeers) RoundTrip(req *http.Request) (*http.Response, error) {
 	v, trusted := t.serving, x509.NewCertPool()
 	trusted.AppendCertsFromPEM(v.pki().CA)

@@ -23,8 +23,7 @@ func approveRequests(ctx context.Context, t *term, client kubernetes.Interface) 
 	return func(ctx context.Context) { c.Run(ctx, certificateWorkers) }, nil
 }
 
-// signRequests signs the approved requests for the signers of Kubernetes, with the server's own
-// authority.
+// signRequests signs the approved requests for the signers of Kubernetes, with the server's own CA.
 func signRequests(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	informer := t.informers.Certificates().V1().CertificateSigningRequests()
 	var signers []func(context.Context)

@@ -58,7 +58,7 @@ type Options struct {
 	CheckTypes func(context.Context, clientv1.ValidatingAdmissionPolicyInterface)
 	// RootCA returns the PEM certificates with which pods verify the server.
 	RootCA func() []byte
-	// CAFile and CAKeyFile are the authority that signs CertificateSigningRequests, as PEM files.
+	// CAFile and CAKeyFile are the CA that signs CertificateSigningRequests, as PEM files.
 	CAFile, CAKeyFile string
 	// Fences keep quotas exact while they are counted. With nil, quotas are counted as upstream
 	// counts them.

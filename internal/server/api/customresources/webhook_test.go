@@ -271,7 +271,7 @@ func TestWebhookBehindService(t *testing.T) {
 	behind.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	behind.StartTLS()
 	defer behind.Close()
-	// The other server has a certificate of another authority.
+	// The other server has a certificate of another CA.
 	other := httptest.NewUnstartedServer(behind.Config.Handler)
 	other.Config.ErrorLog = log.New(io.Discard, "", 0)
 	other.StartTLS()

@@ -17,16 +17,16 @@ const (
 	maxVerified = 4096
 )
 
-// verifiedCertificates remembers the answers of an authenticator for client
-// certificates. Checking a signature costs more than the rest of a small
-// request's handling before storage, and a client sends the same certificate
-// with every request of a connection. It forgets them all when the authorities change.
+// verifiedCertificates remembers the answers of an authenticator for client certificates. Checking
+// a signature costs more than the rest of a small request's handling before storage, and a client
+// sends the same certificate with every request of a connection. It forgets them all when the CAs
+// change.
 type verifiedCertificates struct {
 	authenticator.Request
 	mu struct {
 		sync.RWMutex
 		known map[[sha256.Size]byte]verified
-		// changes counts the changes of the authorities.
+		// changes counts the changes of the CAs.
 		changes int
 	}
 }
@@ -37,7 +37,7 @@ type verified struct {
 }
 
 // rememberVerified returns an authenticator that verifies by r and caches the result. It drops the
-// cache when from notifies it that the certificate authorities of r changed.
+// cache when from notifies it that the CAs of r changed.
 func rememberVerified(r authenticator.Request, from dynamiccertificates.Notifier) authenticator.Request {
 	v := &verifiedCertificates{Request: r}
 	v.mu.known = map[[sha256.Size]byte]verified{}
@@ -45,7 +45,7 @@ func rememberVerified(r authenticator.Request, from dynamiccertificates.Notifier
 	return v
 }
 
-// Enqueue implements dynamiccertificates.Listener: the certificate authorities have changed.
+// Enqueue implements dynamiccertificates.Listener: the CAs have changed.
 func (v *verifiedCertificates) Enqueue() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -87,7 +87,7 @@ func (v *verifiedCertificates) AuthenticateRequest(req *http.Request) (*authenti
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.mu.changes != changes {
-		// The certificate may have been verified by the authorities before the change.
+		// The certificate may have been verified by the CAs before the change.
 		return response, true, nil
 	}
 	if len(v.mu.known) >= maxVerified {

@@ -21,18 +21,18 @@ import (
 )
 
 // Peers are the certificates with which the members of one etcd authenticate each other, in a data
-// directory. Their certificate authority signs nothing else. Each member has the key of the authority,
-// and signs the certificates of servers that join.
+// directory. Their CA signs nothing else. Each member has the key of the CA, and signs the
+// certificates of servers that join.
 type Peers struct {
-	// CAFile has the authorities that are trusted. CertFile and KeyFile are the certificate of this
-	// member, for connections in both directions.
+	// CAFile has the CAs that are trusted. CertFile and KeyFile are the certificate of this member,
+	// for connections in both directions.
 	CAFile, CertFile, KeyFile string
 
 	dir   string
 	files Files
 }
 
-// peersCA is the name of the authority of members.
+// peersCA is the name of the CA of members.
 const peersCA = "peer-ca"
 
 // NewPeers names the files in the directory of certificates.
@@ -41,9 +41,8 @@ func NewPeers(files Files, dir string) *Peers {
 	return &Peers{CAFile: at("peer-trust.crt"), CertFile: at("peer.crt"), KeyFile: at("peer.key"), dir: dir, files: files}
 }
 
-// Prepare makes the certificate authority if there is none, and the certificate of this member for a host if there
-// is none that is valid for the next month. A member that has joined and does not have the key of the authority yet
-// keeps its certificate.
+// Prepare makes the CA if there is none, and the certificate of this member for a host if there is none that is
+// valid for the next month. A member that has joined and does not have the key of the CA yet keeps its certificate.
 func (p *Peers) Prepare(host string) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("certificates: %w", err)
@@ -121,7 +120,7 @@ func ReadRequest(request []byte) (public []byte, err error) {
 }
 
 // Sign makes the certificate of a member that other members reach at a host. It uses only the key of the
-// request. trust has the certificate authorities that members trust.
+// request. trust has the CAs that members trust.
 func (p *Peers) Sign(request []byte, host string) (cert, trust []byte, err error) {
 	public, err := ReadRequest(request)
 	if err != nil {
@@ -145,12 +144,12 @@ func (p *Peers) Sign(request []byte, host string) (cert, trust []byte, err error
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key, ca.key)
 	cert = pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})
-	// Members that have not started since the authority was replaced trust the previous one only when they connect to others.
+	// Members that have not started since the CA was replaced trust the previous one only when they connect to others.
 	cross, _ := readCross(crossFile(p.dir, peersCA), ca.cert)
 	return append(cert, cross...), trust, err
 }
 
-// Accept keeps the certificate that a member has signed, and the authorities that members trust.
+// Accept keeps the certificate that a member has signed, and the CAs that members trust.
 func (p *Peers) Accept(cert, trust []byte) error {
 	key, err := files.Read(p.KeyFile, files.Configuration)
 	if err != nil {
@@ -168,8 +167,8 @@ func (p *Peers) Accept(cert, trust []byte) error {
 	return p.files.Write(p.CAFile, trust, 0o644)
 }
 
-// Share stores the certificate authority for the other members, or loads the stored one. It does so in the phase of the
-// rotation in which the other keys were loaded.
+// Share stores the CA for the other members, or loads the stored one. It does so in the phase of the rotation in which
+// the other keys were loaded.
 func (p *Peers) Share(ctx context.Context, shared *Shared, r *Rotation) error {
 	a, err := loadShared(ctx, shared, r, p.files, p.dir, peersCA, func() (*pair, error) {
 		return nil, errors.New("the key of the authority of members is neither in etcd nor in the data directory")

@@ -21,7 +21,7 @@ func certificate(t *testing.T, data []byte) *x509.Certificate {
 }
 
 // S31.2: a server that joins keeps its key, gets a certificate for its address, and renews it itself once it has the
-// authority from etcd.
+// CA from etcd.
 func TestPeersOfAServerThatJoins(t *testing.T) {
 	first, joined := NewPeers(Files{}, t.TempDir()), NewPeers(Files{}, filepath.Join(t.TempDir(), "pki"))
 	if err := first.Prepare("10.0.0.1"); err != nil {
@@ -48,7 +48,7 @@ func TestPeersOfAServerThatJoins(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Without the key of the certificate authority, the certificate stays, whatever host it is for.
+	// Without the key of the CA, the certificate stays, whatever host it is for.
 	if err := joined.Prepare("third.example.com"); err != nil {
 		t.Fatal(err)
 	}

@@ -26,12 +26,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// PKI is the server's own certificate authority and the certificates that it signed. It is in the
-// data directory and is made once. Servers on one external etcd share the certificate authority in
-// etcd. Leaf certificates are renewed when they are about to expire or the addresses changed.
+// PKI is the server's own CA and the certificates that it signed. It is in the data directory and
+// is made once. Servers on one external etcd share the CA in etcd. Leaf certificates are renewed
+// when they are about to expire or the addresses changed.
 type PKI struct {
-	// CAFile and CAKeyFile are the authority that signs, and ServerCertFile and ServerKeyFile the serving certificate, as PEM
-	// files. TrustFile has the authorities that are trusted: two while the keys are replaced (Rotation).
+	// CAFile and CAKeyFile are the CA that signs, and ServerCertFile and ServerKeyFile the serving certificate, as PEM
+	// files. TrustFile has the CAs that are trusted: two while the keys are replaced (Rotation).
 	CAFile, CAKeyFile, TrustFile, ServerCertFile, ServerKeyFile string
 	// CA is the content of TrustFile.
 	CA []byte
@@ -43,8 +43,8 @@ type PKI struct {
 	// Rotation is the phase of a rotation that the keys are in (Rotation.State).
 	Rotation *Rotation
 	// FrontProxyCertFile and FrontProxyKeyFile are the client certificate of this server for aggregated
-	// servers. FrontProxyCAFile has the certificate authorities that may have signed it. This authority
-	// signs nothing else: a client with a certificate of it may name any user in headers.
+	// servers. FrontProxyCAFile has the CAs that may have signed it. This CA signs nothing else: a
+	// client with a certificate of it may name any user in headers.
 	FrontProxyCAFile, FrontProxyCertFile, FrontProxyKeyFile string
 }
 
@@ -59,9 +59,8 @@ const (
 )
 
 // LoadPKI reads the certificates in dir and makes missing ones. hosts are the names and addresses
-// that the serving certificate is valid for. When shared is set, LoadPKI uses the certificate
-// authority and the token key that the servers share. The first server shares the authority and the
-// key in its dir.
+// that the serving certificate is valid for. When shared is set, LoadPKI uses the CA and the token
+// key that the servers share. The first server shares the CA and the key in its dir.
 func LoadPKI(ctx context.Context, files Files, dir string, hosts []string, shared *Shared) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
@@ -154,14 +153,13 @@ func loadPKI(ctx context.Context, files Files, dir string, hosts []string, share
 	return p, err
 }
 
-// The names of the files with the authorities that clients and aggregated servers trust.
+// The names of the files with the CAs that clients and aggregated servers trust.
 const (
 	TrustName           = "ca-trust.crt"
 	FrontProxyTrustName = "front-proxy-ca-trust.crt"
 )
 
-// Serving makes a certificate for a name that the authority of this server signs. The authority's own certificate follows
-// it.
+// Serving makes a certificate for a name that the CA of this server signs. The CA's own certificate follows it.
 func (p *PKI) Serving(name string) (certPEM, keyPEM []byte, err error) {
 	ca, err := load(p.CAFile, p.CAKeyFile)
 	if err != nil {
@@ -172,8 +170,7 @@ func (p *PKI) Serving(name string) (certPEM, keyPEM []byte, err error) {
 		return nil, nil, err
 	}
 	chain := append(own.certPEM, ca.certPEM...)
-	// A server that joins with a token from before the keys were replaced trusts the previous authority
-	// only.
+	// A server that joins with a token from before the keys were replaced trusts the previous CA only.
 	if cross, _ := readCross(crossFile(filepath.Dir(p.CAFile), clientCA), ca.cert); cross != nil && p.Rotation != nil && p.Rotation.Phase == PhaseUse {
 		chain = append(chain, cross...)
 	}
@@ -240,7 +237,7 @@ func loadOrMake(files Files, dir, name string, chain []byte, make func() (*pair,
 		p.certPEM = append(p.certPEM, chain...)
 		return p, store(files, certFile, keyFile, p)
 	}
-	// Certificates follow while the authority is replaced.
+	// Certificates follow while the CA is replaced.
 	if (len(p.others) > 0) != (len(chain) > 0) {
 		return p, files.Write(certFile, append(slices.Clip(p.certPEM), chain...), 0o644)
 	}
@@ -311,7 +308,7 @@ func newPair(cert *x509.Certificate, key *ecdsa.PrivateKey) (*pair, error) {
 	return &pair{cert: cert, key: key, certPEM: certPEM, keyPEM: keyPEM}, err
 }
 
-// ownCA is the common name of the server's own authority.
+// ownCA is the common name of the server's own CA.
 const ownCA = "gatehouse-ca"
 
 func newCA(commonName string, names ...string) (*pair, error) {

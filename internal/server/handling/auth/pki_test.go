@@ -79,7 +79,7 @@ func TestDirectoryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// changing is a source of authorities.
+// changing is a source of CAs.
 type changing struct{ listener dynamiccertificates.Listener }
 
 func (c *changing) AddListener(l dynamiccertificates.Listener) { c.listener = l }
@@ -125,7 +125,7 @@ func TestVerifiedCertificatesAreForgotten(t *testing.T) {
 		believed = false
 		authorities.listener.Enqueue()
 		authenticate(false, 1)
-		// The authorities change while a certificate is verified by those before.
+		// The CAs change while a certificate is verified by those before.
 		believed, during = true, func() {
 			believed, during = false, func() {}
 			authorities.listener.Enqueue()

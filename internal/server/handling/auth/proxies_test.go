@@ -75,8 +75,8 @@ func TestOnlyProxiesSayWhoTheCallerIs(t *testing.T) {
 	}
 }
 
-// S22.19: the certificate for aggregated servers has an authority of its own. Only the owner of
-// the key files may read them, and files that exist are kept.
+// S22.19: the certificate for aggregated servers has a CA of its own. Only the owner of the key
+// files may read them, and files that exist are kept.
 func TestFrontProxyKeysStayAndAreTheOwners(t *testing.T) {
 	dir := t.TempDir()
 	first, err := LoadPKI(t.Context(), Files{}, dir, []string{"localhost"}, nil)

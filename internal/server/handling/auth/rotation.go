@@ -29,16 +29,16 @@ type Phase string
 
 // The phases, in their order.
 const (
-	// In PhaseTrust the servers trust new authorities and keys in addition to the old ones.
+	// In PhaseTrust the servers trust new CAs and keys in addition to the old ones.
 	PhaseTrust Phase = "trust"
-	// In PhaseUse the servers sign with the new keys. Certificates of the old authorities stay valid, and new
-	// certificates are also valid for clients that trust the old authorities only.
+	// In PhaseUse the servers sign with the new keys. Certificates of the old CAs stay valid, and new
+	// certificates are also valid for clients that trust the old CAs only.
 	PhaseUse Phase = "use"
-	// PhaseForget ends the trust in the old authorities and keys.
+	// PhaseForget ends the trust in the old CAs and keys.
 	PhaseForget Phase = "forget"
-	// In PhaseStore a server stores the new authorities and keys in place of the old ones.
+	// In PhaseStore a server stores the new CAs and keys in place of the old ones.
 	PhaseStore Phase = "store"
-	// PhaseRestart waits for restarts: etcd reads the authority of other members when a server starts.
+	// PhaseRestart waits for restarts: etcd reads the CA of other members when a server starts.
 	PhaseRestart Phase = "restart"
 )
 
@@ -114,8 +114,8 @@ type authority struct {
 	*pair
 	// trusted has the certificate of pair first, and then the other trusted certificates.
 	trusted []*x509.Certificate
-	// previous signs the certificate of pair for clients that trust the previous authority only; nil
-	// for none.
+	// previous signs the certificate of pair for clients that trust the previous CA only; nil for
+	// none.
 	previous *pair
 }
 
@@ -187,7 +187,7 @@ func (s *Shared) next(ctx context.Context, r *Rotation, name string) (*pair, err
 	if name == tokenPair {
 		p, err = create(leaf(pkix.Name{CommonName: "service-account-tokens"}, nil, x509.ExtKeyUsageAny), nil)
 	} else {
-		// Clients tell the two authorities apart by their names.
+		// Clients tell the two CAs apart by their names.
 		p, err = newCA(commonName + "-" + r.ID)
 	}
 	if err != nil {
@@ -310,9 +310,8 @@ func (a *authority) writeTrust(to Files, file string) ([]byte, error) {
 	return text, to.Write(file, text, 0o644)
 }
 
-// chain returns the certificate of the authority that the previous authority has signed. It follows certificates for
-// clients that trust the previous authority only. It is in a file of dir. It is nil when there is no previous
-// authority.
+// chain returns the certificate of the CA that the previous CA has signed. It follows certificates for clients that
+// trust the previous CA only. It is in a file of dir. It is nil when there is no previous CA.
 func (a *authority) chain(to Files, dir, name string) ([]byte, error) {
 	if a.previous == nil {
 		return nil, nil
@@ -339,8 +338,7 @@ func (a *authority) chain(to Files, dir, name string) ([]byte, error) {
 
 func crossFile(dir, name string) string { return filepath.Join(dir, name+"-cross.crt") }
 
-// readCross reads the certificate of a certificate authority that another authority has signed; nil if it is of another
-// authority or absent.
+// readCross reads the certificate of a CA that another CA has signed; nil if it is of another CA or absent.
 func readCross(file string, of *x509.Certificate) ([]byte, *x509.Certificate) {
 	text, err := files.Read(file, files.Configuration)
 	if err != nil {
@@ -362,8 +360,8 @@ func (a *authority) publicKeys() []any {
 	return slices.Clip(keys)
 }
 
-// Without removes from PEM certificates the authorities that a cluster made and no longer trusts. It recognizes them by
-// their names.
+// Without removes from PEM certificates the CAs that a cluster made and no longer trusts. It recognizes them by their
+// names.
 func Without(all, trusted string) (string, error) {
 	have, err := certutil.ParseCertsPEM([]byte(all))
 	if err != nil {

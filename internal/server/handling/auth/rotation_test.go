@@ -39,7 +39,7 @@ func (r *rotating) apply() {
 }
 
 // verified reports whether the certificate of a file is valid for a client or server that trusts some
-// authorities.
+// CAs.
 func (r *rotating) verified(certFile, keyFile string, trusted []byte, usage x509.ExtKeyUsage) bool {
 	r.t.Helper()
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
@@ -141,7 +141,7 @@ func TestKeysAreReplacedInPhases(t *testing.T) {
 					if oldAdmin(s) != between || oldClient(s) != between || s.verifies(oldTokens) != (between || !endTokens) {
 						t.Errorf("%s: the old administrator %t, old clients %t, old tokens %t", phase, oldAdmin(s), oldClient(s), s.verifies(oldTokens))
 					}
-					// etcd trusts the authorities from its start.
+					// etcd trusts the CAs from its start.
 					cert, key := pairFiles(s.dir, "peer")
 					if !s.verified(cert, key, oldPeers, x509.ExtKeyUsageServerAuth) {
 						t.Errorf("%s: a member that has not started again refuses the others", phase)
@@ -230,8 +230,8 @@ func TestAPhaseOfALaterRelease(t *testing.T) {
 	}
 }
 
-// S31.18: authorities that aggregated servers no longer trust are recognized by their names. Other
-// authorities stay.
+// S31.18: CAs that aggregated servers no longer trust are recognized by their names. Other CAs
+// stay.
 func TestAuthoritiesOfACluster(t *testing.T) {
 	authority := func(name string) string {
 		t.Helper()

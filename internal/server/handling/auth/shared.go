@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Shared is a place for the keys that must be the same for all servers on one etcd:
-// their certificate authority, so that a client that trusts one of
-// them trusts all, and the key that signs the tokens of service accounts.
+// Shared is a place for the keys that must be the same for all servers on one etcd: their CA, so
+// that a client that trusts one of them trusts all, and the key that signs the tokens of service
+// accounts.
 //
 // A client that can read these keys in etcd can act as any user, as with the tokens and
 // certificates that Kubernetes keeps there, unless an EncryptionConfiguration encrypts Secrets.

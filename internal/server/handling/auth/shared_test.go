@@ -21,8 +21,8 @@ func newShared(t *testing.T) *Shared {
 	return &Shared{Etcd: client.KV, Prefix: "/test/pki", Values: identity.NewEncryptCheckTransformer()}
 }
 
-// Servers that start at the same time agree on one certificate authority and one token key, and
-// each accepts the administrator's certificates of all.
+// Servers that start at the same time agree on one CA and one token key, and each accepts the
+// administrator's certificates of all.
 func TestServersThatStartTogetherShareOneAuthority(t *testing.T) {
 	shared := newShared(t)
 	dir := t.TempDir()
@@ -66,8 +66,8 @@ func TestServersThatStartTogetherShareOneAuthority(t *testing.T) {
 	}
 }
 
-// A server that had a certificate authority before it shared one gives it to the others. A server
-// that joins later adopts the shared authority, and makes its own certificates again.
+// A server that had a CA before it shared one gives it to the others. A server that joins later
+// adopts the shared CA, and makes its own certificates again.
 func TestSharingBeginsWithWhatThereIs(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	load := func(dir string, shared *Shared) *PKI {

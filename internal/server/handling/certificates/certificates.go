@@ -116,14 +116,13 @@ func (p *Pair) RunOnce(ctx context.Context) error { return p.files.RunOnce(ctx) 
 // Run implements dynamiccertificates.ControllerRunner.
 func (p *Pair) Run(ctx context.Context, workers int) { p.files.Run(ctx, workers) }
 
-// Authority has the certificates of certificate authorities, in a file that is read again when it
-// changes.
+// Authority has the certificates of CAs, in a file that is read again when it changes.
 type Authority struct {
 	*dynamiccertificates.DynamicFileCAContent
 	files reloading
 }
 
-// NewAuthority reads a file with certificates of authorities.
+// NewAuthority reads a file with certificates of CAs.
 func NewAuthority(name, path string) (*Authority, error) {
 	a, err := dynamiccertificates.NewDynamicCAContentFromFile(name, path)
 	if err != nil {

@@ -26,8 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
-// newDir makes a data directory in which the key "state" and the certificate authority have a
-// value.
+// newDir makes a data directory in which the key "state" and the CA have a value.
 func newDir(t *testing.T, value string) string {
 	t.Helper()
 	// An etcd that ends may still be making the next log file ready.

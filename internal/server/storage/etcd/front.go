@@ -52,8 +52,8 @@ const (
 )
 
 // front is the TLS listener between the other members and the handlers of etcd. Connecting takes a certificate that the
-// certificate authority has signed, and each request must come with the key of a present member (Identity): each member
-// has the key of the authority, and so has the thief of a removed member's disk.
+// CA has signed, and each request must come with the key of a present member (Identity): each member has the key of the
+// CA, and so has the thief of a removed member's disk.
 //
 // A present member without a record runs an older release, or the record has not arrived here yet. The front then
 // connects to the peer address of the member and compares the keys. In this way a member that was away also learns of

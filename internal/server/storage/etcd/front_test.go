@@ -76,8 +76,7 @@ func (m *testMember) record() {
 	}
 }
 
-// certify gives a member a certificate that the certificate authority of the first member has
-// signed.
+// certify gives a member a certificate that the CA of the first member has signed.
 func (m *testMember) certify(by *auth.Peers) {
 	m.t.Helper()
 	request, err := m.peers.Request()
@@ -268,7 +267,7 @@ func TestARemovedMemberIsShutOut(t *testing.T) {
 	if err := DeleteIdentity(t.Context(), a.client.KV, keysPrefix, "c"); err != nil {
 		t.Fatal(err)
 	}
-	// The disk of c has the key of the authority as well.
+	// The disk of c has the key of the CA as well.
 	stolen := newMember(t, "c")
 	stolen.certify(a.peers)
 	for name, by := range map[string]attacker{"the removed certificate": {t, c.member}, "a new certificate": {t, stolen.member}} {

@@ -18,8 +18,8 @@ import (
 // maxIdentities bounds the records that a member reads at once. A cluster has a handful of members.
 const maxIdentities = 1000
 
-// Identity is the record in etcd of the keys of one member. Members accept connections with these keys only: each member
-// has the key of the certificate authority, so a certificate alone proves nothing.
+// Identity is the record in etcd of the keys of one member. Members accept connections with these keys only: each
+// member has the key of the CA, so a certificate alone proves nothing.
 type Identity struct {
 	Name string `json:"name"`
 	// URL is the peer URL of a member that joins: etcd learns its name when it starts. It is empty after that.

@@ -6,5 +6,5 @@
 // continues with the same command.
 //
 // A token is stored as a hash in a key of etcd of its own, and not as an object: readers of objects would be able to
-// join, and would get the keys of all certificate authorities.
+// join, and would get the keys of all CAs.
 package members

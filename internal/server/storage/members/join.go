@@ -163,12 +163,12 @@ func (j *Join) try(ctx context.Context, client *http.Client, body []byte) (out *
 // errOtherAuthority is the error about a server that the token is not for.
 var errOtherAuthority = errors.New("the server does not have the authority that the token names: it is of another cluster, or somebody stands between it and this server")
 
-// pinned trusts servers whose certificate authority has a hash.
+// pinned trusts servers whose CA has a hash.
 func pinned(pin string) *tls.Config {
 	return &tls.Config{
 		ServerName: ServerName, MinVersion: tls.VersionTLS12,
-		// VerifyConnection performs the verification that this skips, with the certificate
-		// authority that the server has sent.
+		// VerifyConnection performs the verification that this skips, with the CA that the server
+		// has sent.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			for _, authority := range state.PeerCertificates[1:] {

@@ -218,7 +218,7 @@ func TestTokensThatAreWrong(t *testing.T) {
 	}
 }
 
-// S31.3: a token names the certificate authority of its cluster. No other server gets the token.
+// S31.3: a token names the CA of its cluster. No other server gets the token.
 func TestATokenIsForOneCluster(t *testing.T) {
 	c, other := newCluster(t), newCluster(t)
 	j := c.server("b", "10.0.0.2:2380", other.token(1))

@@ -64,7 +64,6 @@ func (c *Certificate) Text(now time.Time) string {
 type Keys struct {
 	// Rotation is the phase of a rotation that the server has applied (auth.Rotation.State); empty for none.
 	Rotation string `json:"rotation,omitempty"`
-	// Restart means that connections to other members trust a previous certificate authority until the server
-	// starts again.
+	// Restart means that connections to other members trust a previous CA until the server starts again.
 	Restart bool `json:"restart,omitempty"`
 }

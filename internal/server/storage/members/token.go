@@ -52,7 +52,7 @@ type Tokens struct {
 
 func (t *Tokens) key(id string) string { return path.Join(t.Prefix, id) }
 
-// Create makes a token for some servers, which trust the authority of a PEM certificate. The text of the token is not stored.
+// Create makes a token for some servers, which trust the CA of a PEM certificate. The text of the token is not stored.
 func (t *Tokens) Create(ctx context.Context, authority []byte, uses int) (text string, made *Token, err error) {
 	pin, err := pinOf(authority)
 	if err != nil {
@@ -165,8 +165,7 @@ func (t *Tokens) use(ctx context.Context, text, server string) error {
 	}
 }
 
-// pinOf is the part of a token with which a server verifies the certificate authority of the
-// cluster.
+// pinOf is the part of a token with which a server verifies the CA of the cluster.
 func pinOf(authority []byte) (string, error) {
 	block, _ := pem.Decode(authority)
 	if block == nil {

@@ -161,7 +161,7 @@ func quoted(s string) string {
 	return string(data)
 }
 
-// S25.13: the path of a value tells whether the value is a credential.
+// S25.13: a value is a credential if the last name of its path is the name of one.
 func TestCredentialsInValues(t *testing.T) {
 	for _, c := range []struct{ field, value, want string }{
 		{"/data/password", `"hidden"`, `"[removed]"`},
@@ -179,7 +179,7 @@ func TestCredentialsInValues(t *testing.T) {
 	}
 }
 
-// S25.13: an expression tells whether its value is a credential.
+// S25.13: the value of an expression is a credential if the selected member has the name of one.
 func TestCredentialsInValuesOfExpressions(t *testing.T) {
 	for _, c := range []struct{ expression, value, want string }{
 		{"object.data.password", `"hidden"`, `"[removed]"`},

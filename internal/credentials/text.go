@@ -180,7 +180,7 @@ func headerValue(text string, at int) (from, to int) {
 	return from, from + end
 }
 
-// plain are values that only tell whether there is a credential, as automountServiceAccountToken does.
+// plain are values that only switch the use of a credential on or off, as automountServiceAccountToken does.
 var plain = []string{"true", "false", "null", "nil", "~"}
 
 // maxSlashes bounds the backslashes before a quote, in nested quoted texts.

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// A change writes the mode of all webhooks, or of one webhook beside the modes of the others. It ends a
+// A change writes the mode of all webhooks, or of one webhook next to the modes of the others. It ends a
 // rollout, or begins another one, unless it changes a single webhook.
 func TestChangesOfARegistration(t *testing.T) {
 	for _, c := range []struct {

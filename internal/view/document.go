@@ -164,7 +164,7 @@ type Item struct {
 	Verdict Mark
 	Took    string
 	Bar     *Bar
-	// Remarks are short comments beside the name.
+	// Remarks are short comments next to the name.
 	Remarks []Mark
 	// Quiet items only allowed the request. The Inside of Open items is shown at once; on a page, the Inside
 	// of Folded items is shown on demand.

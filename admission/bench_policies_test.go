@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// policyFor makes a policy for a resource of the core group, and n bindings.
+// policyFor returns a policy for a resource of the core group, and n bindings.
 func policyFor(name, resource, expression string, n int) []runtime.Object {
 	p := &v1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &v1.MatchResources{ResourceRules: []v1.NamedRuleWithOperations{{RuleWithOperations: v1.RuleWithOperations{
@@ -48,8 +48,8 @@ func policyEngine(t testing.TB, objects ...runtime.Object) (*Engine, admission.A
 
 const cheap = "object.spec.containers.all(c, c.image != '') && object.metadata.labels['app'] == 'web'"
 
-// BenchmarkPolicies is what policies add to a create: many that no rule finds, and one that
-// many bindings put into force.
+// BenchmarkPolicies measures the cost of policies for a create: many without a matching rule, and
+// one with many bindings.
 func BenchmarkPolicies(b *testing.B) {
 	others := func(n int) (list []runtime.Object) {
 		for i := range n {
@@ -79,7 +79,7 @@ func BenchmarkPolicies(b *testing.B) {
 	}
 }
 
-// However many policies there are, one that no rule finds costs nothing (F2).
+// Policies without a matching rule cost nothing, regardless of their number (F2).
 func TestPoliciesThatDoNotMatchAllocateNothing(t *testing.T) {
 	if randomSets < 10000 {
 		t.Skip("the race detector allocates")
@@ -99,8 +99,8 @@ func TestPoliciesThatDoNotMatchAllocateNothing(t *testing.T) {
 	}
 }
 
-// The bindings of a policy that match the same requests and params form one group, so that what
-// a policy costs does not grow with them (F1).
+// The bindings of a policy that match the same requests and params form one group, so that the cost
+// of a policy does not grow with their number (F1).
 func TestManyBindingsAllocateAsOne(t *testing.T) {
 	if randomSets < 10000 {
 		t.Skip("the race detector allocates")

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// crowd is an engine with many hooks, of which some match a widget.
+// crowd returns an engine with many webhooks, some of which match a widget.
 func crowd(tb testing.TB, hooks, matching int) (*Engine, *hooktest.Server) {
 	tb.Helper()
 	s := hooktest.New(tb)
@@ -57,8 +57,8 @@ func TestNothingMatchesNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// BenchmarkAdmit measures the mutating plugin with many hooks registered; the
-// hooks that match are really called.
+// BenchmarkAdmit measures the mutating plugin with many webhooks; the matching webhooks are really
+// called.
 func BenchmarkAdmit(b *testing.B) {
 	for _, hooks := range []int{0, 100, 10000} {
 		for _, matching := range []int{0, 1} {
@@ -73,7 +73,7 @@ func BenchmarkAdmit(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					if matching > 0 {
-						// Annotations are kept with the attributes.
+						// Annotations are stored in the attributes.
 						a = create(a.GetObject())
 					}
 					if err := plugin.Admit(ctx, a, interfaces); err != nil {

@@ -33,12 +33,12 @@ import (
 type served struct {
 	resource    schema.GroupVersionResource
 	subresource string
-	// kind is empty for a resource that the server cannot say the kind of.
+	// kind is empty for a resource of unknown kind.
 	kind       schema.GroupVersionKind
 	namespaced bool
 	operations []admission.Operation
-	// hub makes the object as the server holds it, as upstream's internal types are:
-	// without apiVersion and kind. Nil for custom resources.
+	// hub returns the object in the server's internal form, like the internal types of
+	// k8s.io/apiserver: without apiVersion and kind. Nil for custom resources.
 	hub func() runtime.Object
 }
 
@@ -62,7 +62,7 @@ var (
 	deployHub  = func() runtime.Object { return &appsv1beta2.Deployment{} }
 )
 
-// catalogue is what the server serves. Deployments are the same objects in two groups,
+// catalogue has the resources of the server. Deployments are the same objects in two groups,
 // widgets in two versions.
 var catalogue = []served{
 	{at("", "v1", "pods"), "", is("", "v1", "Pod"), true, stored, podHub},
@@ -107,8 +107,8 @@ var versioned = map[schema.GroupVersionKind]func() runtime.Object{
 	is(registration.GroupName, "v1", registration.MutatingPolicyKind): func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicy{} },
 }
 
-// catalogueScheme makes and converts the objects of the catalogue. An object with the
-// annotation broken cannot be converted.
+// catalogueScheme creates and converts the objects of the catalogue. An object with the annotation
+// broken cannot be converted.
 type catalogueScheme struct{}
 
 func (catalogueScheme) New(kind schema.GroupVersionKind) (runtime.Object, error) {
@@ -140,7 +140,7 @@ func (catalogueScheme) Convert(in, out, _ any) error {
 	return nil
 }
 
-// convertWidget converts a custom resource. Version v2 calls big what v1 calls size.
+// convertWidget converts a custom resource. The field size of v1 is named big in v2.
 func convertWidget(from, to *unstructured.Unstructured) error {
 	want := to.GroupVersionKind()
 	content := from.DeepCopy().Object
@@ -165,7 +165,7 @@ func (catalogueScheme) ConvertFieldLabel(schema.GroupVersionKind, string, string
 	return "", "", errors.New("admission has no field labels")
 }
 
-// catalogueInterfaces are what a server of the catalogue gives to admission.
+// catalogueInterfaces are the admission interfaces of a server with the catalogue.
 var catalogueInterfaces = func() admission.ObjectInterfaces {
 	equivalents := runtime.NewEquivalentResourceRegistryWithIdentity(func(r schema.GroupResource) string {
 		if r.Resource == "deployments" {
@@ -182,7 +182,7 @@ var catalogueInterfaces = func() admission.ObjectInterfaces {
 	}
 }()
 
-// held makes of an object, as a user writes it, what the server holds.
+// held converts an object, as a user writes it, to the server's form.
 func (s *served) held(content map[string]any) (runtime.Object, error) {
 	if content == nil {
 		return nil, nil
@@ -204,8 +204,8 @@ func (s *served) held(content map[string]any) (runtime.Object, error) {
 	return hub, nil
 }
 
-// written is held, of an object that may have metadata.initializers: a server keeps the
-// list where initializers.Set puts it.
+// written is held for an object that may have metadata.initializers: a server keeps the list where
+// initializers.Set writes it.
 func (s *served) written(content map[string]any) (runtime.Object, error) {
 	list, found, err := unstructured.NestedMap(content, "metadata", "initializers")
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *served) written(content map[string]any) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A server keeps integers.
+	// A server preserves integers.
 	content = nil
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &content); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (s *served) written(content map[string]any) (runtime.Object, error) {
 	return object, nil
 }
 
-// widgetSchemas describe custom resources as their definitions do, and the kind Scale.
+// widgetSchemas are the schemas of custom resources, as in their CRDs, and of the kind Scale.
 const widgetSchemas = `{
 	"com.example.v1.Widget": {
 		"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}],
@@ -262,7 +262,7 @@ const widgetSchemas = `{
 	}
 }`
 
-// schemasOf are the schemas of the catalogue: those of built-in kinds, and those above.
+// schemasOf are the schemas of the catalogue: of built-in kinds, and of the custom kinds above.
 type schemasOf struct{ builtin, custom managedfields.TypeConverter }
 
 func (s schemasOf) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {

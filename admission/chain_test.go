@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// link is a plugin made of functions; nil means that it stays out of the pass.
+// link is a plugin made of functions; nil means that it skips the pass.
 type link struct {
 	handles  func(admission.Operation) bool
 	admit    func(admission.Attributes) error
@@ -143,7 +143,7 @@ func TestChainIsMeasured(t *testing.T) {
 	}
 }
 
-// passes returns how often each admission latency was observed so far.
+// passes returns the number of observations of each admission latency so far.
 func passes(t *testing.T) map[string]uint64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// described is a compiled-in plugin that is about pods.
+// described is a built-in admission plugin for pods.
 type described struct {
 	mutator
 	changes bool
@@ -55,7 +55,7 @@ func labellingPlugin(key string) described {
 	}}}}
 }
 
-// othersPlugin acts on registrations, and so makes its own record.
+// othersPlugin is a plugin of an Engine, which makes its own record.
 type othersPlugin struct{ mutator }
 
 func (othersPlugin) acts() *registration.Descriptor { return nil }
@@ -66,8 +66,8 @@ func attributes(resource string) admission.Attributes {
 		corev1.SchemeGroupVersion.WithResource(resource), "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "u"})
 }
 
-// S9.18, S9.17: a trace says what each compiled-in plugin changed, and has no step of plugins that are
-// about something else.
+// S9.18, S9.17: a trace has the changes by each built-in admission plugin, and no step of plugins
+// that the request does not concern.
 func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 	nothing := labellingPlugin("")
 	nothing.admit = func(admission.Attributes) error { return nil }
@@ -113,8 +113,8 @@ func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 	}
 }
 
-// S9.17: a plan asks the compiled-in plugins that can be asked, says what each would change, and
-// leaves the object alone.
+// S9.17: a plan asks the built-in admission plugins that can predict their verdict, has the changes
+// that each would make, and leaves the object unchanged.
 func TestAPlanTellsWhatCompiledInPluginsWouldChange(t *testing.T) {
 	unsure := labellingPlugin("unsure")
 	unsure.unsure = true

@@ -11,11 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzLoadConfiguration: S9.12 and S9.13. Loading an AdmissionConfiguration and the file
-// of a plugin that it points to never panics. An error
-// names the file, and the other one too if it is about that. An accepted file has one
-// of the known types, and no file of credentials but one with an absolute name, that of
-// the first entry of the plugin.
+// FuzzLoadConfiguration: S9.12 and S9.13. Loading an AdmissionConfiguration and the file of a
+// plugin that it references never panics. An error names the file, and also the referenced file if
+// it is about that. An accepted file has one of the known types, and every credentials file in it
+// has an absolute name and belongs to the first entry of its plugin.
 func FuzzLoadConfiguration(f *testing.F) {
 	const (
 		alpha       = "apiVersion: apiserver.k8s.io/v1alpha1\nkind: AdmissionConfiguration\n"
@@ -56,7 +55,7 @@ func FuzzLoadConfiguration(f *testing.F) {
 			}
 			return
 		}
-		// An accepted file means the same in a looser reading.
+		// An accepted file has the same content if parsed less strictly.
 		var loose admissionConfiguration
 		if err := yaml.Unmarshal(main, &loose); err != nil {
 			t.Fatalf("accepted, but no YAML: %v", err)

@@ -171,7 +171,7 @@ func TestLoadConfigurationWithoutFile(t *testing.T) {
 }
 
 // TestStaticManifestsDirIsChecked proves S21.1, S21.2 and S21.3: the types of plugins'
-// configurations, and which directories are refused.
+// configurations, and the directories that are rejected.
 func TestStaticManifestsDirIsChecked(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

@@ -24,7 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// soften makes some objects soft, as a whole or a webhook of them.
+// soften turns off the enforcement of some objects or of single webhooks.
 func (r random) soften(objects []runtime.Object) {
 	for _, o := range objects {
 		if _, ok := o.(*v1alpha1.InitializerConfiguration); ok || r.in(2) {
@@ -63,7 +63,7 @@ func webhookNames(o runtime.Object) []string {
 	return names
 }
 
-// hard returns what of some objects is hard, if nothing is rolled out in part.
+// hard returns the enforced part of some objects, if there is no partial rollout.
 func hard(objects []runtime.Object) []runtime.Object {
 	modes := map[string]registration.Mode{}
 	for _, o := range objects {
@@ -141,7 +141,7 @@ func hard(objects []runtime.Object) []runtime.Object {
 	return list
 }
 
-// idle edits objects so that they ask for nothing. Messages name webhooks by their place, which
+// idle edits elements so that they match nothing. Messages name webhooks by their index, which
 // stays.
 func idle[T any](list []T, edit func(*T)) {
 	for i := range list {
@@ -191,8 +191,8 @@ func opinions(w http.ResponseWriter, request *http.Request) {
 	fmt.Fprintf(w, `{"apiVersion":%q,"kind":"AdmissionReview","response":{"uid":%q,%s}}`, review.APIVersion, review.Request.UID, response)
 }
 
-// S28.2, S28.7: with soft webhooks and policies a request ends as it does without them: with the
-// same object, or the same rejection.
+// S28.2, S28.7: a request has the same result with and without webhooks and policies that are not
+// enforced: the same object, or the same rejection.
 func TestSoftIsAsIfItDidNotExist(t *testing.T) {
 	s := hooktest.New(t)
 	p := newProphet(t, s, "soft")
@@ -209,7 +209,7 @@ func TestSoftIsAsIfItDidNotExist(t *testing.T) {
 		objects := append(append(r.registrations(p.base, p.ca, p.prefix), r.policies()...), r.mutatingPolicies()...)
 		r.soften(objects)
 		for _, o := range objects {
-			// TestSharesOfNamespaces is about shares.
+			// TestSharesOfNamespaces covers shares.
 			if m, err := meta.Accessor(o); err == nil && m.GetAnnotations() != nil {
 				delete(m.GetAnnotations(), registration.RolloutAnnotation)
 			}

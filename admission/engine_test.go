@@ -43,7 +43,7 @@ func (f *fixed) Acquire(context.Context, snapshot.Subject) (*snapshot.Snapshot, 
 	return f.snapshot, f.err
 }
 
-// register compiles registrations as a server that defaulted them.
+// register compiles objects with their defaults, as a server does.
 func register(objects ...runtime.Object) *fixed {
 	for _, o := range objects {
 		registration.Default(o)
@@ -60,7 +60,7 @@ func rule(op v1.OperationType, group, version, resource string) []v1.RuleWithOpe
 
 var everything = rule("*", "*", "*", "*/*")
 
-// mutating registers one webhook per name, which is also its path.
+// mutating returns a configuration with one webhook per name, which is also its path.
 func mutating(s *hooktest.Server, configuration string, edit func(*v1.MutatingWebhook), names ...string) *v1.MutatingWebhookConfiguration {
 	c := &v1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configuration}}
 	for _, name := range names {
@@ -93,14 +93,13 @@ func validating(s *hooktest.Server, configuration string, edit func(*v1.Validati
 	return c
 }
 
-// world is an engine with its chain, as a server has it.
+// world is an engine with its chain, as in a server.
 type world struct {
 	chain  admission.Interface
 	traces *[]*trace.Trace
 }
 
-// newWorld builds the recommended chain. between stands before the mutating
-// webhooks.
+// newWorld builds the recommended chain, with between before the mutating webhooks.
 func newWorld(t testing.TB, snapshots Snapshots, namespaces Namespaces, between ...Plugin) *world {
 	t.Helper()
 	w := &world{traces: &[]*trace.Trace{}}
@@ -162,7 +161,7 @@ func create(object runtime.Object) admission.Attributes {
 	return admission.NewAttributesRecord(object, nil, widgetV1, "ns", "w", widgets, "", admission.Create, options, false, &user.DefaultInfo{Name: "someone"})
 }
 
-// outcome is what a client and an auditor see of a request.
+// outcome is the result of a request for a client and an auditor.
 type outcome struct {
 	err         error
 	annotations map[string]string
@@ -196,7 +195,7 @@ func TestARequestThroughTheChain(t *testing.T) {
 	s.Answer("a.x.y", hooktest.Patch(`[{"op":"add","path":"/metadata/labels/color","value":"red"}]`))
 	s.Answer("v.x.y", hooktest.Allow)
 	registered := register(
-		// By name, z comes after m, whatever the order of reading.
+		// By name, z comes after m, regardless of the order of reading.
 		mutating(s, "z", nil, "a.x.y"),
 		mutating(s, "m", nil, "b.x.y"),
 		validating(s, "v", nil, "v.x.y"),

@@ -24,8 +24,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// registrations is a snapshot.Reader of one webhook configuration. A server
-// reads its own storage here, or takes a snapshot.ClientReader.
+// registrations is a snapshot.Reader of one webhook configuration. A server reads its own storage
+// here, or uses a snapshot.ClientReader.
 type registrations struct {
 	configuration *v1.ValidatingWebhookConfiguration
 }
@@ -97,7 +97,7 @@ func Example() {
 	}
 	chain := admission.Chain(plugins...)
 
-	// This is what a server's handlers do with the chain.
+	// A server's handlers call the chain like this.
 	gadget := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "shop.example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "torch"},
 	}}
@@ -113,7 +113,7 @@ func Example() {
 	// Output: admission webhook "gadgets.shop.example.com" denied the request: gadgets are sold out
 }
 
-// The flags of a server say which plugins run.
+// The flags of a server select its plugins.
 func ExampleSelection_Names() {
 	names, err := admission.Selection{Disable: []string{admission.InitializersName}}.Names(admission.Recommended())
 	fmt.Println(names, err)

@@ -12,21 +12,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// TestRegistrationsAge proves S10.6: the age counts from the beginning of the last
-// read that succeeded, and grows while reads fail or hang.
+// TestRegistrationsAge proves S10.6: the age counts from the beginning of the last successful read,
+// and grows while reads fail or hang.
 func TestRegistrationsAge(t *testing.T) {
 	type figures struct {
 		Age               float64
 		Succeeded, Failed uint64
-		// Slow counts those that took more than a second.
+		// Slow counts the reads that took more than a second.
 		Slow float64
 	}
 	const slow = 3 * time.Second
 	refused := errors.New("connection refused")
 	for _, tc := range []struct {
 		name string
-		// reads take slow each, one after the other; the measurement begins a second
-		// after the last.
+		// reads take slow each, one after the other; the measurement begins a second after the last
+		// one.
 		reads []error
 		want  figures
 	}{

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// TestPluginsHandle proves S9.5: which operations each plugin is asked about.
+// TestPluginsHandle proves S9.5: the operations that each plugin handles.
 func TestPluginsHandle(t *testing.T) {
 	all := []apiadmission.Operation{apiadmission.Create, apiadmission.Update, apiadmission.Delete, apiadmission.Connect}
 	for _, test := range []struct {

@@ -159,7 +159,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 	}
 }
 
-// statusOf returns the API status of an error, nil when there is none.
+// statusOf returns the API status of an error; nil if there is none.
 func statusOf(err error) *metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

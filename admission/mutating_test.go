@@ -47,7 +47,7 @@ func patching(expression string) v1.Mutation {
 	return v1.Mutation{PatchType: v1.PatchTypeJSONPatch, JSONPatch: &v1.JSONPatch{Expression: expression}}
 }
 
-// labelling sets a label to what an expression gives.
+// labelling sets a label to the value of an expression.
 func labelling(name, value string) v1.Mutation {
 	return applying(fmt.Sprintf(`Object{metadata: Object.metadata{labels: {%q: %s}}}`, name, value))
 }
@@ -106,7 +106,7 @@ func (p params) List(_ context.Context, _ schema.GroupVersionKind, namespace str
 	return list, nil
 }
 
-// unstructuredParams are ConfigMaps by name, as a server reads params.
+// unstructuredParams are ConfigMaps by name, in the form in which a server reads params.
 type unstructuredParams struct{ params }
 
 func (p unstructuredParams) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (runtime.Object, error) {
@@ -124,8 +124,8 @@ func configMap(name, value string) *corev1.ConfigMap {
 	return c
 }
 
-// admit sends a new pod through the mutating policies, twice if they ask for it, and
-// returns its labels.
+// admit sends a new pod through the mutating policies, twice if they request it, and returns its
+// labels.
 func admit(t *testing.T, o Options, namespace string, policies ...changing) (map[string]string, error) {
 	t.Helper()
 	var list []runtime.Object
@@ -168,7 +168,7 @@ func TestMutatingPolicies(t *testing.T) {
 		// unstructured has the params in the form in which a server reads them.
 		unstructured bool
 		want         map[string]string
-		// err is the message, and causes are those of the status.
+		// err is the message, and causes are the causes of the status.
 		err    string
 		causes []string
 	}{
@@ -323,8 +323,8 @@ func TestMutatingPolicies(t *testing.T) {
 	}
 }
 
-// S18.25: without the namespace of the request, nothing is evaluated, and the failure policy
-// does not matter.
+// S18.25: without the namespace of the request, nothing is evaluated, and the failure policy does
+// not matter.
 func TestMutatingPoliciesNeedTheNamespace(t *testing.T) {
 	_, err := admit(t, Options{}, "gone", changing{name: "a", ignore: true, mutations: []v1.Mutation{labelling("l", "'x'")}})
 	if !apierrors.IsNotFound(err) || err.Error() != `namespaces "gone" not found` {
@@ -388,7 +388,7 @@ func sample(t *testing.T, name string, labels ...string) float64 {
 	return 0
 }
 
-// S18.1: a deletion is not for the plugin.
+// S18.1: the plugin does not handle deletions.
 func TestMutatingPoliciesHandleNoDeletion(t *testing.T) {
 	e, err := New(Options{Snapshots: register(), Namespaces: scenarioNamespaces{}})
 	if err != nil {
@@ -402,7 +402,7 @@ func TestMutatingPoliciesHandleNoDeletion(t *testing.T) {
 	}
 }
 
-// S13.5 S19.1 S19.2 the plugins of policies run by default, each in its place.
+// S13.5 S19.1 S19.2 the policy plugins run by default, each in its place.
 func TestPoliciesHaveTheirPlaceInTheChain(t *testing.T) {
 	var names []string
 	for _, k := range Recommended() {
@@ -433,8 +433,8 @@ func TestMutatingPoliciesWithoutAnObject(t *testing.T) {
 	}
 }
 
-// S14.16 S14.17 S19.7: neither policies nor webhooks are asked about policies and bindings,
-// even while there is no snapshot.
+// S14.16 S14.17 S19.7: neither policies nor webhooks apply to policies and bindings, even while
+// there is no snapshot.
 func TestPoliciesCanBeRepaired(t *testing.T) {
 	e, err := New(Options{Snapshots: noSnapshot{}, Namespaces: scenarioNamespaces{}})
 	if err != nil {
@@ -452,7 +452,7 @@ func TestPoliciesCanBeRepaired(t *testing.T) {
 	}
 }
 
-// Manifest files judge requests about registrations while there is no snapshot (S21.17).
+// Manifest files apply to requests for registrations while there is no snapshot (S21.17).
 func TestManifestsJudgeWithoutASnapshot(t *testing.T) {
 	policy := &v1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "p.static.k8s.io"},
@@ -496,7 +496,7 @@ func TestManifestsJudgeWithoutASnapshot(t *testing.T) {
 	}
 }
 
-// noSnapshot has none but that of manifest files.
+// noSnapshot has only the snapshot of manifest files.
 type noSnapshot struct{ static *snapshot.Snapshot }
 
 func (n noSnapshot) Static() *snapshot.Snapshot { return n.static }
@@ -505,8 +505,8 @@ func (noSnapshot) Acquire(context.Context, snapshot.Subject) (*snapshot.Snapshot
 	return nil, apierrors.NewInternalError(errors.New("there is no snapshot"))
 }
 
-// S18.26: policy, binding and param identify an evaluation, so that a param that comes
-// between the rounds is not evaluated in the second one.
+// S18.26: policy, binding and param identify an evaluation, so that a param that is added between
+// the rounds is not evaluated in the second one.
 func TestOnlyWhatWasEvaluatedIsRepeated(t *testing.T) {
 	config := params{configMap("one", "1")}
 	policy := changing{
@@ -522,7 +522,7 @@ func TestOnlyWhatWasEvaluatedIsRepeated(t *testing.T) {
 	}
 }
 
-// growingParams has one more param at the second read.
+// growingParams has one more param in the second read.
 type growingParams struct {
 	*params
 	reads *int

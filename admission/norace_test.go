@@ -2,5 +2,5 @@
 
 package admission
 
-// randomSets is how many random sets a test makes unless told otherwise.
+// randomSets is the default number of random sets in a test.
 const randomSets = 10000

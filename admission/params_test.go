@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// randomParams are objects that policies refer to. The kinds ConfigMap, in namespaces, and
-// Limit, which is not, are served, whether or not there are objects.
+// randomParams are the params of policies. The kinds ConfigMap, which is namespaced, and Limit,
+// which is not, are served, whether or not there are objects.
 type randomParams []*unstructured.Unstructured
 
 func (p randomParams) Scope(_ context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error) {

@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// judgedBy is a ValidatingAdmissionPolicy for everything, with a binding of the same name.
+// judgedBy returns a ValidatingAdmissionPolicy for everything, with a binding of the same name.
 func judgedBy(name string, edit func(*v1.ValidatingAdmissionPolicySpec), actions ...v1.ValidationAction) []runtime.Object {
 	p := &v1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.MatchConstraints = &v1.MatchResources{ResourceRules: []v1.NamedRuleWithOperations{{RuleWithOperations: rule("*", "*", "*", "*/*")[0]}}}
@@ -40,7 +40,7 @@ func demanding(expressions ...string) func(*v1.ValidatingAdmissionPolicySpec) {
 	}
 }
 
-// engineOf is an engine with the given registrations, and one namespace.
+// engineOf returns an engine with the given registrations, and one namespace.
 func engineOf(t *testing.T, o Options, objects ...runtime.Object) *Engine {
 	t.Helper()
 	o.Snapshots, o.Schemas = register(objects...), catalogueSchemas
@@ -56,8 +56,8 @@ func engineOf(t *testing.T, o Options, objects ...runtime.Object) *Engine {
 	return e
 }
 
-// TestWhatPoliciesJudge: reviews that are not stored are never judged, and what else is
-// not stored is.
+// TestWhatPoliciesJudge: policies never apply to reviews that are not stored, and apply to all
+// other objects that are not stored.
 func TestWhatPoliciesJudge(t *testing.T) {
 	e := engineOf(t, Options{}, judgedBy("a", demanding("false"), v1.Deny)...)
 	judged := func(resource schema.GroupVersionResource, subresource string, operation admission.Operation) bool {
@@ -99,7 +99,7 @@ func TestWhatPoliciesJudge(t *testing.T) {
 	}
 }
 
-// countingAuthorizer allows everything and counts what it is asked.
+// countingAuthorizer allows everything and counts the questions.
 type countingAuthorizer map[string]int
 
 func (c countingAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -107,8 +107,8 @@ func (c countingAuthorizer) Authorize(_ context.Context, a authorizer.Attributes
 	return authorizer.DecisionAllow, "", nil
 }
 
-// TestEqualQuestionsAreAskedOnce: all policies of a plugin share what the authorizer said
-// about a request. S16.13.
+// TestEqualQuestionsAreAskedOnce: all policies of a plugin share the authorizer's answers for a
+// request. S16.13.
 func TestEqualQuestionsAreAskedOnce(t *testing.T) {
 	const may = `authorizer.group("").resource("pods").check("get").allowed()`
 	rights := countingAuthorizer{}
@@ -137,7 +137,7 @@ func TestEqualQuestionsAreAskedOnce(t *testing.T) {
 	}
 }
 
-// podAttributes are those of the creation of a pod.
+// podAttributes returns the attributes of the creation of a pod.
 func podAttributes(pod *corev1.Pod, name string) admission.Attributes {
 	var object runtime.Object
 	if pod != nil {
@@ -183,15 +183,15 @@ func TestWhoeverAnnotatesFirstIsRecorded(t *testing.T) {
 		t.Fatalf("S17.20 the request is rejected: %v", err)
 	}
 	for key, first := range map[string]string{"a/taken": "by a webhook", "a/free": "by the policy"} {
-		// An annotation that is set takes its own value again, and no other.
+		// An annotation that is set accepts its own value again, and no other.
 		if err := a.AddAnnotation(key, first); err != nil {
 			t.Errorf("S17.20 %s is not %q: %v", key, first, err)
 		}
 	}
 }
 
-// TestWhatIsCounted: how validations and match conditions count, S17.21 to S17.23, and for
-// mutating policies S17.23.
+// TestWhatIsCounted: the metrics of validations and match conditions, S17.21 to S17.23, and S17.23
+// for mutating policies.
 func TestWhatIsCounted(t *testing.T) {
 	objects := judgedBy("counted", func(s *v1.ValidatingAdmissionPolicySpec) {
 		demanding("true", "false", "1 +", "object.none == 1", `lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0))`)(s)
@@ -229,7 +229,7 @@ func TestWhatIsCounted(t *testing.T) {
 	}
 	var metrics []metric
 	for _, action := range []string{"warn", "audit"} {
-		// A true validation counts nothing. What is false, and what fails, is invalid.
+		// A true validation counts nothing. False and failed validations are invalid.
 		metrics = append(metrics, check("S17.21", "counted", "no_error", action, 0)...)
 		metrics = append(metrics, check("S17.22", "counted", "compile_error", action, 1)...)
 		metrics = append(metrics, check("S17.22", "counted", "invalid_error", action, 3)...)
@@ -261,7 +261,7 @@ func TestWhatIsCounted(t *testing.T) {
 }
 
 // TestRejectionsShowValues: the trace of a rejection has the values of the parts that come from the
-// object, and only a request that is rejected is evaluated for it. S17.24.
+// object, and only a rejected request is evaluated for them. S17.24.
 func TestRejectionsShowValues(t *testing.T) {
 	var traces []*trace.Trace
 	e := engineOf(t, Options{Observer: func(t *trace.Trace) { traces = append(traces, t) }}, slices.Concat(

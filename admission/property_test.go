@@ -44,7 +44,7 @@ var (
 	propertySeed = flag.Uint64("seed", 0, "the one set that TestPlanIsWhatHappens makes; 0 means many")
 )
 
-// told is what one review said, as far as a plan says it.
+// told is the content of one review, as far as a plan contains it.
 type told struct {
 	Path       string
 	Review     string
@@ -52,15 +52,15 @@ type told struct {
 	Kind       string
 	Resource   metav1.GroupVersionResource
 	Part       string
-	// Timeout is what the call says it waits.
+	// Timeout is the timeout in the call.
 	Timeout string
-	// ObjectKind is the kind that the objects of the review have.
+	// ObjectKind is the kind of the objects in the review.
 	ObjectKind string
 
 	uid types.UID
 }
 
-// recorder keeps the reviews that the webhooks of one set receive, and allows each.
+// recorder records the reviews that the webhooks of one set receive, and allows each.
 type recorder struct {
 	mu struct {
 		sync.Mutex
@@ -117,7 +117,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	fmt.Fprintf(w, `{"apiVersion":%q,"kind":"AdmissionReview","response":{"uid":%q,"allowed":true}}`, review.APIVersion, asked.UID)
 }
 
-// stamp is a compiled-in plugin that changes objects that ask for it, once.
+// stamp is a built-in admission plugin that changes objects with a marker, once.
 type stamp struct{ *admission.Handler }
 
 func (s stamp) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -146,7 +146,7 @@ func (s stamp) Predict(ctx context.Context, pass registration.Pass, a admission.
 	return nil
 }
 
-// names is a compiled-in plugin that does not like a name.
+// names is a built-in admission plugin that rejects a name.
 type names struct{ *admission.Handler }
 
 func (n names) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
@@ -171,7 +171,7 @@ func (c *current) Acquire(context.Context, snapshot.Subject) (*snapshot.Snapshot
 	return c.Load(), nil
 }
 
-// prophet compares plans with what happens, one random set after the other.
+// prophet compares plans with actual results, one random set after the other.
 type prophet struct {
 	*recorder
 	base      string
@@ -183,12 +183,12 @@ type prophet struct {
 	tally         tally
 }
 
-// tally counts what the random sets came to, so that none of it is missing.
+// tally counts the results of the random sets, so that each kind of result occurs.
 type tally struct {
 	sets, calls, ahead, equivalent, pending, rejected, ignored int
-	// evaluated and denied are policies that were evaluated, and that rejected.
+	// evaluated and denied count policies that were evaluated, and that rejected.
 	evaluated, denied int
-	// mutated are mutations that changed an object, and again are second rounds.
+	// mutated counts mutations that changed an object, and again counts second rounds.
 	mutated, again int
 }
 
@@ -217,8 +217,8 @@ func newProphet(t *testing.T, s *hooktest.Server, prefix string) *prophet {
 	return p
 }
 
-// learn lets the eager engine learn, as it does, that the mutating webhooks change nothing
-// about new pods, so that it calls them ahead of turn.
+// learn teaches the eager engine that the mutating webhooks leave new pods unchanged, so that it
+// calls them ahead of turn.
 func (p *prophet) learn(t *testing.T) {
 	var list []kruntime.Object
 	for _, name := range configurations {
@@ -254,16 +254,16 @@ func (p *prophet) chain(r random, e *Engine) []Plugin {
 			r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		}
 	}
-	// A plan does not foresee the second round, which mutating policies may cause: no step
-	// between them and the webhooks may undo their changes.
+	// A plan does not predict the second round, which mutating policies may cause: no step between
+	// them and the webhooks may undo their changes.
 	at := slices.IndexFunc(mutating, func(p Plugin) bool { return p.Name == MutatingWebhookName })
 	mutating = slices.Insert(mutating, at, Plugin{MutatingPolicyName, e.MutatingPolicies()})
 	lifecycle := Plugin{NamespaceLifecycleName, NewNamespaceLifecycle(randomNamespaces{})}
 	return slices.Concat([]Plugin{lifecycle}, mutating, validating)
 }
 
-// compare plans one random request by one random set, runs it, and returns the
-// differences; empty when there are none.
+// compare plans one random request with one random set, runs it, and returns the differences; empty
+// if there are none.
 func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	r := newRandom(seed)
 	objects := r.registrations(p.base, p.ca, p.prefix)
@@ -302,7 +302,7 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	}
 	followed := trace.New()
 	joined := Chain(chain...)
-	// The log has nothing that the trace has not.
+	// The log contains nothing beyond the trace.
 	ctx = klog.NewContext(trace.NewContext(ctx, followed), klog.Logger{})
 	rejection := joined.Admit(ctx, a, catalogueInterfaces)
 	if rejection == nil {
@@ -328,7 +328,7 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	serial := e == p.serial
 	differ("the reviews that webhooks receive", p.arranged(p.calls(predicted.Steps, a), serial), p.arranged(unforeseen(followed, received), serial))
 	if rejection == nil {
-		// Steps after a rejection are explained, and not compared.
+		// Steps after a rejection are explained, but not compared.
 		differ("webhooks that do not apply", spared(full.Steps), skipped(followed))
 		got, err := pending(a)
 		if err != nil {
@@ -347,7 +347,7 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	return fmt.Sprintf("%s\n%s as %s:\n%s\nthe trace:\n%s\nthe error: %v\n", b.String(), predicted.Request.Operation, predicted.Request.User, printed(full), traceText(followed), rejection), nil
 }
 
-// policyDenial is what a plan says the request is rejected with, if a policy does that.
+// policyDenial returns the rejection in a plan, if a policy is the cause.
 func policyDenial(p *plan.Plan) string {
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.Effect == plan.Reject {
@@ -368,7 +368,7 @@ func printed(p *plan.Plan) string {
 	return b.String()
 }
 
-// acts are the steps that do something.
+// acts returns the steps with an effect.
 func acts(steps []plan.Step) []string {
 	var out []string
 	for i := range steps {
@@ -379,7 +379,7 @@ func acts(steps []plan.Step) []string {
 	return out
 }
 
-// called reports whether a step is one that a trace has a call for, with or without a review.
+// called reports whether a trace has a call for a step, with or without a review.
 func called(s *plan.Step) bool {
 	if s.As == nil {
 		return false
@@ -393,7 +393,7 @@ func called(s *plan.Step) bool {
 	return slices.Contains([]string{plan.NoDryRun.String(), plan.NoSideEffects.String(), plan.NoReviewVersion.String()}, s.Reason.Code)
 }
 
-// outcomes are what becomes of the webhooks that a plan says are called, or fail before.
+// outcomes returns the outcomes of the webhooks that are called in a plan, or fail before.
 func outcomes(steps []plan.Step) []string {
 	var out []string
 	for i := range steps {
@@ -408,7 +408,7 @@ func outcomes(steps []plan.Step) []string {
 	return out
 }
 
-// runs are what the plugins of the engine did.
+// runs returns the runs of the engine's plugins.
 func runs(t *trace.Trace) []*trace.Run {
 	var out []*trace.Run
 	for _, s := range t.Steps() {
@@ -419,7 +419,7 @@ func runs(t *trace.Trace) []*trace.Run {
 	return out
 }
 
-// foreseen are the runs that a plan is about: those of the first round.
+// foreseen returns the runs of the first round, which a plan covers.
 func foreseen(t *trace.Trace) []*trace.Run {
 	return slices.DeleteFunc(runs(t), func(r *trace.Run) bool { return r.Round > 0 })
 }
@@ -438,14 +438,14 @@ func unforeseen(t *trace.Trace, received []told) []told {
 	return slices.DeleteFunc(slices.Clone(received), func(r told) bool { return again[r.uid] })
 }
 
-// happened is what became of the webhooks that a trace has.
+// happened returns the outcomes of the webhooks in a trace.
 func happened(t *trace.Trace) []string {
 	var out []string
 	for _, run := range foreseen(t) {
 		for i := range run.Calls {
 			c := &run.Calls[i]
 			if c.UID == "" && c.Spared() && c.Reason == "" {
-				// A soft webhook whose tests could not be made.
+				// A webhook that is not enforced, and one of whose tests failed with an error.
 				continue
 			}
 			effect := plan.Call
@@ -461,7 +461,7 @@ func happened(t *trace.Trace) []string {
 	return out
 }
 
-// spared are the webhooks that have a rule for the request and do not apply, with the
+// spared returns the webhooks in a plan that have a rule for the request and do not apply, with the
 // reason.
 func spared(steps []plan.Step) []string {
 	var out []string
@@ -477,7 +477,7 @@ func spared(steps []plan.Step) []string {
 	return out
 }
 
-// skipped are the same, by a trace.
+// skipped returns the same from a trace.
 func skipped(t *trace.Trace) []string {
 	var out []string
 	for _, run := range foreseen(t) {
@@ -493,7 +493,7 @@ func skipped(t *trace.Trace) []string {
 	return out
 }
 
-// calls are the reviews that a plan says webhooks will receive.
+// calls returns the reviews that webhooks will receive according to a plan.
 func (p *prophet) calls(steps []plan.Step, a admission.Attributes) []told {
 	var out []told
 	for i := range steps {
@@ -518,7 +518,7 @@ func (p *prophet) calls(steps []plan.Step, a admission.Attributes) []told {
 	return out
 }
 
-// arranged sorts what does not have an order: webhooks that are called at the same time.
+// arranged sorts elements without an order: webhooks that are called concurrently.
 func (p *prophet) arranged(list []told, serial bool) []told {
 	source := func(t *told) string {
 		kind, _, _ := strings.Cut(strings.TrimPrefix(t.Path, p.prefix+"/"), "/")
@@ -537,14 +537,14 @@ func (p *prophet) arranged(list []told, serial bool) []told {
 	return list
 }
 
-// review names one review: by webhook and uid. Those of v1alpha1 have no uid.
+// review identifies one review by webhook and uid. Reviews of v1alpha1 have no uid.
 type review struct {
 	path string
 	uid  types.UID
 }
 
-// untraced compares the reviews that webhooks received with those of the trace, and
-// returns the differences.
+// untraced compares the reviews that webhooks received with the reviews in the trace, and returns
+// the differences.
 func (p *prophet) untraced(t *trace.Trace, received []told) string {
 	var b strings.Builder
 	known := map[review]int{}
@@ -580,7 +580,7 @@ func (p *prophet) untraced(t *trace.Trace, received []told) string {
 	return b.String()
 }
 
-// pended are the initializers that the object gets, by a plan.
+// pended returns the initializers of the object in a plan.
 func pended(steps []plan.Step) []string {
 	var out []string
 	for i := range steps {
@@ -591,7 +591,7 @@ func pended(steps []plan.Step) []string {
 	return out
 }
 
-// pending are those that the object has.
+// pending returns the initializers of the object.
 func pending(a admission.Attributes) ([]string, error) {
 	if a.GetObject() == nil {
 		return nil, nil
@@ -649,11 +649,11 @@ func (p *prophet) count(predicted *plan.Plan, t *trace.Trace, rejection error) {
 	}
 }
 
-// For all registrations and requests, the plan of a request says which webhooks will be
-// called and what the reviews will say, which initializers the object will get, and whether
-// the request will be rejected before any webhook objects; and every review that a webhook
-// received is in the trace of the request, once. The webhooks here allow everything and
-// change nothing: no plan can know their answers.
+// For all registrations and requests, the plan of a request has the webhooks that will be called
+// with the content of the reviews, the initializers of the object, and the rejection of the request
+// unless a webhook causes it; and every review that a webhook received is in the trace of the
+// request, once. The webhooks here allow everything and change nothing: no plan can know their
+// answers.
 func TestPlanIsWhatHappens(t *testing.T) {
 	s := hooktest.New(t)
 	workers := min(runtime.GOMAXPROCS(0), 4)
@@ -681,7 +681,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	var all sync.WaitGroup
 	for _, p := range prophets {
 		all.Go(func() {
-			// After a few counterexamples there is nothing to learn from more.
+			// A few counterexamples are enough.
 			for failed.Load() < 5 {
 				seed := next.Add(1)
 				if seed > *propertySets {

@@ -2,6 +2,6 @@
 
 package admission
 
-// randomSets is how many random sets a test makes unless told otherwise. The race detector
-// makes each several times as slow.
+// randomSets is the default number of random sets in a test. The race detector makes each several
+// times as slow.
 const randomSets = 2000

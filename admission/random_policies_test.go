@@ -14,12 +14,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// validations are like conditions, and true more often.
+// validations are like conditions, but more often true.
 var validations = append([]string{
 	`true`, `true`, `true`, `true`, `variables.v`, `namespaceObject == null || namespaceObject.metadata.name == request.namespace`,
 }, conditions...)
 
-// paramsOfSets are the objects that random policies refer to.
+// paramsOfSets are the params of random policies.
 var paramsOfSets = func() (list randomParams) {
 	for _, name := range []string{"one", "two", "three"} {
 		u := &unstructured.Unstructured{}
@@ -61,7 +61,7 @@ func (r random) match() *v1.MatchResources {
 	return m
 }
 
-// policies makes ValidatingAdmissionPolicies with bindings, some of which lead nowhere.
+// policies returns ValidatingAdmissionPolicies with bindings, some of them without a policy.
 func (r random) policies() []runtime.Object {
 	var list []runtime.Object
 	names := []string{"p", "q", "r"}
@@ -116,8 +116,8 @@ func (r random) policies() []runtime.Object {
 	return list
 }
 
-// mutations are expressions of mutating policies. They give the same whenever they are
-// evaluated, so that a second round changes nothing more.
+// mutations are expressions of mutating policies. They give the same result in every evaluation, so
+// that a second round changes nothing more.
 var mutations = []v1.Mutation{
 	labelling("mutated", "'yes'"), labelling("mutated", "request.operation"), labelling("team", "'red'"), labelling("team", "'blue'"),
 	labelling("param", "string(has(object.metadata.name))"), labelling("bad", "object.none"), applying("Object{none: 1}"),
@@ -126,7 +126,7 @@ var mutations = []v1.Mutation{
 	patching(`[JSONPatch{op: "add", path: "/none", value: 1}]`),
 }
 
-// mutatingPolicies makes MutatingAdmissionPolicies with bindings.
+// mutatingPolicies returns MutatingAdmissionPolicies with bindings.
 func (r random) mutatingPolicies() []runtime.Object {
 	var list []runtime.Object
 	names := []string{"m", "n", "o"}
@@ -170,7 +170,7 @@ func (r random) mutatingPolicies() []runtime.Object {
 	return list
 }
 
-// foretold is what a plan says of the policies that are evaluated, or cannot be.
+// foretold returns the evaluated policies of a plan, and the policies that cannot be evaluated.
 func foretold(steps []plan.Step) []string {
 	var out []string
 	for i := range steps {
@@ -197,7 +197,7 @@ func foretold(steps []plan.Step) []string {
 	return out
 }
 
-// evaluated is the same, by a trace.
+// evaluated returns the same from a trace.
 func evaluated(t *trace.Trace) []string {
 	param := func(p *trace.Param) string {
 		if p == nil {

@@ -22,17 +22,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// random makes registrations and requests. The same seed makes the same ones.
+// random generates registrations and requests. The same seed generates the same ones.
 type random struct{ *rand.Rand }
 
 func newRandom(seed uint64) random { return random{rand.New(rand.NewPCG(seed, 11))} }
 
-// in returns true once in n times, at random.
+// in returns true with probability 1/n.
 func (r random) in(n int) bool { return r.IntN(n) == 0 }
 
 func pick[T any](r random, list ...T) T { return list[r.IntN(len(list))] }
 
-// some picks one to three of a list; in half of the cases it is the wildcard.
+// some returns one to three elements of a list; in half of the cases it returns the wildcard.
 func some[T ~string](r random, list ...T) []T {
 	if r.in(2) {
 		return []T{"*"}
@@ -53,8 +53,8 @@ func maybe[T any](r random, n int, value T) *T {
 	return &value
 }
 
-// conditions are expressions that are true, false, fail, do not compile, and ask for
-// everything that differs between kinds, objects and requests.
+// conditions are expressions that are true, false, fail, do not compile, and depend on everything
+// that differs between kinds, objects and requests.
 var conditions = []string{
 	`true`, `true`, `true`, `false`, `object.none == 1`, `object ==`,
 	`object.apiVersion == "apps/v1"`, `object.apiVersion == "extensions/v1beta1"`, `object.kind == "Scale"`,
@@ -85,7 +85,7 @@ func (r random) selector() *metav1.LabelSelector {
 	case 3:
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	case 4:
-		// It cannot be read. Validation refuses it, and yet it may be stored.
+		// The selector cannot be parsed. Validation rejects it, but it may still be stored.
 		if r.in(6) {
 			return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}}
 		}
@@ -126,7 +126,7 @@ func (r random) rules() []v1.RuleWithOperations {
 	return rules
 }
 
-// webhook makes a webhook at a path of a server. Names repeat, as v1beta1 allows.
+// webhook returns a webhook at a path of a server. Names repeat, as v1beta1 allows.
 func (r random) webhook(base string, ca []byte, path string) v1.MutatingWebhook {
 	url := base + "/" + path
 	w := v1.MutatingWebhook{
@@ -154,13 +154,13 @@ func hookPath(prefix, kind, configuration string, index int) string {
 	return fmt.Sprintf("%s/%s/%s/%d", prefix, kind, configuration, index)
 }
 
-// The configurations of random registrations, and how many hooks each has at most.
+// The configurations of random registrations, and the maximum number of webhooks in each.
 var configurations = []string{"a", "b", "c"}
 
 const maxHooks = 4
 
-// registrations makes a set of registrations of all sources and versions, as a server
-// stores them.
+// registrations returns a set of registrations of all sources and versions, as a server stores
+// them.
 func (r random) registrations(base string, ca []byte, prefix string) []runtime.Object {
 	var list []runtime.Object
 	add := func(o runtime.Object, version string) {
@@ -253,8 +253,8 @@ func (r random) initializers(name string) runtime.Object {
 	return c
 }
 
-// randomNamespaces are the namespaces of requests: some are in the cache, one is only
-// stored, one is going, one cannot be read; any other is not there.
+// randomNamespaces are the namespaces of requests: some are in the cache, one is only stored, one
+// is being deleted, one cannot be read; no others exist.
 type randomNamespaces struct{}
 
 func (randomNamespaces) Cached(name string) *corev1.Namespace {
@@ -298,7 +298,7 @@ func (alice) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.D
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// attributes makes a request.
+// attributes returns a request.
 func (r random) attributes() (admission.Attributes, error) {
 	s := pick(r, catalogue...)
 	for len(s.operations) == 0 {
@@ -306,7 +306,7 @@ func (r random) attributes() (admission.Attributes, error) {
 	}
 	operation := pick(r, s.operations...)
 	if r.in(4) {
-		// The engine has learned about these hooks, and may call them ahead of turn.
+		// The engine has learned about these webhooks, and may call them ahead of turn.
 		s, operation = catalogue[0], admission.Create
 	}
 	name := pick(r, "web", "web", "web", "x", "y", "shop", "default", "forbidden")
@@ -328,14 +328,14 @@ func (r random) attributes() (admission.Attributes, error) {
 		content, old = r.content(namespace, name, true), r.content(namespace, name, false)
 	case admission.Delete:
 		if old = r.content(namespace, name, false); r.in(10) {
-			// A collection, as the first object of it.
+			// A collection, represented by its first object.
 			old, name = nil, ""
 		}
 	case admission.Connect:
 		content = map[string]any{"command": []any{"sh"}}
 	}
 	if s.resource.Resource == "namespaces" && !s.namespaced {
-		// As the library has it.
+		// As in k8s.io/apiserver.
 		namespace = name
 	}
 	object, err := s.held(content)
@@ -357,7 +357,7 @@ func (r random) attributes() (admission.Attributes, error) {
 		optionsOf(operation, dryRun), dryRun, &user.DefaultInfo{Name: pick(r, "alice", "bob", "carol")}), nil
 }
 
-// optionsOf are the options that a server hands to admission.
+// optionsOf returns the options that a server passes to admission.
 func optionsOf(operation admission.Operation, dryRun bool) runtime.Object {
 	var all []string
 	if dryRun {
@@ -375,7 +375,7 @@ func optionsOf(operation admission.Operation, dryRun bool) runtime.Object {
 	return nil
 }
 
-// content makes the content of an object, as a user writes it.
+// content returns the content of an object, as a user writes it.
 func (r random) content(namespace, name string, mayBreak bool) map[string]any {
 	metadata := map[string]any{"name": name}
 	if namespace != "" {
@@ -404,7 +404,7 @@ func (r random) content(namespace, name string, mayBreak bool) map[string]any {
 	return content
 }
 
-// preset writes a list of initializers, once in n times, as a caller may.
+// preset writes a list of initializers with probability 1/n, as a client may.
 func (r random) preset(object runtime.Object, n int) {
 	if _, ok := object.(metav1.Object); !ok || !r.in(n) {
 		return

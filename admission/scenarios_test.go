@@ -38,7 +38,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the plans, traces and objects in testdata")
 
-// hooksHost is where the webhooks of scenarios are. External hooks are behind the service
+// hooksHost is the host of the webhooks of scenarios. External hooks are behind the service
 // default/hooks.
 const hooksHost = "https://hooks.example.com"
 
@@ -46,15 +46,14 @@ const hooksHost = "https://hooks.example.com"
 type scenario struct {
 	registrations []runtime.Object
 	namespaces    scenarioNamespaces
-	// answers are what the webhook at a path answers, one call after the other; the last
-	// answer is given from then on. One without answers allows everything.
+	// answers are the answers of the webhook at a path, one call after the other; the last answer
+	// is repeated. A webhook without answers allows everything.
 	answers map[string][]answer
 	request scenarioRequest
-	// params are the objects that policies refer to.
+	// params are the params of policies.
 	params randomParams
-	// plan, trace and object are what is expected, and answer what the client gets: the
-	// status of a rejection, warnings, and what the audit event is given. The trace has to
-	// be there.
+	// plan, trace and object are the expected results, and answer the expected response: the status
+	// of a rejection, warnings, and the additions to the audit event. The trace is required.
 	plan, trace, object, answer *txtar.File
 }
 
@@ -70,11 +69,10 @@ type scenarioRequest struct {
 	DryRun      bool           `json:"dryRun"`
 	Object      map[string]any `json:"object"`
 	OldObject   map[string]any `json:"oldObject"`
-	// TimeoutSeconds is how long the request may take; 0 means for ever.
+	// TimeoutSeconds is the time limit of the request; 0 means none.
 	TimeoutSeconds float64 `json:"timeoutSeconds"`
-	// EarlierRequests is how many requests like this one came before, which all webhooks
-	// allowed without a change: the engine learns from them which webhooks it may call
-	// ahead of their turn.
+	// EarlierRequests is the number of earlier requests like this one, which all webhooks allowed
+	// without a change: the engine learns from them which webhooks it may call ahead of their turn.
 	EarlierRequests int `json:"earlierRequests"`
 }
 
@@ -88,7 +86,7 @@ type answer struct {
 	// HTTP is the status code of an answer that is not a review. It is then the webhook's only
 	// answer.
 	HTTP int `json:"http"`
-	// AfterSeconds is how long the answer takes.
+	// AfterSeconds is the delay of the answer.
 	AfterSeconds float64 `json:"afterSeconds"`
 }
 
@@ -103,11 +101,10 @@ func (n scenarioNamespaces) Live(_ context.Context, name string) (*corev1.Namesp
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 }
 
-// TestScenarios sends the requests of the files in testdata/trace through the recommended
-// chain, with webhooks that answer as the file says, and compares the trace with that of
-// the file; and the plan and the resulting object, if the file has them. The comment on top
-// says what the file proves. Webhooks are called over HTTPS, in memory, and time passes as
-// fast as it can.
+// TestScenarios sends the requests of the files in testdata/trace through the recommended chain,
+// with the webhook answers of the file, and compares the trace with the trace of the file; and the
+// plan and the resulting object, if the file has them. The comment at the top describes the proof.
+// Webhooks are called over HTTPS, in memory, and time is simulated.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/trace/*/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -193,7 +190,7 @@ func unmarshal(t *testing.T, data []byte, into any) {
 	}
 }
 
-// documents are the documents of a YAML file.
+// documents returns the documents of a YAML file.
 func documents(t *testing.T, data []byte) []map[string]any {
 	t.Helper()
 	var out []map[string]any
@@ -205,7 +202,7 @@ func documents(t *testing.T, data []byte) []map[string]any {
 	return out
 }
 
-// direct makes webhooks be reached at the server of the test.
+// direct directs calls of webhooks to the server of the test.
 func direct(registered map[string]any, s *hooktest.Server) {
 	for _, field := range []string{"webhooks", "externalAdmissionHooks"} {
 		list, _ := registered[field].([]any)
@@ -222,7 +219,7 @@ func direct(registered map[string]any, s *hooktest.Server) {
 	}
 }
 
-// serve answers as the scenario says. While it is quiet, every webhook allows everything.
+// serve gives the answers of the scenario. While quiet is true, every webhook allows everything.
 func (c *scenario) serve(s *hooktest.Server, quiet *bool) {
 	paths := map[string]registration.Source{}
 	for _, obj := range c.registrations {
@@ -305,7 +302,7 @@ func (c *scenario) run(t *testing.T, s *hooktest.Server) {
 			defer cancel()
 		}
 		followed := trace.New()
-		// The log has nothing that the trace has not.
+		// The log contains nothing beyond the trace.
 		ctx = klog.NewContext(trace.NewContext(ctx, followed), klog.Logger{})
 		answered = answerOf{}
 		ctx = warning.WithWarningRecorder(ctx, &answered)
@@ -355,7 +352,7 @@ func (c *scenario) expect(t *testing.T, want *txtar.File, got string) {
 	}
 }
 
-// attributes are the request as a server hands it to admission.
+// attributes returns the request as a server passes it to admission.
 func (r *scenarioRequest) attributes(t *testing.T) admission.Attributes {
 	t.Helper()
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
@@ -382,7 +379,7 @@ func (r *scenarioRequest) attributes(t *testing.T) admission.Attributes {
 	return nil
 }
 
-// answerOf is what became of a request, as its client and the audit log see it.
+// answerOf is the result of a request for its client and the audit log.
 type answerOf struct {
 	lines []string
 }
@@ -408,7 +405,7 @@ func (r *answerOf) rejected(err error) {
 	}
 }
 
-// annotated notes what the audit event is given.
+// annotated records the additions to the audit event.
 type annotated struct {
 	admission.Attributes
 	answer *answerOf

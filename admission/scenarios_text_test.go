@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// The scenarios write a trace in few words: no times and no ID, so that two traces of the same
-// events have the same text. What people see of a trace is in internal/view.
+// The scenarios write a trace briefly: no times and no ID, so that two traces of the same events
+// have the same text. The traces for people are in internal/view.
 
 // traceText has a line for each step, and below it one for each webhook.
 func traceText(t *trace.Trace) string {
@@ -37,7 +37,7 @@ func traceText(t *trace.Trace) string {
 	return b.String()
 }
 
-// passText names a pass. The validating pass has one round.
+// passText returns the name of a pass. The validating pass has one round.
 func passText(p registration.Pass, round int) string {
 	if round > 0 {
 		return p.String() + " pass, second round"
@@ -45,7 +45,7 @@ func passText(p registration.Pass, round int) string {
 	return p.String() + " pass"
 }
 
-// runText describes a run. The record is the one of its step.
+// runText describes a run. record is the record of its step.
 func runText(r *trace.Run, record *trace.StepRecord) string {
 	var b strings.Builder
 	q := &r.Request
@@ -203,8 +203,8 @@ func judgementText(j *trace.JudgementRecord) string {
 	return b.String()
 }
 
-// writeMutations writes what the mutations of a mutating policy did, one line for each. Failed
-// mutations are among the consequences.
+// writeMutations writes one line for each mutation of a mutating policy. Failed mutations are among
+// the consequences.
 func writeMutations(b *strings.Builder, e *trace.EvaluationRecord) {
 	for i := range e.Mutations {
 		m := &e.Mutations[i]
@@ -226,7 +226,7 @@ func writeMutations(b *strings.Builder, e *trace.EvaluationRecord) {
 	}
 }
 
-// changesText describes what a mutating policy changed.
+// changesText describes the changes by a mutating policy.
 func changesText(j *trace.JudgementRecord) string {
 	changed, spared := 0, 0
 	for i := range j.Evaluations {
@@ -280,7 +280,7 @@ func denied(j *trace.JudgementRecord) bool {
 	return slices.ContainsFunc(j.Consequences, func(c trace.ConsequenceRecord) bool { return c.Denied })
 }
 
-// operations are those of a patch as JSON, as they were written.
+// operations returns the operations of a patch in their original JSON.
 func operations(patch []trace.PatchOperation) []byte {
 	patch = slices.Clone(patch)
 	for i := range patch {

@@ -22,8 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// handled has a handler serve a request behind Traced, and returns the answer and the
-// traces.
+// handled passes a request to a handler behind Traced, and returns the response and the traces.
 func handled(t *testing.T, method string, info *request.RequestInfo, handle http.HandlerFunc) (*httptest.ResponseRecorder, []*trace.Trace) {
 	t.Helper()
 	var traces []*trace.Trace
@@ -69,7 +68,8 @@ func TestRequestsAreTraced(t *testing.T) {
 	}
 }
 
-// A trace has the code of the response, and the reason of an error in each encoding, in however many parts it is written.
+// A trace has the code of the response, and the reason of an error in each encoding, even if it is
+// written in several parts.
 func TestATraceHasTheResponse(t *testing.T) {
 	status := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "configmaps"}, "web").Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
@@ -123,8 +123,8 @@ func TestATraceHasTheResponse(t *testing.T) {
 	}
 }
 
-// A request whose time is over is answered while admission goes on. Run with -race, this
-// fails if both touch the headers.
+// A request that times out gets a response while admission continues. Run with -race, this test
+// fails if both access the headers.
 func TestALateStepTouchesNoHeader(t *testing.T) {
 	step, late := make(chan struct{}), make(chan struct{})
 	_, traces := handled(t, "POST", &request.RequestInfo{}, func(w http.ResponseWriter, r *http.Request) {

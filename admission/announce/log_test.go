@@ -34,7 +34,7 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
-// An announcement must outlast the requests that are judged by a read.
+// An announcement must outlast the requests that use a read.
 func TestCovers(t *testing.T) {
 	const stale = 5 * time.Second
 	for _, tt := range []struct {
@@ -105,7 +105,7 @@ func TestObserve(t *testing.T) {
 	if len(said.Adopted) != Remembered || said.Newest() != 20*Remembered {
 		t.Errorf("%d are remembered, the newest is %d", len(said.Adopted), said.Newest())
 	}
-	// Since is when a revision was in force at the latest.
+	// Since is the latest time at which a revision was in use.
 	for revision, minute := range map[int64]int{500: 50, 491: 50, 501: 51, 1: Remembered + 1} {
 		if at := said.Since(revision); at == nil || !at.Equal(noon.Add(time.Duration(minute)*time.Minute+time.Second)) {
 			t.Errorf("revision %d is in force since %v, want minute %d", revision, at, minute)
@@ -165,7 +165,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// mainServer notes what it is asked for.
+// mainServer records its requests.
 type mainServer struct {
 	mu     sync.Mutex
 	fails  bool
@@ -265,8 +265,8 @@ func TestNothingIsReadWithoutAnAnnouncement(t *testing.T) {
 	}
 }
 
-// A registration that becomes active during the read would not wait for this server, which the
-// main server does not know yet.
+// A registration that becomes active during the read would not wait for this server, which the main
+// server does not know yet.
 func TestAReadThatBeganWithoutAnAnnouncementDoesNotCount(t *testing.T) {
 	l := NewLog("a", time.Second, nil)
 	reads := Covered(readerFunc(func() { l.Renewed(time.Now()) }), l.Covers)
@@ -284,7 +284,7 @@ func TestAReadThatBeganWithoutAnAnnouncementDoesNotCount(t *testing.T) {
 }
 
 // An older main server calls webhooks for announcements. A webhook that is down rejects them, and
-// this server recovers when the webhook does, in strict mode as well.
+// this server recovers when the webhook does, including in strict mode.
 func TestAServerRecoversWithTheWebhookOfTheMainServer(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		t.Run(fmt.Sprintf("strict %v", strict), func(t *testing.T) {

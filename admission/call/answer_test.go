@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What an answer counts as that is read to its end, or not.
+// The class of an answer that is read to its end, or not.
 func TestAnswersHaveAClass(t *testing.T) {
 	allowed := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"` + string(testUID) + `","allowed":true}}`
 	over, cancel := context.WithCancel(t.Context())

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// BenchmarkCall compares a call with a bare round trip of the same bytes over the
-// same kind of connection, to a server that reads and answers.
+// BenchmarkCall compares a call with a plain round trip of the same bytes over the same kind of
+// connection, to a server that reads and answers.
 func BenchmarkCall(b *testing.B) {
 	ca := newAuthority(b, "ca")
 	answer := fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":%q,"allowed":true}}`, testUID)

@@ -53,9 +53,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestBreaker plays calls (S7.16), one word each. A word is what came of the call: ok,
-// fail, gone (the client left), or not, when it was not made; or a time that
-// passes, or @PLACE, which is where the server is from then on.
+// TestBreaker replays calls (S7.16), one word each. A word is the result of the call: ok, fail,
+// gone (the client disconnected), or not, if it was not made; or an elapsed time, or @PLACE, the
+// server's place from then on.
 func TestBreaker(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -90,7 +90,7 @@ func TestBreaker(t *testing.T) {
 						place = []string{word[1:]}
 						continue
 					}
-					// The order in which endpoints are named means nothing.
+					// The order of the endpoints does not matter.
 					place = slices.Clone(place)
 					slices.Reverse(place)
 					probe, err := b.allow(time.Now(), place)
@@ -115,10 +115,10 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestCircuit has servers that fail in one way, and calls them (S7.16).
+// TestCircuit calls servers that fail in one way (S7.16).
 func TestCircuit(t *testing.T) {
 	const at = "hook.example.com"
-	// A webhook answers when there is no dial; else there is no connection to it.
+	// If dial is nil, the webhook answers; otherwise there is no connection to it.
 	type dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	refuses := func(_ context.Context, network, _ string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -204,8 +204,8 @@ func TestCircuit(t *testing.T) {
 	}
 }
 
-// TestCircuitIsClosedByAnAnswer lets a server come back, on other endpoints: it
-// is called at once (S7.16). Then it goes, and comes back on the same ones.
+// TestCircuitIsClosedByAnAnswer lets a server recover on other endpoints: it is called at once
+// (S7.16). Then it fails again, and recovers on the same endpoints.
 func TestCircuitIsClosedByAnAnswer(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	up := serve(t, ca.serving(t, "check.shop.svc"), http.HandlerFunc(allow), nil).Listener.Addr().String()
@@ -278,7 +278,7 @@ func TestCircuitIsClosedByAnAnswer(t *testing.T) {
 	}
 }
 
-// TestAServerThatIsForgottenIsNoLongerOpen keeps gauges right.
+// TestAServerThatIsForgottenIsNoLongerOpen checks that gauges stay correct.
 func TestAServerThatIsForgottenIsNoLongerOpen(t *testing.T) {
 	open := 0
 	c := newCaller(t, Options{maxTargets: 1, Observe: func(c Circuit) {

@@ -84,8 +84,8 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
-// bubble runs a test with time under control against an in-memory server that is
-// valid for hook.example.com.
+// bubble runs a test with simulated time against an in-memory server that is valid for
+// hook.example.com.
 func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, c *Caller, hook *registration.Entry)) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := newAuthority(t, "ca")
@@ -199,8 +199,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestConnectingIsLimited has servers that take a connection and no more, or not
-// even that.
+// TestConnectingIsLimited has servers that accept a connection and do no more, or not even that.
 func TestConnectingIsLimited(t *testing.T) {
 	cases := []struct {
 		name     string
@@ -322,8 +321,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A webhook gets the trace context of the request that it is called for, and nothing of the
-// kind when the request has none.
+// A webhook gets the trace context of its API request, and none if the request has none.
 func TestTraceContextIsPassedOn(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	seen := make(chan http.Header, 1)

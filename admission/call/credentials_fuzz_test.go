@@ -12,11 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// FuzzKubeconfig: S8.12 to S8.19. Loading a kubeconfig file never panics, with any
-// content; an error names the file; the files that users name are absolute
-// then; and every target finds the user that a list of all names for it, written down
-// in the order in which they count, finds first. The fields of such a user make a client
-// configuration, or an error.
+// FuzzKubeconfig: S8.12 to S8.19. Loading a kubeconfig file never panics, with any content; an
+// error names the file; the files of an accepted kubeconfig's users have absolute names; and for
+// every target the result is the first existing user in a list of all names for it, written down in
+// the order of precedence. The fields of such a user give a client configuration, or an error.
 func FuzzKubeconfig(f *testing.F) {
 	const head = "apiVersion: v1\nkind: Config\n"
 	for _, seed := range []string{
@@ -88,8 +87,7 @@ func FuzzKubeconfig(f *testing.F) {
 	})
 }
 
-// namesOf lists the names of users that mean a target, the first first (S8.14, S8.16
-// and S8.16a).
+// namesOf lists the user names for a target in order of precedence (S8.14, S8.16 and S8.16a).
 func namesOf(cc *registration.ClientConfig, u *url.URL) []string {
 	host, port := u.Hostname(), u.Port()
 	if port == "" {

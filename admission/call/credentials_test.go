@@ -140,7 +140,7 @@ func TestLoadCredentials(t *testing.T) {
 	}
 }
 
-// whoami answers reviews with what its server said about the client.
+// whoami answers reviews with a description of the client from its server.
 func whoami(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	who := []string{r.Header.Get("Authorization")}
@@ -232,8 +232,7 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
 	})
 }
 
-// TestPodCredentials: the roots that come with the pod's credentials count besides
-// the bundle (S8.5).
+// TestPodCredentials: the roots of the pod's credentials count in addition to the bundle (S8.5).
 func TestPodCredentials(t *testing.T) {
 	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
 	s := serve(t, ca.serving(t, "kubernetes.default.svc"), http.HandlerFunc(whoami), nil)
@@ -267,8 +266,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		s.TLS.ClientAuth, s.TLS.ClientCAs = tls.VerifyClientCertIfGiven, clients
 	})
 	dir := t.TempDir()
-	// turn replaces the files; each turn has its own time, as files that change
-	// in real life do.
+	// turn replaces the files; each turn has its own modification time, as in practice.
 	turn := func(n int, token string) {
 		certPEM, keyPEM := ca.pair(t, time.Now().Add(time.Hour), token)
 		for name, content := range map[string]string{"token": token, "crt": string(certPEM), "key": string(keyPEM)} {

@@ -37,8 +37,7 @@ func respond(status int, contentType, body string, header ...string) http.Handle
 	}
 }
 
-// TestFaults holds the rows of S7.4 that concern calling, each with a server that
-// misbehaves in that way.
+// TestFaults has the rows of S7.4 for calls, each with a server that fails in that way.
 func TestFaults(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	good := ca.serving(t, "127.0.0.1", "localhost")

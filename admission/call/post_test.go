@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Post sends any body the way that reviews go: with the headers it was given and no
-// query, to the first endpoint that takes a connection (S8.4), by the service's name
-// (S8.2), to a clean path (S3.2), without following redirects.
+// Post sends any body like a review: with the given headers and no query, to the first endpoint
+// that accepts a connection (S8.4), with the service's name (S8.2), to a clean path (S3.2), without
+// following redirects.
 func TestPost(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	type request struct{ Host, Path, Query, Agent, Type, Body string }
@@ -50,7 +50,7 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// A Post that fails says how, and what Read says is its cause.
+// A failed Post describes the failure, and the error of Read is its cause.
 func TestPostFails(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	odd := errors.New("odd answer")

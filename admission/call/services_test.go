@@ -23,8 +23,7 @@ func service(spec corev1.ServiceSpec) *corev1.Service {
 
 func ports(p ...corev1.ServicePort) []corev1.ServicePort { return p }
 
-// slice makes an EndpointSlice; endpoints are addresses, those that start with "!"
-// are not ready.
+// slice returns an EndpointSlice; addresses in endpoints that start with "!" are not ready.
 func slice(port string, number int32, endpoints ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number}}}
 	for _, e := range endpoints {

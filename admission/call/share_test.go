@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// What answers take of the memory, which request waits for it, and which one fails (S4.22).
+// The memory taken by answers, the request that waits for it, and the request that fails (S4.22).
 func TestShares(t *testing.T) {
 	const mib = 1 << 20
-	// free reports whether so much of a semaphore is not in use.
+	// free reports whether a semaphore has the given size available.
 	free := func(s *semaphore.Weighted, size int64) bool {
 		if !s.TryAcquire(size) {
 			return false
@@ -32,7 +32,7 @@ func TestShares(t *testing.T) {
 		return s
 	}
 	target := func() *semaphore.Weighted { return semaphore.NewWeighted(maxOfTarget) }
-	// fill takes all memory for first answers, with targets of their own.
+	// fill reserves all memory for first answers, with separate targets.
 	fill := func(t *testing.T, m *memory) (*Share, *Share) {
 		a, b := share(m), share(m)
 		for _, s := range []*Share{a, b} {
@@ -163,8 +163,8 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// Answers are read whole, whether they say how long they are or not, and take memory according to
-// their length and to what is in them (S4.21, S4.22).
+// Answers are read completely, whether or not they declare their length, and take memory according
+// to their length and content (S4.21, S4.22).
 func TestLargeAnswersTakeMemory(t *testing.T) {
 	m := newMemory()
 	for _, chunked := range []bool{false, true} {

@@ -94,7 +94,7 @@ func TestSlotsForesee(t *testing.T) {
 			for range tt.queued {
 				s.mu.queue = append(s.mu.queue, &waiter{deadline: now})
 			}
-			// Those that can wait longer do not matter.
+			// Waiting calls with later deadlines do not matter.
 			s.mu.queue = append(s.mu.queue, &waiter{deadline: now.Add(time.Hour)})
 			err := s.foresee(now, now.Add(tt.left))
 			if (err == nil) != tt.ok {
@@ -107,8 +107,8 @@ func TestSlotsForesee(t *testing.T) {
 	}
 }
 
-// A burst of calls after a pause says nothing about how long calls take: those
-// without a place wait for one.
+// A burst of calls after a pause does not show the duration of calls: calls without a slot wait for
+// one.
 func TestABurstAfterAPauseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slots{name: "hook:443", max: 2}
@@ -144,8 +144,8 @@ func TestABurstAfterAPauseWaits(t *testing.T) {
 	})
 }
 
-// TestCallsUnderWayAreBounded calls a webhook that takes its time more often at
-// once than is allowed: all are answered, never more than the bound at once (S7.17).
+// TestCallsUnderWayAreBounded makes more concurrent calls of a slow webhook than allowed: all are
+// answered, never more than the bound at once (S7.17).
 func TestCallsUnderWayAreBounded(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	var now, most atomic.Int32
@@ -176,7 +176,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// TestACallWithoutAPlaceFails fills all places with calls that hang (S7.17).
+// TestACallWithoutAPlaceFails fills all slots with calls that hang (S7.17).
 func TestACallWithoutAPlaceFails(t *testing.T) {
 	bubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -220,9 +220,8 @@ func TestACallWithoutAPlaceFails(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsIsBoundedInBytes fills the places of two webhook servers with calls
-// that hang (S7.17): calls that wait for either count, and a call that need not wait is not
-// refused.
+// TestWhatWaitsIsBoundedInBytes fills the slots of two webhook servers with calls that hang
+// (S7.17): calls that wait for either count, and a call that need not wait is not refused.
 func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
 	bubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -248,7 +247,7 @@ func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
 		for range 4 {
 			hang(h)
 		}
-		// It has another server's place.
+		// It has a slot of another server.
 		hang(&another)
 		if got := c.waiting.held.Load(); got != 3*size {
 			t.Errorf("%d bytes wait, want %d", got, 3*size)

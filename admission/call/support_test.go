@@ -27,7 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// authority signs certificates for test servers and clients.
+// authority is a CA for test servers and clients.
 type authority struct {
 	key    *ecdsa.PrivateKey
 	cert   *x509.Certificate
@@ -56,8 +56,7 @@ func newAuthority(tb testing.TB, name string) *authority {
 	return &authority{key, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// pair returns a certificate and its key in PEM, valid for the names and, besides,
-// for being a client of that name.
+// pair returns a certificate and its key in PEM, valid as a server for the names, and as a client.
 func (a *authority) pair(tb testing.TB, end time.Time, names ...string) (certPEM, keyPEM []byte) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -143,7 +142,7 @@ func serviceHook(port int32, path string, ca []byte) *registration.Entry {
 	return h
 }
 
-// fixed is a Resolver that knows one answer.
+// fixed is a Resolver with one answer.
 func fixed(endpoints ...string) Resolver {
 	return ResolverFunc(func(context.Context, string, string, int32) ([]string, error) { return endpoints, nil })
 }
@@ -185,7 +184,7 @@ func mustCall(tb testing.TB, c *Caller, h *registration.Entry) *review.Response 
 	return r
 }
 
-// listener accepts TCP connections and hands them to serve, one goroutine each.
+// listener accepts TCP connections and passes them to serve, one goroutine each.
 func listener(tb testing.TB, serve func(net.Conn)) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -207,7 +206,7 @@ func listener(tb testing.TB, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// refused returns an address that nothing listens at.
+// refused returns an address without a listener.
 func refused(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// counter counts the connections that a server has open.
+// counter counts the open connections of a server.
 type counter struct {
 	opened, open atomic.Int32
 	mu           sync.Mutex
@@ -46,7 +46,7 @@ func (c *counter) track(s *httptest.Server) {
 	}
 }
 
-// await blocks until so many connections are open.
+// await blocks until the given number of connections are open.
 func (c *counter) await(t *testing.T, want int32) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -183,8 +183,7 @@ func TestEvictionClosesConnections(t *testing.T) {
 		t.Errorf("S8.7: %d connections were opened, want 3: the wrong target was dropped", got)
 	}
 
-	// A target that is dropped during a call keeps its connection for that call
-	// only.
+	// A target that is dropped during a call keeps its connection only for that call.
 	slow := make(chan *Error)
 	go func() {
 		_, err := c.Call(t.Context(), invocation(urlHook(s.URL+"/slow", bundle(3))))
@@ -203,8 +202,8 @@ func TestEvictionClosesConnections(t *testing.T) {
 	conns.await(t, 0)
 }
 
-// TestCyclesLeaveNothingBehind registers, calls and forgets hooks, each with
-// another bundle. GATEHOUSE_CYCLES is how often; the claim is for 10,000.
+// TestCyclesLeaveNothingBehind registers, calls and removes webhooks, each with another bundle.
+// GATEHOUSE_CYCLES is the number of cycles; the claim is for 10,000.
 func TestCyclesLeaveNothingBehind(t *testing.T) {
 	cycles := 300
 	if s := os.Getenv("GATEHOUSE_CYCLES"); s != "" {

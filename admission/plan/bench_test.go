@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// BenchmarkNew explains a request among 5,000 webhooks, with the reason for each that does
-// not apply. A tenth applies.
+// BenchmarkNew explains a request among 5,000 webhooks, with the reason for each that does not
+// apply. A tenth applies.
 func BenchmarkNew(b *testing.B) {
 	const configurations, each = 100, 50
 	var r snapshot.Registrations

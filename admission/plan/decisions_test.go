@@ -19,7 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// S2.10: the library takes the name of a custom resource that is called namespaces for its namespace.
+// S2.10: for a custom resource named namespaces, k8s.io/apiserver treats the object's name as its
+// namespace.
 func TestCustomKindsCalledNamespaces(t *testing.T) {
 	custom := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "namespaces"}
 	object := func(namespace string) runtime.Object {
@@ -84,7 +85,7 @@ func TestWhatIsNotInitialized(t *testing.T) {
 	}
 }
 
-// What the administrator's rules make of a webhook (S23).
+// The effects of the administrator's rules on a webhook (S23).
 func TestExclusionsOfCandidates(t *testing.T) {
 	r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop"}
 	ten := int32(10)
@@ -109,7 +110,7 @@ func TestExclusionsOfCandidates(t *testing.T) {
 	}
 }
 
-// S14.4: rules that exclude win over rules that match, whatever their order is.
+// S14.4: exclude rules take precedence over matching rules, regardless of their order.
 func TestRulesThatExclude(t *testing.T) {
 	rule := func(resource string) v1.NamedRuleWithOperations {
 		return v1.NamedRuleWithOperations{RuleWithOperations: v1.RuleWithOperations{
@@ -132,7 +133,7 @@ func TestRulesThatExclude(t *testing.T) {
 	}
 }
 
-// What becomes of a webhook that applies, without a call.
+// The outcome of a webhook that applies, without a call.
 func TestOutcome(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -168,8 +169,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// An external hook (v1alpha1) cannot say that it has no side effects, so that a dry run is
-// rejected, whatever the failure policy is.
+// An external hook (v1alpha1) cannot declare that it has no side effects, so a dry run is rejected,
+// regardless of the failure policy.
 func TestExternalHooksOnDryRun(t *testing.T) {
 	c := &Candidate{Entry: &snapshot.Entry{Entry: &registration.Entry{
 		Origin: registration.Origin{Source: registration.External}, FailurePolicy: registration.Ignore, Webhook: &registration.Webhook{},
@@ -179,7 +180,7 @@ func TestExternalHooksOnDryRun(t *testing.T) {
 	}
 }
 
-// judged is the judgement of a policy with a failure policy.
+// judged returns the judgement of a policy with a failure policy.
 func judged(forgives bool) *Judgement {
 	entry := &registration.Entry{Origin: registration.Origin{Source: registration.ValidatingPolicies, Configuration: "p"}, FailurePolicy: registration.Fail}
 	if forgives {
@@ -266,7 +267,7 @@ func TestRejectionsOfPolicies(t *testing.T) {
 	}
 }
 
-// Only a reading of what is quiet spares the work of consequences.
+// Only an evaluation without findings skips the work for consequences.
 func TestQuietEvaluations(t *testing.T) {
 	for _, tt := range []struct {
 		name string

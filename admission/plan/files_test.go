@@ -47,9 +47,8 @@ type request struct {
 	} `json:"equivalents"`
 }
 
-// TestFiles compares what Explain says with the files in testdata. A file has
-// registrations.yaml, request.yaml, namespaces.yaml if any matter, and the plan;
-// the comment on top says what it proves.
+// TestFiles compares plans with the files in testdata. A file has registrations.yaml, request.yaml,
+// namespaces.yaml if any matter, and the plan; the comment at the top describes the proof.
 func TestFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -29,7 +29,7 @@ import (
 
 type runtimeObject = runtime.Object
 
-// objects gives registration objects one type.
+// objects converts a list to runtime.Object.
 func objects[T runtime.Object](list ...T) []runtime.Object {
 	out := make([]runtime.Object, len(list))
 	for i, o := range list {
@@ -53,11 +53,11 @@ func labelled(pairs ...string) *unstructured.Unstructured {
 	}}
 }
 
-// given is what a request has, for an Input.
+// given has the data of a request for an Input.
 type given struct {
 	Object, OldObject runtime.Object
 	NamespaceLabels   func(context.Context, string) (map[string]string, error)
-	// Convert stands for the conversion of the objects; nil leaves them as written.
+	// Convert replaces the conversion of the objects; nil leaves them unchanged.
 	Convert func(schema.GroupVersionKind) (runtime.Object, runtime.Object, error)
 }
 
@@ -78,7 +78,7 @@ func (c converting) Seen(kind schema.GroupVersionKind) (object, old runtime.Obje
 	return c.convert(kind)
 }
 
-// chain is a chain of the plugins of these sources.
+// chain returns a chain of the plugins of these sources.
 func chain(sources ...registration.Source) []Link {
 	var links []Link
 	for _, s := range sources {
@@ -88,7 +88,7 @@ func chain(sources ...registration.Source) []Link {
 	return links
 }
 
-// step makes a candidate for a hook on everything, and the request it was made for.
+// step returns a candidate for a webhook that matches everything, and its request.
 func step(t testing.TB, r *Request, edit func(*v1.ValidatingWebhook)) *Candidate {
 	t.Helper()
 	w := v1.ValidatingWebhook{Name: "h.example.com", Rules: []v1.RuleWithOperations{{
@@ -105,7 +105,7 @@ func step(t testing.TB, r *Request, edit func(*v1.ValidatingWebhook)) *Candidate
 	return &steps[0]
 }
 
-// red selects what has the label team=red; bad cannot be parsed.
+// red selects objects with the label team=red; bad cannot be parsed.
 var (
 	red = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}
 	bad = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}}}
@@ -351,7 +351,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// namespaces is a source of one namespace.
+// namespaces returns a source of one namespace.
 func namespaces(name string, pairs ...string) func(context.Context, string) (map[string]string, error) {
 	return func(_ context.Context, asked string) (map[string]string, error) {
 		if asked != name {
@@ -441,8 +441,7 @@ func TestNewRequestHasWhatTheAttributesSay(t *testing.T) {
 	}
 }
 
-// many registers hooks that do not match, in all the ways there are, and some that
-// do.
+// many returns webhooks that do not match, for every possible reason, and some that do.
 func many(hooks, matching int) *snapshot.Snapshot {
 	c := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "many"}}
 	for i := range hooks {
@@ -475,8 +474,8 @@ func many(hooks, matching int) *snapshot.Snapshot {
 	return snapshot.Compile(snapshot.Registrations{Objects: objects(c)})
 }
 
-// S5.31: a create waits for its initializers, each one its whole time-out, and parallel neighbours
-// together.
+// S5.31: a create waits for its initializers, each for its whole timeout, and adjacent parallel
+// ones together.
 func TestInitializersCountInTheWorstCase(t *testing.T) {
 	rules := []v1alpha1.Rule{{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}
 	chain := []Link{Acting(registration.Initializing, nil)}

@@ -16,10 +16,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// FuzzSelectors: S2.1, S2.2, S2.10 to S2.19. For all selectors of a hook and labels of
-// the namespace and of the objects, Decide finds what the documentation of label
-// selectors, taken literally, and the library find; with typed objects it finds
-// the same. A selector that is accepted at registration compiles (S1.22).
+// FuzzSelectors: S2.1, S2.2, S2.10 to S2.19. For all selectors of a webhook and labels of the
+// namespace and of the objects, Decide finds the same as the documentation of label selectors,
+// taken literally, and as k8s.io/apimachinery; typed objects give the same result. A selector that
+// is accepted in a webhook configuration compiles (S1.22).
 func FuzzSelectors(f *testing.F) {
 	for _, selector := range []string{
 		`{}`, `null`, `{"matchLabels":{"team":"red"}}`, `{"matchLabels":{"":"red"}}`, `{"matchLabels":{"team":"-"}}`,
@@ -58,7 +58,7 @@ func FuzzSelectors(f *testing.F) {
 		var inObject bool
 		var errObject error
 		for _, m := range []any{metadata, oldMetadata} {
-			// An empty selector wants no object (S2.18).
+			// An empty selector needs no object (S2.18).
 			if in, err := literally(t, objects, labelsIn(m)); err != nil || objects != nil && len(objects.MatchLabels)+len(objects.MatchExpressions) == 0 {
 				inObject, errObject = err == nil, err
 			} else if m != nil {
@@ -103,8 +103,7 @@ func FuzzSelectors(f *testing.F) {
 	})
 }
 
-// labelsIn returns the labels in an object's metadata, without those that are not
-// strings.
+// labelsIn returns the labels in an object's metadata, without values that are not strings.
 func labelsIn(metadata any) map[string]string {
 	m, _ := metadata.(map[string]any)
 	all, _ := m["labels"].(map[string]any)
@@ -117,8 +116,8 @@ func labelsIn(metadata any) map[string]string {
 	return out
 }
 
-// literally evaluates a selector as its documentation says, and compares that with
-// the library. The error is the library's.
+// literally evaluates a selector according to its documentation, and compares the result with
+// k8s.io/apimachinery, whose error it returns.
 func literally(t *testing.T, s *metav1.LabelSelector, l map[string]string) (bool, error) {
 	t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(s)
@@ -147,7 +146,7 @@ func literally(t *testing.T, s *metav1.LabelSelector, l map[string]string) (bool
 	return selects, nil
 }
 
-// accepted reports whether a hook with the selector can be registered.
+// accepted reports whether a webhook with the selector is valid.
 func accepted(s *metav1.LabelSelector) bool {
 	if s == nil {
 		return false

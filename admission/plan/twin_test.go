@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// The twin decides as slowly and as literally as possible: it spells out what each
-// rule stands for, from a list of everything there is.
+// The twin decides as slowly and as literally as possible: it expands each rule to its places in a
+// list of all places.
 
 type place struct {
 	operation                     string
@@ -27,7 +27,7 @@ type place struct {
 	scope                         string
 }
 
-// stands lists the places a rule stands for.
+// stands returns the places that a rule covers.
 func stands(r registration.Rule) map[place]bool {
 	out := map[place]bool{}
 	for _, o := range operationWords {
@@ -80,8 +80,8 @@ var (
 	subresourceWords = []string{"", "status", "scale"}
 )
 
-// twin is the slow equal of For, for one hook: the rule that matches, -1 for none,
-// and the resource it matches.
+// twin is a slow equivalent of Candidates, for one webhook: the rule that matches, -1 for none, and
+// the resource it matches.
 func twin(h *registration.Entry, r *Request, equivalents []schema.GroupVersionResource) (int, schema.GroupVersionResource) {
 	at := func(gvr schema.GroupVersionResource) place {
 		scope := "Namespaced"
@@ -181,8 +181,8 @@ func (r random) request() *Request {
 	}
 }
 
-// S2.1 to S2.8, S2.22 to S2.24, S5.1: for all hooks and requests, For finds the hooks,
-// rules and resources that the twin finds.
+// S2.1 to S2.8, S2.22 to S2.24, S5.1: for all webhooks and requests, Candidates finds the same
+// webhooks, rules and resources as the twin.
 func TestForFindsWhatTheTwinFinds(t *testing.T) {
 	for seed := range uint64(150) {
 		r := random{rand.New(rand.NewPCG(seed, 1))}
@@ -238,7 +238,7 @@ func compareWithTwin(t *testing.T, s *snapshot.Snapshot, r random, seed uint64) 
 	}
 }
 
-// S11.5 to S11.7: Initializers finds what a scan of all of them finds.
+// S11.5 to S11.7: Initializers finds the same as a scan of all initializers.
 func TestInitializersFindsWhatAScanFinds(t *testing.T) {
 	for seed := range uint64(300) {
 		r := random{rand.New(rand.NewPCG(seed, 3))}

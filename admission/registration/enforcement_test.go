@@ -100,7 +100,8 @@ func TestValidateEnforcement(t *testing.T) {
 	}
 }
 
-// S28.3: shares have about their size, grow by adding, and do not depend on the order of anything.
+// S28.3: shares have approximately their size, include smaller shares, and do not depend on any
+// order.
 func TestSharesOfNamespaces(t *testing.T) {
 	share := func(text string) *Rollout {
 		r, err := parseRollout(text, "policy")

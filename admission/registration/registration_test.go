@@ -36,8 +36,8 @@ webhooks:
   rules: [{operations: ["*"], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
 `
 
-// S1.2, S1.9, S1.32: a field that a client leaves out gets the default of its version,
-// and reads through the other version.
+// S1.2, S1.9, S1.32: an absent field gets the default of its version, which can be read through the
+// other version.
 func TestDefaults(t *testing.T) {
 	for _, tt := range []struct{ name, head, want string }{
 		{
@@ -93,8 +93,8 @@ func TestDefaults(t *testing.T) {
 	})
 }
 
-// S1.2: random objects survive the trip to the other version and back, and have the
-// same JSON in both, except for the version.
+// S1.2: random objects survive the conversion to the other version and back, and have the same JSON
+// in both, except for the version.
 func TestConvertThereAndBack(t *testing.T) {
 	fill := randfill.NewWithSeed(1).NilChance(.3).NumElements(1, 3).Funcs(
 		// These are raw JSON, which random bytes are not.
@@ -156,8 +156,8 @@ func TestConvertThereAndBack(t *testing.T) {
 	}
 }
 
-// present is an object as YAML. A field that only one version requires
-// is left out if it is nil.
+// present returns an object as YAML. A field that only one version requires is left out if it is
+// nil.
 func present(t *testing.T, obj runtime.Object) string {
 	t.Helper()
 	text, err := yaml.Marshal(obj)
@@ -278,8 +278,7 @@ externalAdmissionHooks:
 	}
 }
 
-// Objects without defaults: S7.1 has the failure policies that count then, S1.3 the
-// selectors.
+// Objects without defaults: S7.1 has the applicable failure policies, S1.3 the selectors.
 func TestHooksWithoutDefaults(t *testing.T) {
 	u := &unstructured.Unstructured{Object: content(t, "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration"+bare)}
 	hooks, err := Entries(u)
@@ -305,8 +304,8 @@ func TestHooksWithoutDefaults(t *testing.T) {
 	}
 }
 
-// A registration that names no timeout has the one of its version, whether the API filled it in or
-// not (S1.2, S1.9, S3.4).
+// A webhook without a timeout has the timeout of its version, whether or not the API set it (S1.2,
+// S1.9, S3.4).
 func TestTimeoutsThatNobodyNamed(t *testing.T) {
 	for _, c := range []struct {
 		kind string

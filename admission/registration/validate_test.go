@@ -40,7 +40,7 @@ func mutating(edit ...func(*v1.MutatingWebhook)) *v1.MutatingWebhookConfiguratio
 	return c
 }
 
-// texts are the errors as "Type field: detail" without values.
+// texts returns the errors as "Type field: detail" without values.
 func texts(errs field.ErrorList) []string {
 	var out []string
 	for _, e := range errs {
@@ -49,8 +49,8 @@ func texts(errs field.ErrorList) []string {
 	return out
 }
 
-// compare compares errors with what is wanted: each the whole text, or its
-// beginning followed by "…".
+// compare compares errors with the expected texts: each the whole text, or its beginning followed
+// by "…".
 func compare(t *testing.T, want []string, errs field.ErrorList) {
 	t.Helper()
 	got := texts(errs)

@@ -62,7 +62,7 @@ func TestPoliciesAreInForceByTheirBindings(t *testing.T) {
 	if len(s.Problems) > 0 {
 		t.Fatal(s.Problems)
 	}
-	// S14.18: a policy without a binding is known, and no rule finds it.
+	// S14.18: a policy without a binding is in the table, and no rule finds it.
 	if diff := cmp.Diff([]string{"a", "b"}, found(s)); diff != "" {
 		t.Errorf("S14.18, S17.2 candidates (-want +got):\n%s", diff)
 	}
@@ -78,7 +78,7 @@ func TestPoliciesAreInForceByTheirBindings(t *testing.T) {
 		}
 		groups = append(groups, names)
 	}
-	// Bindings that are for the same requests are decided about once.
+	// Bindings that match the same requests are decided once.
 	if diff := cmp.Diff([][]string{{"x", "z"}, {"y"}}, groups); diff != "" {
 		t.Errorf("F1 groups (-want +got):\n%s", diff)
 	}
@@ -92,7 +92,7 @@ func TestPoliciesAreInForceByTheirBindings(t *testing.T) {
 	if again.Entries(registration.ValidatingPolicies)[2].Bindings != policies[2].Bindings {
 		t.Error("the bindings of a policy were resolved again although nothing about them changed")
 	}
-	// Equal expressions are one, whichever policy has them.
+	// Equal expressions are shared between policies.
 	one := again.Entries(registration.ValidatingPolicies)
 	if one[0].Policy.Validations[0].Holds != one[2].Policy.Validations[0].Holds {
 		t.Error("F3: the same expression was made twice")

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// described is everything about a snapshot that requests are judged by.
+// described lists everything in a snapshot that affects requests.
 func described(s *Snapshot) []string {
 	var lines []string
 	for _, d := range registration.Sources() {
@@ -52,8 +52,8 @@ func described(s *Snapshot) []string {
 	return append(lines, fmt.Sprint(found(s)))
 }
 
-// TestChangesGiveWhatCompilingAllGives changes registrations at random, and tells one Compiler
-// the changes and another all of it.
+// TestChangesGiveWhatCompilingAllGives changes registrations at random, and passes the changes to
+// one Compiler and all objects to another.
 func TestChangesGiveWhatCompilingAllGives(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -100,7 +100,7 @@ func TestChangesGiveWhatCompilingAllGives(t *testing.T) {
 				update.Changes = append(update.Changes, c)
 			}
 			if r.IntN(8) == 0 {
-				// What was changed is not known one by one, but what is left is.
+				// The changes are not listed one by one, but the remaining objects are.
 				update.Kept = []Kept{}
 				update.Changes = nil
 				for key, o := range objects {
@@ -122,7 +122,7 @@ func TestChangesGiveWhatCompilingAllGives(t *testing.T) {
 				t.Fatalf("seed %d, step %d (-all again +changed):\n%s", seed, step, diff)
 			}
 		}
-		// Nothing is kept of what is gone.
+		// No data of deleted objects is kept.
 		for key := range objects {
 			changing.Change(Registrations{Partial: true, Changes: []Change{{Source: key.source, Name: key.name}}})
 		}
@@ -145,8 +145,8 @@ func TestChangesOfAnotherPastDoNotFit(t *testing.T) {
 	}
 }
 
-// crowd is policies with so many bindings each, as they are stored. own reports whether each binding
-// names a param of its own.
+// crowd returns policies with a number of bindings each, as they are stored. own reports whether
+// each binding has its own param.
 func crowd(policies, bindings int, own bool) []apiruntime.Object {
 	var list []apiruntime.Object
 	metaOf := func(name string) metav1.ObjectMeta {
@@ -170,7 +170,7 @@ func crowd(policies, bindings int, own bool) []apiruntime.Object {
 	return list
 }
 
-// live returns how much memory is alive on the heap.
+// live returns the live memory of the heap.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -179,7 +179,7 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
-// TestABindingTakesLittleMemory: what a binding adds to a snapshot and its Compiler.
+// TestABindingTakesLittleMemory measures the memory of a binding in a snapshot and its Compiler.
 func TestABindingTakesLittleMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -206,8 +206,8 @@ func TestABindingTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkChange changes one binding among many. The cost is that of the bindings of its
-// policy and of the list of policies.
+// BenchmarkChange changes one binding among many. The cost depends on the bindings of its policy
+// and on the list of policies.
 func BenchmarkChange(b *testing.B) {
 	for _, policies := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("bindings=%d", policies*100), func(b *testing.B) {

@@ -27,8 +27,8 @@ import (
 type server struct {
 	mu struct {
 		sync.Mutex
-		// lists are the items by the path of the list; codes the answers that are
-		// errors.
+		// lists are the items by the path of the list; codes are the status codes of error
+		// responses.
 		lists    map[string][]any
 		codes    map[string]int
 		revision int
@@ -82,7 +82,7 @@ func serving(t *testing.T) (*server, *ClientReader) {
 	}
 	s.mu.codes = map[string]int{}
 	ts := httptest.NewUnstartedServer(s)
-	// Clients that give up are none of the test's business.
+	// Handshake errors of clients that give up are irrelevant.
 	ts.Config.ErrorLog = log.New(io.Discard, "", 0)
 	ts.StartTLS()
 	t.Cleanup(ts.Close)

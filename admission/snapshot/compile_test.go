@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// configuration registers validating webhooks for the creation of pods.
+// configuration returns validating webhooks for the creation of pods.
 func configuration(name, uid, version string, webhooks ...string) *v1.ValidatingWebhookConfiguration {
 	c := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
 	for _, w := range webhooks {
@@ -61,8 +61,8 @@ func TestCompileOrdersHooks(t *testing.T) {
 	}
 }
 
-// S5.29, S18.33: annotations order configurations and policies; a policy is found by its name
-// all the same.
+// S5.29, S18.33: annotations order configurations and policies; a policy is still found by its
+// name.
 func TestCompileOrdersByAnnotations(t *testing.T) {
 	after := func(name, others string) metav1.ObjectMeta {
 		m := metav1.ObjectMeta{Name: name}
@@ -94,7 +94,7 @@ func TestCompileOrdersByAnnotations(t *testing.T) {
 	if n := len(s.Constraints(registration.MutatingPolicies)); n != 2 {
 		t.Errorf("%d constraints, want 2", n)
 	}
-	// Without the wish of b, names decide again.
+	// Without the annotation of b, names determine the order again.
 	s = c.Change(Registrations{Partial: true, Changes: []Change{{Source: registration.MutatingPolicies, Name: "b", Object: policy("b", "")}}})
 	if diff := cmp.Diff([]string{"b", "a", "c"}, names(s.Entries(registration.MutatingPolicies))); diff != "" {
 		t.Errorf("after a change (-want +got):\n%s", diff)
@@ -106,7 +106,8 @@ func TestCompileOrdersByAnnotations(t *testing.T) {
 	}
 }
 
-// S28.11: a kube-apiserver ignores the annotation that makes a webhook, a policy or a binding soft.
+// S28.11: a kube-apiserver ignores the annotation that weakens the enforcement of a webhook, a
+// policy or a binding.
 func TestCompileForAKubeAPIServer(t *testing.T) {
 	soft := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{registration.EnforcementAnnotation: "Audit"}}
@@ -173,7 +174,7 @@ func TestCompilerReusesWhatHasNotChanged(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var c Compiler
 			before := c.Compile(Registrations{Objects: []runtime.Object{tt.before}})
-			// A hook that comes before it moves it, and leaves the old snapshot alone.
+			// An earlier webhook changes its position, and leaves the old snapshot unchanged.
 			after := c.Compile(Registrations{Objects: []runtime.Object{configuration("Z", "x", "1", "early"), tt.after}})
 			moved := after.Entries(registration.Validating)[1]
 			if (first(before) == moved.Entry) != tt.reused {
@@ -186,8 +187,8 @@ func TestCompilerReusesWhatHasNotChanged(t *testing.T) {
 	}
 }
 
-// The index may return too much and never too little; for requests within its
-// words it returns exactly what a scan of the rules does.
+// The index may find too much, but never too little; for requests within its vocabulary it finds
+// exactly the same as a scan of the rules.
 func TestCandidatesAreWhatAScanFinds(t *testing.T) {
 	words := func(r *rand.Rand, list ...string) []string {
 		return []string{list[r.IntN(len(list))], list[r.IntN(len(list))]}

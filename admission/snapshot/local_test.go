@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
-// policyOf is a policy, and the binding of it.
+// policyOf returns a policy, and bindingOf its binding.
 func policyOf(name string, generation int64, version string) *v1.ValidatingAdmissionPolicy {
 	p := &v1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: version, Generation: generation},
@@ -89,8 +89,7 @@ func (r *unchanging) Read(_ context.Context, since Version) (Registrations, erro
 	return Registrations{Version: "1", Revision: "7", Objects: []runtime.Object{configuration("a", "u", "1", "api")}}, nil
 }
 
-// What is local takes effect although the registrations of the API are the same (S21.22,
-// S23.8).
+// Local changes take effect although the registrations of the API are the same (S21.22, S23.8).
 func TestLocalChangesTakeEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var local *Local
@@ -133,8 +132,7 @@ func TestLocalChangesTakeEffect(t *testing.T) {
 	})
 }
 
-// TestPoliciesAreCompiledAgainWhenTheirSpecChanged proves S20.2, and S16.22 for the costs that
-// were measured.
+// TestPoliciesAreCompiledAgainWhenTheirSpecChanged proves S20.2, and S16.22 for the measured costs.
 func TestPoliciesAreCompiledAgainWhenTheirSpecChanged(t *testing.T) {
 	var c Compiler
 	compiled := func(generation int64, version string) any {

@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// store is a place where registrations are stored, and a Reader.
+// store is a store of registrations, and a Reader.
 type store struct {
 	mu struct {
 		sync.Mutex
@@ -49,7 +49,7 @@ func (s *store) Read(ctx context.Context, since Version) (Registrations, error) 
 	return r, err
 }
 
-// set changes what the store does.
+// set changes the behaviour of the store.
 func (s *store) set(f func(r *Registrations, err *error, hangs *bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,8 @@ var (
 	subject = Subject{registration.Validating, pods, admission.Create}
 )
 
-// running runs f in a bubble in which time is simulated, with a Refresher that runs
-// over a store with one hook.
+// running runs f in a synctest bubble with simulated time and a Refresher that reads from a store
+// with one webhook.
 func running(t *testing.T, o Options, f func(*testing.T, *store, *Refresher)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,8 +96,8 @@ func running(t *testing.T, o Options, f func(*testing.T, *store, *Refresher)) {
 	})
 }
 
-// acquire returns the names of the hooks of the snapshot it gets, or the error, and
-// how long it took.
+// acquire returns the names of the webhooks in the acquired snapshot, or the error, and the waiting
+// time.
 func acquire(t *testing.T, r *Refresher) (hooks []string, waited time.Duration, err error) {
 	t.Helper()
 	start := time.Now()
@@ -132,8 +132,7 @@ func TestRegistrationsAreReadEverySecond(t *testing.T) {
 	})
 }
 
-// Requests wait for the first read that succeeds again (S11.13), so reads that fail
-// are repeated sooner.
+// Requests wait for the next successful read (S11.13), so failed reads are repeated sooner.
 func TestReadsThatFailAreTriedAgainSoon(t *testing.T) {
 	running(t, Options{}, func(t *testing.T, s *store, r *Refresher) {
 		start := time.Now()
@@ -185,8 +184,8 @@ func TestOneFailedReadChangesNothing(t *testing.T) {
 	})
 }
 
-// After a pause of the process, the snapshot is old and no read has failed. A request that comes
-// then waits for a read that is young enough, good or failed. S11.9.
+// After a pause of the process, the snapshot is old and no read has failed. A new request then
+// waits for a sufficiently recent read, successful or failed. S11.9.
 func TestAfterAPauseARequestWaitsForARead(t *testing.T) {
 	const ms = time.Millisecond
 	away := errors.New("etcd is away")
@@ -194,9 +193,9 @@ func TestAfterAPauseARequestWaitsForARead(t *testing.T) {
 		name string
 		// pause is the time from the last read to the request.
 		pause time.Duration
-		// early makes Run begin a read right before the pause, whose answer is of that moment.
+		// early makes Run begin a read right before the pause, with the state of that moment.
 		early bool
-		// takes is how long a read takes after the pause, and err its error.
+		// takes is the duration of a read after the pause, and err its error.
 		takes  time.Duration
 		err    error
 		judged string
@@ -224,7 +223,7 @@ func TestAfterAPauseARequestWaitsForARead(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.early {
-					// Its answer is what the process finds when it goes on.
+					// The process finds the read's answer after the pause.
 					r.attempts.answers <- attempt{begin: time.Now().Add(ms), found: s.mu.registrations, cancel: func() {}}
 				}
 				time.Sleep(c.pause)
@@ -245,8 +244,8 @@ func TestAfterAPauseARequestWaitsForARead(t *testing.T) {
 	}
 }
 
-// script is a Reader that gives one answer after the other, and remembers what it was asked
-// to compare with.
+// script is a Reader that gives one answer after the other, and records the versions that it was
+// called with.
 type script struct {
 	answers []func() (Registrations, error)
 	since   []Version
@@ -257,8 +256,8 @@ func (s *script) Read(_ context.Context, since Version) (Registrations, error) {
 	return s.answers[len(s.since)-1]()
 }
 
-// When changes do not fit the compiled registrations, the Refresher reads everything, and again
-// if that read fails.
+// If changes do not fit the compiled registrations, the Refresher reads everything, and again if
+// that read fails.
 func TestAfterChangesThatDoNotFitEverythingIsRead(t *testing.T) {
 	all := func(version Version, hooks ...string) func() (Registrations, error) {
 		return func() (Registrations, error) {
@@ -292,8 +291,8 @@ func TestAfterChangesThatDoNotFitEverythingIsRead(t *testing.T) {
 	}
 }
 
-// When the rest of what is registered cannot be read, everything is read again, and what was in
-// use stays so.
+// If the rest of the registrations cannot be read, everything is read again, and the current
+// snapshot stays in use.
 func TestAfterARestThatFailsEverythingIsRead(t *testing.T) {
 	rest := func(err error) func() (Registrations, error) {
 		return func() (Registrations, error) {
@@ -363,8 +362,7 @@ func TestStaleSnapshotsAreRefused(t *testing.T) {
 	}
 }
 
-// S11.10: staleness counts from the beginning of a read, so reads that succeed and
-// take long do not help.
+// S11.10: staleness counts from the beginning of a read, so slow successful reads do not help.
 func TestSlowReadsGiveOldSnapshots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := NewRefresher(Options{Reader: slow(6 * time.Second), readTimeout: time.Minute})
@@ -451,7 +449,7 @@ func TestAcquireEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		// A tenth of the time is left for the answer.
+		// A tenth of the time is reserved for the response.
 		if _, err := r.Acquire(ctx, subject); err == nil || time.Since(start) != 900*time.Millisecond {
 			t.Errorf("waited %v and got %v", time.Since(start), err)
 		}
@@ -504,9 +502,9 @@ func TestStrictSeesEveryWriteBeforeTheRequest(t *testing.T) {
 	})
 }
 
-// A request that comes while a read runs waits for the next one, since
-// that read may have begun before a write that was acknowledged since; and all
-// that come meanwhile share it.
+// A request that arrives during a read waits for the next one, because the running read may have
+// begun before a later acknowledged write. All requests that arrive in the meantime share the next
+// read.
 func TestStrictWavesDoNotShareAReadUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const took = 100 * time.Millisecond
@@ -550,7 +548,7 @@ func TestStrictWavesDoNotShareAReadUnderWay(t *testing.T) {
 	})
 }
 
-// slowStore is a store whose answers are those of when the read began.
+// slowStore is a store that answers with the state at the beginning of the read.
 type slowStore struct {
 	store
 	took time.Duration
@@ -565,7 +563,7 @@ func (s *slowStore) Read(ctx context.Context, since Version) (Registrations, err
 	return found, err
 }
 
-// The passes of one request share what the first of them waited for.
+// The passes of one request share the snapshot for which the first one waited.
 func TestStrictCountsFromWhenTheRequestWasReceived(t *testing.T) {
 	running(t, Options{Strict: true}, func(t *testing.T, s *store, r *Refresher) {
 		time.Sleep(10 * time.Millisecond)
@@ -592,7 +590,7 @@ func TestNewRefresherChecksItsOptions(t *testing.T) {
 	}
 }
 
-// S11.11: clients get these answers.
+// S11.11: clients get these responses.
 func TestNotReadyStatus(t *testing.T) {
 	away := errors.New("etcd is away")
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -652,7 +650,7 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// TestAwait proves S11.8 for callers that wait for a write of which they know.
+// TestAwait proves S11.8 for callers that wait for a known write.
 func TestAwait(t *testing.T) {
 	hooks := func(n int) func(*Snapshot) bool {
 		return func(s *Snapshot) bool { return len(s.Entries(registration.Validating)) == n }
@@ -701,7 +699,7 @@ func TestAwaitEndsWithRun(t *testing.T) {
 	}
 }
 
-// belated is a Reader whose answers take a while, unless they get too late.
+// belated is a Reader whose answers take some time, unless they are too late.
 type belated struct {
 	takes func(begun int) time.Duration
 	mu    sync.Mutex
@@ -721,17 +719,17 @@ func (b *belated) Read(ctx context.Context, _ Version) (Registrations, error) {
 	}
 }
 
-// A store that answers late, later than a read may take and later than a snapshot may be
-// old, is no reason to refuse a request that has the time. S11.13.
+// A store that answers late, later than a read's timeout and than the maximum age of a snapshot,
+// does not fail a request with enough time. S11.13.
 func TestAStoreThatAnswersLateIsWaitedFor(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// takes is how long each read takes.
+		// takes is the duration of each read.
 		takes func(begun int) time.Duration
-		// asks is when the request asks, and has how much time it has, 0 for no limit.
+		// asks is the time of the request, and has its time limit, 0 for no limit.
 		asks, has time.Duration
 		strict    bool
-		// waits is how long it waits at most.
+		// waits is the maximum waiting time.
 		waits time.Duration
 		err   bool
 	}{
@@ -774,8 +772,8 @@ func TestAStoreThatAnswersLateIsWaitedFor(t *testing.T) {
 	}
 }
 
-// An answer that comes after its read counted as failed is used, and said to be late; and a
-// store that does not answer at all has few attempts open.
+// An answer that arrives after its read counted as failed is used, and reported as late; and a
+// store that does not answer at all has few open attempts.
 func TestLateAnswersAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads []Read

@@ -33,7 +33,7 @@ func triedBinding(name, policy string) *v1.ValidatingAdmissionPolicyBinding {
 	return b
 }
 
-// A snapshot with further policies is the snapshot that there would be if they were stored.
+// A snapshot with further policies is the same as if they were stored.
 func TestWithWhatIsNotStored(t *testing.T) {
 	stored := []runtime.Object{configuration("hooks", "", "", "z"), tried("b", "true"), triedBinding("of-b", "b"), tried("d", "true"), triedBinding("of-d", "d"), triedBinding("of-c", "c")}
 	describe := func(s *Snapshot) string {

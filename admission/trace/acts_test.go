@@ -14,7 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// S28.2: what a soft webhook answered decides nothing: a request that a hard one could not judge has failed.
+// S28.2: the answer of a webhook that is not enforced does not affect the outcome: a request fails
+// if an enforced webhook failed.
 func TestTheOutcomeIsThatOfWhoIsHard(t *testing.T) {
 	soft, boom := Enforcement{Mode: registration.ModeAudit}, errors.New("boom")
 	for _, tc := range []struct {
@@ -35,9 +36,9 @@ func TestTheOutcomeIsThatOfWhoIsHard(t *testing.T) {
 	}
 }
 
-// S28.2, S28.8: who rejected a request is who was hard; what was soft would have; a step that nobody
-// else rejected was rejected by its plugin. Records, and traces as their readers in this process see
-// them, have the same acts.
+// S28.2, S28.8: only enforced webhooks and policies reject a request, and the others would have; a
+// rejection without another cause comes from the step's plugin. Records and in-process readers of
+// traces have the same acts.
 func TestWhoDidWhat(t *testing.T) {
 	boom := errors.New("boom")
 	soft := Enforcement{Mode: registration.ModeAudit}
@@ -58,7 +59,7 @@ func TestWhoDidWhat(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		step Step
-		// acts are all acts, rejections those that rejected the request.
+		// acts are all acts, and rejections the acts that rejected the request.
 		acts, rejections string
 	}{
 		{"nothing", Step{Plugin: "A"}, "", ""},
@@ -106,7 +107,7 @@ func TestWhoDidWhat(t *testing.T) {
 			if spared, changes := told(r.Spared()), told(r.Changes()); strings.Contains(spared, " rejects") || strings.Contains(changes, "would") {
 				t.Errorf("%s: spared %s, changes %s", tc.name, spared, changes)
 			}
-			// An iteration may end at any act.
+			// The iteration may end at any act.
 			for range r.Acts() {
 				break
 			}
@@ -114,8 +115,8 @@ func TestWhoDidWhat(t *testing.T) {
 	}
 }
 
-// S28.8: what a soft registration would have done is its own, or that of one of its bindings. A failure
-// that is ignored rejects nothing, however hard the webhook is.
+// S28.8: the acts of a registration that is not enforced are its own, or belong to one of its
+// bindings. An ignored failure rejects nothing, whether or not the webhook is enforced.
 func TestWhatASoftRegistrationWouldHaveDone(t *testing.T) {
 	patch := []PatchOperation{{Op: "add", Path: "/a"}}
 	soft := &Enforcement{Mode: registration.ModeAudit}
@@ -165,7 +166,7 @@ func told(acts iter.Seq[Act]) string {
 	return strings.Join(list, ", ")
 }
 
-// Verdicts withhold nothing and cut nothing off.
+// Verdicts neither withholds nor truncates texts.
 func TestVerdictsAreWhole(t *testing.T) {
 	long := strings.Repeat("x", 2*MaxText)
 	whole := New()
@@ -184,7 +185,7 @@ func TestVerdictsAreWhole(t *testing.T) {
 	}
 }
 
-// A write that met another one is judged again, and only the last attempt was stored.
+// After a write conflict admission runs again, and only the last attempt was stored.
 func TestTheLastAttempt(t *testing.T) {
 	step := func(plugin, pass string, round int) StepRecord {
 		return StepRecord{Plugin: plugin, Pass: pass, Round: round, Namespace: "shop", Name: "web"}
@@ -204,7 +205,7 @@ func TestTheLastAttempt(t *testing.T) {
 	}
 }
 
-// What a client is warned of is known by the act, whatever its words are.
+// An act identifies its warning to the client, whatever the text of the warning.
 func TestActsKnowTheirWarnings(t *testing.T) {
 	for _, source := range []registration.Source{registration.ValidatingPolicies, registration.MutatingPolicies} {
 		run := &Run{Source: source, Judgements: []Judgement{{Policy: registration.Origin{Source: source, Configuration: "p"}, Consequences: []Consequence{

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected records")
 
-// whole is a trace that has a value in every field, of a request about a resource.
+// whole returns a trace with a value in every field, for a request for a resource.
 func whole(resource schema.GroupVersionResource, kind string) *Trace {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	entry := func(source registration.Source, name string) registration.Origin {
@@ -38,7 +38,7 @@ func whole(resource schema.GroupVersionResource, kind string) *Trace {
 		FailurePolicy: registration.Ignore, Rule: 2, Kind: gvk, Resource: resource, Subresource: "status", Equivalent: true,
 		ReviewVersion: "v1", UID: "review", Start: at.Add(time.Millisecond), Latency: 2 * time.Millisecond,
 		Turn: Ahead, Sent: true, Code: 200, Deprecated: []string{MissingSAN},
-		// The field is not what the webhook says it is.
+		// The webhook's forged members are ignored.
 		Patch:   []byte(`[{"op":"add","path":"/data/password","value":"hunter2","field":"forged","was":"forged","wasBytes":1},{"op":"move","from":"/data/a~1b","path":"/metadata/labels/x"}]`),
 		Edits:   []review.Edit{{Field: "data.password[name=hunter2]", Was: []byte(`"hunter2"`)}, {Field: "metadata.labels.x", WasBytes: review.MaxWas + 1}},
 		Mutated: true, Warnings: []string{"hunter2 is short"}, AuditAnnotations: map[string]string{"saw": "hunter2"},

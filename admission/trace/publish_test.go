@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// publish lets the readers read a trace and returns what they made of it.
+// publish publishes a trace and returns the results of its readers.
 func publish(t *testing.T, level auditinternal.Level, tr *Run) published {
 	t.Helper()
 	ctx := audit.WithAuditContext(t.Context())
@@ -57,7 +57,7 @@ type published struct {
 	latencies   map[string]string
 }
 
-// publisher is a plugin that did what the trace says.
+// publisher is a plugin that publishes a trace.
 type publisher struct{ trace *Run }
 
 func (p publisher) Handles(admission.Operation) bool { return true }
@@ -71,8 +71,7 @@ type warnings []string
 
 func (w *warnings) AddWarning(agent, text string) { *w = append(*w, agent+text) }
 
-// counted returns the metrics that a webhook of this name has, histograms by
-// their count.
+// counted returns the metrics of a webhook with a name, histograms by their count.
 func counted(t *testing.T, webhook string) map[string]float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -375,8 +374,8 @@ func TestTheLogCutsKeysOfWebhooks(t *testing.T) {
 	}
 }
 
-// TestIgnoredFailuresDoNotFloodTheLog: S7.3 wants them logged, and a webhook that
-// is down fails every request.
+// TestIgnoredFailuresDoNotFloodTheLog: S7.3 requires that they are logged, and a webhook that is
+// down fails every request.
 func TestIgnoredFailuresDoNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
@@ -384,7 +383,7 @@ func TestIgnoredFailuresDoNotFloodTheLog(t *testing.T) {
 		a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",
 			admission.Create, nil, false, &user.DefaultInfo{})
 		var p Publisher
-		// A line of the severity error, as the logger writes it.
+		// A line with severity error in the logger's format.
 		said := func(webhook, more string) string {
 			return `"msg"="Webhook call failed; ignoring it because failurePolicy is Ignore" "error"="no answer" "webhook"="` + webhook +
 				`" "configuration"="c" "operation"="CREATE" "resource"="/, Resource="` + more

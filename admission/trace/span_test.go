@@ -72,7 +72,7 @@ func TestNoSpanForUntracedRequests(t *testing.T) {
 	}
 }
 
-// Each evaluation of a policy has a span below that of the step (S10.8).
+// Each evaluation of a policy has a span below the span of the step (S10.8).
 func TestAPolicyHasASpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/randfill"
 )
 
-// Random objects of every kind are what they were after a copy and after a trip
-// through JSON and through protobuf, and a copy shares no memory with the original.
+// Random objects of every kind are unchanged after a copy and after encoding in JSON and in
+// protobuf, and a copy shares no memory with the original.
 func TestObjectsSurviveCopiesAndEncoding(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
@@ -27,7 +27,7 @@ func TestObjectsSurviveCopiesAndEncoding(t *testing.T) {
 	binary := protobuf.NewSerializer(scheme, scheme)
 	fill := randfill.NewWithSeed(1).NilChance(.3).NumElements(1, 3).Funcs(
 		func(*metav1.FieldsV1, randfill.Continue) {},
-		// Items of lists do not say in protobuf what they are.
+		// Items of lists have no kind in protobuf.
 		func(*metav1.TypeMeta, randfill.Continue) {},
 		func(m *metav1.ManagedFieldsEntry, c randfill.Continue) { m.Manager = c.String(0) },
 		func(m *metav1.Time, _ randfill.Continue) { *m = metav1.Unix(1e9, 0).Rfc3339Copy() },

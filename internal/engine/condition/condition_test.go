@@ -27,8 +27,8 @@ func (g granted) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 	return authorizer.DecisionNoOpinion, "not granted", nil
 }
 
-// update is an update of a deployment's scale, sent as apps/v1beta1, by a hook
-// that is registered for apps/v1.
+// update is an update of a deployment's scale, sent as apps/v1beta1, for a webhook that is
+// registered for apps/v1.
 func update() *expression.Input {
 	pod := func(replicas int64) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// whole has a field of each kind that API types have.
+// whole has a field of each kind in API types.
 type whole struct {
 	metav1.ObjectMeta
 	Number  *int
@@ -34,7 +34,7 @@ func example() *whole {
 	}
 }
 
-// A copy is equal to the original, and stays so whatever happens to the original.
+// A copy is equal to the original, and is not affected by changes of the original.
 func TestCopiesShareNothing(t *testing.T) {
 	in := example()
 	out := Of(in)

@@ -27,8 +27,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// hasty makes a dispatcher expect that no hook ever changes anything, and that
-// waste costs nothing: every call that may go ahead does.
+// hasty makes a dispatcher expect that no webhook changes anything, and that discarded calls cost
+// nothing: every call that may go ahead does.
 func hasty(d *Dispatcher, steps []plan.Candidate, a admission.Attributes) {
 	r := run{Dispatcher: d, request: requestOf(a)}
 	d.forecast.mu.habits = map[habit]float64{}
@@ -38,8 +38,8 @@ func hasty(d *Dispatcher, steps []plan.Candidate, a admission.Attributes) {
 	d.forecast.mu.credit = 1e6
 }
 
-// whim is a webhook whose answer depends on the object it is sent, and on
-// nothing else: it may allow, deny, fail, or count one of three fields up.
+// whim is a webhook whose answer depends only on the object that it receives: it may allow, deny,
+// fail, or increment one of three fields.
 func whim(seed uint32) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -77,13 +77,13 @@ func whim(seed uint32) http.HandlerFunc {
 	}
 }
 
-// TestAheadOfTurnMakesNoDifference runs random chains of hooks with calls ahead
-// of turn and without: the object, the error and the traces must be the same (S5.28).
+// TestAheadOfTurnMakesNoDifference runs random chains of webhooks with calls ahead of turn and
+// without: the object, the error and the traces must be the same (S5.28).
 func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 	f := newFixture(t)
 	const whims = 12
-	// received has the uid of every review that a webhook received; known what became of
-	// it, as the traces say.
+	// received has the uid of every review that a webhook received; known has the fate of each
+	// according to the traces.
 	var received sync.Map
 	known := map[types.UID]trace.Fate{}
 	for i := range whims {
@@ -132,7 +132,7 @@ func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 				o.Object = object.Object
 			}
 			for _, tr := range f.traces {
-				// Discarded calls are there only when hooks are called ahead.
+				// Discarded calls occur only if webhooks are called ahead.
 				used := *tr
 				used.Discarded, used.Calls = nil, slices.Clone(tr.Calls)
 				for i := range used.Calls {
@@ -224,7 +224,7 @@ func TestQuietHooksAreCalledTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// By now they are known to be quiet. None answers before all were asked.
+	// By now they are known to be quiet. None answers before all were called.
 	var all sync.WaitGroup
 	all.Add(hooks)
 	for i := range hooks {
@@ -239,7 +239,7 @@ func TestQuietHooksAreCalledTogether(t *testing.T) {
 	}
 }
 
-// TestOnlyHarmlessHooksGoAhead proves which hooks may be called ahead of turn (S5.28).
+// TestOnlyHarmlessHooksGoAhead proves which webhooks may be called ahead of turn (S5.28).
 func TestOnlyHarmlessHooksGoAhead(t *testing.T) {
 	for name, edit := range map[string]func(*registration.Entry){
 		"side effects":  func(h *registration.Entry) { h.MayReinvoke, h.SideEffects = true, "NoneOnDryRun" },
@@ -265,7 +265,7 @@ func TestOnlyHarmlessHooksGoAhead(t *testing.T) {
 	}
 }
 
-// What a hook does that was not seen often enough is not known: those after it wait.
+// The effect of a webhook with few observations is unknown: later webhooks wait.
 func TestNothingGoesAheadOfAHookThatMayChangeTheObject(t *testing.T) {
 	f := newFixture(t)
 	f.Answer("a", hooktest.Allow)
@@ -279,14 +279,15 @@ func TestNothingGoesAheadOfAHookThatMayChangeTheObject(t *testing.T) {
 		if err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), steps); err != nil {
 			t.Fatal(err)
 		}
-		// Each quiet call takes a sixteenth off a doubt of a half: 25 of them leave less than a tenth.
+		// Each quiet call removes a sixteenth from a doubt of a half: 25 of them leave less than a
+		// tenth.
 		if got, want := f.traces[i].Calls[1].Turn == trace.Ahead, i >= 25; got != want {
 			t.Errorf("call %d, ahead of its turn: %v", i, got)
 		}
 	}
 }
 
-// No hook is called ahead of its turn behind one that is certain to reject the request
+// No webhook is called ahead of its turn after a webhook that is certain to reject the request
 // (S5.28).
 func TestNothingGoesAheadOfACertainRejection(t *testing.T) {
 	for name, edit := range map[string]func(*registration.Entry){
@@ -391,8 +392,8 @@ func TestARejectionLeavesNothingUnderWay(t *testing.T) {
 	}
 }
 
-// withoutTimes is the record of a run as JSON, without times and UIDs, so that two runs that did the
-// same have the same text.
+// withoutTimes returns the record of a run as JSON, without times and UIDs, so that two equal runs
+// have the same text.
 func withoutTimes(run *trace.Run) string {
 	var followed trace.Trace
 	followed.Add(run.Step())

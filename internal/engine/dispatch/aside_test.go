@@ -22,7 +22,7 @@ func TestARequestThatWaitsStepsAside(t *testing.T) {
 				slow := true
 				f.Answer("quick", hooktest.Allow)
 				f.Answer("slow", func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-					// It answers when the request has stepped aside.
+					// It answers once the request has stepped aside.
 					if slow {
 						<-aside
 					}

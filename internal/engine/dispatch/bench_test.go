@@ -16,8 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// canned is a Caller that answers at once, so that what is measured is the
-// dispatcher.
+// canned is a Caller that answers at once, so that only the dispatcher is measured.
 type canned struct{ response review.Response }
 
 func (c *canned) Call(_ context.Context, inv *call.Invocation) (*review.Response, *call.Error) {
@@ -26,8 +25,8 @@ func (c *canned) Call(_ context.Context, inv *call.Invocation) (*review.Response
 	return &r, nil
 }
 
-// BenchmarkRun measures a pass without the network: conversion, encoding,
-// patching, the record and its readers.
+// BenchmarkRun measures a pass without the network: conversion, encoding, patching, the record and
+// its readers.
 func BenchmarkRun(b *testing.B) {
 	for _, size := range []int{1, 100} {
 		for _, hooks := range []int{1, 5} {
@@ -63,7 +62,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// sized makes a widget of so many kilobytes.
+// sized returns a widget of the given number of kilobytes.
 func sized(b *testing.B, kilobytes int) *unstructured.Unstructured {
 	var items []string
 	for i := range kilobytes * 10 {

@@ -77,17 +77,17 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestIgnoreHooksThatHangCannotFailARequest runs all passes over a request whose
-// every Ignore hook hangs, far longer than the request may take: it is not late,
-// the hooks that it needs are called, and time is left to write.
+// TestIgnoreHooksThatHangCannotFailARequest runs all passes over a request whose webhooks with
+// policy Ignore all hang, far longer than the request may take: it does not time out, the required
+// webhooks are called, and time is left to write.
 func TestIgnoreHooksThatHangCannotFailARequest(t *testing.T) {
 	const whole = 1500 * time.Millisecond
 	mutating, external, validating := registration.Mutating, registration.External, registration.Validating
 	tests := []struct {
 		name string
-		// steps are the policies of the hooks of each pass: F answers, I hangs.
+		// steps are the policies of the webhooks of each pass: F answers, I hangs.
 		steps map[registration.Source]string
-		// stamped reports whether the server says when the request came in.
+		// stamped reports whether the server records when the request was received.
 		stamped bool
 	}{
 		{"one mutating", map[registration.Source]string{mutating: "I"}, true},

@@ -23,8 +23,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// hook makes a step for a webhook at the path that is the first label of its
-// name. By default it fails closed and may be called on dry run.
+// hook returns a step for a webhook at the path that is the first label of its name. By default it
+// fails closed and may be called for a dry run.
 func (f *fixture) hook(source registration.Source, name string, edit ...func(*registration.Entry)) plan.Candidate {
 	path, _, _ := strings.Cut(name, ".")
 	h := &registration.Entry{
@@ -50,7 +50,7 @@ func (f *fixture) hook(source registration.Source, name string, edit ...func(*re
 	}
 }
 
-// numbered gives steps the positions they have.
+// numbered sets the positions of steps.
 func numbered(steps ...plan.Candidate) []plan.Candidate {
 	for i := range steps {
 		steps[i].Entry.Position = i
@@ -76,7 +76,7 @@ var (
 	widgetV2 = schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}
 )
 
-// widget makes an object from its JSON, without apiVersion, kind and name.
+// widget returns an object from its JSON, without apiVersion, kind and name.
 func widget(t testing.TB, content string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -90,11 +90,11 @@ func widget(t testing.TB, content string) *unstructured.Unstructured {
 	return u
 }
 
-// widgetScheme is what a server knows about widgets. Version v2 calls the field
-// size of v1 big, and every conversion loses the field lost. It counts what it is asked to do.
+// widgetScheme has the versions of widgets. The field size of v1 is named big in v2, and every
+// conversion loses the field lost. It counts its calls.
 type widgetScheme struct {
 	conversions int
-	// fill, if set, is what defaulting does.
+	// fill, if set, is the defaulting function.
 	fill func(*unstructured.Unstructured)
 }
 
@@ -151,11 +151,11 @@ func (s *widgetScheme) ConvertFieldLabel(schema.GroupVersionKind, string, string
 	panic("admission has no field labels")
 }
 
-// fixture runs steps the way the plugins do.
+// fixture runs steps like the plugins.
 type fixture struct {
 	*hooktest.Server
 	scheme *widgetScheme
-	// traces are those of all passes.
+	// traces are the traces of all passes.
 	traces []*trace.Run
 }
 
@@ -163,7 +163,7 @@ func newFixture(t testing.TB) *fixture {
 	return &fixture{Server: hooktest.New(t), scheme: &widgetScheme{}}
 }
 
-// newFixtureInBubble is for tests of how long things take, in a synctest bubble.
+// newFixtureInBubble is for tests of durations, in a synctest bubble.
 func newFixtureInBubble(t testing.TB) *fixture {
 	return &fixture{Server: hooktest.NewInBubble(t), scheme: &widgetScheme{}}
 }
@@ -189,7 +189,7 @@ func (f *fixture) dispatcher(t testing.TB, source registration.Source, edit ...f
 	return New(o)
 }
 
-// attributes are those of a request for a widget.
+// attributes returns the attributes of a request for a widget.
 func attributes(op admission.Operation, object, old kruntime.Object, dryRun bool) admission.Attributes {
 	var options kruntime.Object
 	switch op {
@@ -204,7 +204,7 @@ func attributes(op admission.Operation, object, old kruntime.Object, dryRun bool
 		&user.DefaultInfo{Name: "someone"})
 }
 
-// requestOf says of attributes what plan.Request has.
+// requestOf converts attributes to a plan.Request.
 func requestOf(a admission.Attributes) *plan.Request {
 	return &plan.Request{
 		Operation:   a.GetOperation(),

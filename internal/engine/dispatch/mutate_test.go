@@ -32,7 +32,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// content returns an object without what every widget has.
+// content returns an object without the fields that every widget has.
 func content(u *unstructured.Unstructured) map[string]any {
 	c := u.DeepCopy().Object
 	delete(c, "kind")
@@ -40,7 +40,7 @@ func content(u *unstructured.Unstructured) map[string]any {
 	return c
 }
 
-// status returns the API status of an error, nil when there is none.
+// status returns the API status of an error; nil if there is none.
 func status(err error) *metav1.Status {
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) {
@@ -93,7 +93,7 @@ func TestConversion(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		// hooks are the answers of a, b, c, ...; kinds what they want.
+		// hooks are the answers of a, b, c, ...; kinds are the kinds of their reviews.
 		hooks       []hooktest.Answer
 		kinds       []schema.GroupVersionKind
 		conversions int
@@ -215,8 +215,8 @@ func TestConversionFailure(t *testing.T) {
 	}
 }
 
-// The object that cannot be converted back is the work of the last hook that changed it, not of
-// those before, and not of those that were called after and left it alone.
+// If the object cannot be converted back, the error names the last webhook that changed it, not
+// earlier webhooks, and not later webhooks that left it unchanged.
 func TestTheLastHookThatChangedTheObjectIsNamed(t *testing.T) {
 	f := newFixture(t)
 	f.Answer("a", hooktest.Patch(`[{"op":"add","path":"/big","value":2}]`))
@@ -326,7 +326,7 @@ func TestPatchOnDeleteAndConnect(t *testing.T) {
 	}
 }
 
-// kinds of hook failure, each tried with both policies.
+// Kinds of webhook failures, each with both failure policies.
 func TestFaults(t *testing.T) {
 	raw := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -617,8 +617,8 @@ func TestOwnTimeout(t *testing.T) {
 	}
 }
 
-// typedScheme serves the library's example types: an internal version, which
-// requests are handled in, and v1, which webhooks see.
+// typedScheme serves the example types of k8s.io/apiserver: an internal version, in which requests
+// are handled, and v1, which webhooks see.
 func typedScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -756,8 +756,8 @@ func TestTypedObjects(t *testing.T) {
 	}
 }
 
-// An unstructured object is shown to webhooks with metadata.initializers, however
-// it carries it, and keeps carrying it that way.
+// Webhooks see an unstructured object with metadata.initializers, regardless of its storage in the
+// object, which does not change.
 func TestUnstructuredObjectsWithInitializers(t *testing.T) {
 	const shown = `{"name":"w","namespace":"ns","annotations":{"own":"x"},"initializers":{"pending":[{"name":"i.x.y"}]}}`
 	const carried = `{"name":"w","namespace":"ns","annotations":{"own":"x","gatehouse.dev/metadata.initializers":"{\"pending\":[{\"name\":\"i.x.y\"}]}"}}`

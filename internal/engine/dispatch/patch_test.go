@@ -21,13 +21,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// A patch is applied as long as its hook may use the request's time: with Ignore, the request goes on
-// without the patch while there is time to finish it (S5.34, S7.8).
+// A patch is applied as long as its webhook may use the request's time: with Ignore, the request
+// continues without the patch while there is time to finish it (S5.34, S7.8).
 func TestPatchesEndInTime(t *testing.T) {
 	const whole = 10 * time.Second
 	for name, tt := range map[string]struct {
 		edit []func(*registration.Entry)
-		// left is how much of the request's time is left when the patch comes.
+		// left is the remaining time of the request when the patch arrives.
 		left time.Duration
 		want trace.Verdict
 	}{
@@ -73,10 +73,10 @@ func TestPatchesEndInTime(t *testing.T) {
 	}
 }
 
-// What answers and their patches take of the memory is given back when the request is over, not
-// before (S4.22).
+// The memory for answers and their patches is released at the end of the request, not before
+// (S4.22).
 func TestAnswersTakeMemoryUntilTheRequestIsOver(t *testing.T) {
-	// Two such answers are more than the answers of one server may take.
+	// Two such answers exceed the memory for the answers of one server.
 	long := strings.Repeat("x", 12<<20)
 	for _, source := range []registration.Source{registration.Mutating, registration.Validating} {
 		t.Run(source.String(), func(t *testing.T) {
@@ -112,8 +112,9 @@ func TestAnswersTakeMemoryUntilTheRequestIsOver(t *testing.T) {
 	}
 }
 
-// A patch that needs more memory than there is fails before it is decoded; the request is rejected,
-// with an error that names the webhook and asks to retry, or goes on without the patch (S4.22).
+// A patch that needs more memory than is available fails before it is decoded; the request is
+// rejected, with an error that names the webhook and asks to retry, or continues without the patch
+// (S4.22).
 func TestPatchesThatNeedTooMuchMemory(t *testing.T) {
 	f := newFixture(t)
 	f.Answer("a", hooktest.Patch(`[{"op":"add","path":"/x","value":[`+strings.Repeat("{},", 2<<20)+`{}]}]`))

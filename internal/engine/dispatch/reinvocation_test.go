@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/hooktest"
 )
 
-// once sets a field the first time it is asked, then allows.
+// once sets a field in the first call, then allows.
 func once(operations string) hooktest.Answer {
 	done := false
 	return func(r *http.Request, req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
@@ -31,7 +31,7 @@ func once(operations string) hooktest.Answer {
 	}
 }
 
-// sets makes sure that field size has a value.
+// sets sets the field size if it has no value.
 func sets(value int) hooktest.Answer {
 	return func(r *http.Request, req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		var object struct{ Size int }
@@ -54,12 +54,12 @@ func TestReinvocation(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		// hooks makes the answers of a, b, ...; nil is a hook that fails.
+		// hooks returns the answers of a, b, ...; nil is a webhook that fails.
 		hooks func() []hooktest.Answer
 		edit  map[int]func(*registration.Entry)
 		// only limits hook 0 to objects with the label l.
 		only bool
-		// tree is a plugin compiled in, run before the hooks in every pass.
+		// tree is a built-in admission plugin, run before the webhooks in every pass.
 		tree   func(pass int, u *unstructured.Unstructured)
 		passes int
 		calls  []int
@@ -104,7 +104,7 @@ func TestReinvocation(t *testing.T) {
 		},
 		{
 			name: "S5.22 a later hook is marked by an earlier one's change in pass 2",
-			// A changes the object once B has: in pass 2, which marks B.
+			// A changes the object after B has: in pass 2, which marks B.
 			hooks: func() []hooktest.Answer {
 				return []hooktest.Answer{
 					func(r *http.Request, req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
@@ -203,7 +203,7 @@ func TestDuplicateNamesAreDistinct(t *testing.T) {
 		}
 		a.GetReinvocationContext().SetIsReinvoke()
 	}
-	// Of the two hooks with one name, only the first is called again.
+	// Of the two webhooks with one name, only the first is called again.
 	if got := len(f.Requests("a")); got != 3 {
 		t.Errorf("S5.2 got %d calls, want 3", got)
 	}
@@ -230,9 +230,8 @@ func TestWhatAConversionChangesIsNoReasonToReinvoke(t *testing.T) {
 	}
 }
 
-// A hook that is not to be called again is looked at in the second pass all the same: a
-// condition that cannot be evaluated then rejects the request, as upstream has it (S2.32,
-// S2.36).
+// A webhook that is not to be called again is still decided about in the second pass: a condition
+// that cannot be evaluated then rejects the request, as in k8s.io/apiserver (S2.32, S2.36).
 func TestConditionsAreEvaluatedInTheSecondPass(t *testing.T) {
 	f := newFixture(t)
 	f.Answer("a", hooktest.Allow)

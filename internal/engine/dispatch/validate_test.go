@@ -26,7 +26,7 @@ func TestVerdictIsDeterministic(t *testing.T) {
 	broken := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) }
 	tests := []struct {
 		name string
-		// hooks are served as a, b, c, ...: an answer, or nil for a broken one.
+		// hooks are served as a, b, c, ...: an answer, or nil for a broken webhook.
 		hooks  []hooktest.Answer
 		ignore bool // the broken ones have policy Ignore
 		want   *metav1.Status
@@ -65,8 +65,8 @@ func TestVerdictIsDeterministic(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(source.String()+" "+tt.name, func(t *testing.T) {
 				f := newFixture(t)
-				// All have begun before the first may answer, and they
-				// answer in reverse order.
+				// All calls begin before the first one may answer, and they answer in reverse
+				// order.
 				var all sync.WaitGroup
 				all.Add(len(tt.hooks))
 				done := make([]chan struct{}, len(tt.hooks)+1)
@@ -107,8 +107,7 @@ func TestVerdictIsDeterministic(t *testing.T) {
 	}
 }
 
-// inVersion makes a webhook of an answer, in the version that hooks of the
-// source are asked in.
+// inVersion returns a webhook with an answer, in the version of the source's reviews.
 func inVersion(source registration.Source, a hooktest.Answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if source == registration.External {
@@ -208,7 +207,7 @@ func TestTheClientLeavesDuringValidatingCalls(t *testing.T) {
 	}
 }
 
-// panicking is a Caller with a fault.
+// panicking is a Caller with a bug.
 type panicking struct{}
 
 func (panicking) Call(context.Context, *call.Invocation) (*review.Response, *call.Error) {

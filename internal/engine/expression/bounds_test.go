@@ -26,7 +26,7 @@ func evaluateText(ctx context.Context, text string, object map[string]any) (Outc
 	return run.Eval(New(text, Scope{}, nil, Anything))
 }
 
-// No call makes a value that is much larger than a request may be, whatever it costs. S16.23.
+// No call produces a value much larger than a request may be, whatever its cost. S16.23.
 func TestNoValueTakesAllMemory(t *testing.T) {
 	object := map[string]any{"s": strings.Repeat("x", 200), "mb": strings.Repeat("x", 1<<20)}
 	for _, text := range []string{
@@ -59,9 +59,9 @@ func TestNoValueTakesAllMemory(t *testing.T) {
 	}
 }
 
-// What keeps to the limits has the value and the cost that it has without them. S16.23.
+// Within the limits, value and cost are the same as without them. S16.23.
 func TestBoundsChangeNothingElse(t *testing.T) {
-	// So many that a comprehension would be over MaxMade if each of its lists counted.
+	// With so many elements, a comprehension would exceed MaxMade if each of its lists counted.
 	var many []any
 	for i := range 4000 {
 		many = append(many, strconv.Itoa(i))
@@ -113,7 +113,7 @@ func TestBoundsChangeNothingElse(t *testing.T) {
 	}
 }
 
-// Many evaluations at a time hold little together: the others wait, and end with their
+// Many concurrent evaluations hold little memory together: the others wait, and end with their
 // requests. S16.23.
 func TestFewEvaluationsAreLarge(t *testing.T) {
 	object := map[string]any{"mb": strings.Repeat("x", 1<<20)}
@@ -125,7 +125,7 @@ func TestFewEvaluationsAreLarge(t *testing.T) {
 			t.Fatalf("%v, %v", o.Err, err)
 		}
 	}
-	// One that makes little does not wait.
+	// A small evaluation does not wait.
 	if o, err := evaluateText(t.Context(), "object.mb.size() > 0 && ('a' + 'b').size() == 2", object); err != nil || o.Err != nil {
 		t.Errorf("S16.23 a small evaluation: %v, %v", o.Err, err)
 	}

@@ -43,7 +43,7 @@ func TestConstantSaysWhatEveryRequestGives(t *testing.T) {
 		{"namespaceObject.metadata.name == 'x'", Known{Namespace: true}, "unknown"},
 		{"object.spec.containers.all(c, c.image != '')", Known{Operation: "UPDATE"}, "unknown"},
 		{"object.nothing +", Known{}, "unknown"},
-		// Constants that are expensive: requests may not get to them.
+		// Expensive constants: requests may not reach them.
 		{"lists.range(100000).all(x, string(x).matches('a*') || true)", Known{}, "unknown"},
 		{"object.a || lists.range(1000).all(a, lists.range(1000).all(b, a + b >= 0))", Known{}, "unknown"},
 	} {
@@ -89,7 +89,7 @@ func TestCostGrowsWithTheObject(t *testing.T) {
 	if c := cost(flat, 200); c > PerExpression/100 {
 		t.Errorf("a plain expression costs %d", c)
 	}
-	// The lists in one another of one object are as long as the object may be large.
+	// The nested lists of one object are limited by the size of the object.
 	if c := cost("object.a.all(a, a.b.all(b, b.c.all(c, c != '')))", 200); c == 0 || c > PerExpression/10 {
 		t.Errorf("three lists in one another cost %d", c)
 	}

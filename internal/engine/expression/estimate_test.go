@@ -10,7 +10,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// TestWorstCases proves S16.22: what a schema bounds has a worst case, and nothing else.
+// TestWorstCases proves S16.22: exactly the expressions that a schema bounds have a worst case.
 func TestWorstCases(t *testing.T) {
 	text := apiservercel.StringType
 	field := func(name string, t *apiservercel.DeclType) *apiservercel.DeclField {
@@ -60,8 +60,8 @@ func TestWorstCases(t *testing.T) {
 	}
 }
 
-// The environment of a kind is made once: the expressions of many policies about the same kind are
-// estimated in a row, and at once.
+// The environment of a kind is created once: the expressions of many policies for the same kind are
+// estimated in a row, and concurrently.
 func TestTypesMakeAnEnvironmentOnce(t *testing.T) {
 	fields := map[string]*apiservercel.DeclField{}
 	for i := range 200 {

@@ -21,7 +21,7 @@ import (
 // everything is the scope of validations of a policy with params.
 var everything = Scope{Params: true, Authorizer: true}
 
-// permissive allows alice everything, and other users nothing.
+// permissive allows everything to alice, and nothing to other users.
 var permissive = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.GetUser().GetName() == "alice" {
 		return authorizer.DecisionAllow, "", nil
@@ -29,7 +29,7 @@ var permissive = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.
 	return authorizer.DecisionNoOpinion, "", nil
 })
 
-// evaluated evaluates an expression of type bool about an object.
+// evaluated evaluates an expression of type bool for an object.
 func evaluated(ctx context.Context, text string, object runtime.Object) (holds bool, cost uint64, err error) {
 	in := &Input{Object: object, User: &user.DefaultInfo{Name: "alice"}, Authorizer: permissive}
 	o, err := NewRequest(in).NewRun(ctx, Options{Authorizer: true, Budget: RunBudget}).Eval(New(text, everything, nil, Bool))
@@ -39,7 +39,7 @@ func evaluated(ctx context.Context, text string, object runtime.Object) (holds b
 	return o.Value == types.True, o.Cost, err
 }
 
-// TestLanguage uses something of each library that expressions have.
+// TestLanguage uses something from each library of expressions.
 func TestLanguage(t *testing.T) {
 	for _, tt := range []struct{ name, expression, err string }{
 		{name: "S16.1 macros", expression: `[1, 2].all(x, x > 0) && [1].exists_one(x, x == 1) && [1, 2].map(x, x + 1) == [2, 3] && [1, 2].filter(x, x > 1) == [2]`},
@@ -79,8 +79,8 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// TestWritesAreHeldToTheReleaseBefore proves that an expression that is written may use
-// what the release before knows, and one that is stored also what is newer: S16.2.
+// TestWritesAreHeldToTheReleaseBefore proves that a new expression may use only the language of the
+// previous release, and a stored one also newer features: S16.2.
 func TestWritesAreHeldToTheReleaseBefore(t *testing.T) {
 	const newer = `["a"].includes("a")`
 	if err := Check(newer, false); err == nil || !strings.Contains(err.Error(), "undeclared reference to 'includes'") {
@@ -132,8 +132,8 @@ func TestNativeAndCustomObjectsLookAlike(t *testing.T) {
 	}
 }
 
-// TestWhatAsksTheAuthorizerIsExpensive: a check costs 350,000, so that two fit into an
-// expression, and 28 into a policy: S16.15.
+// TestWhatAsksTheAuthorizerIsExpensive: a check costs 350,000, so that two fit into an expression,
+// and 28 into a policy: S16.15.
 func TestWhatAsksTheAuthorizerIsExpensive(t *testing.T) {
 	const check = `authorizer.path("/x").check("get").allowed()`
 	if _, cost, err := evaluated(t.Context(), check, nil); err != nil || cost < 350_000 || cost > 350_010 {
@@ -169,7 +169,7 @@ func TestARequestThatIsCancelledEndsItsExpressions(t *testing.T) {
 	if _, _, err := evaluated(ctx, `lists.range(1000).all(x, x >= 0)`, nil); err == nil || !strings.Contains(err.Error(), "operation interrupted") {
 		t.Errorf("a comprehension of 1000 steps: %v", err)
 	}
-	// It is looked at every 100 steps.
+	// The context is checked every 100 steps.
 	if holds, _, err := evaluated(ctx, `lists.range(10).all(x, x >= 0)`, nil); err != nil || !holds {
 		t.Errorf("a comprehension of 10 steps: %v, %v", holds, err)
 	}

@@ -39,8 +39,8 @@ func typedKinds(t *testing.T) map[schema.GroupVersionKind]*Typed {
 	return made
 }
 
-// A mistake is what lets an evaluation fail, or a test that no kind passes; it is one of each object
-// if every evaluation comes to it (S16.24).
+// A mistake makes an evaluation fail, or is a test that no kind passes; it applies to each object
+// if every evaluation reaches it (S16.24).
 func TestMistakes(t *testing.T) {
 	typed := typedKinds(t)
 	for _, tc := range []struct {
@@ -85,7 +85,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A variable that is null fails what always reads it, and not what asks first.
+// A null variable fails expressions that always read it, but not expressions that test it first.
 func TestUses(t *testing.T) {
 	for _, tc := range []struct {
 		text          string

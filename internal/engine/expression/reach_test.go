@@ -46,7 +46,7 @@ func TestReach(t *testing.T) {
 			t.Errorf("%s: does not parse", tc.text)
 			continue
 		}
-		// The last place with the field is the one that needs it.
+		// The last place with the field needs it.
 		at := Place{1, strings.LastIndex(tc.text, ".template") + 1}
 		if tests := r.Tests(at); tests != Needs {
 			t.Errorf("%s: the place %v tests %v", tc.text, at, tests)

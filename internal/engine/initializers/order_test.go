@@ -144,8 +144,8 @@ func TestValidatingPass(t *testing.T) {
 	}
 }
 
-// S5.30: wishes cannot contradict each other through a name that no object has yet, so that who
-// creates the object of that name without a wish cannot complete a cycle.
+// S5.30: order constraints cannot contradict each other through a name that no object has yet, so
+// that creating the object of that name without constraints cannot complete a cycle.
 func TestOrderOfWebhooks(t *testing.T) {
 	gvk := admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")
 	webhooks := func(name, after, before string) *admissionregistrationv1.MutatingWebhookConfiguration {

@@ -35,7 +35,7 @@ func pending(names ...string) *Initializers {
 	return i
 }
 
-// many returns as many pending initializers as are asked for.
+// many returns the given number of pending initializers.
 func many(n int) *Initializers {
 	i := &Initializers{}
 	for k := range n {
@@ -48,7 +48,7 @@ func failed(status string) *Initializers {
 	return &Initializers{Pending: []Initializer{{Name: "a.example.com"}}, Result: &metav1.Status{Status: status, Message: "no"}}
 }
 
-// allow authorizes the users named in it for the verb initialize on pods.
+// allow authorizes its users for the verb initialize on pods.
 type allow map[string]bool
 
 func (f allow) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -284,7 +284,7 @@ func TestHideRefuses(t *testing.T) {
 	}
 }
 
-// given are initializers of these names; one with a finalizer has it after a colon.
+// given returns initializers with these names; a finalizer follows its name after a colon.
 func given(names ...string) []*registration.Entry {
 	var list []*registration.Entry
 	for _, name := range names {

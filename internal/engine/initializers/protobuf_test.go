@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
-// pendingObject is a ConfigMap that waits for a.example.com, as the client of
-// Kubernetes 1.8 writes it; the test in bench/legacy asks that client itself.
+// pendingObject is a ConfigMap that waits for a.example.com, encoded by the client of Kubernetes
+// 1.8; the test in bench/legacy runs that client itself.
 const pendingObject = "6b3873000a0f0a0276311209436f6e6669674d617012380a360a016f12001a0022002a00320038004200" +
 	"620d0a046e6f746512056d696e65217a008201110a0f0a0d612e6578616d706c652e636f6d1a002200"
 
@@ -47,7 +47,7 @@ func encodeProtobuf(t testing.TB, obj runtime.Object) []byte {
 	return data
 }
 
-// An exposed object shows no annotation. Hiding it again gives the first object.
+// An exposed object has no annotation. Hiding it again gives the first object.
 func TestProtobufCarriesTheField(t *testing.T) {
 	failed := &metav1.Status{Status: "Failure", Message: "no", Reason: "TooMany", Code: 409, Details: &metav1.StatusDetails{Kind: "quota"}}
 	for _, c := range []struct {
@@ -119,7 +119,7 @@ func TestHideProtobuf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An envelope around an object whose metadata is given.
+	// wrapped returns an envelope around an object with the given metadata.
 	wrapped := func(metadata ...string) []byte {
 		object := ""
 		for _, m := range metadata {
@@ -179,7 +179,7 @@ func TestHideProtobuf(t *testing.T) {
 	})
 }
 
-// The field of every object that decodes can be written and read again, or gives an
+// The field of every object that can be decoded can be encoded and decoded again, or gives an
 // error.
 func FuzzProtobuf(f *testing.F) {
 	known, err := hex.DecodeString(pendingObject)

@@ -178,7 +178,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// mergeOf merges what an expression gives into an object.
+// mergeOf merges the configuration of an expression into an object.
 func mergeOf(expression string, kind schema.GroupVersionKind, live runtime.Object) (map[string]any, error) {
 	seen, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
@@ -191,7 +191,7 @@ func mergeOf(expression string, kind schema.GroupVersionKind, live runtime.Objec
 	return mutation.Merge(known, kind, live, change.Configuration)
 }
 
-// typedOf returns a built-in object as its own type, nil for a custom one.
+// typedOf returns a built-in object as its own type; nil for a custom one.
 func typedOf(t *testing.T, u *unstructured.Unstructured) runtime.Object {
 	t.Helper()
 	if !scheme.Scheme.Recognizes(u.GroupVersionKind()) {
@@ -232,7 +232,7 @@ func mergePatch(into, patch map[string]any) {
 	}
 }
 
-// pruned drops what a typed object has and its JSON has not.
+// pruned drops the empty fields that the encoding of a typed object adds.
 func pruned(t *testing.T, result map[string]any, form string) map[string]any {
 	t.Helper()
 	data, err := json.Marshal(result)

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// patched applies the JSON patch that an expression gives to an object, as JSON.
+// patched applies the JSON patch of an expression to an object, as JSON.
 func patched(t *testing.T, expression, object string) (string, error) {
 	t.Helper()
 	change, err := evaluate(mutation.JSONPatch, expression, content(t, object))
@@ -136,7 +136,7 @@ func TestChangesAreShownAsJSON(t *testing.T) {
 	}
 }
 
-// FuzzValue: JSON gives back the value of any operation, without a panic.
+// FuzzValue: JSON preserves the value of any operation, without a panic.
 func FuzzValue(f *testing.F) {
 	f.Add("text", int64(1), 1.5, true)
 	f.Add("\u2028<&>\x00\xff", int64(math.MinInt64), math.Inf(1), false)
@@ -173,8 +173,8 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// FuzzMerge: no configuration makes a merge panic or change the object, and what is merged
-// once is merged: a second time gives the same.
+// FuzzMerge: no configuration makes a merge panic or change the object, and a second merge changes
+// nothing more.
 func FuzzMerge(f *testing.F) {
 	for _, c := range []string{
 		`{"spec":{"size":2,"sockets":[{"name":"y"}]}}`, `{"spec":{"sockets":[{"name":"x"},{"name":"x"}]}}`, `{"spec":{"sockets":[{}]}}`,

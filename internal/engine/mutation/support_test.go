@@ -24,7 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 )
 
-// language is what mutations are written in. Its one variable is object.
+// language is the CEL environment of mutations. Its one variable is object.
 var language = func() *cel.Env {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
@@ -46,7 +46,7 @@ var results = map[mutation.Type]*cel.Type{
 	mutation.JSONPatch:          cel.ListType(cel.ObjectType("JSONPatch")),
 }
 
-// evaluate returns the Change that an expression gives.
+// evaluate returns the Change of an expression.
 func evaluate(t mutation.Type, expression string, object any) (*mutation.Change, error) {
 	env := language
 	checked, issues := env.Compile(expression)
@@ -67,7 +67,7 @@ func evaluate(t mutation.Type, expression string, object any) (*mutation.Change,
 	return mutation.NewChange(t, value)
 }
 
-// content decodes an object as a server holds a custom one.
+// content decodes an object in the server's form of a custom object.
 func content(t testing.TB, text string) map[string]any {
 	t.Helper()
 	var out map[string]any
@@ -105,7 +105,7 @@ func integers(v any) any {
 // unstructuredObject is a custom object.
 type unstructuredObject = unstructured.Unstructured
 
-// schemas knows the built-in kinds and one custom kind.
+// schemas has the built-in kinds and one custom kind.
 type schemas struct {
 	builtin, custom managedfields.TypeConverter
 }
@@ -135,7 +135,7 @@ var known = func() schemas {
 	return schemas{applyconfigurations.NewTypeConverter(scheme.Scheme), custom}
 }()
 
-// widgetSchema is an OpenAPI schema as a CustomResourceDefinition gives it.
+// widgetSchema is an OpenAPI schema as in a CustomResourceDefinition.
 const widgetSchema = `{"com.example.v1.Widget": {
 	"type": "object",
 	"x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}],

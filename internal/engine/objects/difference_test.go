@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// somePod is a pod as it comes to admission.
+// somePod returns a pod as it arrives at admission.
 func somePod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", Labels: map[string]string{"a/b": "c", "x~y": "z"}},
@@ -29,7 +29,7 @@ func somePod() *corev1.Pod {
 	}
 }
 
-// A difference names the fields that changed, and makes the one object of the other.
+// A difference names the fields that changed, and converts one object to the other.
 func TestADifferenceMakesOneObjectOfTheOther(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// defaulting knows deployments, and a deployment without spec.replicas gets one replica.
+// defaulting has deployments, and a deployment without spec.replicas gets one replica.
 func defaulting(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
@@ -221,8 +221,8 @@ func uninitialized(d *appsv1.Deployment) {
 	initializers.Set(d, &initializers.Initializers{Pending: []initializers.Initializer{{Name: "a.example.com"}}})
 }
 
-// S18.3: the custom object after a mutation shares nothing with the object before, so
-// that the defaults of the one do not show in the other.
+// S18.3: the custom object after a mutation shares nothing with the previous object, so that the
+// defaults of one do not appear in the other.
 func TestMutateOfACustomObject(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 	for name, change := range map[string]*mutation.Change{

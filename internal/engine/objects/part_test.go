@@ -22,9 +22,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// S5.4 S5.5: a patch that stays within some members of an object gives what it
-// would give by way of the whole object's JSON: the same result, the same answer
-// to whether anything changed, the same error.
+// S5.4 S5.5: a patch that changes only some members of an object has the same result as by means of
+// the whole object's JSON: the same object, the same answer to whether anything changed, the same
+// error.
 func TestAPatchOfSomeMembersIsThatOfTheWhole(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Name: "o", Namespace: "ns", UID: "1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{},
@@ -46,7 +46,7 @@ func TestAPatchOfSomeMembersIsThatOfTheWhole(t *testing.T) {
 	}
 	patches := []struct {
 		patch string
-		// whole reports whether nothing but the whole object will do.
+		// whole reports whether the patch needs the whole object.
 		whole bool
 	}{
 		{patch: `[{"op":"add","path":"/metadata/labels/x","value":"y"}]`},

@@ -26,7 +26,7 @@ type nested struct {
 
 func (s *nested) DeepCopyObject() runtime.Object { panic("not needed") }
 
-// Copies are the same, and a change of any one value makes them different.
+// Copies are equal, and a change of any single value makes them different.
 func TestSameObjects(t *testing.T) {
 	fill := randfill.NewWithSeed(1).NilChance(.2).NumElements(1, 2).MaxDepth(8).Funcs(
 		func(q *resource.Quantity, c randfill.Continue) {
@@ -68,7 +68,7 @@ func TestSameObjects(t *testing.T) {
 	}
 }
 
-// deepCopy copies all but the values of unexported fields, which it shares.
+// deepCopy copies everything except the values of unexported fields, which it shares.
 func deepCopy(v reflect.Value) reflect.Value {
 	c := reflect.New(v.Type()).Elem()
 	c.Set(v)
@@ -106,7 +106,7 @@ func deepCopy(v reflect.Value) reflect.Value {
 	return c
 }
 
-// change changes one value after the other in v, and takes each change back.
+// change changes one value after the other in v, and reverts each change.
 func change(v reflect.Value, changed func(path string), path string) {
 	try := func(to reflect.Value) {
 		was := reflect.New(v.Type()).Elem()
@@ -174,7 +174,7 @@ func change(v reflect.Value, changed func(path string), path string) {
 	}
 }
 
-// BenchmarkSame is what it costs to see that a plugin changed nothing.
+// BenchmarkSame measures the detection that a plugin changed nothing.
 func BenchmarkSame(b *testing.B) {
 	one, other := somePod(), somePod().DeepCopy()
 	b.ReportAllocs()

@@ -16,7 +16,7 @@ import (
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// compiled makes a policy; conditions are its match conditions.
+// compiled returns a policy; conditions are its match conditions.
 func compiled(p *registration.Policy, conditions ...string) *Policy {
 	e := &registration.Entry{Match: &registration.Match{}, Policy: p}
 	for i, c := range conditions {
@@ -25,7 +25,7 @@ func compiled(p *registration.Policy, conditions ...string) *Policy {
 	return Compile(&expression.Cache{}, e)
 }
 
-// pod is what the policies judge: spec.size is 3.
+// pod returns an input for the policies: spec.size is 3.
 func pod() *Input {
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web"}, "spec": map[string]any{"size": int64(3), "text": strings.Repeat("a", 12_000)},
@@ -35,8 +35,8 @@ func pod() *Input {
 	})}
 }
 
-// costly costs about 840,000 units, of 1,000,000 that an expression and 10,000,000 that an
-// evaluation may cost, and is true.
+// costly is true and costs about 840,000 units. The limits are 1,000,000 for an expression and
+// 10,000,000 for an evaluation.
 var costly = "object.spec.text.matches('" + strings.Repeat("a", 2_800) + "')"
 
 const (
@@ -44,7 +44,7 @@ const (
 	nokey  = `expression 'object.spec.nothing == 1' resulted in error: no such key: nothing`
 )
 
-// told is a result in words: of each finding what it is, its reason and its message.
+// told describes a result: each finding with its type, reason and message.
 func told(r *Result) []string {
 	var list []string
 	for _, f := range r.Findings {
@@ -138,7 +138,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// times returns so many of the same.
+// times returns n copies of a value.
 func times[T any](n int, one T) []T {
 	list := make([]T, n)
 	for i := range list {
@@ -178,7 +178,7 @@ func TestProblemsAndCostsAreInTheOrderOfTheFields(t *testing.T) {
 	}
 }
 
-// S16.12: what says why a request is rejected cannot ask what its user may do.
+// S16.12: the message of a rejection cannot query the permissions of its user.
 func TestMessagesDoNotKnowTheAuthorizer(t *testing.T) {
 	const asks = "authorizer.path('/').check('get').allowed()"
 	p := compiled(&registration.Policy{Validations: []registration.Validation{{Expression: asks, MessageExpression: "string(" + asks + ")"}}})
@@ -187,7 +187,7 @@ func TestMessagesDoNotKnowTheAuthorizer(t *testing.T) {
 	}
 }
 
-// The most that an expression cost stays; what was not evaluated cost nothing.
+// The highest cost of an expression is kept; an expression that was not evaluated cost nothing.
 func TestCosts(t *testing.T) {
 	p := compiled(&registration.Policy{
 		Validations:      []registration.Validation{{Expression: costly, MessageExpression: "'never'"}, {Expression: "object.spec.size == 3"}},
@@ -245,8 +245,8 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// Why names the part of a validation that is false, and the values of parts that come from the
-// object. It shows nothing of params, of the namespace, and of what somebody may do (S17.24).
+// Why returns the part of a validation that is false, and the values of parts that come from the
+// object. It reveals no params, no namespace, and no permissions of users (S17.24).
 func TestWhy(t *testing.T) {
 	for _, c := range []struct{ expression, part, values string }{
 		{"object.spec.size == 3 && object.spec.size < 2", "object.spec.size < 2", "object.spec.size < 2 = false; object.spec.size = 3; object.spec.size == 3 = true"},

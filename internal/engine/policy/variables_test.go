@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// A variable that is defined twice, and of which the last definition names the first, is an error (S13.17).
-// It neither ends the process nor is it evaluated again and again.
+// A variable that is defined twice, and whose last definition refers to the first, is an error
+// (S13.17). It neither crashes the process nor is evaluated repeatedly.
 func TestAVariableThatRefersToItself(t *testing.T) {
 	p := compiled(&registration.Policy{
 		Variables: []registration.Variable{

@@ -53,7 +53,7 @@ func TestRequestsAreCompleted(t *testing.T) {
 	}
 }
 
-// rights are the rights of a caller: "VERB RESOURCE", with a namespace and a name if the
+// rights are the permissions of a caller: "VERB RESOURCE", with a namespace and a name if the
 // attributes have them.
 type rights []string
 
@@ -104,7 +104,7 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
-// A plan of a change of a stored object shows parts of that object.
+// A plan for a change of a stored object contains parts of that object.
 func TestWhatACallerMustBeAllowedToGet(t *testing.T) {
 	for _, tt := range []struct {
 		name, operation, subresource string

@@ -79,7 +79,7 @@ func TestBodyIsWhatTypedReviewsEncode(t *testing.T) {
 	}
 }
 
-// typedReview builds the review from the API's own types, independently of Body.
+// typedReview builds the review from the types of k8s.io/api, independently of Body.
 func typedReview(v Version, r *Request, p *Payload) any {
 	if p == nil {
 		p = &Payload{}
@@ -226,8 +226,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// FuzzBody: with any strings, the review decodes into the API's own type and holds them
-// unchanged.
+// FuzzBody: with any strings, the review decodes to the type of k8s.io/api, which then has the same
+// strings.
 func FuzzBody(f *testing.F) {
 	f.Add("705ab4f5", "web", "shop", "jane", "extra", []byte(`{"a":[1,null]}`))
 	f.Add("\"\\\x00", "é\u2028", "<&>", "", "k\"", []byte(`null`))

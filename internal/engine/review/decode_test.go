@@ -206,9 +206,8 @@ func TestDenial(t *testing.T) {
 	}
 }
 
-// FuzzDecode: an answer is either a response or an error, never both or neither; a
-// v1 response has the uid that was sent, a validating one has no patch, and what
-// is accepted is JSON.
+// FuzzDecode: an answer is either a response or an error, never both or neither; a v1 response has
+// the uid that was sent, a validating response has no patch, and an accepted answer is JSON.
 func FuzzDecode(f *testing.F) {
 	for _, v := range []string{"v1", "v1beta1", "v1alpha1"} {
 		f.Add(0, false, 200, "application/json", []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/`+v+`","response":{"uid":"u","allowed":true,"patch":"W10=","patchType":"JSONPatch"}}`))

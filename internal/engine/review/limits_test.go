@@ -27,7 +27,7 @@ func TestPatchesCannotGrowObjectsWithoutBound(t *testing.T) {
 		}
 		return "[" + strings.Join(ops, ",") + "]"
 	}
-	// shift is a patch about a list of so many elements.
+	// shift returns a patch for a list of the given number of elements.
 	shift := func(elements, n int, operation string) string {
 		ops := []string{`{"op":"add","path":"/l","value":[` + strings.TrimSuffix(strings.Repeat("0,", elements), ",") + `]}`}
 		for range n {
@@ -64,7 +64,7 @@ func TestPatchesCannotGrowObjectsWithoutBound(t *testing.T) {
 	}
 }
 
-// Copies are counted as the library of kube-apiserver counts them, to the byte (S5.33).
+// Copies are counted like in the library of kube-apiserver, to the byte (S5.33).
 func TestCopiesAreCountedAsUpstreamCountsThem(t *testing.T) {
 	before := atomic.SwapInt64(&jsonpatch.AccumulatedCopySizeLimit, maxCopied)
 	t.Cleanup(func() { atomic.StoreInt64(&jsonpatch.AccumulatedCopySizeLimit, before) })
@@ -97,7 +97,7 @@ func TestCopiesAreCountedAsUpstreamCountsThem(t *testing.T) {
 	}
 }
 
-// What was copied is of its own in the result, and while the patch is applied.
+// Copied values are separate in the result, and while the patch is applied.
 func TestCopiesAreApart(t *testing.T) {
 	obj := map[string]any{"a": map[string]any{"list": []any{map[string]any{"x": int64(1)}}}}
 	patched, _, err := applyPatchToMap(obj, []byte(`[
@@ -124,7 +124,7 @@ func TestCopiesAreApart(t *testing.T) {
 	}
 }
 
-// A patch ends with the context, soon after it (S5.34).
+// A patch ends soon after its context (S5.34).
 func TestPatchesEndWithTheirContext(t *testing.T) {
 	ops := strings.Repeat(`{"op":"add","path":"/a","value":1},`, 3*lookEvery)
 	p, err := DecodePatch([]byte("[" + strings.TrimSuffix(ops, ",") + "]"))
@@ -148,7 +148,7 @@ func TestPatchesEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// endsAfter is a context that ends after it was looked at several times.
+// endsAfter is a context that ends after several checks.
 type endsAfter struct {
 	context.Context
 	looks int
@@ -161,7 +161,7 @@ func (e *endsAfter) Err() error {
 	return nil
 }
 
-// What is copied takes memory, about as much as it needs (S4.22).
+// Copies take approximately the memory that they need (S4.22).
 func TestCopiesTakeMemory(t *testing.T) {
 	var r room
 	p, err := DecodePatch([]byte(`[{"op":"copy","from":"/list","path":"/a"},{"op":"copy","from":"/list","path":"/b"}]`))

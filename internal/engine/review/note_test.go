@@ -22,7 +22,7 @@ func decoded(t testing.TB, text string) any {
 	return v
 }
 
-// Operations are named by the object as each finds it, and have what they replaced (S5.32).
+// Operations are named by the current object of each, and have the replaced values (S5.32).
 func TestEdits(t *testing.T) {
 	const pod = `{"metadata":{"labels":{"a":"1"},"annotations":{"example.com/x":"old"}},
 		"spec":{"n":7,"containers":[{"name":"web","image":"i","env":[{"name":"A","value":"1"}],"args":["x"]},{"name":"side","ports":[{"containerPort":80},{"containerPort":443}]}]}}`

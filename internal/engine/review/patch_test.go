@@ -146,9 +146,9 @@ func content(t testing.TB, doc string) map[string]any {
 	return m
 }
 
-// reference applies a patch with the library that Kubernetes' API server uses, one
-// operation at a time, so that every operation meets a document in plain JSON. ok
-// is false where the library panics or is known to differ: see (Patch).edit.
+// reference applies a patch with the library of kube-apiserver, one operation at a time, so that
+// every operation gets a document in plain JSON. ok is false if the library panics or is known to
+// differ: see (Patch).edit.
 func reference(doc []byte, patch jsonpatch.Patch) (out []byte, err error, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -163,9 +163,8 @@ func reference(doc []byte, patch jsonpatch.Patch) (out []byte, err error, ok boo
 	return doc, nil, true
 }
 
-// FuzzPatch compares both ways of applying a patch with the library's. The patch
-// is brought into the library's own spelling first, since its test operation
-// compares spelling.
+// FuzzPatch compares both ways of applying a patch with the library. The patch is first converted
+// to the library's own spelling, because its test operation compares spelling.
 func FuzzPatch(f *testing.F) {
 	doc := `{"a":{"b":[1,2,{"c":"x"}],"n":null},"l":[],"k/~":"odd","f":1.5,"s":"<&>"}`
 	for _, p := range []string{
@@ -247,7 +246,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// text decodes and encodes as the API server does with objects.
+// text decodes and encodes an object like the API server.
 func text(t *testing.T, doc []byte) string {
 	t.Helper()
 	var v any
@@ -261,8 +260,8 @@ func text(t *testing.T, doc []byte) string {
 	return string(out)
 }
 
-// sidecar is the patch of a hook that adds a container, on an object of about
-// 100 KB, half of it in many small members.
+// sidecar returns the patch of a webhook that adds a container, and an object of about 100 KB, half
+// of it in many small members.
 func sidecar(tb testing.TB) (doc, patch []byte) {
 	containers := make([]any, 20)
 	for i := range containers {
@@ -286,9 +285,8 @@ func sidecar(tb testing.TB) (doc, patch []byte) {
 		{"op":"replace","path":"/spec/containers/3/image","value":"mirror.example.com/app:1"}]`)
 }
 
-// BenchmarkPatch compares the ways to patch an object of 100 KB that the server
-// holds as a map. The library's includes encoding and decoding, which it needs
-// around it.
+// BenchmarkPatch compares the ways to patch an object of 100 KB that the server holds as a map. The
+// time of the library includes encoding and decoding, which it requires.
 func BenchmarkPatch(b *testing.B) {
 	doc, patch := sidecar(b)
 	obj := content(b, string(doc))

@@ -5,10 +5,8 @@
 // answers and their use, and the initializers of the object. Package dispatch writes a Run while it
 // runs its part of a plan, and the Publisher adds it to the Trace.
 //
-// All reports about admission are made from runs, by one function for each reader: metrics (S10),
-// audit annotations (S5.25 to S5.27, S6.7, S12.18, S4.17), warnings to the client (S4.18, S4.19),
-// latency trackers (S10.7), the log of failures that the failure policy ignored, and OpenTelemetry
-// spans. No other code counts or logs.
+// Runs are the only source of metrics (S10), audit annotations (S5.25 to S5.27, S6.7, S12.18, S4.17),
+// warnings (S4.18, S4.19), latency trackers (S10.7), the log of ignored failures and spans.
 //
 // A Record is the stable JSON form of a Trace, without the contents of secrets. Its acts list the
 // rejections, changes and warnings of the request, with the actor and the message (Act).

@@ -100,10 +100,10 @@ func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured)
 		before := len(b.Changes)
 		for s := range t.LastAttempt() {
 			b.step(t, s, object)
-			for i := range s.Calls {
-				if c := &s.Calls[i]; t.Audit != nil && c.Mutated && len(c.Patch) == 0 {
-					b.unpatched(&c.Webhook, t)
-				}
+		}
+		for c := range t.Calls() {
+			if t.Audit != nil && c.Mutated && len(c.Patch) == 0 {
+				b.unpatched(&c.Webhook, t)
 			}
 		}
 		redacted = redacted || t.Redacted && len(b.Changes) > before

@@ -184,11 +184,12 @@ var readers = struct {
 		"k8s.io/apiserver/pkg/admission/metrics", "k8s.io/apiserver/pkg/audit", "k8s.io/apiserver/pkg/warning",
 	},
 	map[string]string{
-		"admission/chain.go":              "the library measures passes and compiled-in plugins, which have no webhook",
-		"admission/freshness.go":          "how old registrations are is a fact about no request",
-		"admission/announce/announcer.go": "an announcement belongs to no request",
-		"admission/call/exchange.go":      "the ID of a request goes to its webhooks; nothing is annotated",
-		"admission/traced.go":             "the trace has the ID of its request",
+		"admission/chain.go":                   "the library measures passes and compiled-in plugins, which have no webhook",
+		"admission/freshness.go":               "how old registrations are is a fact about no request",
+		"admission/announce/announcer.go":      "an announcement belongs to no request",
+		"admission/call/exchange.go":           "the ID of a request goes to its webhooks; nothing is annotated",
+		"admission/traced.go":                  "the trace has the ID of its request",
+		"internal/engine/question/question.go": "the inner request gets an audit context of its own, so that nothing of it is annotated",
 	},
 }
 

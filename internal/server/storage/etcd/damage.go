@@ -195,7 +195,7 @@ func readDatabase(path string, read func(*bolt.Tx) error) (err error) {
 	}()
 	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: databaseTimeout})
 	if errors.Is(err, berrors.ErrTimeout) {
-		return fmt.Errorf("its database %s is in use by a process that is no gatehouse, such as etcdutl: wait for its end, or end it", path)
+		return fmt.Errorf("its database %s is in use by another program, such as etcdutl: wait for its end, or end it", path)
 	}
 	if err != nil {
 		return fmt.Errorf("its database is damaged (%w)", err)

@@ -51,7 +51,7 @@ var answers = []struct {
 		{`.../... has panicked: `, "500 InternalError", "A fault in Gatehouse while it called the webhook.", "Report it with the stack from the log.", "admission/call/error.go"},
 		{`request did not complete within requested timeout`, "504 Timeout", "The client went away, or the time of the request ended, while webhooks were called.", "Find the slow webhook with `gatehouse trace`. Give the request more time, or the webhook less.", "internal/engine/dispatch/dispatch.go"},
 		{`Unable to refresh the ... configuration: ...`, "500 LoadingConfiguration", "The server could not read registrations for longer than `--admission-max-staleness`, so it does not know which webhooks apply.", "Repair etcd. Clients retry; registrations themselves can be changed.", "admission/snapshot/gate.go"},
-		{`Unable to refresh the ... configuration: this server is not announced to the main server: ...`, "503 ServiceUnavailable", "An aggregated server that uses the engine cannot announce itself, so it does not read registrations.", "Read why: the main server does not answer, or rejects the announcement. The server retries.", "admission/snapshot/gate.go"},
+		{`Unable to refresh the ... configuration: ...`, "503 ServiceUnavailable", "The message goes on with `this server is not announced to the main server`: an aggregated server that uses the engine cannot announce itself, so it does not read registrations.", "Read why: the main server does not answer, or rejects the announcement. The server retries.", "admission/snapshot/gate.go"},
 		{`Waiting for initialization configuration to load: ...`, "500 LoadingConfiguration", "The server has just started and has not read the registrations.", "Retry after a second.", "admission/snapshot/gate.go"},
 	}},
 	{"Admission policies", "[S17](../dev/rules/17-validating-policies.md) and [S18](../dev/rules/18-mutating-policies.md) have the rules.", []answer{
@@ -82,6 +82,7 @@ var answers = []struct {
 		{`the time of the request was over before its turn to change the object, which it has not changed`, "504 Timeout", "Requests before this one took all of its time to change the same object.", "Retry. Have fewer clients write the object, or look at webhooks that are slow.", "internal/server/handling/inflight/lines.go"},
 		{`the disk of the storage is nearly full: ... are free, less than the ... of --min-free-disk; nothing was written, please try again when more space is free`, "503 ServiceUnavailable", "Less than `--min-free-disk` is free on the disk of the embedded etcd.", "[Free some space](../one-server.md#disk); the server needs no restart.", "internal/server/storage/etcd/space.go"},
 		{`the database of the storage is full: nothing was written, and only deletions are accepted until its administrator frees space: ...`, "503 ServiceUnavailable", "etcd's database has reached its quota.", "[Delete objects or raise `--etcd-quota`](../one-server.md#disk).", "internal/server/storage/outage.go"},
+		{`the cluster has no majority`, "503 ServiceUnavailable", "The cluster has no majority of members that run. The message names the missing ones.", "Start the missing members, or see [three servers](../three-servers.md).", "internal/server/storage/etcd/majority.go"},
 		{`the storage does not answer, please try again later: ...`, "503 ServiceUnavailable", "etcd did not answer a read.", "Retry. Look at etcd.", "internal/server/storage/outage.go"},
 		{`the storage did not answer within the time of the request`, "504 Timeout", "etcd did not answer a read before the request's time was over.", "Retry. Look at etcd.", "internal/server/storage/outage.go"},
 		{`the storage did not answer; it may or may not have stored the change: ...`, "504 Timeout", "etcd did not answer a write.", "Read the object before you send the write again.", "internal/server/storage/outage.go"},
@@ -104,10 +105,10 @@ var answers = []struct {
 		{`too many concurrent requests for ..., please try again later`, "429 TooManyRequests", "As many requests as `--max-requests-inflight` allows wait for one aggregated server.", "Retry after a second. Make the server faster.", "internal/server/api/aggregation/proxy.go"},
 	}},
 	{"Explanations and traces", "", []answer{
-		{`spec.groups needs spec.user`, "400 BadRequest", "An explanation names groups without a user.", "Add `spec.user`, or `--as` with `--as-group`.", "internal/server/reporting/explain/explain.go"},
+		{`spec.groups needs spec.user`, "400 BadRequest", "An explanation names groups without a user.", "Add `spec.user`, or `--as` with `--as-group`.", "internal/engine/question/question.go"},
 		{`the registrations may have ... bytes in total`, "422 Invalid", "The policies that an explanation takes to be registered are too large.", "Try fewer of them at once.", "internal/server/reporting/explain/tried.go"},
-		{`to explain a request of others, user "..." needs the verb impersonate on ... "..."`, "403 Forbidden", "The caller may not act as that user or group.", "Grant the verb `impersonate`, or explain a request of your own.", "internal/server/reporting/explain/explain.go"},
-		{`to explain a change of ... "..." you need to be allowed to get it`, "403 Forbidden", "An explanation of an UPDATE or a DELETE shows parts of the stored object.", "Grant the verb `get`.", "internal/server/reporting/explain/explain.go"},
+		{`to explain a request of others, user "..." needs the verb impersonate on ... "..."`, "403 Forbidden", "The caller may not act as that user or group.", "Grant the verb `impersonate`, or explain a request of your own.", "internal/engine/question/question.go"},
+		{`to explain a change of ... "..." you need to be allowed to get it`, "403 Forbidden", "An explanation of an UPDATE or a DELETE shows parts of the stored object.", "Grant the verb `get`.", "internal/engine/question/question.go"},
 		{`the resourceVersion is from another server, or from an earlier run of this one: list again, then watch`, "410 Expired", "Traces live in the memory of one server.", "List, then watch from there; client-go does so by itself.", "internal/server/reporting/traces/storage.go"},
 		{`the watch is too far behind the new traces: list again, then watch`, "410 Expired", "The client reads more slowly than traces come.", "List, then watch from there.", "internal/server/reporting/traces/watcher.go"},
 	}},
@@ -122,6 +123,7 @@ var elsewhere = map[string]string{
 	"internal/server/controllers/lazyinformer/stored.go": "the watches of the collector and of quotas get it inside the server, as from any API; no client does",
 	"internal/server/api/discovery/discovery.go":         "a version that is not served, as in any cluster",
 	"internal/server/api/customresources/storage.go":     "a watch of a custom resource that changes: clients watch again by themselves",
+	"internal/server/reporting/explain/explain.go":       "an explanation with wrong fields or without a user, as any object",
 	"internal/server/reporting/explain/planning.go":      "ends the explained request inside the server; no client gets it",
 	"internal/predict/offline/files.go":                  "gatehouse explain reads files; no server answers it",
 	"internal/predict/offline/refused.go":                "gatehouse explain says what the server of a cluster would answer",
@@ -134,6 +136,8 @@ var elsewhere = map[string]string{
 	"internal/server/api/catalog/addresses.go":           "the first check of the addresses of services gets it inside the server; no client does",
 	"internal/server/api/catalog/prepare.go":             "an explanation says what the allocator of a cluster would answer",
 	"internal/server/handling/waiting/visit.go":          "a request that waits outside of its handler; no client gets it",
+	"admission/reports.go":                               "the resource of traces and explanations of an embedded server: what any resource answers to a request that it does not serve",
+	"internal/server/api/userpatch/patch.go":             "a patch that does not apply, in the words of upstream",
 	"admission/plan/policy.go":                           "what admission/plan/judge.go says, as a status",
 }
 

@@ -1025,7 +1025,7 @@ func TestInitializersOfTheMainServer(t *testing.T) {
 	if code, obj = request(http.MethodPost, collection, body("milkmaid")); code != http.StatusCreated || obj.GetLabels()["frame"] != "oak" || pending(obj) != "[]" {
 		t.Errorf("S11.25: %d: %v", code, obj)
 	}
-	if code, obj = request(http.MethodPost, collection, body("forgery")); code != http.StatusForbidden || obj.Object["message"] != "no forgeries" {
+	if code, obj = request(http.MethodPost, collection, body("forgery")); code != http.StatusForbidden || obj.Object["message"] != `initializer "hang.gallery.example.com" rejected the object: no forgeries` {
 		t.Errorf("S11.25: %d: %v", code, obj)
 	}
 	expect("framed milkmaid", "framed forgery", "released forgery")

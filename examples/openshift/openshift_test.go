@@ -155,7 +155,7 @@ spec:
 		return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s}, spec: {containers: [{name: c, image: registry.example.com/app, resources: {requests: {cpu: %s}}}]}}`, name, namespace, cpu)
 	}
 	c.make(t, pod("red-1", "one", "600m"))
-	const exceeds = `pod "two" exceeds the cluster quota red: requests.cpu: 600m of 1 is used, the pod needs 401m`
+	const exceeds = `initializer "cluster-quota.openshift.example.com" rejected the object: pod "two" exceeds the cluster quota red: requests.cpu: 600m of 1 is used, the pod needs 401m`
 	if _, err := c.create(t.Context(), "admin", object(t, pod("red-2", "two", "401m")), nil); err == nil || err.Error() != exceeds {
 		t.Errorf("got %v, want %s", err, exceeds)
 	}

@@ -123,7 +123,7 @@ func testFailure(s *site) {
 		s.t.Errorf("the updating client got %s", r.Raw)
 	}
 	r = s.answer(done)
-	if r.Code != http.StatusConflict || r.Text("reason") != "TooMany" || r.Text("message") != "no more" || r.Text("details", "kind") != "quota" {
+	if r.Code != http.StatusConflict || r.Text("reason") != "TooMany" || r.Text("message") != `initializer "a.example.com" rejected the object: no more` || r.Text("details", "kind") != "quota" {
 		s.t.Errorf("the creator got %d %s", r.Code, r.Raw)
 	}
 	for _, want := range []string{"ADDED o a", "MODIFIED o a", "DELETED o a"} {

@@ -145,7 +145,7 @@ func TestControllers(t *testing.T) {
 			return initializer.Fail(http.StatusForbidden, metav1.StatusReasonForbidden, "%s must not be", obj.GetName())
 		}})
 		status := s.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "POST", s.path("configmaps"), body("configmaps", "o"))
-		if status.Message != "o must not be" {
+		if status.Message != `initializer "a.example.com" rejected the object: o must not be` {
 			t.Errorf("message %q", status.Message)
 		}
 		s.Must(http.StatusNotFound, "GET", s.path("configmaps")+"/o"+including, "")
